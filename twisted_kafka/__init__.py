@@ -1,0 +1,1 @@
+"""A Kafka broker in Python on Twisted."""

@@ -1,0 +1,1 @@
+"""Kafka's wire protocol: messages, headers, errors, record batches."""

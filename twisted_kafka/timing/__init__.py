@@ -1,0 +1,1 @@
+"""Time: the clock that is passed around, the scheduler and the purgatory of delayed operations."""
