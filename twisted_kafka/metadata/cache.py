@@ -1,0 +1,261 @@
+"""What this broker knows of the cluster: brokers, topics, partitions and their leaders.
+
+One immutable ``MetadataSnapshot`` is current at any time. Readers take ``cache.snapshot`` once and work on it without a lock; an
+update from the controller builds a new snapshot, sharing what did not change, and puts it in place with a single assignment
+(Kafka: ``ZkMetadataCache``).
+"""
+
+import threading
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from twisted_kafka.protocol.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from twisted_kafka.protocol.messages.inter_broker import (
+        UpdateMetadataBroker,
+        UpdateMetadataPartitionState,
+        UpdateMetadataRequest,
+    )
+
+NO_LEADER: Final = -1
+LEADER_DURING_DELETE: Final = -2
+"""The leader that the controller names when a partition is being deleted: brokers forget it."""
+NO_TOPIC_ID: Final = bytes(16)
+
+_PROTOCOL_NAMES: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+class Node(NamedTuple):
+    """A broker as clients of one listener see it."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+class BrokerInfo(NamedTuple):
+    """An alive broker: its rack and, per listener name, where clients reach it."""
+
+    id: int
+    rack: str | None
+    nodes: Mapping[str, Node]
+
+
+class PartitionState:
+    """What the controller last said of one partition. Treat it as immutable."""
+
+    __slots__ = (
+        "controller_epoch",
+        "isr",
+        "leader",
+        "leader_epoch",
+        "offline_replicas",
+        "partition",
+        "partition_epoch",
+        "replicas",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        *,
+        leader: int,
+        leader_epoch: int = 0,
+        replicas: Iterable[int] = (),
+        isr: Iterable[int] = (),
+        offline_replicas: Iterable[int] = (),
+        **other: Any,
+    ) -> None:
+        """Make the state; ``other`` is ``controller_epoch``, ``partition_epoch`` (ZooKeeper's node version) and ``topic_id``."""
+        self.topic = topic
+        self.partition = partition
+        self.leader = leader
+        self.leader_epoch = leader_epoch
+        self.replicas = list(replicas)
+        self.isr = list(isr)
+        self.offline_replicas = list(offline_replicas)
+        self.controller_epoch: int = other.pop("controller_epoch", 0)
+        self.partition_epoch: int = other.pop("partition_epoch", 0)
+        self.topic_id: bytes = other.pop("topic_id", NO_TOPIC_ID)
+        if other:
+            raise TypeError(f"a partition has no {', '.join(other)}")
+
+    def __repr__(self) -> str:
+        return f"<{self.topic}-{self.partition} leader={self.leader} epoch={self.leader_epoch} isr={self.isr} of {self.replicas}>"
+
+
+class MetadataSnapshot:
+    """The cluster at one moment. Nothing in it changes, except ``derived``."""
+
+    __slots__ = ("brokers", "controller_id", "derived", "topic_ids", "topic_names", "topics")
+
+    def __init__(
+        self,
+        brokers: Mapping[int, BrokerInfo],
+        topics: Mapping[str, Mapping[int, PartitionState]],
+        topic_ids: Mapping[str, bytes],
+        topic_names: Mapping[bytes, str],
+        controller_id: int | None = None,
+    ) -> None:
+        self.brokers = brokers
+        self.topics = topics
+        self.topic_ids = topic_ids
+        self.topic_names = topic_names
+        self.controller_id = controller_id
+        self.derived: dict[Any, Any] = {}
+        """Whatever was computed from this snapshot and is worth keeping as long as it is current (response pieces, say)."""
+
+    def nodes(self, listener_name: str) -> list[Node]:
+        """Return the alive brokers that have that listener, in order of their ids."""
+        key = ("nodes", listener_name)
+        found: list[Node] | None = self.derived.get(key)
+        if found is None:
+            found = [node for _, broker in sorted(self.brokers.items()) if (node := broker.nodes.get(listener_name)) is not None]
+            self.derived[key] = found
+        return found
+
+
+_EMPTY: Final = MetadataSnapshot({}, {}, {}, {})
+
+
+class MetadataCache:
+    """Lookups of the current snapshot. Reading is safe on any thread; ``apply`` may be called from any, one at a time."""
+
+    __slots__ = ("_lock", "broker_id", "cluster_id", "snapshot")
+
+    def __init__(self, broker_id: int, cluster_id: str | None = None) -> None:
+        self.broker_id = broker_id
+        self.cluster_id = cluster_id
+        self.snapshot: MetadataSnapshot = _EMPTY
+        self._lock = threading.Lock()
+
+    @property
+    def controller_id(self) -> int | None:
+        """The active controller's broker id, if it is alive here (Kafka: ``getControllerId``)."""
+        return self.snapshot.controller_id
+
+    def alive(self, broker_id: int) -> bool:
+        """Tell whether that broker is registered."""
+        return broker_id in self.snapshot.brokers
+
+    def brokers(self, listener_name: str) -> list[Node]:
+        """Return the alive brokers that have that listener; do not change the list."""
+        return self.snapshot.nodes(listener_name)
+
+    def node(self, broker_id: int, listener_name: str) -> Node | None:
+        """Return where clients of that listener reach the broker."""
+        broker = self.snapshot.brokers.get(broker_id)
+        return None if broker is None else broker.nodes.get(listener_name)
+
+    def topic_names(self) -> Iterable[str]:
+        """Return the names of all topics."""
+        return self.snapshot.topics.keys()
+
+    def topic_id(self, topic: str) -> bytes:
+        """Return the topic's id; 16 zero bytes when there is no such topic."""
+        return self.snapshot.topic_ids.get(topic, NO_TOPIC_ID)
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """Return the name of the topic with that id."""
+        return self.snapshot.topic_names.get(topic_id)
+
+    def contains(self, topic: str) -> bool:
+        """Tell whether the topic is known."""
+        return topic in self.snapshot.topics
+
+    def partition(self, topic_partition: tuple[str, int]) -> PartitionState | None:
+        """Return the partition's state."""
+        partitions = self.snapshot.topics.get(topic_partition[0])
+        return None if partitions is None else partitions.get(topic_partition[1])
+
+    def partitions(self, topic: str) -> list[PartitionState]:
+        """Return the topic's partitions in order; empty when there is no such topic."""
+        return list(self.snapshot.topics.get(topic, {}).values())
+
+    def partition_count(self, topic: str) -> int | None:
+        """Return how many partitions the topic has; None when there is no such topic."""
+        partitions = self.snapshot.topics.get(topic)
+        return None if partitions is None else len(partitions)
+
+    def apply(self, update: "UpdateMetadataRequest") -> list[TopicPartition]:
+        """Take over what the controller said; return the partitions that it deleted."""
+        with self._lock:
+            before = self.snapshot
+            brokers = {broker.id: _broker(broker) for broker in update.live_brokers}
+            changes = _Changes(before)
+            for topic in update.topic_states:
+                for state in topic.partition_states:
+                    changes.apply(topic.topic_name, topic.topic_id, state)
+            for state in update.ungrouped_partition_states:
+                changes.apply(state.topic_name, NO_TOPIC_ID, state)
+            controller_id = update.controller_id if update.controller_id in brokers else None
+            self.snapshot = changes.finish(brokers, controller_id)
+            return changes.deleted
+
+
+class _Changes:
+    """A snapshot in the making: the topics that change are copied once, the others are shared."""
+
+    __slots__ = ("_copied", "deleted", "topic_ids", "topic_names", "topics")
+
+    def __init__(self, before: MetadataSnapshot) -> None:
+        self.topics: dict[str, Mapping[int, PartitionState]] = dict(before.topics)
+        self.topic_ids = dict(before.topic_ids)
+        self.topic_names = dict(before.topic_names)
+        self._copied: dict[str, dict[int, PartitionState]] = {}
+        self.deleted: list[TopicPartition] = []
+
+    def apply(self, topic: str, topic_id: bytes, state: "UpdateMetadataPartitionState") -> None:
+        partitions = self._copied.get(topic)
+        if partitions is None:
+            partitions = self._copied[topic] = dict(self.topics.get(topic, {}))
+        index = state.partition_index
+        if state.leader == LEADER_DURING_DELETE:
+            partitions.pop(index, None)
+            self.deleted.append(TopicPartition(topic, index))
+            return
+        if topic_id != NO_TOPIC_ID:
+            old_id = self.topic_ids.get(topic)
+            if old_id is not None and old_id != topic_id:
+                self.topic_names.pop(old_id, None)
+            self.topic_ids[topic] = topic_id
+            self.topic_names[topic_id] = topic
+        partitions[index] = PartitionState(
+            topic,
+            index,
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            replicas=state.replicas,
+            isr=state.isr,
+            offline_replicas=state.offline_replicas,
+            controller_epoch=state.controller_epoch,
+            partition_epoch=state.zk_version,
+            topic_id=self.topic_ids.get(topic, NO_TOPIC_ID),
+        )
+
+    def finish(self, brokers: dict[int, BrokerInfo], controller_id: int | None) -> MetadataSnapshot:
+        for topic, partitions in self._copied.items():
+            if partitions:
+                self.topics[topic] = dict(sorted(partitions.items()))
+            else:
+                self.topics.pop(topic, None)
+                topic_id = self.topic_ids.pop(topic, None)
+                if topic_id is not None:
+                    self.topic_names.pop(topic_id, None)
+        return MetadataSnapshot(brokers, self.topics, self.topic_ids, self.topic_names, controller_id)
+
+
+def _broker(broker: "UpdateMetadataBroker") -> BrokerInfo:
+    nodes = {}
+    for endpoint in broker.endpoints:
+        # Versions 1 and 2 name no listener: there the security protocol is the name.
+        name = endpoint.listener or _PROTOCOL_NAMES[endpoint.security_protocol]
+        nodes[name] = Node(broker.id, endpoint.host, endpoint.port, broker.rack)
+    if not nodes and broker.v0_host:
+        nodes[_PROTOCOL_NAMES[0]] = Node(broker.id, broker.v0_host, broker.v0_port, broker.rack)
+    return BrokerInfo(broker.id, broker.rack, nodes)
