@@ -1,0 +1,359 @@
+"""The metadata store of a broker that is alone: one SQLite file in its log directory.
+
+A change is one SQLite transaction in write-ahead mode with ``synchronous=FULL``: it is on disk when the call returns, and a crash
+leaves either all of it or nothing. One connection, guarded by one lock, is all; the file belongs to one process at a time, so the
+ephemeral nodes found at opening are those of a process that is gone, and are deleted.
+"""
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from zope.interface import implementer
+
+from twisted_kafka.metadata.store import (
+    ANY_VERSION,
+    BadVersionError,
+    Check,
+    Create,
+    Delete,
+    EventKind,
+    IMetadataStore,
+    IWatch,
+    NoChildrenForEphemeralsError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    Operation,
+    Result,
+    SessionState,
+    Set,
+    Stat,
+    StoreClosedError,
+    StoreError,
+    StoreUnavailableError,
+    WatchEvent,
+    check_path,
+    split_path,
+)
+from twisted_kafka.metadata.watches import Watches
+from twisted_kafka.metadata.worker import SerialWorker
+
+FORMAT_VERSION: Final = 1
+CACHE_KIB: Final = 4096
+ROOT_NAME: Final = ""
+"""The root is its own parent in the table, under this name."""
+
+_SCHEMA: Final = """
+CREATE TABLE node (
+    parent TEXT NOT NULL,
+    name TEXT NOT NULL,
+    data BLOB NOT NULL,
+    version INTEGER NOT NULL,
+    cversion INTEGER NOT NULL,
+    czxid INTEGER NOT NULL,
+    mzxid INTEGER NOT NULL,
+    ephemeral_owner INTEGER NOT NULL,
+    PRIMARY KEY (parent, name)
+) WITHOUT ROWID;
+CREATE INDEX node_ephemeral ON node (ephemeral_owner) WHERE ephemeral_owner != 0;
+CREATE TABLE counter (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+INSERT INTO counter VALUES ('zxid', 0);
+INSERT INTO counter VALUES ('session', 0);
+INSERT INTO node VALUES ('/', '', x'', 0, 0, 0, 0, 0);
+"""
+_COLUMNS: Final = "version, cversion, czxid, mzxid, ephemeral_owner"
+_SELECT: Final = f"SELECT data, {_COLUMNS} FROM node WHERE parent = ? AND name = ?"
+_STAT: Final = f"SELECT {_COLUMNS} FROM node WHERE parent = ? AND name = ?"
+
+
+@implementer(IMetadataStore)
+class SqliteStore:
+    """``IMetadataStore`` in one file. With ``threaded=False`` watches are delivered only by ``pump()``."""
+
+    def __init__(self, path: str | Path, *, threaded: bool = True) -> None:
+        """Open the file, made when missing; raises StoreUnavailableError when it is in use, is damaged or cannot be written."""
+        self.path = Path(path)
+        self._lock = threading.RLock()
+        self._closed = False
+        self._zxid = 0
+        self._events: list[WatchEvent] = []
+        self._database = self._open()
+        self._worker = SerialWorker("metadata-watch-thread", threaded=threaded)
+        self._watches = Watches(self._worker)
+
+    def _open(self) -> sqlite3.Connection:
+        database = None
+        try:
+            database = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=1.0)
+            database.execute("PRAGMA locking_mode = EXCLUSIVE")
+            database.execute("PRAGMA journal_mode = WAL")
+            database.execute("PRAGMA synchronous = FULL")
+            database.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+            found = database.execute("PRAGMA user_version").fetchone()[0]
+            if found not in (0, FORMAT_VERSION):
+                raise StoreUnavailableError(f"{self.path} has format {found}, which this version does not know")
+            database.execute("BEGIN IMMEDIATE")
+            if not found:
+                for statement in _SCHEMA.split(";")[:-1]:
+                    database.execute(statement)
+                database.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+            self._begin_session(database)
+            database.execute("COMMIT")
+        except sqlite3.Error as error:
+            if database is not None:
+                database.close()
+            raise StoreUnavailableError(f"cannot open the metadata store {self.path}: {error}") from error
+        except StoreUnavailableError:
+            if database is not None:
+                database.close()
+            raise
+        return database
+
+    def _begin_session(self, database: sqlite3.Connection) -> None:
+        database.execute("UPDATE counter SET value = value + 1 WHERE name = 'session'")
+        counters = dict(database.execute("SELECT name, value FROM counter"))
+        self.session_id: int = counters["session"]
+        self._zxid = counters["zxid"]
+        self._delete_ephemerals(database)
+
+    def _delete_ephemerals(self, database: sqlite3.Connection) -> None:
+        found = database.execute("SELECT parent, name FROM node WHERE ephemeral_owner != 0").fetchall()
+        database.executemany("DELETE FROM node WHERE parent = ? AND name = ?", found)
+        parents = [split_path(parent) if parent != "/" else ("/", ROOT_NAME) for parent, _ in found]
+        database.executemany("UPDATE node SET cversion = cversion + 1 WHERE parent = ? AND name = ?", parents)
+
+    # Reading
+
+    def get(self, path: str) -> tuple[bytes, Stat] | None:
+        """Return the node's bytes and stat; None when there is none."""
+        return self.get_many((path,))[0]
+
+    def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        """Do as ``get`` for each path."""
+        with self._reading() as database:
+            rows = [database.execute(_SELECT, _key(path)).fetchone() for path in paths]
+        return [None if row is None else (row[0], Stat(*row[1:])) for row in rows]
+
+    def exists(self, path: str) -> Stat | None:
+        """Return the node's stat; None when there is none."""
+        with self._reading():
+            return self._stat(path)
+
+    def children(self, path: str) -> list[str]:
+        """Return the names of the children, sorted; raises NoNodeError."""
+        with self._reading() as database:
+            self._stat_of(path)
+            rows = database.execute("SELECT name FROM node WHERE parent = ? AND name != '' ORDER BY name", (path,)).fetchall()
+        return [row[0] for row in rows]
+
+    # Changing
+
+    def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False, make_parents: bool = False
+    ) -> str:
+        """Make a node and return its path."""
+        with self._changing():
+            if make_parents:
+                self._make_parents(path)
+            return self._create(Create(path, data, ephemeral, sequence))
+
+    def set(self, path: str, data: bytes, expected_version: int = ANY_VERSION) -> Stat:
+        """Replace the node's bytes."""
+        with self._changing():
+            return self._set(Set(path, data, expected_version))
+
+    def delete(self, path: str, expected_version: int = ANY_VERSION, *, recursive: bool = False) -> None:
+        """Delete the node, and with ``recursive`` all below it."""
+        with self._changing():
+            if recursive:
+                self._delete_below(path, expected_version)
+            self._delete(Delete(path, expected_version))
+
+    def multi(self, operations: Sequence[Operation]) -> list[Result]:
+        """Do all of the operations or none."""
+        with self._changing():
+            return [self._do(operation) for operation in operations]
+
+    def batch(self, groups: Sequence[Sequence[Operation]]) -> list[list[Result] | StoreError]:
+        """Do each group as ``multi`` does; they reach the disk together."""
+        results: list[list[Result] | StoreError] = []
+        with self._changing() as database:
+            for group in groups:
+                database.execute("SAVEPOINT a_group")
+                events = len(self._events)
+                try:
+                    results.append([self._do(operation) for operation in group])
+                except StoreError as error:
+                    database.execute("ROLLBACK TO a_group")
+                    del self._events[events:]
+                    results.append(error)
+                database.execute("RELEASE a_group")
+        return results
+
+    # Watching
+
+    def watch(self, path: str, callback: Callable[[WatchEvent], None]) -> IWatch:
+        """Call ``callback`` after each change of the node at ``path`` and of its list of children."""
+        check_path(path)
+        return self._watches.add(path, callback)
+
+    def add_session_listener(self, callback: Callable[[SessionState], None]) -> None:
+        """Call ``callback`` when the store is closed."""
+        self._watches.add_session_listener(callback)
+
+    def pump(self) -> int:
+        """Deliver the events that wait, on this thread; return how many. Only with ``threaded=False``."""
+        return self._worker.pump()
+
+    def close(self) -> None:
+        """Delete the session's ephemeral nodes and close the file."""
+        with self._lock:
+            if self._closed:
+                return
+            try:
+                self._database.execute("BEGIN IMMEDIATE")
+                self._delete_ephemerals(self._database)
+                self._database.execute("COMMIT")
+            finally:
+                self._closed = True
+                self._database.close()
+        self._watches.session_changed(SessionState.CLOSED)
+        self._worker.close()
+
+    # Underneath: each of these runs within a transaction, and collects the events for its end.
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            if self._closed:
+                raise StoreClosedError(f"the metadata store {self.path} is closed")
+            yield self._database
+
+    @contextmanager
+    def _changing(self) -> Iterator[sqlite3.Connection]:
+        with self._reading() as database:
+            before = self._zxid
+            self._events = []
+            self._zxid += 1
+            try:
+                database.execute("BEGIN IMMEDIATE")
+                yield database
+                database.execute("UPDATE counter SET value = ? WHERE name = 'zxid'", (self._zxid,))
+                database.execute("COMMIT")
+            except BaseException as error:
+                self._zxid = before
+                if database.in_transaction:
+                    database.execute("ROLLBACK")
+                if isinstance(error, sqlite3.Error):
+                    raise StoreUnavailableError(f"the metadata store {self.path} failed: {error}") from error
+                raise
+            # Still under the lock, so that events are queued in the order of the changes.
+            self._watches.notify(self._events)
+
+    def _do(self, operation: Operation) -> Result:
+        match operation:
+            case Create():
+                return self._create(operation)
+            case Set():
+                return self._set(operation)
+            case Delete():
+                self._delete(operation)
+            case Check():
+                _expect(self._stat_of(operation.path), operation.path, operation.expected_version)
+        return None
+
+    def _stat(self, path: str) -> Stat | None:
+        row = self._database.execute(_STAT, _key(path)).fetchone()
+        return None if row is None else Stat(*row)
+
+    def _stat_of(self, path: str) -> Stat:
+        stat = self._stat(path)
+        if stat is None:
+            raise NoNodeError(f"there is no node {path}")
+        return stat
+
+    def _create(self, operation: Create) -> str:
+        path = operation.path
+        check_path(path)
+        if path == "/":
+            raise NodeExistsError("there is a node / already")
+        parent, name = split_path(path)
+        above = self._stat_of(parent)
+        if above.ephemeral_owner:
+            raise NoChildrenForEphemeralsError(f"{parent} is ephemeral and has no children")
+        if operation.sequence:
+            name = f"{name}{above.cversion:010d}"
+            path = f"{path}{above.cversion:010d}"
+        owner = self.session_id if operation.ephemeral else 0
+        try:
+            self._database.execute(
+                "INSERT INTO node VALUES (?, ?, ?, 0, 0, ?, ?, ?)",
+                (parent, name, operation.data, self._zxid, self._zxid, owner),
+            )
+        except sqlite3.IntegrityError:
+            raise NodeExistsError(f"there is a node {path} already") from None
+        self._children_changed(parent)
+        self._events.append(WatchEvent(EventKind.CREATED, path))
+        return path
+
+    def _make_parents(self, path: str) -> None:
+        check_path(path)
+        missing = []
+        parent, _ = split_path(path)
+        while self._stat(parent) is None:
+            missing.append(parent)
+            parent, _ = split_path(parent)
+        for each in reversed(missing):
+            self._create(Create(each))
+
+    def _set(self, operation: Set) -> Stat:
+        path = operation.path
+        stat = self._stat_of(path)
+        _expect(stat, path, operation.expected_version)
+        self._database.execute(
+            "UPDATE node SET data = ?, version = version + 1, mzxid = ? WHERE parent = ? AND name = ?",
+            (operation.data, self._zxid, *_key(path)),
+        )
+        self._events.append(WatchEvent(EventKind.CHANGED, path))
+        return stat._replace(version=stat.version + 1, mzxid=self._zxid)
+
+    def _delete(self, operation: Delete) -> None:
+        path = operation.path
+        stat = self._stat_of(path)
+        _expect(stat, path, operation.expected_version)
+        child = self._database.execute("SELECT 1 FROM node WHERE parent = ? LIMIT 1", (path,)).fetchone()
+        if child is not None:
+            raise NotEmptyError(f"{path} has children")
+        parent, name = _key(path)
+        self._database.execute("DELETE FROM node WHERE parent = ? AND name = ?", (parent, name))
+        self._events.append(WatchEvent(EventKind.DELETED, path))
+        self._children_changed(parent)
+
+    def _delete_below(self, path: str, expected_version: int) -> None:
+        if path == "/":
+            raise NotEmptyError("the root cannot be deleted")
+        _expect(self._stat_of(path), path, expected_version)
+        # "0" is the character after "/": everything between is below the path.
+        condition = "WHERE parent = ? OR (parent > ? AND parent < ?)"
+        bounds = (path, f"{path}/", f"{path}0")
+        for parent, name in self._database.execute(f"SELECT parent, name FROM node {condition}", bounds).fetchall():
+            self._events.append(WatchEvent(EventKind.DELETED, f"{parent}/{name}"))
+        self._database.execute(f"DELETE FROM node {condition}", bounds)
+
+    def _children_changed(self, parent: str) -> None:
+        self._database.execute("UPDATE node SET cversion = cversion + 1 WHERE parent = ? AND name = ?", _key(parent))
+        self._events.append(WatchEvent(EventKind.CHILDREN, parent))
+
+
+def _key(path: str) -> tuple[str, str]:
+    """Return the table's key of a path: the parent and the name."""
+    return ("/", ROOT_NAME) if path == "/" else split_path(path)
+
+
+def _expect(stat: Stat, path: str, expected_version: int) -> None:
+    if expected_version not in (ANY_VERSION, stat.version):
+        raise BadVersionError(f"{path} has version {stat.version}, not {expected_version}")

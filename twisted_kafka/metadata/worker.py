@@ -1,0 +1,85 @@
+"""A thread that runs callables one after the other; in tests it has no thread and is pumped by hand."""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from twisted.logger import Logger
+
+MAX_QUEUED: Final = 100_000
+"""Callables that may wait; one more is refused, for then something hangs."""
+
+
+class WorkerFullError(RuntimeError):
+    """So many callables wait that the worker must be stuck."""
+
+
+class SerialWorker:
+    """Runs what it is given, in order, on a daemon thread of its own. What a callable raises is logged."""
+
+    log = Logger()
+
+    def __init__(self, name: str, *, threaded: bool = True) -> None:
+        self.name = name
+        self._queue: deque[Callable[[], None]] = deque()
+        self._condition = threading.Condition()
+        self._closed = False
+        self._thread: threading.Thread | None = None
+        if threaded:
+            self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+            self._thread.start()
+
+    def submit(self, action: Callable[[], None]) -> bool:
+        """Queue ``action``; return False when the worker is closed. Raises WorkerFullError."""
+        with self._condition:
+            if self._closed:
+                return False
+            if len(self._queue) >= MAX_QUEUED:
+                raise WorkerFullError(f"{self.name}: {MAX_QUEUED} callables wait already")
+            self._queue.append(action)
+            self._condition.notify()
+        return True
+
+    def pump(self) -> int:
+        """Run what waits, on this thread, until nothing does; return how many ran. Only for a worker without a thread."""
+        if self._thread is not None:
+            raise RuntimeError(f"{self.name} has a thread of its own")
+        count = 0
+        while self._queue:
+            self._call(self._queue.popleft())
+            count += 1
+        return count
+
+    @property
+    def is_current_thread(self) -> bool:
+        """Whether the caller runs on the worker's thread; always true without one."""
+        return self._thread is None or threading.current_thread() is self._thread
+
+    def close(self, timeout_s: float = 10.0) -> bool:
+        """Take nothing more and wait until what was queued has run; return whether it had within ``timeout_s``."""
+        with self._condition:
+            self._closed = True
+            self._condition.notify_all()
+        if self._thread is None:
+            self.pump()
+        elif self._thread is not threading.current_thread():
+            self._thread.join(timeout_s)
+            return not self._thread.is_alive()
+        return True
+
+    def _run(self) -> None:
+        while True:
+            with self._condition:
+                while not self._queue:
+                    if self._closed:
+                        return
+                    self._condition.wait()
+                action = self._queue.popleft()
+            self._call(action)
+
+    def _call(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except Exception:  # noqa: BLE001 - one bad callable must not stop those after it
+            self.log.failure("{name}: an action failed", name=self.name)
