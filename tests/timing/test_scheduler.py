@@ -1,0 +1,95 @@
+import threading
+
+import pytest
+
+from twisted_kafka.timing.clock import ManualClock, SystemClock
+from twisted_kafka.timing.scheduler import KafkaScheduler, ManualScheduler
+
+
+def test_manual_scheduler_runs_what_is_due_in_order() -> None:
+    clock = ManualClock()
+    scheduler = ManualScheduler(clock)
+    ran: list[str] = []
+    scheduler.schedule_once("late", lambda: ran.append("late"), 20)
+    scheduler.schedule_once("early", lambda: ran.append("early"), 10)
+    assert scheduler.run_due() == 0
+    clock.advance_ms(20)
+    assert scheduler.run_due() == 2
+    assert ran == ["early", "late"]
+    assert scheduler.run_due() == 0
+
+
+def test_periodic_task_skips_missed_rounds() -> None:
+    clock = ManualClock()
+    scheduler = ManualScheduler(clock)
+    ran: list[int] = []
+    handle = scheduler.schedule("tick", lambda: ran.append(1), 5, 10)
+    clock.advance_ms(5)
+    scheduler.run_due()
+    clock.advance_ms(35)
+    scheduler.run_due()
+    assert len(ran) == 2
+    clock.advance_ms(4)
+    assert scheduler.run_due() == 0
+    clock.advance_ms(1)
+    assert scheduler.run_due() == 1
+    handle.cancel()
+    clock.advance_ms(100)
+    assert scheduler.run_due() == 0
+
+
+def test_failing_action_is_logged_and_runs_again() -> None:
+    clock = ManualClock()
+    scheduler = ManualScheduler(clock)
+    ran: list[int] = []
+
+    def fail() -> None:
+        ran.append(1)
+        raise ValueError("no")
+
+    scheduler.schedule("bad", fail, 0, 10)
+    scheduler.run_due()
+    clock.advance_ms(10)
+    scheduler.run_due()
+    assert len(ran) == 2
+
+
+def test_cancelled_task_does_not_run() -> None:
+    clock = ManualClock()
+    scheduler = ManualScheduler(clock)
+    ran: list[int] = []
+    scheduler.schedule_once("x", lambda: ran.append(1), 1).cancel()
+    clock.advance_ms(2)
+    assert scheduler.run_due() == 0
+    assert not ran
+
+
+def test_threads_run_tasks_side_by_side_and_shutdown_ends_them() -> None:
+    scheduler = KafkaScheduler(SystemClock(), threads=2)
+    both = threading.Barrier(2, timeout=10)
+    done = threading.Semaphore(0)
+
+    def meet() -> None:
+        both.wait()
+        done.release()
+
+    scheduler.schedule_once("a", meet)
+    scheduler.startup()
+    scheduler.schedule_once("b", meet, 1)
+    assert done.acquire(timeout=10)
+    assert done.acquire(timeout=10)
+    again = threading.Semaphore(0)
+    scheduler.schedule("p", again.release, 0, 1)
+    assert again.acquire(timeout=10)
+    assert again.acquire(timeout=10)
+    scheduler.shutdown(5)
+    assert not [t for t in threading.enumerate() if t.name.startswith("kafka-scheduler-")]
+    assert scheduler.schedule_once("late", lambda: None).is_cancelled
+
+
+def test_starting_twice_is_an_error() -> None:
+    scheduler = KafkaScheduler(SystemClock(), threads=1)
+    scheduler.startup()
+    with pytest.raises(RuntimeError):
+        scheduler.startup()
+    scheduler.shutdown(5)

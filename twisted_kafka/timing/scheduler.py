@@ -1,0 +1,268 @@
+"""Background work at a time, once or again and again.
+
+``KafkaScheduler`` runs it on a few threads of its own (Kafka's ``KafkaScheduler``, key ``background.threads``);
+``ManualScheduler`` runs it when a test says so.
+"""
+
+import heapq
+import threading
+from collections.abc import Callable
+
+from twisted.logger import Logger
+from zope.interface import Interface, implementer
+
+from twisted_kafka.timing.clock import IClock
+
+Action = Callable[[], None]
+
+MAX_WAIT_S = 60.0
+"""No worker waits longer than this without looking again."""
+
+THREAD_NAME_PREFIX = "kafka-scheduler-"
+
+_log = Logger()
+
+
+class ScheduledTask:
+    """An action that is to run; ``cancel`` keeps it from running (again), but does not interrupt it."""
+
+    __slots__ = ("_action", "due_ns", "name", "period_ns")
+
+    def __init__(self, name: str, action: Action, due_ns: int, period_ns: int) -> None:
+        self.name = name
+        self.due_ns = due_ns
+        self.period_ns = period_ns
+        self._action: Action | None = action
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether it was cancelled, or has run for its only time."""
+        return self._action is None
+
+    def cancel(self) -> None:
+        """Let it not run any more; harmless when it already has."""
+        self._action = None
+
+    def run(self) -> None:
+        """Run the action; what it raises is logged and goes no further."""
+        action = self._action
+        if action is None:
+            return
+        if not self.period_ns:
+            self._action = None
+        try:
+            action()
+        except Exception:  # noqa: BLE001 one failing action must not end the thread that runs the others
+            _log.failure("Uncaught exception in scheduled task '{name}'", name=self.name)
+
+    def next_due_ns(self, now_ns: int) -> int:
+        """Say when a periodic task is due next: rounds that were missed meanwhile are left out, not made up for."""
+        missed = max(0, now_ns - self.due_ns) // self.period_ns
+        return self.due_ns + (missed + 1) * self.period_ns
+
+
+class IScheduler(Interface):
+    """Runs actions later, away from the caller's thread."""
+
+    def startup() -> None:
+        """Begin to run what is due."""
+
+    def shutdown(timeout_s: float = 10.0) -> None:  # noqa: N805
+        """Forget what has not begun, and wait at most ``timeout_s`` seconds for what has."""
+
+    def schedule_once(name: str, action: Action, delay_ms: float = 0) -> ScheduledTask:  # noqa: N805
+        """Run ``action`` once, ``delay_ms`` milliseconds from now."""
+
+    def schedule(name: str, action: Action, delay_ms: float, period_ms: float) -> ScheduledTask:  # noqa: N805
+        """Run ``action`` after ``delay_ms`` milliseconds and then every ``period_ms``."""
+
+
+class _TaskQueue:
+    """Tasks in the order in which they are due; not safe among threads."""
+
+    __slots__ = ("_heap", "_sequence")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, ScheduledTask]] = []
+        self._sequence = 0
+
+    def add(self, task: ScheduledTask) -> bool:
+        """Add it; return whether it is now the first."""
+        self._sequence += 1
+        entry = (task.due_ns, self._sequence, task)
+        heapq.heappush(self._heap, entry)
+        return self._heap[0] is entry
+
+    def next_due_ns(self) -> int | None:
+        """Say when the first is due, dropping cancelled ones on the way."""
+        while self._heap and self._heap[0][2].is_cancelled:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def pop_due(self, now_ns: int) -> ScheduledTask | None:
+        """Take the first if it is due."""
+        due_ns = self.next_due_ns()
+        if due_ns is None or due_ns > now_ns:
+            return None
+        return heapq.heappop(self._heap)[2]
+
+    def clear(self) -> None:
+        for _, _, task in self._heap:
+            task.cancel()
+        self._heap.clear()
+
+
+def _new_task(clock: IClock, name: str, action: Action, delay_ms: float, period_ms: float) -> ScheduledTask:
+    due_ns = clock.monotonic_ns() + int(max(0, delay_ms) * 1_000_000)
+    return ScheduledTask(name, action, due_ns, int(period_ms * 1_000_000))
+
+
+@implementer(IScheduler)
+class KafkaScheduler:
+    """Runs actions on ``threads`` daemon threads; a periodic action never overlaps with itself."""
+
+    def __init__(self, clock: IClock, threads: int = 10, thread_name_prefix: str = THREAD_NAME_PREFIX) -> None:
+        self._clock = clock
+        self._max_threads = threads
+        self._prefix = thread_name_prefix
+        self._condition = threading.Condition()
+        self._queue = _TaskQueue()
+        self._threads: list[threading.Thread] = []
+        self._idle = 0
+        self._running = False
+        self._stopped = False
+
+    def startup(self) -> None:
+        """Begin to run what is due. Raises RuntimeError when it was started before."""
+        with self._condition:
+            if self._running or self._stopped:
+                raise RuntimeError("This scheduler has already been started.")
+            self._running = True
+            if self._queue.next_due_ns() is not None:
+                self._add_thread()
+
+    def shutdown(self, timeout_s: float = 10.0) -> None:
+        """Forget what has not begun, and wait at most ``timeout_s`` seconds in all for what has."""
+        with self._condition:
+            self._running = False
+            self._stopped = True
+            self._queue.clear()
+            self._condition.notify_all()
+            threads = list(self._threads)
+        deadline_ns = self._clock.monotonic_ns() + int(timeout_s * 1e9)
+        for thread in threads:
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, (deadline_ns - self._clock.monotonic_ns()) / 1e9))
+            if thread.is_alive() and thread is not threading.current_thread():
+                _log.warn("Scheduler thread {name} did not end within {seconds} s", name=thread.name, seconds=timeout_s)
+
+    def schedule_once(self, name: str, action: Action, delay_ms: float = 0) -> ScheduledTask:
+        """Run ``action`` once, ``delay_ms`` milliseconds from now; after a shutdown it is dropped with a log line."""
+        return self._add(_new_task(self._clock, name, action, delay_ms, 0))
+
+    def schedule(self, name: str, action: Action, delay_ms: float, period_ms: float) -> ScheduledTask:
+        """Run ``action`` after ``delay_ms`` milliseconds and then every ``period_ms``."""
+        if period_ms <= 0:
+            raise ValueError(f"the period of task '{name}' is {period_ms} ms, it must be above 0")
+        return self._add(_new_task(self._clock, name, action, delay_ms, period_ms))
+
+    def _add(self, task: ScheduledTask) -> ScheduledTask:
+        with self._condition:
+            if self._stopped:
+                _log.info("The scheduler is shut down, task '{name}' is dropped", name=task.name)
+                task.cancel()
+                return task
+            is_first = self._queue.add(task)
+            if self._running:
+                if self._idle == 0:
+                    self._add_thread()
+                elif is_first:
+                    self._condition.notify()
+        return task
+
+    def _add_thread(self) -> None:
+        # Threads are made as they are needed: most brokers never need all of background.threads at once.
+        if len(self._threads) < self._max_threads:
+            thread = threading.Thread(target=self._work, name=f"{self._prefix}{len(self._threads)}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _work(self) -> None:
+        while (task := self._next_task()) is not None:
+            task.run()
+            if task.period_ns and not task.is_cancelled:
+                with self._condition:
+                    task.due_ns = task.next_due_ns(self._clock.monotonic_ns())
+                    if self._running:
+                        self._queue.add(task)
+
+    def _next_task(self) -> ScheduledTask | None:
+        with self._condition:
+            while self._running:
+                now_ns = self._clock.monotonic_ns()
+                task = self._queue.pop_due(now_ns)
+                if task is not None:
+                    self._hand_on()
+                    return task
+                due_ns = self._queue.next_due_ns()
+                wait_s = MAX_WAIT_S if due_ns is None else min(MAX_WAIT_S, (due_ns - now_ns) / 1e9)
+                self._idle += 1
+                try:
+                    self._condition.wait(wait_s)
+                finally:
+                    self._idle -= 1
+            return None
+
+    def _hand_on(self) -> None:
+        # The one that leaves with a task sees to it that somebody waits for the next.
+        if self._queue.next_due_ns() is None:
+            return
+        if self._idle:
+            self._condition.notify()
+        else:
+            self._add_thread()
+
+
+@implementer(IScheduler)
+class ManualScheduler:
+    """Runs due actions on the thread that calls ``run_due``: for tests, with a ``ManualClock``."""
+
+    def __init__(self, clock: IClock) -> None:
+        self._clock = clock
+        self._queue = _TaskQueue()
+        self._stopped = False
+
+    def startup(self) -> None:
+        """Do nothing: it runs when told."""
+
+    def shutdown(self, timeout_s: float = 10.0) -> None:
+        """Forget all tasks."""
+        self._stopped = True
+        self._queue.clear()
+
+    def schedule_once(self, name: str, action: Action, delay_ms: float = 0) -> ScheduledTask:
+        """Run ``action`` once, in the first ``run_due`` after ``delay_ms`` milliseconds."""
+        return self._add(_new_task(self._clock, name, action, delay_ms, 0))
+
+    def schedule(self, name: str, action: Action, delay_ms: float, period_ms: float) -> ScheduledTask:
+        """Run ``action`` after ``delay_ms`` milliseconds and then every ``period_ms``."""
+        return self._add(_new_task(self._clock, name, action, delay_ms, period_ms))
+
+    def run_due(self) -> int:
+        """Run what is due at the clock's time, first what is due first; return how many actions ran."""
+        now_ns = self._clock.monotonic_ns()
+        count = 0
+        while (task := self._queue.pop_due(now_ns)) is not None:
+            task.run()
+            count += 1
+            if task.period_ns and not task.is_cancelled:
+                task.due_ns = task.next_due_ns(now_ns)
+                self._add(task)
+        return count
+
+    def _add(self, task: ScheduledTask) -> ScheduledTask:
+        if self._stopped:
+            task.cancel()
+        else:
+            self._queue.add(task)
+        return task

@@ -1,0 +1,143 @@
+"""A timer for very many short waits of which nearly all are cancelled.
+
+The ticks of a wheel in a dictionary: adding and cancelling are a dictionary operation each, and a tick all of whose
+entries were cancelled costs nothing more. (Kafka: ``SystemTimer`` over a hierarchical ``TimingWheel``.)
+"""
+
+import heapq
+import threading
+from collections.abc import Callable
+
+from twisted.logger import Logger
+
+from twisted_kafka.timing.clock import IClock
+
+TICK_MS = 1
+"""Entries fall due together in ticks of this many milliseconds, never early."""
+
+MAX_WAIT_S = 60.0
+"""The reaper never sleeps longer than this without looking again."""
+
+_log = Logger()
+
+Expire = Callable[[], object]
+
+
+class TimerEntry:
+    """One wait; ``cancel`` ends it."""
+
+    __slots__ = ("_expire", "_tick", "_timer")
+
+    def __init__(self, timer: "Timer", tick: int, expire: Expire) -> None:
+        self._timer = timer
+        self._tick = tick
+        self._expire = expire
+
+    def cancel(self) -> None:
+        """Let it not expire any more; harmless when it already has."""
+        self._timer.discard(self._tick, self)
+
+    def expire(self) -> None:
+        """Call what was to be called; what it raises is logged."""
+        try:
+            self._expire()
+        except Exception:  # noqa: BLE001 one failing expiration must not keep the others from theirs
+            _log.failure("Uncaught exception while an operation expired")
+
+
+class Timer:
+    """Calls back after a delay, on its reaper thread (``start``) or when pumped (``expire_due``)."""
+
+    def __init__(self, clock: IClock, name: str = "purgatory", tick_ms: int = TICK_MS) -> None:
+        self._clock = clock
+        self._name = name
+        self._tick_ns = tick_ms * 1_000_000
+        self._condition = threading.Condition(threading.Lock())
+        self._ticks: dict[int, dict[TimerEntry, None]] = {}
+        self._order: list[int] = []
+        self._thread: threading.Thread | None = None
+        self._stopped = False
+        self._waits_for: int | None = None
+
+    def __len__(self) -> int:
+        """How many entries wait."""
+        with self._condition:
+            return sum(map(len, self._ticks.values()))
+
+    def start(self) -> None:
+        """Start the reaper thread, Kafka's ``ExpirationReaper``."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._reap, name=f"ExpirationReaper-{self._name}", daemon=True)
+            self._thread.start()
+
+    def add(self, delay_ms: float, expire: Expire) -> TimerEntry:
+        """Call ``expire`` once ``delay_ms`` milliseconds have passed."""
+        tick_ns = self._tick_ns
+        tick = -((-self._clock.monotonic_ns() - int(max(0, delay_ms) * 1_000_000)) // tick_ns)
+        entry = TimerEntry(self, tick, expire)
+        with self._condition:
+            entries = self._ticks.get(tick)
+            if entries is None:
+                self._ticks[tick] = {entry: None}
+                heapq.heappush(self._order, tick)
+                if self._waits_for is not None and tick < self._waits_for:
+                    self._condition.notify()
+            else:
+                entries[entry] = None
+        return entry
+
+    def discard(self, tick: int, entry: TimerEntry) -> None:
+        """Forget the entry of that tick, if it is still there."""
+        with self._condition:
+            entries = self._ticks.get(tick)
+            if entries is not None:
+                entries.pop(entry, None)
+
+    def expire_due(self) -> int:
+        """Call back what is due at the clock's time; return how many were."""
+        now = self._clock.monotonic_ns() // self._tick_ns
+        count = 0
+        while True:
+            with self._condition:
+                tick = self._first_tick()
+                if tick is None or tick > now:
+                    return count
+                heapq.heappop(self._order)
+                entries = self._ticks.pop(tick)
+            for entry in entries:
+                entry.expire()
+            count += len(entries)
+
+    def shutdown(self, timeout_s: float = 5.0) -> None:
+        """Forget all entries and end the reaper, waiting for it at most ``timeout_s`` seconds."""
+        with self._condition:
+            self._stopped = True
+            self._ticks.clear()
+            self._order.clear()
+            self._condition.notify_all()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout_s)
+
+    def _first_tick(self) -> int | None:
+        while self._order:
+            tick = self._order[0]
+            if self._ticks[tick]:
+                return tick
+            heapq.heappop(self._order)
+            del self._ticks[tick]
+        return None
+
+    def _reap(self) -> None:
+        while not self._stopped:
+            self.expire_due()
+            with self._condition:
+                if self._stopped:
+                    return
+                tick = self._first_tick()
+                wait_s = MAX_WAIT_S
+                if tick is not None:
+                    wait_s = min(MAX_WAIT_S, (tick * self._tick_ns - self._clock.monotonic_ns()) / 1e9)
+                if wait_s > 0:
+                    self._waits_for = tick if tick is not None else 1 << 62
+                    self._condition.wait(wait_s)
+                    self._waits_for = None
