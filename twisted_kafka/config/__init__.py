@@ -1,0 +1,1 @@
+"""Configuration: every key declared once, properties files, the broker's and the topics' effective values."""

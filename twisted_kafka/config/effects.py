@@ -1,0 +1,46 @@
+"""Which keys the broker acts on at present.
+
+A key that is not here loads, is shown by DescribeConfigs, and is named in one warning at start when it is set. Whoever makes a
+key work adds it here: this is the only place.
+"""
+
+_BROKER = """
+    listeners advertised.listeners listener.security.protocol.map inter.broker.listener.name
+    num.network.threads num.io.threads background.threads queued.max.requests
+    socket.listen.backlog.size socket.receive.buffer.bytes socket.send.buffer.bytes socket.request.max.bytes
+    connections.max.idle.ms fetch.max.bytes max.incremental.fetch.session.cache.slots max.request.partition.size.limit
+
+    log.dir log.dirs num.partitions auto.create.topics.enable delete.topic.enable message.max.bytes
+    compression.type compression.gzip.level compression.lz4.level compression.zstd.level
+    log.segment.bytes log.segment.delete.delay.ms log.roll.ms log.roll.hours log.roll.jitter.ms log.roll.jitter.hours
+    log.index.size.max.bytes log.index.interval.bytes
+    log.flush.interval.messages log.flush.interval.ms log.flush.scheduler.interval.ms
+    log.flush.offset.checkpoint.interval.ms log.flush.start.offset.checkpoint.interval.ms
+    log.message.timestamp.type log.message.timestamp.before.max.ms log.message.timestamp.after.max.ms
+    log.message.timestamp.difference.max.ms log.message.downconversion.enable
+
+    default.replication.factor min.insync.replicas replica.high.watermark.checkpoint.interval.ms
+
+    group.min.session.timeout.ms group.max.session.timeout.ms group.initial.rebalance.delay.ms group.max.size
+    offset.metadata.max.bytes offsets.load.buffer.size offsets.topic.replication.factor offsets.topic.num.partitions
+    offsets.topic.segment.bytes offsets.topic.compression.codec offsets.retention.minutes
+    offsets.retention.check.interval.ms offsets.commit.timeout.ms offsets.commit.required.acks
+
+    broker.id broker.id.generation.enable reserved.broker.max.id broker.rack node.id
+
+    access.log.enable access.log.dir access.log.queue.size access.log.write.interval.ms access.log.roll.bytes
+    access.log.roll.ms access.log.max.topics
+"""
+
+_TOPIC = """
+    cleanup.policy compression.gzip.level compression.lz4.level compression.type compression.zstd.level
+    file.delete.delay.ms flush.messages flush.ms index.interval.bytes max.message.bytes message.downconversion.enable
+    message.timestamp.after.max.ms message.timestamp.before.max.ms message.timestamp.difference.max.ms
+    message.timestamp.type min.insync.replicas segment.bytes segment.index.bytes segment.jitter.ms segment.ms
+"""
+
+HONOURED: frozenset[str] = frozenset(_BROKER.split())
+"""Broker keys with an effect."""
+
+TOPIC_HONOURED: frozenset[str] = frozenset(_TOPIC.split())
+"""Topic keys with an effect."""

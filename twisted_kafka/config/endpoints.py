@@ -1,0 +1,82 @@
+"""Listeners: NAME://host:port lists and the security protocol of each name (Kafka: CoreUtils.listenerListToEndPoints)."""
+
+import re
+import socket
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from twisted_kafka.config.errors import ConfigError
+
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+_END_POINT = re.compile(r"\s*([^:/\s]+)://(?:\[([0-9a-zA-Z%._:-]*)\]|([0-9a-zA-Z%._:-]*)):(\d{1,5})\s*")
+_MAX_PORT = 65535
+
+
+class EndPoint(NamedTuple):
+    """An address of a broker; an empty `host` means every interface, `port` 0 any free port."""
+
+    host: str
+    port: int
+    listener_name: str
+    security_protocol: str
+
+    @property
+    def text(self) -> str:
+        """NAME://host:port, as listeners are written."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.listener_name}://{host}:{self.port}"
+
+
+def parse_protocol_map(key: str, text: str) -> dict[str, str]:
+    """Return security protocols by listener name; raise ConfigError when a pair or a protocol is not one."""
+    protocols = {}
+    for pair in filter(None, (item.strip() for item in text.split(","))):
+        name, _, protocol = (part.strip().upper() for part in pair.partition(":"))
+        if not name or protocol not in SECURITY_PROTOCOLS:
+            allowed = "NAME:PROTOCOL with a protocol of " + ", ".join(SECURITY_PROTOCOLS)
+            raise ConfigError(f"Invalid value {pair!r} for {key}: must be {allowed}")
+        if name in protocols:
+            raise ConfigError(f"Invalid value {text!r} for {key}: must name {name} only once")
+        protocols[name] = protocol
+    return protocols
+
+
+def parse_end_points(key: str, text: str, protocols: Mapping[str, str]) -> tuple[EndPoint, ...]:
+    """Return the end points that `text` lists; raise ConfigError when one is malformed or its name has no protocol."""
+    end_points = []
+    for item in filter(None, (item.strip() for item in text.split(","))):
+        match = _END_POINT.fullmatch(item)
+        if match is None or int(match[4]) > _MAX_PORT:
+            raise ConfigError(f"Invalid value {item!r} for {key}: must be NAME://host:port with a port from 0 to {_MAX_PORT}")
+        name = match[1].upper()
+        if name not in protocols:
+            raise ConfigError(f"Invalid value {item!r} for {key}: the name must be one of listener.security.protocol.map")
+        end_points.append(EndPoint(match[2] or match[3] or "", int(match[4]), name, protocols[name]))
+    return tuple(end_points)
+
+
+def ensure_distinct(key: str, end_points: tuple[EndPoint, ...], *, ports: bool) -> None:
+    """Raise ConfigError when two end points share a name or, with `ports`, a port on the same kind of address."""
+    names = [end_point.listener_name for end_point in end_points]
+    if len(set(names)) < len(names):
+        raise ConfigError(f"Invalid value {_text(end_points)!r} for {key}: every listener must have a name of its own")
+    if not ports:
+        return
+    taken = [(end_point.port, ":" in end_point.host) for end_point in end_points if end_point.port]
+    if len(set(taken)) < len(taken):
+        raise ConfigError(f"Invalid value {_text(end_points)!r} for {key}: every listener must have a port of its own")
+
+
+def local_host_name() -> str:
+    """Return the name under which this machine finds itself, `localhost` when it has none (InetAddress.getCanonicalHostName)."""
+    name = socket.gethostname()
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM, flags=socket.AI_CANONNAME)
+    except OSError:
+        return "localhost"
+    return found[0][3] or name
+
+
+def _text(end_points: tuple[EndPoint, ...]) -> str:
+    return ",".join(end_point.text for end_point in end_points)

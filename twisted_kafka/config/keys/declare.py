@@ -1,0 +1,182 @@
+"""How a configuration key is declared: its type, default, what is allowed, and how it may be changed.
+
+The declarations are plain tuples, for the broker reads all of them before it does anything else.
+"""
+
+from typing import Final, NamedTuple, Protocol
+
+# Types, by Kafka's names (ConfigDef.Type).
+BOOLEAN: Final = "BOOLEAN"
+STRING: Final = "STRING"
+INT: Final = "INT"
+SHORT: Final = "SHORT"
+LONG: Final = "LONG"
+DOUBLE: Final = "DOUBLE"
+LIST: Final = "LIST"
+CLASS: Final = "CLASS"
+PASSWORD: Final = "PASSWORD"
+
+# Importance.
+HIGH: Final = "HIGH"
+MEDIUM: Final = "MEDIUM"
+LOW: Final = "LOW"
+
+# How a broker key may be changed while the broker runs (KIP-226).
+READ_ONLY: Final = "read-only"
+PER_BROKER: Final = "per-broker"
+CLUSTER_WIDE: Final = "cluster-wide"
+
+MAX_SHORT: Final = (1 << 15) - 1
+MAX_INT: Final = (1 << 31) - 1
+MAX_LONG: Final = (1 << 63) - 1
+MAX_DOUBLE: Final = 1.7976931348623157e308
+
+Value = bool | int | float | str | tuple[str, ...] | None
+"""A parsed value: LIST is a tuple, PASSWORD a str, None is Kafka's null."""
+
+
+class Valid(Protocol):
+    """What values of a key are allowed."""
+
+    @property
+    def allowed(self) -> str:
+        """The rule in words that fit after "must be"."""
+
+    def accepts(self, value: Value) -> bool:
+        """Tell whether a parsed, non-null value keeps the rule."""
+
+
+class Between(NamedTuple):
+    """A number from `low` to `high`, both included; None leaves an end open."""
+
+    low: float | None = None
+    high: float | None = None
+    or_else: float | None = None
+
+    @property
+    def allowed(self) -> str:
+        """The range in words."""
+        if self.high is None:
+            return f"at least {self.low}"
+        text = f"from {self.low} to {self.high}"
+        return text if self.or_else is None else f"{text}, or {self.or_else}"
+
+    def accepts(self, value: Value) -> bool:
+        """Tell whether the number lies in the range."""
+        assert isinstance(value, (int, float))
+        if value == self.or_else and self.or_else is not None:
+            return True
+        return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
+
+
+class OneOf(NamedTuple):
+    """One of a few words."""
+
+    words: tuple[str, ...]
+    ignore_case: bool = False
+
+    @property
+    def allowed(self) -> str:
+        """The words."""
+        return "one of " + ", ".join(self.words)
+
+    def accepts(self, value: Value) -> bool:
+        """Tell whether the word is one of them."""
+        assert isinstance(value, str)
+        return value in self.words or (self.ignore_case and value.lower() in map(str.lower, self.words))
+
+
+class EachOf(NamedTuple):
+    """A list of words, each of them one of a few."""
+
+    words: tuple[str, ...]
+
+    @property
+    def allowed(self) -> str:
+        """The words."""
+        return "a list of " + ", ".join(self.words)
+
+    def accepts(self, value: Value) -> bool:
+        """Tell whether every word of the list is one of them."""
+        assert isinstance(value, tuple)
+        return all(word in self.words for word in value)
+
+
+class NotEmpty(NamedTuple):
+    """A string with something in it, or nothing set at all."""
+
+    @property
+    def allowed(self) -> str:
+        """The rule in words."""
+        return "a non-empty string"
+
+    def accepts(self, value: Value) -> bool:
+        """Tell whether there is something in it."""
+        return value != ""
+
+
+class ReplicaList(NamedTuple):
+    """Throttled replicas: `partition:broker,...`, `*` for all, or nothing."""
+
+    @property
+    def allowed(self) -> str:
+        """The rule in words."""
+        return "*, or a list of partition:broker"
+
+    def accepts(self, value: Value) -> bool:
+        """Tell whether every entry is a pair of numbers."""
+        assert isinstance(value, tuple)
+        return value in ((), ("*",)) or all(_is_number_pair(entry) for entry in value)
+
+
+def _is_number_pair(entry: str) -> bool:
+    left, colon, right = entry.partition(":")
+    return bool(colon) and left.isdecimal() and right.isdecimal()
+
+
+class MetadataVersion(NamedTuple):
+    """A Kafka version as inter.broker.protocol.version names it: 2.8, 2.8-IV1, 2.8.1."""
+
+    versions: tuple[str, ...]
+
+    @property
+    def allowed(self) -> str:
+        """The first and the last version."""
+        return f"a Kafka version from {self.versions[0]} to {self.versions[-1]}"
+
+    def accepts(self, value: Value) -> bool:
+        """Tell whether the version, or the release that it belongs to, is known."""
+        assert isinstance(value, str)
+        numbers = value.split(".")
+        release = ".".join(numbers[: 3 if numbers[0] == "0" else 2])
+        return any(version == release or version.startswith(release + "-") for version in self.versions)
+
+
+def at_least(low: float) -> Between:
+    """Allow numbers from `low` on."""
+    return Between(low)
+
+
+class ConfigKey(NamedTuple):
+    """One key: its name, type, default (parsed), rule, importance, update mode and what it does."""
+
+    name: str
+    type: str
+    default: Value
+    valid: Valid | None
+    importance: str
+    update_mode: str
+    doc: str
+    internal: bool = False
+
+
+class TopicKey(NamedTuple):
+    """One key of a topic; `synonyms` are the broker keys that give its default, first wins, with their factors."""
+
+    name: str
+    type: str
+    default: Value
+    valid: Valid | None
+    importance: str
+    synonyms: tuple[tuple[str, int], ...]
+    doc: str

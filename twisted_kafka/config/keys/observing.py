@@ -1,0 +1,55 @@
+"""Quota windows, metrics and telemetry."""
+
+from twisted_kafka.config.keys.declare import (
+    BOOLEAN,
+    CLASS,
+    CLUSTER_WIDE,
+    INT,
+    LIST,
+    LONG,
+    LOW,
+    READ_ONLY,
+    STRING,
+    ConfigKey,
+    at_least,
+)
+
+# A key takes two lines, the second says what it does: a table, which the formatter would pull apart.
+# fmt: off
+KEYS: tuple[ConfigKey, ...] = (
+    ConfigKey("quota.window.num", INT, 11, at_least(1), LOW, READ_ONLY,
+              "Samples kept for client quotas."),
+    ConfigKey("quota.window.size.seconds", INT, 1, at_least(1), LOW, READ_ONLY,
+              "Length of a sample of client quotas."),
+    ConfigKey("replication.quota.window.num", INT, 11, at_least(1), LOW, READ_ONLY,
+              "Samples kept for replication quotas."),
+    ConfigKey("replication.quota.window.size.seconds", INT, 1, at_least(1), LOW, READ_ONLY,
+              "Length of a sample of replication quotas."),
+    ConfigKey("alter.log.dirs.replication.quota.window.num", INT, 11, at_least(1), LOW, READ_ONLY,
+              "Samples kept for the quota of moves between log directories."),
+    ConfigKey("alter.log.dirs.replication.quota.window.size.seconds", INT, 1, at_least(1), LOW, READ_ONLY,
+              "Length of a sample of the quota of moves between log directories."),
+    ConfigKey("controller.quota.window.num", INT, 11, at_least(1), LOW, READ_ONLY,
+              "Samples kept for quotas of changes to the cluster."),
+    ConfigKey("controller.quota.window.size.seconds", INT, 1, at_least(1), LOW, READ_ONLY,
+              "Length of a sample of quotas of changes to the cluster."),
+    ConfigKey("client.quota.callback.class", CLASS, None, None, LOW, READ_ONLY,
+              "Class that computes client quotas."),
+    ConfigKey("metric.reporters", LIST, (), None, LOW, CLUSTER_WIDE,
+              "Classes that report metrics."),
+    ConfigKey("metrics.num.samples", INT, 2, at_least(1), LOW, READ_ONLY,
+              "Samples kept for a rate."),
+    ConfigKey("metrics.sample.window.ms", LONG, 30000, at_least(1), LOW, READ_ONLY,
+              "Length of a sample of a rate."),
+    ConfigKey("metrics.recording.level", STRING, "INFO", None, LOW, READ_ONLY,
+              "How fine the metrics are that are recorded."),
+    ConfigKey("auto.include.jmx.reporter", BOOLEAN, True, None, LOW, READ_ONLY,
+              "Report metrics through JMX too."),
+    ConfigKey("kafka.metrics.reporters", LIST, (), None, LOW, READ_ONLY,
+              "Classes that report Yammer metrics."),
+    ConfigKey("kafka.metrics.polling.interval.secs", INT, 10, at_least(1), LOW, READ_ONLY,
+              "How often Yammer metrics are reported."),
+    ConfigKey("telemetry.max.bytes", INT, 1_048_576, at_least(1), LOW, READ_ONLY,
+              "Largest telemetry message that a client may push."),
+)
+# fmt: on

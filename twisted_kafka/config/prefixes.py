@@ -1,0 +1,42 @@
+"""Keys that are valid in front of another: a listener's own settings, a mechanism's login, settings for plug-ins."""
+
+from twisted_kafka.config.keys import BROKER_KEYS
+
+_LISTENER = "listener.name."
+_PASSED_ON = ("rsm.config.", "rlmm.config.", "client.quota.callback.static.", "confluent.")
+_LISTENER_SCOPED = (
+    "ssl.",
+    "sasl.",
+    "principal.builder.class",
+    "connections.max.reauth.ms",
+    "max.connections",
+    "max.connection.creation.rate",
+    "num.network.threads",
+)
+_MECHANISM_SCOPED = (
+    "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "sasl.server.callback.handler.class",
+    "connections.max.reauth.ms",
+)
+
+# Settings of classes that Kafka ships and that people set without the broker declaring them.
+_OF_PLUGINS = frozenset(("super.users", "allow.everyone.if.no.acl.found", "kafka.csv.metrics.reporter.enabled"))
+
+
+def base_key(name: str) -> str | None:
+    """Return the key that `name` sets, itself for one that is passed on to a plug-in, None when no key is meant."""
+    if name in BROKER_KEYS:
+        return name
+    if name in _OF_PLUGINS or name.startswith(_PASSED_ON):
+        return name
+    rest = name
+    if name.startswith(_LISTENER):
+        rest = name[len(_LISTENER) :].partition(".")[2]
+        if rest in BROKER_KEYS and rest.startswith(_LISTENER_SCOPED):
+            return rest
+    for key in _MECHANISM_SCOPED:
+        if rest.endswith("." + key) and "." not in rest.removesuffix("." + key):
+            return key
+    return None

@@ -1,0 +1,91 @@
+"""Java .properties text: comments, continued lines and escapes (java.util.Properties.load)."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from twisted_kafka.config.errors import ConfigError
+
+_BLANKS = " \t\f"
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def load_properties(path: Path | str) -> dict[str, str]:
+    """Read a properties file (UTF-8, or Latin-1 where it is not); raise ConfigError when it cannot be read."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"Cannot read the configuration {path}: {error.strerror}") from error
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
+    try:
+        return parse_properties(text)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Return the keys and values of `text`; of a key given twice the last value counts."""
+    properties = {}
+    for line in _logical_lines(text):
+        end = _key_end(line)
+        rest = line[end:].lstrip(_BLANKS)
+        if rest[:1] in ("=", ":"):
+            rest = rest[1:].lstrip(_BLANKS)
+        properties[_unescaped(line[:end])] = _unescaped(rest)
+    return properties
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    continued = ""
+    for natural in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
+        line = natural.lstrip(_BLANKS)
+        if not continued and (not line or line[0] in "#!"):
+            continue
+        backslashes = len(line) - len(line.rstrip("\\"))
+        if backslashes % 2:
+            continued += line[:-1]
+            continue
+        if continued or line:
+            yield continued + line
+        continued = ""
+    if continued:
+        yield continued
+
+
+def _key_end(line: str) -> int:
+    escaped = False
+    for position, character in enumerate(line):
+        if escaped:
+            escaped = False
+        elif character == "\\":
+            escaped = True
+        elif character in "=:" or character in _BLANKS:
+            return position
+    return len(line)
+
+
+def _unescaped(text: str) -> str:
+    if "\\" not in text:
+        return text
+    parts: list[str] = []
+    position = 0
+    while position < len(text):
+        character = text[position]
+        position += 1
+        if character != "\\" or position == len(text):
+            parts.append(character)
+            continue
+        escaped = text[position]
+        position += 1
+        if escaped != "u":
+            parts.append(_ESCAPES.get(escaped, escaped))
+            continue
+        digits = text[position : position + 4]
+        try:
+            parts.append(chr(int(digits, 16)))
+        except ValueError:
+            raise ConfigError(f"\\u{digits} is not an escaped character: \\u takes four hexadecimal digits") from None
+        position += 4
+    return "".join(parts)

@@ -1,0 +1,89 @@
+"""Values of configuration keys: from text, to text, and their rules."""
+
+from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.config.keys import declare
+from twisted_kafka.config.keys.declare import ConfigKey, TopicKey, Value
+
+HIDDEN = "[hidden]"
+"""What is shown in the place of a PASSWORD."""
+
+_BITS = {declare.SHORT: 16, declare.INT: 32, declare.LONG: 64}
+_KINDS = {
+    declare.BOOLEAN: "true or false",
+    declare.SHORT: "a whole number of 16 bits",
+    declare.INT: "a whole number of 32 bits",
+    declare.LONG: "a whole number of 64 bits",
+    declare.DOUBLE: "a number",
+}
+
+
+def parse_value(key: ConfigKey | TopicKey, text: str) -> Value:
+    """Return the value that `text` means for `key`; raise ConfigError where it is not of the key's type or breaks its rule."""
+    value = _parse(key, text.strip() if key.type != declare.PASSWORD else text)
+    if key.valid is not None and not key.valid.accepts(value):
+        raise _refusal(key, text, key.valid.allowed)
+    return value
+
+
+def value_text(key: ConfigKey | TopicKey, value: Value) -> str | None:
+    """Return a value as Kafka writes it (ConfigDef.convertToString); a password comes back hidden."""
+    if value is None:
+        return None
+    if key.type == declare.PASSWORD:
+        return HIDDEN
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    if isinstance(value, float):
+        return _java_double(value)
+    return str(value)
+
+
+def _parse(key: ConfigKey | TopicKey, text: str) -> Value:
+    match key.type:
+        case declare.BOOLEAN:
+            if text.lower() not in ("true", "false"):
+                raise _refusal(key, text, _KINDS[key.type])
+            return text.lower() == "true"
+        case declare.INT | declare.LONG | declare.SHORT:
+            return _whole_number(key, text)
+        case declare.DOUBLE:
+            try:
+                return float(text)
+            except ValueError:
+                raise _refusal(key, text, _KINDS[key.type]) from None
+        case declare.LIST:
+            return tuple(item.strip() for item in text.split(",")) if text else ()
+        case _:
+            return text
+
+
+def _whole_number(key: ConfigKey | TopicKey, text: str) -> int:
+    digits = text[1:] if text[:1] in ("-", "+") else text
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > 20:  # int() would also take "1_000" and other alphabets
+        raise _refusal(key, text, _KINDS[key.type])
+    number = int(text)
+    limit = 1 << (_BITS[key.type] - 1)
+    if not -limit <= number < limit:
+        raise _refusal(key, text, _KINDS[key.type])
+    return number
+
+
+def _refusal(key: ConfigKey | TopicKey, text: str, allowed: str) -> ConfigError:
+    shown = HIDDEN if key.type == declare.PASSWORD else " ".join(text.split())
+    return ConfigError(f"Invalid value {shown!r} for {key.name}: must be {allowed}")
+
+
+def _java_double(value: float) -> str:
+    text = repr(value)
+    mantissa, exponent_mark, exponent = text.partition("e")
+    if not exponent_mark:
+        if abs(value) < 1e7:
+            return text
+        digits = text.partition(".")[0].lstrip("-")
+        mantissa, exponent = f"{digits[0]}.{digits[1:].rstrip('0') or '0'}", str(len(digits) - 1)
+        return f"{'-' if value < 0 else ''}{mantissa}E{exponent}"
+    if "." not in mantissa:
+        mantissa += ".0"
+    return f"{mantissa}E{int(exponent)}"
