@@ -1,0 +1,71 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from twisted_kafka.metadata import znodes, znodes_admin
+from twisted_kafka.metadata.znode_json import BadNodeError, desanitized, sanitized, topic_id_from_text, topic_id_text
+from twisted_kafka.protocol.topic_partition import TopicPartition
+
+DATA = Path(__file__).parent.parent / "data" / "zookeeper"
+NODES = [json.loads(line) for file in sorted(DATA.glob("*.jsonl")) for line in file.read_text().splitlines()]
+
+
+def test_every_node_of_a_real_cluster_is_read_and_written_the_same():
+    kinds = set()
+    for node in NODES:
+        kind = znodes_admin.node_type(node["path"])
+        assert kind is not None or not node["data"], node["path"]
+        if node["data"]:
+            assert kind.decode(node["data"].encode()).encode().decode() == node["data"], node["path"]
+            kinds.add(kind)
+    assert len(kinds) == 17
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"{}", b'{"version":{}}', b'{"version":3,"partitions":[1]}', b"\xff"])
+def test_bytes_that_are_something_else_raise_one_kind_of_error(data):
+    for kind in {znodes_admin.node_type(node["path"]) for node in NODES} - {None, znodes.ConfigNode, znodes_admin.AclChangeNode}:
+        if kind is not znodes_admin.TextNode:
+            with pytest.raises(BadNodeError):
+                kind.decode(data)
+
+
+def test_older_versions_are_read():
+    old = b'{"version":1,"host":"h","port":9,"jmx_port":-1,"timestamp":"5"}'
+    assert znodes.BrokerNode.decode(old).endpoints == ["PLAINTEXT://h:9"]
+    assert znodes.TopicNode.decode(b'{"version":1,"partitions":{"0":[1]}}').topic_id is None
+    assert znodes.ControllerNode.decode(b'{"version":1,"brokerid":4,"timestamp":"5"}').kraft_controller_epoch == -1
+    assert znodes.ConfigChangeNode.decode(b'{"version":1,"entity_type":"topics","entity_name":"a"}').entity_path == "topics/a"
+
+
+def test_endpoints():
+    for text in ("PLAINTEXT://host:9092", "A_B://[::1]:0", "X://:1"):
+        assert str(znodes.EndPointText.parse(text)) == text
+    assert znodes.EndPointText.parse("A://[::1]:5") == ("A", "::1", 5)
+    for text in ("host:1", "A://host", "A://host:x"):
+        with pytest.raises(BadNodeError):
+            znodes.EndPointText.parse(text)
+
+
+def test_names_are_sanitized_as_kafka_does_it():
+    assert sanitized("bob smith") == "bob%20smith"
+    assert sanitized("app/1") == "app%2F1"
+    assert sanitized("a*b~c-d_e.f") == "a%2Ab%7Ec-d_e.f"
+    assert desanitized("bob%20smith") == "bob smith"
+
+
+def test_topic_ids():
+    text = "G1lmaIBRTrmMK75EppiBGg"
+    assert topic_id_text(topic_id_from_text(text)) == text
+    for bad in ("", "short", "*" * 22):
+        with pytest.raises(BadNodeError):
+            topic_id_from_text(bad)
+
+
+def test_paths():
+    partition = TopicPartition("orders.eu", 2)
+    assert znodes.state_path(partition) == "/brokers/topics/orders.eu/partitions/2/state"
+    assert znodes.partition_path(partition) == "/brokers/topics/orders.eu/partitions/2"
+    assert znodes.config_path("topics/a") == "/config/topics/a"
+    assert znodes.broker_path(3) == "/brokers/ids/3"
+    assert znodes.delete_topic_path("a") == "/admin/delete_topics/a"

@@ -1,0 +1,76 @@
+"""JSON as Kafka writes it into the nodes of the metadata tree."""
+
+import base64
+import json
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+from urllib.parse import quote, unquote
+
+
+class BadNodeError(ValueError):
+    """A node's bytes are not what its path says."""
+
+
+class reading:  # noqa: N801 - used as a statement
+    """``with reading("broker")``: what a decoder trips over becomes a BadNodeError that names the kind of node."""
+
+    __slots__ = ("_kind",)
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
+        """Translate the error."""
+        if isinstance(error, KeyError | TypeError | ValueError | AttributeError) and not isinstance(error, BadNodeError):
+            raise BadNodeError(f"not a {self._kind} node: {error!r}") from error
+
+
+def by_number(lists: Mapping[str, list[int]]) -> dict[int, list[int]]:
+    """Return the lists with their keys, texts in JSON, as numbers."""
+    return {int(key): list(value) for key, value in lists.items()}
+
+
+def encode_json(value: Mapping[str, Any]) -> bytes:
+    """Return the value as Kafka writes it: no blanks, UTF-8."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def decode_json(data: bytes) -> dict[str, Any]:
+    """Return the object; raises BadNodeError."""
+    try:
+        value = json.loads(data)
+    except ValueError as error:
+        raise BadNodeError(f"not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise BadNodeError("not a JSON object")
+    return value
+
+
+def sanitized(name: str) -> str:
+    """Return a user's or client's name as a node's name: percent-encoded (Kafka: ``Sanitizer``)."""
+    return quote(name, safe="").replace("~", "%7E")
+
+
+def desanitized(name: str) -> str:
+    """Return the name of which ``sanitized`` made this."""
+    return unquote(name)
+
+
+def topic_id_text(topic_id: bytes) -> str:
+    """Return a topic id as Kafka writes it: base64 for URLs, without padding."""
+    return base64.urlsafe_b64encode(topic_id)[:22].decode()
+
+
+def topic_id_from_text(text: str) -> bytes:
+    """Return the 16 bytes of a topic id; raises BadNodeError."""
+    try:
+        topic_id = base64.b64decode(text + "==", altchars=b"-_", validate=True)
+    except ValueError:
+        topic_id = b""
+    if len(topic_id) != 16:
+        raise BadNodeError(f"{text!r} is not a topic id")
+    return topic_id

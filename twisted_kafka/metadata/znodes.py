@@ -1,0 +1,354 @@
+"""The nodes of the metadata tree: their paths, and their bytes as Kafka 2.8 to 3.9 writes them.
+
+Each kind of node is a class with ``encode()`` and ``decode(data)``; ``znodes_admin`` has the rarer ones, and finds a path's class.
+The JSON has no blanks and keeps Kafka's order of keys; some of its numbers are strings. What a decoder cannot read raises
+``BadNodeError``.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, NamedTuple, Self
+
+from twisted_kafka.metadata.znode_json import (
+    BadNodeError,
+    by_number,
+    decode_json,
+    encode_json,
+    reading,
+    topic_id_from_text,
+    topic_id_text,
+)
+from twisted_kafka.protocol.topic_partition import TopicPartition
+
+BROKER_IDS: Final = "/brokers/ids"
+BROKER_SEQUENCE: Final = "/brokers/seqid"
+TOPICS: Final = "/brokers/topics"
+CONTROLLER: Final = "/controller"
+CONTROLLER_EPOCH: Final = "/controller_epoch"
+CLUSTER_ID: Final = "/cluster/id"
+FEATURE: Final = "/feature"
+CONFIG: Final = "/config"
+CONFIG_CHANGES: Final = "/config/changes"
+CONFIG_CHANGE_PREFIX: Final = "/config/changes/config_change_"
+DELETE_TOPICS: Final = "/admin/delete_topics"
+PREFERRED_ELECTION: Final = "/admin/preferred_replica_election"
+REASSIGN_PARTITIONS: Final = "/admin/reassign_partitions"
+ISR_CHANGES: Final = "/isr_change_notification"
+ISR_CHANGE_PREFIX: Final = "/isr_change_notification/isr_change_"
+LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
+LOG_DIR_EVENT_PREFIX: Final = "/log_dir_event_notification/log_dir_event_"
+PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
+DEFAULT_ENTITY: Final = "<default>"
+
+PERSISTENT_PATHS: Final = (
+    "/consumers",
+    BROKER_IDS,
+    TOPICS,
+    CONFIG_CHANGES,
+    DELETE_TOPICS,
+    BROKER_SEQUENCE,
+    ISR_CHANGES,
+    PRODUCER_ID_BLOCK,
+    LOG_DIR_EVENTS,
+    "/config/topics",
+    "/config/clients",
+    "/config/users",
+    "/config/brokers",
+    "/config/ips",
+)
+"""What a broker makes at its start when it is missing."""
+
+
+def topic_path(topic: str) -> str:
+    """Return the path of the topic's node."""
+    return f"{TOPICS}/{topic}"
+
+
+def partition_path(partition: TopicPartition) -> str:
+    """Return the path of the partition's node, which has no bytes."""
+    return f"{TOPICS}/{partition.topic}/partitions/{partition.partition}"
+
+
+def state_path(partition: TopicPartition) -> str:
+    """Return the path of the node with the partition's leader and in-sync replicas."""
+    return f"{TOPICS}/{partition.topic}/partitions/{partition.partition}/state"
+
+
+def broker_path(broker_id: int) -> str:
+    """Return the path of a registered broker."""
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def config_path(entity_path: str) -> str:
+    """Return the path of an entity's config: ``topics/orders``, ``brokers/1``, ``users/<default>`` ..."""
+    return f"{CONFIG}/{entity_path}"
+
+
+def delete_topic_path(topic: str) -> str:
+    """Return the path that asks for a topic's deletion."""
+    return f"{DELETE_TOPICS}/{topic}"
+
+
+class EndPointText(NamedTuple):
+    """One of a broker's endpoints: ``LISTENER://host:port``, an IPv6 host in brackets."""
+
+    listener_name: str
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read the text; raises BadNodeError."""
+        listener_name, separator, rest = text.partition("://")
+        host, colon, port = rest.rpartition(":")
+        if not separator or not colon or not port.lstrip("-").isdigit():
+            raise BadNodeError(f"{text!r} is not an endpoint")
+        return cls(listener_name, host.removeprefix("[").removesuffix("]"), int(port))
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.listener_name}://{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerNode:
+    """``/brokers/ids/<id>``, ephemeral: how an alive broker is reached. ``host`` and ``port`` are its PLAINTEXT endpoint's."""
+
+    VERSION: ClassVar[int] = 5
+
+    endpoints: list[str]
+    listener_security_protocol_map: dict[str, str]
+    timestamp_ms: int
+    rack: str | None = None
+    host: str | None = None
+    port: int = -1
+    jmx_port: int = -1
+    features: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        """Return the node's bytes."""
+        value: dict[str, Any] = {
+            "features": self.features,
+            "listener_security_protocol_map": self.listener_security_protocol_map,
+            "endpoints": self.endpoints,
+        }
+        if self.rack is not None:
+            value["rack"] = self.rack
+        value |= {"jmx_port": self.jmx_port, "port": self.port, "host": self.host}
+        return encode_json(value | {"version": self.VERSION, "timestamp": str(self.timestamp_ms)})
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read the node's bytes; versions before 4 know a listener by its security protocol only."""
+        value = decode_json(data)
+        with reading("broker"):
+            if value["version"] < 2:
+                endpoints = [f"PLAINTEXT://{value['host']}:{value['port']}"]
+            else:
+                endpoints = value["endpoints"]
+            names = [text.partition("://")[0] for text in endpoints]
+            return cls(
+                endpoints=endpoints,
+                listener_security_protocol_map=value.get("listener_security_protocol_map", {name: name for name in names}),
+                timestamp_ms=int(value.get("timestamp", -1)),
+                rack=value.get("rack"),
+                host=value.get("host"),
+                port=value.get("port", -1),
+                jmx_port=value.get("jmx_port", -1),
+                features=value.get("features", {}),
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicNode:
+    """``/brokers/topics/<topic>``: the topic's id and the replicas of its partitions."""
+
+    VERSION: ClassVar[int] = 3
+
+    partitions: dict[int, list[int]]
+    topic_id: bytes | None
+    adding_replicas: dict[int, list[int]] = field(default_factory=dict)
+    removing_replicas: dict[int, list[int]] = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        """Return the node's bytes."""
+        value: dict[str, Any] = {"partitions": self.partitions}
+        if self.topic_id is not None:
+            value["topic_id"] = topic_id_text(self.topic_id)
+        value |= {"adding_replicas": self.adding_replicas, "removing_replicas": self.removing_replicas}
+        return encode_json(value | {"version": self.VERSION if self.topic_id is not None else 2})
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read the node's bytes; before version 3 there is no id, before 2 nothing is being reassigned."""
+        value = decode_json(data)
+        with reading("topic"):
+            text = value.get("topic_id")
+            return cls(
+                partitions=by_number(value["partitions"]),
+                topic_id=None if text is None else topic_id_from_text(text),
+                adding_replicas=by_number(value.get("adding_replicas", {})),
+                removing_replicas=by_number(value.get("removing_replicas", {})),
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionStateNode:
+    """``.../partitions/<n>/state``: leader, epochs and in-sync replicas; the node's version is the partition epoch."""
+
+    leader: int
+    leader_epoch: int
+    isr: list[int]
+    controller_epoch: int
+    leader_recovery_state: int = 0
+
+    def encode(self) -> bytes:
+        """Return the node's bytes."""
+        value: dict[str, Any] = {
+            "controller_epoch": self.controller_epoch,
+            "leader": self.leader,
+            "version": 1,
+            "leader_epoch": self.leader_epoch,
+            "isr": self.isr,
+        }
+        if self.leader_recovery_state:
+            value["leader_recovery_state"] = self.leader_recovery_state
+        return encode_json(value)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read the node's bytes."""
+        value = decode_json(data)
+        with reading("partition state"):
+            return cls(
+                leader=value["leader"],
+                leader_epoch=value["leader_epoch"],
+                isr=value["isr"],
+                controller_epoch=value["controller_epoch"],
+                leader_recovery_state=value.get("leader_recovery_state", 0),
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerNode:
+    """``/controller``, ephemeral: who is the controller."""
+
+    broker_id: int
+    timestamp_ms: int
+    kraft_controller_epoch: int = -1
+
+    def encode(self) -> bytes:
+        """Return the node's bytes."""
+        return encode_json(
+            {
+                "version": 2,
+                "brokerid": self.broker_id,
+                "timestamp": str(self.timestamp_ms),
+                "kraftControllerEpoch": self.kraft_controller_epoch,
+            }
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read the node's bytes; version 1 has no KRaft epoch."""
+        value = decode_json(data)
+        with reading("controller"):
+            return cls(
+                broker_id=value["brokerid"],
+                timestamp_ms=int(value.get("timestamp", -1)),
+                kraft_controller_epoch=value.get("kraftControllerEpoch", -1),
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class NumberNode:
+    """``/controller_epoch``: a number as text."""
+
+    value: int
+
+    def encode(self) -> bytes:
+        """Return the node's bytes."""
+        return b"%d" % self.value
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read the node's bytes."""
+        with reading("number"):
+            return cls(int(data))
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterIdNode:
+    """``/cluster/id``: the cluster's id; its version is a string."""
+
+    cluster_id: str
+
+    def encode(self) -> bytes:
+        """Return the node's bytes."""
+        return encode_json({"version": "1", "id": self.cluster_id})
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read the node's bytes."""
+        value = decode_json(data)
+        with reading("cluster id"):
+            return cls(value["id"])
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigNode:
+    """``/config/<type>/<name>``: an entity's dynamic config, all values as text."""
+
+    config: dict[str, str]
+
+    def encode(self) -> bytes:
+        """Return the node's bytes."""
+        return encode_json({"version": 1, "config": self.config})
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read the node's bytes; none at all is an empty config."""
+        if not data:
+            return cls({})
+        value = decode_json(data)
+        with reading("config"):
+            return cls({str(key): str(each) for key, each in value["config"].items()})
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChangeNode:
+    """``/config/changes/config_change_<n>``: which entity's config changed, ``topics/orders`` say."""
+
+    entity_path: str
+
+    def encode(self) -> bytes:
+        """Return the node's bytes."""
+        return encode_json({"version": 2, "entity_path": self.entity_path})
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read the node's bytes; version 1 names type and entity apart."""
+        value = decode_json(data)
+        with reading("config change"):
+            if value["version"] == 1:
+                return cls(f"{value['entity_type']}/{value['entity_name']}")
+            return cls(value["entity_path"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerIdBlockNode:
+    """``/latest_producer_id_block``: who took the last block of producer ids, ``first`` to ``last`` with both."""
+
+    broker_id: int
+    first: int
+    last: int
+
+    def encode(self) -> bytes:
+        """Return the node's bytes; the bounds are strings."""
+        return encode_json({"version": 1, "broker": self.broker_id, "block_start": str(self.first), "block_end": str(self.last)})
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read the node's bytes."""
+        value = decode_json(data)
+        with reading("producer id block"):
+            return cls(broker_id=value["broker"], first=int(value["block_start"]), last=int(value["block_end"]))

@@ -1,0 +1,247 @@
+"""The rarer nodes of the metadata tree: what administrators ask for, notifications, ACLs and delegation tokens."""
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, Self
+
+from twisted_kafka.metadata import znodes
+from twisted_kafka.metadata.znode_json import decode_json, encode_json, reading
+from twisted_kafka.protocol.topic_partition import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsNode:
+    """``/admin/preferred_replica_election`` and ``/isr_change_notification/isr_change_<n>``: some partitions."""
+
+    partitions: list[TopicPartition]
+
+    def encode(self) -> bytes:
+        """Return the node's bytes."""
+        return encode_json(
+            {"version": 1, "partitions": [{"topic": each.topic, "partition": each.partition} for each in self.partitions]}
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read the node's bytes."""
+        value = decode_json(data)
+        with reading("list of partitions"):
+            return cls([TopicPartition(each["topic"], each["partition"]) for each in value["partitions"]])
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentNode:
+    """``/admin/reassign_partitions``: the replicas that partitions shall have."""
+
+    replicas: dict[TopicPartition, list[int]]
+
+    def encode(self) -> bytes:
+        """Return the node's bytes."""
+        partitions = [{"topic": each.topic, "partition": each.partition, "replicas": ids} for each, ids in self.replicas.items()]
+        return encode_json({"version": 1, "partitions": partitions})
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read the node's bytes."""
+        value = decode_json(data)
+        with reading("reassignment"):
+            return cls({TopicPartition(each["topic"], each["partition"]): each["replicas"] for each in value["partitions"]})
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirEventNode:
+    """``/log_dir_event_notification/log_dir_event_<n>``: a broker lost a log directory."""
+
+    broker_id: int
+    event: int = 1
+
+    def encode(self) -> bytes:
+        """Return the node's bytes."""
+        return encode_json({"version": 1, "broker": self.broker_id, "event": self.event})
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read the node's bytes."""
+        value = decode_json(data)
+        with reading("log directory event"):
+            return cls(value["broker"], value["event"])
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureNode:
+    """``/feature``: finalized features; ``status`` 1 is enabled."""
+
+    features: dict[str, Any]
+    status: int = 1
+    version: int = 2
+
+    def encode(self) -> bytes:
+        """Return the node's bytes."""
+        return encode_json({"features": self.features, "version": self.version, "status": self.status})
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read the node's bytes."""
+        value = decode_json(data)
+        with reading("feature"):
+            return cls(value["features"], value["status"], value["version"])
+
+
+@dataclass(frozen=True, slots=True)
+class AclEntry:
+    """One rule; the names are those of Kafka's Java API (``Allow``, ``Describe``)."""
+
+    principal: str
+    permission_type: str
+    host: str
+    operation: str
+
+
+@dataclass(frozen=True, slots=True)
+class AclNode:
+    """``/kafka-acl/<type>/<name>`` and ``/kafka-acl-extended/prefixed/<type>/<name>``: the rules of one resource."""
+
+    acls: list[AclEntry]
+
+    def encode(self) -> bytes:
+        """Return the node's bytes."""
+        acls = [
+            {"principal": each.principal, "permissionType": each.permission_type, "host": each.host, "operation": each.operation}
+            for each in self.acls
+        ]
+        return encode_json({"acls": acls, "version": 1})
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read the node's bytes."""
+        value = decode_json(data)
+        with reading("ACL"):
+            return cls(
+                [AclEntry(each["principal"], each["permissionType"], each["host"], each["operation"]) for each in value["acls"]]
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class AclChangeNode:
+    """A changed resource: text for literal patterns (``TOPIC:orders``), JSON for prefixed ones."""
+
+    resource_type: str
+    name: str
+    pattern_type: str = "LITERAL"
+
+    def encode(self) -> bytes:
+        """Return the node's bytes."""
+        if self.pattern_type == "LITERAL":
+            return f"{self.resource_type}:{self.name}".encode()
+        value = {"version": 1, "resourceType": self.resource_type, "name": self.name, "patternType": self.pattern_type}
+        return encode_json(value)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read the node's bytes."""
+        with reading("ACL change"):
+            if not data.startswith(b"{"):
+                resource_type, _, name = data.decode().partition(":")
+                return cls(resource_type, name)
+            value = decode_json(data)
+            return cls(value["resourceType"], value["name"], value["patternType"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenNode:
+    """``/delegation_token/tokens/<id>``; principals are percent-encoded ``User:name``."""
+
+    token_id: str
+    owner: str
+    requester: str
+    renewers: list[str]
+    issued_ms: int
+    expires_ms: int
+    max_ms: int
+
+    def encode(self) -> bytes:
+        """Return the node's bytes."""
+        return encode_json(
+            {
+                "issueTimestamp": self.issued_ms,
+                "renewers": self.renewers,
+                "tokenRequester": self.requester,
+                "tokenId": self.token_id,
+                "owner": self.owner,
+                "expiryTimestamp": self.expires_ms,
+                "maxTimestamp": self.max_ms,
+                "version": 3,
+            }
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read the node's bytes; before version 3 the owner asked for it himself."""
+        value = decode_json(data)
+        with reading("delegation token"):
+            return cls(
+                token_id=value["tokenId"],
+                owner=value["owner"],
+                requester=value.get("tokenRequester", value["owner"]),
+                renewers=value["renewers"],
+                issued_ms=value["issueTimestamp"],
+                expires_ms=value["expiryTimestamp"],
+                max_ms=value["maxTimestamp"],
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class TextNode:
+    """A node that is just text: ``/delegation_token/token_changes/token_change_<n>``, a token's id."""
+
+    text: str
+
+    def encode(self) -> bytes:
+        """Return the node's bytes."""
+        return self.text.encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read the node's bytes."""
+        with reading("text"):
+            return cls(data.decode())
+
+
+class Znode(Protocol):
+    """What the node classes have in common."""
+
+    def encode(self) -> bytes:
+        """Return the node's bytes."""
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read the node's bytes; raises BadNodeError."""
+
+
+_TYPES: Final[list[tuple[str, type[Znode]]]] = [
+    (r"/brokers/ids/\d+", znodes.BrokerNode),
+    (r"/brokers/topics/[^/]+/partitions/\d+/state", znodes.PartitionStateNode),
+    (r"/brokers/topics/[^/]+", znodes.TopicNode),
+    (r"/controller", znodes.ControllerNode),
+    (r"/controller_epoch", znodes.NumberNode),
+    (r"/cluster/id", znodes.ClusterIdNode),
+    (r"/config/changes/config_change_\d*", znodes.ConfigChangeNode),
+    (r"/config/(topics|brokers|clients|ips|users)/[^/]+", znodes.ConfigNode),
+    (r"/config/users/[^/]+/clients/[^/]+", znodes.ConfigNode),
+    (r"/latest_producer_id_block", znodes.ProducerIdBlockNode),
+    (r"/feature", FeatureNode),
+    (r"/admin/preferred_replica_election", PartitionsNode),
+    (r"/isr_change_notification/isr_change_\d*", PartitionsNode),
+    (r"/admin/reassign_partitions", ReassignmentNode),
+    (r"/log_dir_event_notification/log_dir_event_\d*", LogDirEventNode),
+    (r"/kafka-acl/[^/]+/.+", AclNode),
+    (r"/kafka-acl-extended/[^/]+/[^/]+/.+", AclNode),
+    (r"/kafka-acl(-extended)?-changes/acl_changes_\d*", AclChangeNode),
+    (r"/delegation_token/tokens/[^/]+", TokenNode),
+    (r"/delegation_token/token_changes/token_change_\d*", TextNode),
+]
+
+
+def node_type(path: str) -> type[Znode] | None:
+    """Return the class of the node at ``path``; None for a node that has no bytes."""
+    return next((kind for pattern, kind in _TYPES if re.fullmatch(pattern, path)), None)
