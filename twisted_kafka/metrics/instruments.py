@@ -1,0 +1,212 @@
+"""Counters, meters, histograms and gauges that any thread may update without waiting for another.
+
+Updating takes no lock: a counter has a cell for each thread, which only that thread writes; a histogram's values are
+appended to a list (one atomic step) and folded into the sums by whoever makes it long enough. Nothing is ever lost or
+counted twice, with the interpreter lock or without. Attribute names are those of Kafka's MBeans.
+"""
+
+import math
+import threading
+from array import array
+from collections.abc import Callable, Iterable
+from threading import get_ident
+
+from twisted_kafka.timing.clock import IClock
+
+SAMPLE_SIZE = 1028
+"""How many of the latest values a histogram's percentiles are taken from (as many as Kafka's sample has)."""
+
+FOLD_SIZE = 256
+"""A histogram folds its pending values when there are so many."""
+
+TICK_S = 5.0
+"""A meter's rates move in steps of this many seconds."""
+
+PERCENTILES = ((50, 0.5), (75, 0.75), (95, 0.95), (98, 0.98), (99, 0.99), (999, 0.999))
+"""Kafka's percentile attributes: the digits of ``99thPercentile``, and the fraction."""
+
+
+class Counter:
+    """An exact count."""
+
+    __slots__ = ("_cells",)
+
+    def __init__(self) -> None:
+        self._cells: dict[int, int] = {}
+
+    def inc(self, amount: int = 1) -> None:
+        """Add ``amount``."""
+        cells = self._cells
+        me = get_ident()
+        cells[me] = cells.get(me, 0) + amount
+
+    @property
+    def count(self) -> int:
+        """The sum so far."""
+        return sum(list(self._cells.values()))
+
+
+class Meter(Counter):
+    """An exact count with its rates per second: mean, and moving averages over 1, 5 and 15 minutes.
+
+    The averages are computed when somebody asks. What came since the last time is taken as spread evenly, so ask at
+    least every few seconds (``MetricsRegistry.tick``) if the shorter averages matter.
+    """
+
+    __slots__ = ("_clock", "_last_count", "_lock", "_rates", "_started_ns", "_ticked_ns")
+
+    mark = Counter.inc
+
+    def __init__(self, clock: IClock) -> None:
+        super().__init__()
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._started_ns = self._ticked_ns = clock.monotonic_ns()
+        self._last_count = 0
+        self._rates: tuple[float, float, float] | None = None
+
+    def tick(self) -> None:
+        """Move the averages on to now."""
+        with self._lock:
+            ticks = int((self._clock.monotonic_ns() - self._ticked_ns) / 1e9 // TICK_S)
+            if ticks <= 0:
+                return
+            count = self.count
+            instant = (count - self._last_count) / (ticks * TICK_S)
+            self._last_count = count
+            self._ticked_ns += int(ticks * TICK_S * 1e9)
+            old = self._rates or (instant, instant, instant)
+            one, five, fifteen = (
+                instant + (rate - instant) * math.exp(-TICK_S * ticks / 60 / minutes)
+                for rate, minutes in zip(old, (1, 5, 15), strict=True)
+            )
+            self._rates = (one, five, fifteen)
+
+    @property
+    def mean_rate(self) -> float:
+        """Per second since it was made."""
+        seconds = (self._clock.monotonic_ns() - self._started_ns) / 1e9
+        return self.count / seconds if seconds > 0 else 0.0
+
+    @property
+    def rates(self) -> tuple[float, float, float]:
+        """Per second, over the last 1, 5 and 15 minutes; 0 before the first 5 seconds are over."""
+        self.tick()
+        return self._rates or (0.0, 0.0, 0.0)
+
+    @property
+    def one_minute_rate(self) -> float:
+        """Per second, over the last minute."""
+        return self.rates[0]
+
+
+class Histogram:
+    """Values' count, sum, least and greatest (exact) and percentiles (of the latest ``SAMPLE_SIZE`` values)."""
+
+    __slots__ = ("_count", "_lock", "_max", "_min", "_pending", "_sample", "_sum")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pending: list[float] = []
+        self._count = 0
+        self._sum: float = 0
+        self._min: float = math.inf
+        self._max: float = -math.inf
+        self._sample = array("d")
+
+    def update(self, value: float) -> None:
+        """Add a value."""
+        pending = self._pending
+        pending.append(value)
+        if len(pending) >= FOLD_SIZE:
+            self._fold()
+
+    def update_many(self, values: Iterable[float]) -> None:
+        """Add many values at once, at a small part of the cost for each."""
+        column = array("d", values)
+        if not column:
+            return
+        with self._lock:
+            self._count += len(column)
+            self._sum += sum(column)
+            self._min = min(self._min, min(column))
+            self._max = max(self._max, max(column))
+            self._sample.extend(column)
+            if len(self._sample) > SAMPLE_SIZE:
+                del self._sample[:-SAMPLE_SIZE]
+
+    def _fold(self) -> None:
+        with self._lock:
+            pending = self._pending
+            size = len(pending)
+            values = pending[:size]
+            del pending[:size]  # what others append meanwhile stays: it is behind these
+        self.update_many(values)
+
+    def snapshot(self) -> "HistogramSnapshot":
+        """Everything about it, at one moment."""
+        self._fold()
+        with self._lock:
+            return HistogramSnapshot(self._count, self._sum, self._min, self._max, sorted(self._sample))
+
+    @property
+    def count(self) -> int:
+        """How many values were added."""
+        return self._count + len(self._pending)
+
+
+class HistogramSnapshot:
+    """What a histogram held at one moment. All figures are 0 when it held nothing."""
+
+    __slots__ = ("_sample", "count", "max", "min", "sum")
+
+    def __init__(self, count: int, total: float, least: float, greatest: float, sample: list[float]) -> None:
+        self.count = count
+        self.sum = total
+        self.min = least if count else 0.0
+        self.max = greatest if count else 0.0
+        self._sample = sample
+
+    @property
+    def mean(self) -> float:
+        """The mean of all values."""
+        return self.sum / self.count if self.count else 0.0
+
+    @property
+    def std_dev(self) -> float:
+        """The standard deviation within the sample."""
+        size = len(self._sample)
+        if size < 2:
+            return 0.0
+        mean = sum(self._sample) / size
+        return math.sqrt(sum((value - mean) ** 2 for value in self._sample) / (size - 1))
+
+    def percentile(self, fraction: float) -> float:
+        """Return the value below which ``fraction`` (0 to 1) of the sample lies."""
+        if not self._sample:
+            return 0.0
+        position = fraction * (len(self._sample) + 1) - 1
+        if position <= 0:
+            return self._sample[0]
+        index = int(position)
+        if index + 1 >= len(self._sample):
+            return self._sample[-1]
+        low, high = self._sample[index], self._sample[index + 1]
+        return low + (position - index) * (high - low)
+
+
+class Gauge:
+    """A value that is computed when somebody asks."""
+
+    __slots__ = ("_function",)
+
+    def __init__(self, function: Callable[[], object]) -> None:
+        self._function = function
+
+    @property
+    def value(self) -> object:
+        """What the function returns now."""
+        return self._function()
+
+
+Instrument = Counter | Meter | Histogram | Gauge

@@ -1,0 +1,77 @@
+"""The registry as text that Prometheus reads (exposition format 0.0.4).
+
+Names are made as the usual rules of the JMX exporter for Kafka make them, so that existing dashboards fit:
+``kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec,topic=t`` is ``kafka_server_brokertopicmetrics_bytesin_total{topic="t"}``.
+A histogram is a summary; its times are in milliseconds, as in Kafka.
+"""
+
+import re
+from collections.abc import Iterator
+
+from twisted.logger import Logger
+
+from twisted_kafka.metrics.instruments import PERCENTILES, Counter, Gauge, Histogram, Instrument, Meter
+from twisted_kafka.metrics.registry import MetricName, MetricsRegistry
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_log = Logger()
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_]+")
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+
+
+def render(registry: MetricsRegistry) -> str:
+    """Write all metrics of the registry; a gauge that fails or is not a number is left out."""
+    families: dict[str, tuple[str, list[str]]] = {}
+    for name, instrument in registry.items():
+        try:
+            family, kind, samples = _family(name, instrument)
+        except Exception:  # noqa: BLE001 one failing gauge must not take the others from the reader
+            _log.failure("Cannot read the metric {name}", name=str(name))
+            continue
+        if samples:
+            families.setdefault(family, (kind, []))[1].extend(samples)
+    lines = []
+    for family, (kind, samples) in families.items():
+        lines.append(f"# TYPE {family} {kind}")
+        lines.extend(samples)
+    return "\n".join(lines) + "\n" if lines else ""
+
+
+def _family(name: MetricName, instrument: Instrument) -> tuple[str, str, list[str]]:
+    labels = [f'{_identifier(key)}="{value.translate(_ESCAPES)}"' for key, value in name.tags]
+    bare = name.name
+    if isinstance(instrument, Counter):
+        bare = bare[: -len("PerSec")] if bare.endswith("PerSec") else bare
+        family = f"{_prefix(name)}_{_identifier(bare)}_total"
+        if isinstance(instrument, Meter) and name.name.endswith("Percent"):
+            # A meter of idle nanoseconds per second (Kafka's RequestHandlerAvgIdlePercent): the rate is what matters.
+            family = f"{_prefix(name)}_{_identifier(name.name)}"
+            return family, "gauge", [_sample(family, labels, instrument.one_minute_rate / 1e9)]
+        return family, "counter", [_sample(family, labels, instrument.count)]
+    family = f"{_prefix(name)}_{_identifier(bare)}"
+    if isinstance(instrument, Gauge):
+        value = instrument.value
+        return family, "gauge", [_sample(family, labels, float(value))] if isinstance(value, int | float) else []
+    return family, "summary", list(_summary(family, labels, instrument))
+
+
+def _summary(family: str, labels: list[str], histogram: Histogram) -> Iterator[str]:
+    snapshot = histogram.snapshot()
+    for _, fraction in PERCENTILES:
+        yield _sample(family, [*labels, f'quantile="{fraction}"'], snapshot.percentile(fraction))
+    yield _sample(f"{family}_sum", labels, snapshot.sum)
+    yield _sample(f"{family}_count", labels, snapshot.count)
+
+
+def _sample(name: str, labels: list[str], value: float) -> str:
+    text = f"{value:.6g}" if isinstance(value, float) and not value.is_integer() else str(int(value))
+    return f"{name}{{{','.join(labels)}}} {text}" if labels else f"{name} {text}"
+
+
+def _prefix(name: MetricName) -> str:
+    return f"{_identifier(name.group)}_{_identifier(name.type)}"
+
+
+def _identifier(text: str) -> str:
+    return _NOT_IN_NAMES.sub("_", text).lower()

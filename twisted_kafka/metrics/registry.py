@@ -1,0 +1,119 @@
+"""Where instruments are found by name: Kafka's group, type, name and tags."""
+
+import threading
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+from twisted_kafka.metrics.instruments import Counter, Gauge, Histogram, Instrument, Meter
+from twisted_kafka.timing.clock import IClock
+
+DEFAULT_GROUP = "kafka.server"
+
+GROUP_OF_TYPE = {
+    "Partition": "kafka.cluster",
+    "ControllerChannelManager": "kafka.controller",
+    "ControllerEventManager": "kafka.controller",
+    "ControllerStats": "kafka.controller",
+    "KafkaController": "kafka.controller",
+    "GroupMetadataManager": "kafka.coordinator.group",
+    "TransactionMarkerChannelManager": "kafka.coordinator.transaction",
+    "Log": "kafka.log",
+    "LogCleaner": "kafka.log",
+    "LogCleanerManager": "kafka.log",
+    "LogFlushStats": "kafka.log",
+    "LogManager": "kafka.log",
+    "Acceptor": "kafka.network",
+    "Processor": "kafka.network",
+    "RequestChannel": "kafka.network",
+    "RequestMetrics": "kafka.network",
+    "SocketServer": "kafka.network",
+}
+"""Kafka's group (the part of an MBean's name before the colon) of each type that is not in ``DEFAULT_GROUP``."""
+
+
+class MetricName(NamedTuple):
+    """A metric's full name; ``str`` of it is the MBean's name in Kafka."""
+
+    group: str
+    type: str
+    name: str
+    tags: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        tags = "".join(f",{key}={value}" for key, value in self.tags)
+        return f"{self.group}:type={self.type},name={self.name}{tags}"
+
+
+def metric_name(type_: str, name: str, tags: dict[str, object]) -> MetricName:
+    """Make the name; ``type_`` may name its group too, as in ``kafka.server:app-info``."""
+    group, _, bare_type = type_.rpartition(":")
+    return MetricName(
+        group or GROUP_OF_TYPE.get(type_, DEFAULT_GROUP), bare_type, name, tuple((key, str(value)) for key, value in tags.items())
+    )
+
+
+_I = TypeVar("_I", bound=Instrument)
+
+
+class MetricsRegistry:
+    """Gets an instrument by its name, making it at the first time.
+
+    Looking one up costs more than updating it: keep the instrument where updates are frequent.
+    """
+
+    def __init__(self, clock: IClock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._instruments: dict[MetricName, Instrument] = {}
+
+    def counter(self, type_: str, name: str, **tags: object) -> Counter:
+        """Get the counter of this name. Raises TypeError when the name is another kind of instrument's."""
+        return self._get(Counter, metric_name(type_, name, tags), Counter)
+
+    def meter(self, type_: str, name: str, **tags: object) -> Meter:
+        """Get the meter of this name. Raises TypeError when the name is another kind of instrument's."""
+        return self._get(Meter, metric_name(type_, name, tags), lambda: Meter(self._clock))
+
+    def histogram(self, type_: str, name: str, **tags: object) -> Histogram:
+        """Get the histogram of this name. Raises TypeError when the name is another kind of instrument's."""
+        return self._get(Histogram, metric_name(type_, name, tags), Histogram)
+
+    def gauge(self, type_: str, name: str, function: Callable[[], object], **tags: object) -> Gauge:
+        """Set the gauge of this name to ``function``, in place of an earlier one."""
+        gauge = Gauge(function)
+        with self._lock:
+            self._instruments[metric_name(type_, name, tags)] = gauge
+        return gauge
+
+    def remove(self, type_: str, name: str, **tags: object) -> None:
+        """Forget the instrument of this name, if there is one."""
+        with self._lock:
+            self._instruments.pop(metric_name(type_, name, tags), None)
+
+    def value(self, type_: str, name: str, **tags: object) -> object:
+        """Read a gauge's value, or the count of another instrument; None when there is no such name."""
+        instrument = self._instruments.get(metric_name(type_, name, tags))
+        if instrument is None:
+            return None
+        return instrument.value if isinstance(instrument, Gauge) else instrument.count
+
+    def items(self) -> list[tuple[MetricName, Instrument]]:
+        """All instruments, by name."""
+        with self._lock:
+            return sorted(self._instruments.items(), key=lambda item: item[0])
+
+    def tick(self) -> None:
+        """Move all meters' averages on; to be called every few seconds."""
+        with self._lock:
+            meters = [instrument for instrument in self._instruments.values() if isinstance(instrument, Meter)]
+        for meter in meters:
+            meter.tick()
+
+    def _get(self, kind: type[_I], name: MetricName, make: Callable[[], _I]) -> _I:
+        instrument = self._instruments.get(name)
+        if instrument is None:
+            with self._lock:
+                instrument = self._instruments.setdefault(name, make())
+        if type(instrument) is not kind:
+            raise TypeError(f"{name} is a {type(instrument).__name__}, not a {kind.__name__}")
+        return instrument
