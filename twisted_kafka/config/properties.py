@@ -1,11 +1,13 @@
 """Java .properties text: comments, continued lines and escapes (java.util.Properties.load)."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from twisted_kafka.config.errors import ConfigError
 
 _BLANKS = " \t\f"
+_FOUR_DIGITS = re.compile("[0-9a-fA-F]{4}")
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -83,9 +85,8 @@ def _unescaped(text: str) -> str:
             parts.append(_ESCAPES.get(escaped, escaped))
             continue
         digits = text[position : position + 4]
-        try:
-            parts.append(chr(int(digits, 16)))
-        except ValueError:
-            raise ConfigError(f"\\u{digits} is not an escaped character: \\u takes four hexadecimal digits") from None
+        if not _FOUR_DIGITS.fullmatch(digits):
+            raise ConfigError(f"\\u{digits} is not an escaped character: \\u takes four hexadecimal digits")
+        parts.append(chr(int(digits, 16)))
         position += 4
     return "".join(parts)

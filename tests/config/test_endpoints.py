@@ -1,0 +1,73 @@
+import pytest
+
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.endpoints import EndPoint
+from twisted_kafka.config.errors import ConfigError
+
+
+def _listeners(text: str, **settings: str) -> tuple[EndPoint, ...]:
+    return KafkaConfig.from_properties({"listeners": text, "advertised.listeners": "PLAINTEXT://localhost:1", **settings}).listeners
+
+
+def test_listeners_have_names_hosts_and_ports() -> None:
+    assert _listeners("PLAINTEXT://:9092") == (EndPoint("", 9092, "PLAINTEXT", "PLAINTEXT"),)
+    assert _listeners(" plaintext://0.0.0.0:0 , SSL://[::1]:9093") == (
+        EndPoint("0.0.0.0", 0, "PLAINTEXT", "PLAINTEXT"),
+        EndPoint("::1", 9093, "SSL", "SSL"),
+    )
+
+
+def test_names_map_to_protocols() -> None:
+    config = KafkaConfig.from_properties(
+        {
+            "listeners": "INSIDE://localhost:1,OUTSIDE://localhost:2",
+            "listener.security.protocol.map": "INSIDE:PLAINTEXT, outside:SASL_SSL",
+            "inter.broker.listener.name": "INSIDE",
+        }
+    )
+    assert [end_point.security_protocol for end_point in config.listeners] == ["PLAINTEXT", "SASL_SSL"]
+    assert config.inter_broker_listener_name == "INSIDE"
+    assert [end_point.text for end_point in config.advertised_listeners] == ["INSIDE://localhost:1", "OUTSIDE://localhost:2"]
+
+
+def test_an_empty_host_is_advertised_as_this_machine() -> None:
+    (end_point,) = KafkaConfig.from_properties({}).advertised_listeners
+    assert end_point.host not in ("", "0.0.0.0")
+
+
+@pytest.mark.parametrize(
+    ("listeners", "says"),
+    [
+        ("localhost:9092", "must be NAME://host:port"),
+        ("PLAINTEXT://localhost", "must be NAME://host:port"),
+        ("PLAINTEXT://localhost:70000", "must be NAME://host:port"),
+        ("OTHER://localhost:1", "the name must be one of listener.security.protocol.map"),
+        ("PLAINTEXT://a:1,PLAINTEXT://a:2", "a name of its own"),
+        ("PLAINTEXT://a:1,SSL://a:1", "a port of its own"),
+        ("", "at least one listener"),
+        ("PLAINTEXT://0.0.0.0:9092", "an address to connect to, not 0.0.0.0: set advertised.listeners"),
+    ],
+)
+def test_bad_listeners_are_refused(listeners: str, says: str) -> None:
+    with pytest.raises(ConfigError, match="for listeners: ") as caught:
+        KafkaConfig.from_properties({"listeners": listeners})
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        ({"advertised.listeners": "SSL://a:1"}, "advertised.listeners"),
+        ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "advertised.listeners"),
+        ({"inter.broker.listener.name": "SSL"}, "inter.broker.listener.name"),
+        ({"control.plane.listener.name": "PLAINTEXT"}, "control.plane.listener.name"),
+        ({"listener.security.protocol.map": "PLAINTEXT:NONE"}, "listener.security.protocol.map"),
+        (
+            {"inter.broker.listener.name": "PLAINTEXT", "security.inter.broker.protocol": "PLAINTEXT"},
+            "security.inter.broker.protocol",
+        ),
+    ],
+)
+def test_settings_about_listeners_must_fit_them(settings: dict[str, str], key: str) -> None:
+    with pytest.raises(ConfigError, match=f"for {key}: "):
+        KafkaConfig.from_properties(settings)

@@ -1,0 +1,78 @@
+"""The declarations against the key lists that were taken from a real Kafka (tests/data/config)."""
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+
+from twisted_kafka.config import effects
+from twisted_kafka.config.keys import BROKER_KEYS, BROKER_SYNONYMS, OWN_KEYS, TOPIC_KEYS
+from twisted_kafka.config.keys.declare import Between, ConfigKey, EachOf, MetadataVersion, OneOf, TopicKey
+from twisted_kafka.config.values import value_text
+
+_DATA = Path(__file__).parent.parent / "data" / "config"
+
+
+def _rows(name: str) -> dict[str, dict[str, str]]:
+    with (_DATA / name).open() as file:
+        return {row["key"]: row for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)}
+
+
+BROKER_ROWS = _rows("broker-3.9.2.tsv")
+TOPIC_ROWS = _rows("topic-3.9.2.tsv")
+
+
+def _rule(key: ConfigKey | TopicKey) -> str:
+    match key.valid:
+        case Between(low, None, None):
+            return f"[{low},...]"
+        case Between(low, high, None):
+            return f"[{low},...,{high}]"
+        case OneOf(words, False) | EachOf(words) | MetadataVersion(words):
+            return f"[{', '.join(words)}]"
+        case OneOf(words, True):
+            return f"(case insensitive) [{', '.join(words)}]"
+    return ""
+
+
+def test_every_key_of_kafka_is_declared_once_and_no_other() -> None:
+    assert set(BROKER_KEYS) - OWN_KEYS == set(BROKER_ROWS)
+    assert set(TOPIC_KEYS) == set(TOPIC_ROWS)
+
+
+@pytest.mark.parametrize(("keys", "rows"), [(BROKER_KEYS, BROKER_ROWS), (TOPIC_KEYS, TOPIC_ROWS)], ids=["broker", "topic"])
+def test_declarations_are_kafkas(keys: dict[str, ConfigKey | TopicKey], rows: dict[str, dict[str, str]]) -> None:
+    for name, row in rows.items():
+        key = keys[name]
+        default = value_text(key, key.default)
+        expected = None if row["default"] == "null" else row["default"].removeprefix('""')
+        assert (name, key.type, default, key.importance) == (name, row["type"], expected, row["importance"])
+        # What the list writes as prose has a rule of another form here: all the others are compared as written.
+        if row["valid"].startswith(("[", "(case")) and "partitionId" not in row["valid"] and " or " not in row["valid"]:
+            assert (name, _rule(key)) == (name, row["valid"])
+
+
+def test_update_modes_and_internal_keys_are_kafkas() -> None:
+    for name, row in BROKER_ROWS.items():
+        key = BROKER_KEYS[name]
+        assert (name, key.update_mode, str(key.internal).lower()) == (name, row["update_mode"], row["internal"])
+
+
+def test_topic_defaults_come_from_kafkas_broker_keys() -> None:
+    for name, row in TOPIC_ROWS.items():
+        written = ",".join(key if factor == 1 else f"{key}*{factor}" for key, factor in TOPIC_KEYS[name].synonyms)
+        assert (name, written) == (name, row["broker_synonyms"] or "")
+
+
+def test_every_key_says_in_one_line_what_it_does() -> None:
+    for key in [*BROKER_KEYS.values(), *TOPIC_KEYS.values()]:
+        assert re.fullmatch(r"[A-Z][^\n]{10,130}\.", key.doc), key.name
+
+
+def test_the_lists_of_effects_and_synonyms_name_declared_keys() -> None:
+    assert set(BROKER_KEYS) >= effects.HONOURED
+    assert set(TOPIC_KEYS) >= effects.TOPIC_HONOURED
+    assert set(BROKER_SYNONYMS) <= set(BROKER_KEYS)
+    for key in TOPIC_KEYS.values():
+        assert {name for name, _ in key.synonyms} <= set(BROKER_KEYS)

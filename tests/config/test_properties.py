@@ -1,0 +1,44 @@
+from pathlib import Path
+
+import pytest
+
+from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.config.properties import load_properties, parse_properties
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a=b", {"a": "b"}),
+        ("a = b c ", {"a": "b c "}),
+        ("a:b", {"a": "b"}),
+        ("a b", {"a": "b"}),
+        ("a", {"a": ""}),
+        ("a=", {"a": ""}),
+        ("\n # comment\n! other\na=1\r\nb=2\r", {"a": "1", "b": "2"}),
+        ("a=1,\\\n   2,\\\n 3\nb=4", {"a": "1,2,3", "b": "4"}),
+        ("a=1\\\\\nb=2", {"a": "1\\", "b": "2"}),
+        ("a\\ b\\=c=d", {"a b=c": "d"}),
+        ("a=\\t\\u00e9\\x", {"a": "\t\u00e9x"}),
+        ("a=1\na=2", {"a": "2"}),
+        ("a=b#not a comment", {"a": "b#not a comment"}),
+        ("a=1\\\n\nb=2", {"a": "1", "b": "2"}),
+    ],
+)
+def test_text_is_read_as_java_reads_it(text: str, expected: dict[str, str]) -> None:
+    assert parse_properties(text) == expected
+
+
+def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="No such file"):
+        load_properties(tmp_path / "none.properties")
+    bad = tmp_path / "bad.properties"
+    bad.write_text("a=\\u12")
+    with pytest.raises(ConfigError, match="four hexadecimal digits"):
+        load_properties(bad)
+
+
+def test_latin_1_is_taken_where_it_is_not_utf_8(tmp_path: Path) -> None:
+    path = tmp_path / "a.properties"
+    path.write_bytes(b"broker.rack=\xe9")
+    assert load_properties(path) == {"broker.rack": "\u00e9"}
