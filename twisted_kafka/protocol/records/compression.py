@@ -1,0 +1,103 @@
+"""The codecs of record batches. Their libraries are loaded on first use, for start-up time and memory."""
+
+import zlib
+from enum import IntEnum
+
+from twisted_kafka.protocol.errors import CorruptRecordError, RecordTooLargeError
+from twisted_kafka.protocol.regions import Buffer
+
+
+class Compression(IntEnum):
+    """A codec, as in the lowest three bits of a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+    @property
+    def text(self) -> str:
+        """The name in configurations: ``none``, ``gzip``, ``snappy``, ``lz4``, ``zstd``."""
+        return self.name.lower()
+
+
+CODECS: tuple[Compression, ...] = tuple(Compression)
+"""The codecs by their number: looking up here is cheaper than making the enum's member."""
+
+_GZIP_FORMAT = 31
+_GZIP_DEFAULT_LEVEL = -1
+_GZIP_MAGIC = b"\x1f\x8b"
+_MAX_GZIP_MEMBERS = 256
+"""More members than any producer writes; what follows each one is copied, so a hostile number of them would take long."""
+
+
+def compress(codec: Compression, data: Buffer, level: int | None = None, *, magic: int = 2) -> bytes:
+    """Compress as Kafka's producer does.
+
+    ``level`` None is the codec's default; ``magic`` 0 gives lz4 its old wrong header checksum.
+    """
+    if codec == Compression.GZIP:
+        compressor = zlib.compressobj(_GZIP_DEFAULT_LEVEL if level is None else level, zlib.DEFLATED, _GZIP_FORMAT)
+        return compressor.compress(data) + compressor.flush()
+    if codec == Compression.SNAPPY:
+        from twisted_kafka.protocol.records import snappy
+
+        return snappy.compress(data)
+    if codec == Compression.LZ4:
+        from twisted_kafka.protocol.records import lz4_frames
+
+        return lz4_frames.compress(data, lz4_frames.DEFAULT_LEVEL if level is None else level, broken_checksum=magic == 0)
+    if codec == Compression.ZSTD:
+        from twisted_kafka.protocol.records import zstd_frames
+
+        return zstd_frames.compress(data, zstd_frames.DEFAULT_LEVEL if level is None else level)
+    return bytes(data)
+
+
+def decompress(codec: Compression, data: Buffer, *, limit_bytes: int, magic: int = 2) -> bytes:
+    """Decompress the records of a batch.
+
+    Raises CorruptRecordError when the data is bad or stops short, RecordTooLargeError when it holds more than ``limit_bytes``: no
+    more than that is ever allocated. With ``magic`` 0 the checksum of lz4's header isn't checked.
+    """
+    if codec == Compression.GZIP:
+        return _gunzip(data, limit_bytes)
+    if codec == Compression.SNAPPY:
+        from twisted_kafka.protocol.records import snappy
+
+        return snappy.decompress(data, limit_bytes)
+    if codec == Compression.LZ4:
+        from twisted_kafka.protocol.records import lz4_frames
+
+        return lz4_frames.decompress(data, limit_bytes, check_header=magic > 0)
+    if codec == Compression.ZSTD:
+        from twisted_kafka.protocol.records import zstd_frames
+
+        return zstd_frames.decompress(data, limit_bytes)
+    if len(data) > limit_bytes:
+        raise RecordTooLargeError(f"{len(data)} bytes of records, more than {limit_bytes}")
+    return bytes(data)
+
+
+def _gunzip(data: Buffer, limit_bytes: int) -> bytes:
+    """Decompress one gzip member after the other; what follows them and isn't one is ignored, as Java does."""
+    parts = []
+    left = limit_bytes
+    rest: Buffer = data
+    for _ in range(_MAX_GZIP_MEMBERS):
+        member = zlib.decompressobj(_GZIP_FORMAT)
+        try:
+            part = member.decompress(rest, left + 1)
+        except zlib.error as error:
+            raise CorruptRecordError(f"bad gzip data: {error}") from None
+        if len(part) > left:
+            raise RecordTooLargeError(f"gzip data of {len(data)} bytes holds more than {limit_bytes} bytes")
+        if not member.eof:
+            raise CorruptRecordError("gzip data stops short")
+        parts.append(part)
+        left -= len(part)
+        rest = member.unused_data
+        if rest[:2] != _GZIP_MAGIC:
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+    raise CorruptRecordError(f"gzip data of more than {_MAX_GZIP_MEMBERS} members")

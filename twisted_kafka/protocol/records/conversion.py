@@ -1,0 +1,77 @@
+"""Convert batches between formats: down for consumers that ask with old versions of Fetch, up for the log."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from twisted_kafka.protocol.errors import UnsupportedCompressionTypeError
+from twisted_kafka.protocol.records.batch import Record, RecordBatch, TimestampType, batches
+from twisted_kafka.protocol.records.builder import BatchOptions, build_batch
+from twisted_kafka.protocol.records.compression import Compression
+from twisted_kafka.protocol.regions import Buffer
+
+
+def down_convert(data: Buffer, to_magic: int, first_offset: int = 0) -> bytes:
+    """Return the batches in a format of at most ``to_magic`` (Kafka: RecordsUtil.downConvert).
+
+    Control batches and headers are dropped. Batches that are old enough stay as they are. Of an uncompressed batch that becomes
+    messages of their own, those before ``first_offset`` are left out, for the consumer did not ask for them. Raises
+    UnsupportedCompressionTypeError for zstd, which formats 0 and 1 don't know.
+    """
+    return b"".join(_down_converted(batch, to_magic, first_offset) for batch in batches(data))
+
+
+def _down_converted(batch: RecordBatch, to_magic: int, first_offset: int) -> Buffer:
+    if to_magic < 2:
+        if batch.is_control:
+            return b""
+        if batch.compression == Compression.ZSTD:
+            raise UnsupportedCompressionTypeError("down-conversion of zstd-compressed batches is not supported")
+    if batch.magic <= to_magic:
+        return batch.data
+    compressed = batch.compression != Compression.NONE
+    records = [record for record in batch.records() if compressed or record.offset >= first_offset]
+    return _rebuilt(batch, records, to_magic)
+
+
+def _rebuilt(batch: RecordBatch, records: Sequence[Record], magic: int) -> bytes:
+    if not records:
+        return b""
+    # Inner offsets of a compressed message count from the batch's first offset, which may belong to a record that was compacted
+    # away.
+    base = batch.base_offset if batch.compression and magic else records[0].offset
+    return build_batch(records, **_options(batch, records, base, magic))
+
+
+def _options(batch: RecordBatch, records: Sequence[Record], base: int, magic: int) -> BatchOptions:
+    options = BatchOptions(
+        base_offset=base,
+        magic=magic,
+        compression=batch.compression,
+        offset_deltas=[record.offset - base for record in records],
+    )
+    if batch.timestamp_type == TimestampType.LOG_APPEND_TIME:
+        options["timestamp_type"] = TimestampType.LOG_APPEND_TIME
+        options["log_append_time_ms"] = batch.max_timestamp_ms
+    return options
+
+
+def up_convert(data: Buffer) -> bytes:
+    """Return the batches with messages of the formats 0 and 1 as batches of format 2, their offsets and codecs kept.
+
+    Uncompressed messages that follow each other become one batch, unless their timestamps are of different kinds.
+    """
+    return b"".join(_up_converted(data))
+
+
+def _up_converted(data: Buffer) -> Iterator[Buffer]:
+    for (magic, attributes), group in groupby(batches(data), key=lambda batch: (batch.magic, batch.attributes)):
+        if magic == 2:
+            yield from (batch.data for batch in group)
+        elif attributes & 7:
+            for batch in group:
+                yield _rebuilt(batch, list(batch.records()), 2)
+        else:
+            members = list(group)
+            records = [record for batch in members for record in batch.records()]
+            last = max(members, key=lambda batch: batch.max_timestamp_ms)
+            yield build_batch(records, **_options(last, records, records[0].offset, 2))

@@ -1,0 +1,152 @@
+"""Message sets of the formats 0 and 1: a message is a record, or holds a compressed set of them.
+
+Inner offsets of a compressed message are absolute in format 0; in format 1 they count from the first, and the outer offset is the
+last one's.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterator
+
+from twisted_kafka.protocol.errors import CorruptRecordError, InvalidRecordError
+from twisted_kafka.protocol.records.compression import Compression, decompress
+from twisted_kafka.protocol.records.record import (
+    DEFAULT_DECOMPRESSION_LIMIT_BYTES,
+    NO_PARTITION_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_MASK,
+    Record,
+    RecordBatch,
+)
+
+LOG_OVERHEAD = 12
+CRC_START = 16
+"""The CRC covers a message from its magic on."""
+
+_HEADER = struct.Struct(">qiIbb")
+_HEADER_SIZE = _HEADER.size
+_TIMESTAMP = struct.Struct(">q")
+_LENGTH = struct.Struct(">i")
+_SMALLEST_SIZE = 14
+
+
+class LegacyBatch(RecordBatch):
+    """One message of format 0 or 1, compressed or not."""
+
+    __slots__ = ("_base_offset", "_payload_start")
+
+    def __init__(self, data: memoryview, position: int = 0) -> None:
+        """Parse the header of the message that ``data`` holds, no less and no more.
+
+        Raises CorruptRecordError when it is too short.
+        """
+        self.data = data
+        self.position = position
+        self._base_offset: int | None = None
+        self.partition_leader_epoch = NO_PARTITION_LEADER_EPOCH
+        self.producer_id = NO_PRODUCER_ID
+        self.producer_epoch = NO_PRODUCER_EPOCH
+        self.base_sequence = NO_SEQUENCE
+        self._payload_start = _HEADER_SIZE
+        self.max_timestamp_ms = NO_TIMESTAMP
+        try:
+            self.last_offset, size, self.crc, self.magic, self.attributes = _HEADER.unpack_from(data)
+            if self.magic > 0:
+                (self.max_timestamp_ms,) = _TIMESTAMP.unpack_from(data, _HEADER_SIZE)
+                self._payload_start += _TIMESTAMP.size
+        except struct.error:
+            raise CorruptRecordError(f"a message of {len(data)} bytes is too short") from None
+        self.base_timestamp_ms = self.max_timestamp_ms
+        self.size_bytes = size + LOG_OVERHEAD
+
+    @property
+    def base_offset(self) -> int:
+        """The first record's offset, for which a compressed message is decompressed once."""
+        if self._base_offset is None:
+            if self.compression == Compression.NONE:
+                self._base_offset = self.last_offset
+            else:
+                self._base_offset = next(self.records()).offset
+        return self._base_offset
+
+    @property
+    def count(self) -> None:
+        """Nothing: these formats don't tell."""
+        return
+
+    def is_valid(self) -> bool:
+        """Whether the CRC-32 is right."""
+        return zlib.crc32(self.data[CRC_START:]) == self.crc
+
+    def key_and_value(self) -> tuple[bytes | None, bytes | None]:
+        """Return the message's own key and value; raises InvalidRecordError when their lengths don't fit."""
+        key, position = self._read_bytes(self._payload_start)
+        value, position = self._read_bytes(position)
+        if position != self.size_bytes:
+            raise InvalidRecordError(f"{self.size_bytes - position} bytes are left after a message's value")
+        return key, value
+
+    def _read_bytes(self, position: int) -> tuple[bytes | None, int]:
+        try:
+            (size,) = _LENGTH.unpack_from(self.data, position)
+        except struct.error:
+            raise InvalidRecordError("a message ends within a length") from None
+        position += _LENGTH.size
+        if size < 0:
+            return None, position
+        end = position + size
+        if end > self.size_bytes:
+            raise InvalidRecordError(f"a field says that it has {size} bytes, {self.size_bytes - position} are left")
+        return bytes(self.data[position:end]), end
+
+    def records(self, limit_bytes: int = DEFAULT_DECOMPRESSION_LIMIT_BYTES) -> Iterator[Record]:
+        """Parse the records; raises as the base class says."""
+        if self.compression == Compression.NONE:
+            key, value = self.key_and_value()
+            yield Record(self.last_offset, self.max_timestamp_ms, key, value)
+            return
+        inner = self.inner_messages(limit_bytes)
+        base = self._inner_base(inner[-1].last_offset)
+        append_time = self.attributes & TIMESTAMP_TYPE_MASK and self.magic > 0
+        for message in inner:
+            key, value = message.key_and_value()
+            timestamp = self.max_timestamp_ms if append_time else message.max_timestamp_ms
+            yield Record(base + message.last_offset, timestamp, key, value)
+
+    def _inner_base(self, last_inner_offset: int) -> int:
+        """What to add to the inner offsets. Old versions of librdkafka send an outer offset of 0."""
+        if self.magic == 0 or self.last_offset == 0:
+            return 0
+        return self.last_offset - last_inner_offset
+
+    def inner_messages(self, limit_bytes: int = DEFAULT_DECOMPRESSION_LIMIT_BYTES) -> list["LegacyBatch"]:
+        """Return the messages in a compressed one, at least one.
+
+        Raises as ``records`` does, and InvalidRecordError when they aren't of its own format.
+        """
+        _, value = self.key_and_value()
+        if value is None:
+            raise InvalidRecordError("a compressed message has no value")
+        data = memoryview(decompress(self.compression, value, limit_bytes=limit_bytes, magic=self.magic))
+        messages = []
+        position = 0
+        while position + LOG_OVERHEAD <= len(data):
+            (size,) = _LENGTH.unpack_from(data, position + 8)
+            if size < _SMALLEST_SIZE:
+                raise CorruptRecordError(f"an inner message of {size} bytes is smaller than the least possible, {_SMALLEST_SIZE}")
+            end = position + LOG_OVERHEAD + size
+            if end > len(data):
+                raise InvalidRecordError(f"an inner message says that it has {size} bytes, {len(data) - position} are left")
+            message = LegacyBatch(data[position:end], position)
+            if message.magic != self.magic:
+                raise InvalidRecordError(f"an inner message has magic {message.magic}, the outer one {self.magic}")
+            messages.append(message)
+            position = end
+        if position != len(data):
+            raise InvalidRecordError(f"{len(data) - position} bytes are left after the inner messages")
+        if not messages:
+            raise InvalidRecordError("a compressed message holds no messages")
+        return messages

@@ -1,0 +1,108 @@
+"""LZ4 frames as Kafka has them.
+
+Kafka reads one frame with independent blocks, no dictionary; what follows the frame is ignored. Format 0 was written with a
+header checksum that also covers the frame's magic number, and it is not checked in format 0 (KIP-57).
+"""
+
+import struct
+
+from twisted_kafka.protocol.errors import CorruptRecordError, RecordTooLargeError
+from twisted_kafka.protocol.regions import Buffer
+
+_MAGIC = b"\x04\x22\x4d\x18"
+_FLAGS_AT = 4
+_BLOCK_SIZE_AT = 5
+_VERSION_MASK, _VERSION_ONE = 0xC0, 0x40
+_INDEPENDENT_BLOCKS = 0x20
+_CONTENT_SIZE = 0x08
+_RESERVED_FLAGS = 0x03
+_BLOCK_SIZE_64_KIB = 4
+_BLOCK_SIZE_4_MIB = 7
+
+DEFAULT_LEVEL = 9
+"""Kafka's name for the fast compressor; every other level is the high compressor's."""
+_HIGHEST_LEVEL = 12
+_LOWEST_HIGH_LEVEL = 3
+
+_PRIME_1, _PRIME_2, _PRIME_3, _PRIME_4, _PRIME_5 = 2654435761, 2246822519, 3266489917, 668265263, 374761393
+_MASK = 0xFFFFFFFF
+
+
+def _rotate(value: int, bits: int) -> int:
+    return ((value << bits) | (value >> (32 - bits))) & _MASK
+
+
+def header_checksum(data: Buffer) -> int:
+    """Return the second byte of the xxHash-32 of fewer than 16 bytes: the checksum of a frame's header."""
+    if len(data) >= 16:
+        raise ValueError("a frame's header is shorter than 16 bytes")
+    value = (_PRIME_5 + len(data)) & _MASK
+    words = len(data) // 4
+    for (word,) in struct.iter_unpack("<I", data[: words * 4]):
+        value = _rotate((value + word * _PRIME_3) & _MASK, 17) * _PRIME_4 & _MASK
+    for byte in data[words * 4 :]:
+        value = _rotate((value + byte * _PRIME_5) & _MASK, 11) * _PRIME_1 & _MASK
+    value = (value ^ (value >> 15)) * _PRIME_2 & _MASK
+    value = (value ^ (value >> 13)) * _PRIME_3 & _MASK
+    return ((value ^ (value >> 16)) >> 8) & 0xFF
+
+
+def _header_size(flags: int) -> int:
+    """Bytes of the header before its checksum, the magic number included."""
+    return 14 if flags & _CONTENT_SIZE else 6
+
+
+def compress(data: Buffer, level: int = DEFAULT_LEVEL, *, broken_checksum: bool = False) -> bytes:
+    """Return ``data`` as a frame of blocks of 64 KiB; ``broken_checksum`` is for format 0."""
+    import lz4.frame
+
+    native = 0 if level == DEFAULT_LEVEL else max(_LOWEST_HIGH_LEVEL, min(level, _HIGHEST_LEVEL))
+    frame: bytes = lz4.frame.compress(
+        data, compression_level=native, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False, store_size=False
+    )
+    if not broken_checksum:
+        return frame
+    end = _header_size(frame[_FLAGS_AT])
+    return frame[:end] + bytes((header_checksum(frame[:end]),)) + frame[end + 1 :]
+
+
+def decompress(data: Buffer, limit_bytes: int, *, check_header: bool = True) -> bytes:
+    """Return what the first frame holds; ``check_header`` is false for format 0.
+
+    Raises CorruptRecordError for what Kafka's reader refuses, RecordTooLargeError beyond ``limit_bytes``, of which no more is
+    decompressed.
+    """
+    import lz4.frame
+
+    view = memoryview(data)
+    head = _checked_header(view, check_header=check_header)
+    decompressor = lz4.frame.LZ4FrameDecompressor()
+    try:
+        out: bytes = decompressor.decompress(head, 0)
+        out = decompressor.decompress(view[len(head) :], limit_bytes + 1)
+    except RuntimeError as error:
+        raise CorruptRecordError(f"bad lz4 data: {error}") from None
+    if len(out) > limit_bytes:
+        raise RecordTooLargeError(f"lz4 data of {len(view)} bytes holds more than {limit_bytes} bytes")
+    if not decompressor.eof:
+        raise CorruptRecordError("lz4 data ends before its frame does")
+    return out
+
+
+def _checked_header(view: memoryview, *, check_header: bool) -> bytes:
+    """Return the header with the checksum that liblz4 expects, once it is one that Kafka reads."""
+    if len(view) < 7 or view[:4] != _MAGIC:
+        raise CorruptRecordError("not an lz4 frame")
+    flags, block_size = view[_FLAGS_AT], view[_BLOCK_SIZE_AT]
+    if flags & _VERSION_MASK != _VERSION_ONE or flags & _RESERVED_FLAGS:
+        raise CorruptRecordError(f"unsupported flags {flags:#x} of an lz4 frame")
+    if not flags & _INDEPENDENT_BLOCKS:
+        raise CorruptRecordError("lz4 blocks that depend on each other are not supported")
+    if block_size & 0x8F or not _BLOCK_SIZE_64_KIB <= block_size >> 4 <= _BLOCK_SIZE_4_MIB:
+        raise CorruptRecordError(f"bad block size {block_size:#x} of an lz4 frame")
+    end = _header_size(flags)
+    if len(view) <= end:
+        raise CorruptRecordError("lz4 data ends within its header")
+    if check_header and view[end] != header_checksum(view[4:end]):
+        raise CorruptRecordError("bad checksum of an lz4 header")
+    return bytes(view[:end]) + bytes((header_checksum(view[4:end]),))
