@@ -1,0 +1,95 @@
+"""Measure this broker, and Apache Kafka beside it in the same run when Java and Maven are there: ``make bench``.
+
+    python -m benchmarks [--only 'req:*'] [--kafka | --no-kafka] [--startup] [--rounds 3] [--seconds 3]
+
+Needs gcc for the load generators, and librdkafka's headers (librdkafka-dev) for the scenarios of rdbench. `beside/bench.py --list`
+names the scenarios. Both brokers run in turn on the machine's own loopback interface, with their data in a temporary directory.
+"""
+
+import argparse
+import contextlib
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.clients.clients import java_class_path
+from tests.clients.served import ServedBroker, free_port
+from tests.oracle.apache_kafka import ApacheKafka
+
+HERE = Path(__file__).resolve().parent
+DEFAULT = (
+    "req:apiversions3:*,req:metadata1:*,req:produce_1x100:*,req:fetch_empty:*,"
+    "produce:100B:acks=1:none:1p,produce:1000B:acks=1:none:1p,consume:100B:none:1p,consume:1000B:none:1p"
+)
+
+
+def run_tool(name: str, *arguments: str) -> int:
+    return subprocess.run([sys.executable, str(HERE / "beside" / name), *arguments], cwd=HERE / "beside").returncode
+
+
+def measure(options: argparse.Namespace, directory: Path) -> int:
+    """Start the brokers and run bench.py over them."""
+    with contextlib.ExitStack() as stack:
+        ours = ServedBroker(directory / "ours", *options.override)
+        ours.start()
+        stack.callback(ours.kill)
+        words = []
+        if options.kafka:
+            (directory / "kafka").mkdir()
+            kafka = ApacheKafka(directory / "kafka")
+            stack.callback(kafka.stop)
+            kafka.start()
+            words += ["--broker", f"kafka={kafka.bootstrap}", "--pid", f"kafka={kafka.broker_pid}"]
+        assert ours.process is not None
+        words += ["--broker", f"ours={ours.bootstrap}", "--pid", f"ours={ours.process.pid}", "--only", options.only]
+        return run_tool(
+            "bench.py", *words, "--rounds", str(options.rounds), "--seconds", str(options.seconds), "--warm", str(options.warm)
+        )
+
+
+def start_up(options: argparse.Namespace, directory: Path) -> int:
+    """Time the start, the stop and the restarts of this broker."""
+    port = free_port()
+    data = directory / "started"
+    broker = ServedBroker(data, *options.override)
+    broker.port = port
+    reset = f"ours=rm -rf {shlex.quote(str(data))}"
+    words = [
+        "--cmd",
+        f"ours={shlex.join(broker.command())}",
+        "--port",
+        str(port),
+        "--reset",
+        reset,
+        "--n",
+        str(options.rounds),
+        "--restarts",
+        "1",
+    ]
+    return run_tool("startup.py", *words)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", default=DEFAULT, help="patterns of scenario names, separated by commas")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--warm", type=float, default=3)
+    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="a configuration key of this broker")
+    parser.add_argument(
+        "--kafka", action=argparse.BooleanOptionalAction, default=None, help="also measure Apache Kafka (default: if it can be)"
+    )
+    parser.add_argument("--startup", action="store_true", help="time start, stop and restart instead")
+    options = parser.parse_args()
+    if options.kafka is None:
+        options.kafka = not options.startup and java_class_path() is not None
+    with tempfile.TemporaryDirectory(prefix="kafka-bench-") as directory:
+        return (start_up if options.startup else measure)(options, Path(directory))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

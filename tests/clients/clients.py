@@ -1,0 +1,249 @@
+"""Each real client as two functions: one that sends values, one that reads all values of a topic back."""
+
+import asyncio
+import itertools
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+READ_TIMEOUT_S = 180
+_numbers = itertools.count()
+
+
+def new_group() -> str:
+    return f"group-{next(_numbers)}-{time.monotonic_ns()}"
+
+
+def send_confluent(bootstrap: str, topic: str, values: Iterable[bytes], **settings: object) -> None:
+    from confluent_kafka import Producer
+
+    failures: list[object] = []
+    producer = Producer({"bootstrap.servers": bootstrap, "queue.buffering.max.messages": 1_000_000, "linger.ms": 5} | settings)
+
+    def delivered(error: object, _: object) -> None:
+        if error is not None:
+            failures.append(error)
+
+    for value in values:
+        while True:
+            try:
+                producer.produce(topic, value, on_delivery=delivered)
+                break
+            except BufferError:
+                producer.poll(0.5)
+    assert producer.flush(READ_TIMEOUT_S) == 0
+    assert not failures, failures[:3]
+
+
+def read_confluent(bootstrap: str, topic: str, count: int, group: str | None = None) -> list[bytes]:
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group or "unused",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": group is not None,
+        }
+    )
+    try:
+        if group is None:
+            partitions = consumer.list_topics(topic, 30).topics[topic].partitions
+            consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
+        else:
+            consumer.subscribe([topic])
+        values: list[bytes] = []
+        deadline = time.monotonic() + READ_TIMEOUT_S
+        while len(values) < count:
+            assert time.monotonic() < deadline, f"{len(values)} of {count} values read"
+            for message in consumer.consume(10_000, 1.0):
+                assert message.error() is None, message.error()
+                values.append(message.value())
+        assert not consumer.consume(1, 0.2)
+        return values
+    finally:
+        consumer.close()
+
+
+def send_kafka_python(bootstrap: str, topic: str, values: Iterable[bytes], **settings: object) -> None:
+    from kafka import KafkaProducer
+
+    producer = KafkaProducer(bootstrap_servers=bootstrap, **settings)
+    sent = [producer.send(topic, value) for value in values]
+    producer.flush(READ_TIMEOUT_S)
+    for future in sent:
+        future.get(READ_TIMEOUT_S)
+    producer.close()
+
+
+def read_kafka_python(bootstrap: str, topic: str, count: int, group: str | None = None) -> list[bytes]:
+    from kafka import KafkaConsumer
+    from kafka import TopicPartition as Partition
+
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest")
+    try:
+        if group is None:
+            consumer.assign([Partition(topic, partition) for partition in consumer.partitions_for_topic(topic)])
+        else:
+            consumer.subscribe([topic])
+        values: list[bytes] = []
+        deadline = time.monotonic() + READ_TIMEOUT_S
+        while len(values) < count:
+            assert time.monotonic() < deadline, f"{len(values)} of {count} values read"
+            for records in consumer.poll(1000, max_records=50_000).values():
+                values += [record.value for record in records]
+        assert not consumer.poll(200)
+        if group is not None:
+            consumer.commit()
+        return values
+    finally:
+        consumer.close()
+
+
+def send_aiokafka(bootstrap: str, topic: str, values: Iterable[bytes], **settings: object) -> None:
+    from aiokafka import AIOKafkaProducer
+
+    async def send() -> None:
+        producer = AIOKafkaProducer(bootstrap_servers=bootstrap, **settings)
+        await producer.start()
+        try:
+            sent = [await producer.send(topic, value) for value in values]
+            await asyncio.gather(*sent)
+        finally:
+            await producer.stop()
+
+    asyncio.run(asyncio.wait_for(send(), READ_TIMEOUT_S))
+
+
+def read_aiokafka(bootstrap: str, topic: str, count: int, group: str | None = None) -> list[bytes]:
+    from aiokafka import AIOKafkaConsumer
+    from aiokafka import TopicPartition as Partition
+
+    async def read() -> list[bytes]:
+        consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest")
+        await consumer.start()
+        try:
+            if group is None:
+                await consumer._client.force_metadata_update()
+                consumer.assign([Partition(topic, partition) for partition in consumer.partitions_for_topic(topic) or {0}])
+                await consumer.seek_to_beginning()
+            else:
+                consumer.subscribe([topic])
+            values: list[bytes] = []
+            while len(values) < count:
+                for records in (await consumer.getmany(timeout_ms=1000, max_records=50_000)).values():
+                    values += [record.value for record in records]
+            if group is not None:
+                await consumer.commit()
+            return values
+        finally:
+            await consumer.stop()
+
+    return asyncio.run(asyncio.wait_for(read(), READ_TIMEOUT_S))
+
+
+def kcat() -> str | None:
+    return shutil.which("kcat") or shutil.which("kafkacat")
+
+
+def send_kcat(bootstrap: str, topic: str, path: Path, codec: str = "none", *settings: str) -> None:
+    options = [word for setting in (f"compression.codec={codec}", *settings) for word in ("-X", setting)]
+    subprocess.run(
+        [kcat() or "kcat", "-P", "-b", bootstrap, "-t", topic, "-l", *options, str(path)], check=True, timeout=READ_TIMEOUT_S
+    )
+
+
+def read_kcat(bootstrap: str, topic: str, group: str | None = None) -> bytes:
+    source = ["-C", "-t", topic, "-o", "beginning"] if group is None else ["-G", group, topic, "-X", "auto.offset.reset=earliest"]
+    command = [kcat() or "kcat", "-b", bootstrap, *source, "-e", "-q"]
+    return subprocess.run(command, check=True, timeout=READ_TIMEOUT_S, capture_output=True).stdout
+
+
+HERE = Path(__file__).resolve().parent
+
+
+def kafkajs_ready() -> bool:
+    """Install kafkajs beside its script when npm is there; say whether it can be used."""
+    folder = HERE / "kafkajs"
+    if (folder / "node_modules" / "kafkajs").is_dir():
+        return True
+    if not (shutil.which("node") and shutil.which("npm")):
+        return False
+    return (
+        subprocess.run(
+            ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock"], cwd=folder, capture_output=True, timeout=300
+        ).returncode
+        == 0
+    )
+
+
+def read_kafkajs(bootstrap: str, topic: str, count: int) -> list[bytes]:
+    command = ["node", str(HERE / "kafkajs" / "read.js"), bootstrap, topic, str(count), new_group()]
+    told = subprocess.run(command, check=True, capture_output=True, timeout=READ_TIMEOUT_S).stdout
+    return told.split(b"\n")[:-1]
+
+
+def java_class_path() -> str | None:
+    """Return the class path of Apache Kafka 3.9's tools, fetched through Maven the first time, or None without Java and Maven."""
+    if not (shutil.which("java") and shutil.which("mvn")):
+        return None
+    cache = Path.home() / ".cache" / "twisted_kafka" / "kafka-3.9.2"
+    known = cache / "class-path.txt"
+    if not known.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        shutil.copy(HERE / "java" / "pom.xml", cache / "pom.xml")
+        new = cache / "class-path.new"
+        command = [
+            "mvn",
+            "-q",
+            "-B",
+            "-ntp",
+            "-f",
+            str(cache / "pom.xml"),
+            "dependency:build-classpath",
+            f"-Dmdep.outputFile={new}",
+        ]
+        subprocess.run(command, check=True, timeout=900, capture_output=True)
+        new.rename(known)
+    return known.read_text()
+
+
+def java_tool(name: str, *arguments: str, check: bool = True, stdin: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
+    """Run one of Kafka's tools by its class name."""
+    class_path = java_class_path()
+    assert class_path is not None
+    command = [
+        "java",
+        "-Xmx512M",
+        f"-Dlog4j.configuration=file:{HERE / 'java' / 'log4j.properties'}",
+        "-cp",
+        class_path,
+        name,
+        *arguments,
+    ]
+    return subprocess.run(command, check=check, capture_output=True, timeout=READ_TIMEOUT_S, input=stdin)
+
+
+def read_java(bootstrap: str, topic: str, count: int, group: str | None = None) -> list[bytes]:
+    words = [
+        "--bootstrap-server",
+        bootstrap,
+        "--topic",
+        topic,
+        "--from-beginning",
+        "--max-messages",
+        str(count),
+        "--timeout-ms",
+        "60000",
+    ]
+    if group is not None:
+        words += ["--group", group]
+    return java_tool("org.apache.kafka.tools.consumer.ConsoleConsumer", *words).stdout.split(b"\n")[:-1]
+
+
+Reader = Callable[..., list[bytes]]
+Sender = Callable[..., None]
+SENDERS: dict[str, Sender] = {"confluent-kafka": send_confluent, "kafka-python": send_kafka_python, "aiokafka": send_aiokafka}
+READERS: dict[str, Reader] = {"confluent-kafka": read_confluent, "kafka-python": read_kafka_python, "aiokafka": read_aiokafka}

@@ -1,0 +1,88 @@
+"""A broker in a process of its own, started as a user starts it."""
+
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+START_TIMEOUT_S = 30
+STOP_TIMEOUT_S = 30
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def answers(port: int) -> bool:
+    """Whether an ApiVersions request on this port gets an answer."""
+    request = struct.pack(">hhih", 18, 0, 1, -1)
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            return len(connection.recv(64)) > 0
+    except OSError:
+        return False
+
+
+class ServedBroker:
+    """``twistd -n kafka`` on a free port with a data directory of its own; can be stopped, killed and started again."""
+
+    def __init__(self, data: Path, *overrides: str) -> None:
+        self.data = data
+        self.port = free_port()
+        self.bootstrap = f"127.0.0.1:{self.port}"
+        self.overrides = overrides
+        self.output = data.parent / f"{data.name}.out"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def log_dir(self) -> Path:
+        return self.data / "log"
+
+    @property
+    def access_dir(self) -> Path:
+        return self.data / "access"
+
+    def command(self) -> list[str]:
+        twistd = str(Path(sys.executable).with_name("twistd"))
+        listeners = f"PLAINTEXT://127.0.0.1:{self.port}"
+        words = [twistd, "--pidfile=", "-n", "kafka", "--listeners", listeners, "--data-dir", str(self.data)]
+        for override in self.overrides:
+            words += ["--override", override]
+        return words
+
+    def start(self) -> None:
+        with self.output.open("ab") as output:
+            self.process = subprocess.Popen(
+                self.command(), stdout=output, stderr=output, stdin=subprocess.DEVNULL, cwd=self.data.parent
+            )
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not answers(self.port):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError(f"the broker did not start:\n{self.output.read_text()[-3000:]}")
+            time.sleep(0.02)
+
+    def stop(self) -> int:
+        """Ask the broker to stop and return its exit status."""
+        return self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def _end(self, how: signal.Signals) -> int:
+        if self.process is None:
+            return 0
+        self.process.send_signal(how)
+        try:
+            status = self.process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError(f"the broker did not stop on {how.name}:\n{self.output.read_text()[-3000:]}") from None
+        self.process = None
+        return status
