@@ -1,0 +1,107 @@
+import json
+
+import pytest
+
+from twisted_kafka.access_log.record import HOUR_AT, LineMaker, api_name
+from twisted_kafka.network.request import ConnectionInfo, Request, RequestContext
+from twisted_kafka.timing.clock import ManualClock
+
+NOW_MS = 1_700_000_000_123
+
+
+def request(client_id: str | None = "app", connection: ConnectionInfo | None = None) -> Request:
+    connection = connection or ConnectionInfo("127.0.0.1:9092-127.0.0.1:4000-0", "INSIDE", "PLAINTEXT", "127.0.0.1")
+    made = Request(RequestContext(1, 11, 77, client_id, connection), b"x" * 50, 20, None, 1_000_000)  # type: ignore[arg-type]
+    made.dequeued_ns = 1_010_000
+    made.local_complete_ns = 1_040_000
+    made.response_ready_ns = 1_540_999
+    made.response_dequeued_ns = 1_545_000
+    made.sent_ns = 1_560_000
+    made.response_bytes = 1234
+    return made
+
+
+@pytest.fixture
+def lines() -> LineMaker:
+    return LineMaker(3, ManualClock(NOW_MS), max_topics=2)
+
+
+def test_a_line_has_every_field_in_order(lines: LineMaker) -> None:
+    line = lines.line(request())
+    assert line.endswith("}\n")
+    assert line[HOUR_AT] == "2023-11-14T22"
+    assert list(json.loads(line).items()) == [
+        ("v", 1),
+        ("time", "2023-11-14T22:13:20.123Z"),
+        ("node", 3),
+        ("listener", "INSIDE"),
+        ("protocol", "PLAINTEXT"),
+        ("connection", "127.0.0.1:9092-127.0.0.1:4000-0"),
+        ("principal", "User:ANONYMOUS"),
+        ("client_id", "app"),
+        ("software", "unknown"),
+        ("software_version", "unknown"),
+        ("api", "Fetch"),
+        ("api_key", 1),
+        ("version", 11),
+        ("correlation_id", 77),
+        ("request_bytes", 50),
+        ("response_bytes", 1234),
+        ("request_queue_us", 10),
+        ("local_us", 30),
+        ("remote_us", 500),
+        ("throttle_us", 0),
+        ("response_queue_us", 4),
+        ("send_us", 15),
+        ("total_us", 559),
+        ("error", None),
+        ("topics", []),
+    ]
+
+
+@pytest.mark.parametrize("client_id", [None, "", 'a"b\\c', "new\nline\x00", "\u00e9\U0001f600", "\ud800", "100%s"])
+def test_any_client_id_makes_valid_json(lines: LineMaker, client_id: str | None) -> None:
+    line = lines.line(request(client_id))
+    assert line.isascii()
+    assert line.count("\n") == 1
+    assert json.loads(line)["client_id"] == client_id
+
+
+def test_what_changes_during_a_connection_shows_in_its_next_line(lines: LineMaker) -> None:
+    connection = ConnectionInfo("c-0", "L", "PLAINTEXT", "127.0.0.1")
+    first = json.loads(lines.line(request("a", connection)))
+    connection.software_name, connection.software_version = "librdkafka", "2.8"
+    second = json.loads(lines.line(request("a", connection)))
+    connection.principal = "User:me"
+    third = json.loads(lines.line(request("b", connection)))
+    assert (first["software"], second["software"], second["software_version"]) == ("unknown", "librdkafka", "2.8")
+    assert (third["principal"], third["client_id"]) == ("User:me", "b")
+
+
+def test_errors_are_named_and_topics_bounded(lines: LineMaker) -> None:
+    made = request()
+    for name in ("one", 'bad"/name', "three"):
+        made.context.note_topic(name, 2, 30, 400, 3 if name == "three" else 0)
+    written = json.loads(lines.line(made))
+    assert written["error"] == "UNKNOWN_TOPIC_OR_PARTITION"
+    assert written["topics"] == [
+        {"topic": "one", "partitions": 2, "records": 30, "bytes": 400, "error": None},
+        {"topic": 'bad"/name', "partitions": 2, "records": 30, "bytes": 400, "error": None},
+    ]
+    assert written["topics_left_out"] == 1
+
+
+def test_an_unknown_error_code_is_written_as_a_number(lines: LineMaker) -> None:
+    made = request()
+    made.context.note_error(9999)
+    assert json.loads(lines.line(made))["error"] == "9999"
+
+
+def test_apis_have_kafkas_names() -> None:
+    assert [api_name(key) for key in (0, 2, 18, 23, 50)] == [
+        "Produce",
+        "ListOffsets",
+        "ApiVersions",
+        "OffsetForLeaderEpoch",
+        "DescribeUserScramCredentials",
+    ]

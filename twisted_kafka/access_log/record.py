@@ -1,0 +1,154 @@
+"""One line of the access log, made on the request's way out.
+
+Two microseconds a line is what there is: so a %-template, with what a connection's lines have in common written once, and
+json's own escaping only for the strings that clients choose. docs/access-log.md tells what each field means.
+"""
+
+import datetime
+from json.encoder import encode_basestring_ascii as quoted
+from typing import Final
+
+from twisted_kafka.network.request import ConnectionInfo, Request, RequestContext, TopicNote
+from twisted_kafka.protocol.api import ApiKey
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.timing.clock import IClock
+
+FORMAT_VERSION: Final = 1
+"""Goes up when a field changes its meaning or goes away; new fields may come at any time."""
+
+HOUR_AT: Final = slice(15, 28)
+"""Where a line has its hour, YYYY-MM-DDTHH."""
+
+_LINE: Final = (
+    f'{{"v":{FORMAT_VERSION},"time":"%s.%03dZ",%s%s"correlation_id":%d,"request_bytes":%d,"response_bytes":%d,'
+    '"request_queue_us":%d,"local_us":%d,"remote_us":%d,"throttle_us":%d,"response_queue_us":%d,"send_us":%d,"total_us":%d,'
+    '"error":%s,"topics":%s}\n'
+)
+_CONNECTION: Final = (
+    '"node":%d,"listener":%s,"protocol":%s,"connection":%s,"principal":%s,"client_id":%s,"software":%s,"software_version":%s,'
+)
+_API: Final = '"api":%s,"api_key":%d,"version":%d,'
+_TOPIC: Final = '{"topic":%s,"partitions":%d,"records":%d,"bytes":%d,"error":%s}'
+
+_CONNECTIONS_MAX: Final = 10_000
+"""Prefixes of so many connections are kept; beyond that all are forgotten, for they are made anew at no great cost."""
+
+# The part that a connection's lines share, with the values that may still change while it lasts.
+_Prefix = tuple[str | None, str, str, str, str]
+
+
+class LineMaker:
+    """Makes access-log lines; may be called by several threads."""
+
+    def __init__(self, node_id: int, clock: IClock, max_topics: int) -> None:
+        self._node_id = node_id
+        self._wall_ms = clock.wall_ms
+        self._max_topics = max_topics
+        self._second = (-1, "")
+        self._prefixes: dict[ConnectionInfo, _Prefix] = {}
+        self._apis: dict[tuple[int, int], str] = {}
+        self._errors: dict[int, str] = {0: "null"}
+
+    def line(self, request: Request) -> str:
+        """Return the line of a request that is over, a newline at its end."""
+        context = request.context
+        now_ms = self._wall_ms()
+        second, text = self._second
+        if second != now_ms // 1000:
+            second = now_ms // 1000
+            text = utc_text(second)
+            self._second = (second, text)
+        queue, local, remote, throttle, response_queue, send, _ = request.phases_ns()
+        queue //= 1000
+        local //= 1000
+        remote //= 1000
+        throttle //= 1000
+        response_queue //= 1000
+        send //= 1000
+        topics = context.topics
+        error = context.error
+        return _LINE % (
+            text,
+            now_ms - second * 1000,
+            self._connection(context),
+            self._apis.get((context.api_key, context.api_version)) or self._api(context.api_key, context.api_version),
+            context.correlation_id,
+            request.request_bytes,
+            request.response_bytes,
+            queue,
+            local,
+            remote,
+            throttle,
+            response_queue,
+            send,
+            queue + local + remote + throttle + response_queue + send,
+            "null" if not error else self._error(error),
+            "[]" if not topics else self._topics(topics),
+        )
+
+    def _connection(self, context: RequestContext) -> str:
+        connection = context.connection
+        known = self._prefixes.get(connection)
+        if (
+            known is not None
+            and known[0] == context.client_id
+            and known[1] == connection.principal
+            and known[2] == connection.software_name
+            and known[3] == connection.software_version
+        ):
+            return known[4]
+        prefix = _CONNECTION % (
+            self._node_id,
+            quoted(connection.listener_name),
+            quoted(connection.security_protocol),
+            quoted(connection.connection_id),
+            quoted(connection.principal),
+            "null" if context.client_id is None else quoted(context.client_id),
+            quoted(connection.software_name),
+            quoted(connection.software_version),
+        )
+        if len(self._prefixes) >= _CONNECTIONS_MAX:
+            self._prefixes.clear()
+        self._prefixes[connection] = (
+            context.client_id,
+            connection.principal,
+            connection.software_name,
+            connection.software_version,
+            prefix,
+        )
+        return prefix
+
+    def _api(self, key: int, version: int) -> str:
+        text = self._apis[key, version] = _API % (quoted(api_name(key)), key, version)
+        return text
+
+    def _error(self, code: int) -> str:
+        text = self._errors.get(code)
+        if text is None:
+            try:
+                text = quoted(ErrorCode(code).name)
+            except ValueError:
+                text = quoted(str(code))
+            self._errors[code] = text
+        return text
+
+    def _topics(self, notes: list[TopicNote]) -> str:
+        error = self._error
+        shown = ",".join(
+            [
+                _TOPIC % (quoted(topic), partitions, records, size_bytes, "null" if not code else error(int(code)))
+                for topic, partitions, records, size_bytes, code in notes[: self._max_topics]
+            ]
+        )
+        left_out = len(notes) - self._max_topics
+        return f"[{shown}]" if left_out <= 0 else f'[{shown}],"topics_left_out":{left_out}'
+
+
+def api_name(key: int) -> str:
+    """Return an API's name as Kafka writes it: ListOffsets for LIST_OFFSETS."""
+    return "".join(word.capitalize() for word in ApiKey(key).name.split("_"))
+
+
+def utc_text(second: int) -> str:
+    """Return a time, in seconds since the epoch, as YYYY-MM-DDTHH:MM:SS in UTC."""
+    return datetime.datetime.fromtimestamp(second, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S")

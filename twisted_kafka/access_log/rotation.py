@@ -1,0 +1,130 @@
+"""The files of the access log: where they lie, when one is closed, and what a crash left open.
+
+`<directory>/date=YYYY-MM-DD/hour=HH/node-<id>-<seq>.jsonl`, in UTC. While a file is written its name begins with a dot, so that
+whoever reads the directory (Spark passes such names over) never takes a half-written file for a whole one.
+"""
+
+import os
+from pathlib import Path
+from typing import Final
+
+from twisted.logger import Logger
+
+_log = Logger()
+
+_TAIL_BYTES: Final = 1 << 16
+"""How much of a file is read at a time, from the end, to find its last whole line."""
+
+
+class LogFiles:
+    """Writes lines to the file of their hour; closes it when the hour is over, at a size and at an age.
+
+    Not safe for several threads: it belongs to the writer.
+    """
+
+    def __init__(self, directory: Path, node_id: int, *, roll_bytes: int, roll_ms: int) -> None:
+        self._directory = directory
+        self._node_id = node_id
+        self._roll_bytes = roll_bytes
+        self._roll_ms = roll_ms
+        self._descriptor = -1
+        self._open_path: Path | None = None
+        self._hour = ""
+        self._size_bytes = 0
+        self._opened_ms = 0
+
+    def write(self, hour: str, data: bytes, now_ms: int) -> None:
+        """Append whole lines of the hour `YYYY-MM-DDTHH`; raise OSError when they cannot be written."""
+        if self._open_path is not None and hour != self._hour:
+            self.close()
+        if self._open_path is None:
+            self._open(hour, now_ms)
+        written = 0
+        try:
+            while written < len(data):
+                written += os.write(self._descriptor, memoryview(data)[written:])
+        except OSError:
+            if written:
+                os.ftruncate(self._descriptor, self._size_bytes)  # a torn line would spoil the next one
+            raise
+        self._size_bytes += written
+        if self._size_bytes >= self._roll_bytes:
+            self.close()
+
+    def roll_if_due(self, hour: str, now_ms: int) -> None:
+        """Close the file when its hour is over or it has reached its age."""
+        if self._open_path is not None and (hour != self._hour or now_ms - self._opened_ms >= self._roll_ms):
+            self.close()
+
+    def close(self) -> None:
+        """Close the file, if one is open, and give it the name under which it is read."""
+        if self._open_path is None:
+            return
+        path, self._open_path = self._open_path, None
+        os.close(self._descriptor)
+        self._descriptor = -1
+        path.rename(path.with_name(path.name[1:]))
+
+    def recover(self) -> int:
+        """Close what a crash left open, each without the line that it was in; return how many files there were."""
+        found = sorted(self._directory.glob(f"date=*/hour=*/.node-{self._node_id}-*.jsonl"))
+        for path in found:
+            try:
+                if _trim(path):
+                    path.rename(_free_name(path.parent, path.name[1:]))
+                else:
+                    path.unlink()
+            except OSError as error:
+                _log.warn("Access log: cannot close {path} of an earlier run: {error}", path=str(path), error=error)
+        return len(found)
+
+    def _open(self, hour: str, now_ms: int) -> None:
+        day, _, hour_of_day = hour.partition("T")
+        folder = self._directory / f"date={day}" / f"hour={hour_of_day}"
+        folder.mkdir(parents=True, exist_ok=True)
+        sequence = _next_sequence(folder, self._node_id)
+        while True:
+            path = folder / f".node-{self._node_id}-{sequence:06}.jsonl"
+            try:
+                self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
+                break
+            except FileExistsError:
+                sequence += 1
+        self._open_path, self._hour, self._size_bytes, self._opened_ms = path, hour, 0, now_ms
+
+
+def _next_sequence(folder: Path, node_id: int) -> int:
+    prefix = f"node-{node_id}-"
+    taken = [
+        int(number)
+        for name in os.listdir(folder)
+        if name.lstrip(".").startswith(prefix) and (number := name.lstrip(".")[len(prefix) :].partition(".")[0]).isdecimal()
+    ]
+    return max(taken, default=0) + 1
+
+
+def _free_name(folder: Path, name: str) -> Path:
+    path = folder / name
+    stem, suffix = path.stem, path.suffix
+    number = 1
+    while path.exists():
+        path = folder / f"{stem}-{number}{suffix}"
+        number += 1
+    return path
+
+
+def _trim(path: Path) -> int:
+    """Cut the file after its last newline; return the size that is left."""
+    with path.open("r+b") as file:
+        end = size = file.seek(0, os.SEEK_END)
+        while end > 0:
+            start = max(0, end - _TAIL_BYTES)
+            file.seek(start)
+            newline = file.read(end - start).rfind(b"\n")
+            if newline >= 0:
+                end = start + newline + 1
+                break
+            end = start
+        if end < size:
+            file.truncate(end)
+        return end
