@@ -1,0 +1,56 @@
+"""The golden vectors, and the names that changed between Apache Kafka 3.9 and 4.4."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+from twisted_kafka.protocol.api import find_message
+from twisted_kafka.protocol.codec import Message
+
+DATA = Path(__file__).parent.parent / "data" / "vectors"
+
+# Messages that 3.9 named or numbered otherwise, and their fields that it named otherwise.
+RENAMED_MESSAGES = {
+    "ListClientMetricsResourcesRequest": "ListConfigResourcesRequest",
+    "ListClientMetricsResourcesResponse": "ListConfigResourcesResponse",
+}
+RENAMED_FIELDS = {
+    "ListConfigResourcesResponse": {"clientMetricsResources": "configResources", "name": "resourceName"},
+    "TxnOffsetCommitRequest": {"generationId": "generationIdOrMemberEpoch"},
+    "VoteRequest": {
+        "candidateEpoch": "replicaEpoch",
+        "candidateId": "replicaId",
+        "candidateDirectoryId": "replicaDirectoryId",
+    },
+}
+
+
+def load() -> list[dict[str, Any]]:
+    """Return all vectors, of 3.9.2 first."""
+    vectors = []
+    for name in ("vectors-3.9.2.jsonl.gz", "vectors-4.4.0.jsonl.gz"):
+        with gzip.open(DATA / name, "rt", encoding="utf-8") as lines:
+            vectors += [json.loads(line) for line in lines]
+    return vectors
+
+
+def rename(form: Any, names: dict[str, str]) -> Any:
+    if isinstance(form, dict):
+        return {names.get(key, key): rename(value, names) for key, value in form.items()}
+    if isinstance(form, list):
+        return [rename(item, names) for item in form]
+    return form
+
+
+def resolve(vector: dict[str, Any]) -> tuple[type[Message], int, dict[str, Any]]:
+    """Return the class, the version and the fields of a vector, by the names of 4.4."""
+    name, version = vector["message"], vector["version"]
+    if name.endswith("Key") and vector["type"] == "data":
+        # 3.9 called the number of the record type the version of the key; 4.4 has version 0 of each.
+        if name == "OffsetCommitKey" and version == 0:
+            name = "LegacyOffsetCommitKey"
+        version = 0
+    name = RENAMED_MESSAGES.get(name, name)
+    cls = find_message(name)
+    return cls, version, rename(vector["json"], RENAMED_FIELDS.get(name, {}))

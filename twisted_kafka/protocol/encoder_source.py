@@ -1,0 +1,246 @@
+"""Writes the Python source of an encoder for one version of a message.
+
+The encoder appends byte strings to a list. Neighbouring fixed-width fields, and the length that follows them, are packed by one
+``struct`` call. A compact length below 128, nearly always the case, takes part in that call as one byte.
+"""
+
+from struct import error as struct_error
+from typing import Any
+
+from twisted_kafka.protocol import wire
+from twisted_kafka.protocol.decoder_source import NUMBER_CODES, array_codec
+from twisted_kafka.protocol.errors import UnsupportedVersionError
+from twisted_kafka.protocol.layout import SourceWriter, absent, is_flexible, struct_name, tagged, untagged
+from twisted_kafka.protocol.schema import Field, ListOf, StructType
+from twisted_kafka.protocol.types import Wire
+
+
+class EncoderSource(SourceWriter):
+    """Generates ``encode(message, out)``, which appends the parts of the message to ``out``."""
+
+    def __init__(self, message: StructType, version: int) -> None:
+        super().__init__()
+        self.version = version
+        self.flexible = is_flexible(message, version)
+        self.run: list[tuple[str, str]] = []
+        self.where = f"{message.__name__} v{version}"
+        self.path: list[str] = []
+        self.scope.update(
+            BYTE=wire.BYTE,
+            varint=wire.varint_bytes,
+            tag_section=wire.tag_section,
+            records_size=wire.records_size,
+            add_records=wire.add_records,
+            EncodeError=wire.EncodeError,
+            UnsupportedVersionError=UnsupportedVersionError,
+            StructError=struct_error,
+        )
+        self._write(message)
+
+    def _write(self, message: StructType) -> None:
+        self.line("def encode(o0, out):")
+        self.depth += 1
+        self.line("w = out.append")
+        self.line("try:")
+        self.depth += 1
+        self.line("pass")
+        self._struct(message, "o0")
+        self._flush()
+        self.depth -= 1
+        self.line("except StructError as error:")
+        self.line(f"    raise EncodeError('{self.where}: %s' % error) from None")
+
+    # Runs of fixed-width fields: pairs of a struct code and the expression to pack
+
+    def _add(self, code: str, expression: str) -> None:
+        self.run.append((code, expression))
+
+    def _pack(self, run: list[tuple[str, str]]) -> str:
+        """Return the expression that packs a run."""
+        layout = "".join(code for code, _ in run)
+        values = ", ".join(expression for code, expression in run if code != "x")
+        if not values:
+            return repr(bytes(len(layout)))
+        if layout == "B":
+            return f"BYTE[{values}]"
+        pack = self.use(f"pack_{layout.replace('?', 'z')}", wire.packer(layout).pack)
+        return f"{pack}({values})"
+
+    def _flush(self) -> None:
+        if self.run:
+            self.line(f"w({self._pack(self.run)})")
+            self.run = []
+
+    def _length(self, code: str, size: str, compact: bool, limit: int | None = None) -> None:
+        """Write the run and a length; a compact one is already one more than the length."""
+        if not compact:
+            self._add(code, size)
+            self._flush()
+            return
+        run, self.run = self.run, []
+        self.line(f"if {size} < 128:")
+        self.line(f"    w({self._pack([*run, ('B', size)])})")
+        if limit is not None:
+            self.line(f"elif {size} > {limit + 1}:")
+            self.line("    " + self._fail("is too long"))
+        self.line("else:")
+        if run:
+            self.line(f"    w({self._pack(run)})")
+        self.line(f"    w(varint({size}))")
+
+    def _fail(self, text: str) -> str:
+        return f"raise EncodeError('{self.where}: {'.'.join(self.path)} {text}')"
+
+    # Values
+
+    def _value(self, kind: Any, source: str, compact: bool, nullable: bool) -> None:
+        if isinstance(kind, ListOf):
+            self._array(kind, source, compact, nullable)
+        elif not isinstance(kind, Wire):
+            self._single_struct(kind, source, nullable)
+        elif kind.kind == "fixed":
+            self._add(kind.code, source)
+        else:
+            self._sized(kind, source, compact, nullable)
+
+    def _measure(self, value: str, compact: bool, nullable: bool, empty: str, steps: list[str]) -> str:
+        """Write what finds the length of ``value`` or deals with null; return the length's variable."""
+        size = self.fresh("n")
+        self.line(f"if {value} is None:")
+        if nullable:
+            self.line(f"    {size} = {0 if compact else -1}")
+            self.line(f"    {value} = {empty}")
+        else:
+            self.line("    " + self._fail("is null"))
+        self.line("else:")
+        for step in steps[:-1]:
+            self.line("    " + step)
+        self.line(f"    {size} = {steps[-1]}{' + 1' if compact else ''}")
+        return size
+
+    def _sized(self, kind: Wire, source: str, compact: bool, nullable: bool) -> None:
+        """A string, bytes or records."""
+        value = self.fresh("s")
+        self.line(f"{value} = {source}")
+        if kind.kind == "string":
+            size = self._measure(value, compact, nullable, "b''", [f"{value} = {value}.encode()", f"len({value})"])
+            self._length("h", size, compact, wire.MAX_STRING_BYTES)
+        else:
+            length = f"records_size({value})" if kind.kind == "records" else f"len({value})"
+            size = self._measure(value, compact, nullable, "b''", [length])
+            self._length("i", size, compact)
+        self.line(f"add_records(out, {value})" if kind.kind == "records" else f"w({value})")
+
+    def _array(self, kind: ListOf, source: str, compact: bool, nullable: bool) -> None:
+        value = self.fresh("items")
+        self.line(f"{value} = {source}")
+        size = self._measure(value, compact, nullable, "()", [f"len({value})"])
+        self._length("i", size, compact)
+        element = kind.element
+        if isinstance(element, Wire) and element.kind == "fixed":
+            if element.code == "16s":
+                self.line(f"out += {value}")
+            else:
+                pack = self.use(f"pack_{NUMBER_CODES[element.code]}s", array_codec(element.code).pack)
+                self.line(f"w({pack}({value}))")
+            return
+        item = self.fresh("o")
+        self.line(f"for {item} in {value}:")
+        self.depth += 1
+        self.line("pass")
+        if isinstance(element, Wire):
+            self._value(element, item, compact, False)
+        else:
+            self._struct(element, item)
+        self._flush()
+        self.depth -= 1
+
+    def _single_struct(self, kind: StructType, source: str, nullable: bool) -> None:
+        inner = self.fresh("o")
+        self.line(f"{inner} = {source}")
+        if not nullable:
+            self.line(f"if {inner} is None:")
+            self.line("    " + self._fail("is null"))
+            self._struct(kind, inner)
+            return
+        self._flush()
+        self.line(f"if {inner} is None:")
+        self.line("    w(b'\\xff')")
+        self.line("else:")
+        self.depth += 1
+        self._add("b", "1")
+        self._struct(kind, inner)
+        self._flush()
+        self.depth -= 1
+
+    def _struct(self, struct: StructType, name: str) -> None:
+        """Write a struct; its last fields may still be in the run."""
+        for each in absent(struct, self.version):
+            if not each.ignorable:
+                self._refuse(struct, each, name)
+        for each in untagged(struct, self.version):
+            self.path.append(each.name)
+            self._value(each.type, f"{name}.{each.name}", self.flexible and each.compact, each.nullable_at(self.version))
+            self.path.pop()
+        if self.flexible:
+            self._tags(struct, name)
+        else:
+            self.line(f"if {name}.unknown_tagged_fields:")
+            self.line(f"    raise UnsupportedVersionError('{self.where} has no tagged fields')")
+
+    def _refuse(self, struct: StructType, each: Field, name: str) -> None:
+        """Write the check that a field which this version cannot carry has its default."""
+        self.line(f"if {self._differs(struct, each, name)}:")
+        text = f"{self.where} cannot carry a {'.'.join([*self.path, each.name])} that is not its default"
+        self.line(f"    raise UnsupportedVersionError('{text}')")
+
+    def _differs(self, struct: StructType, each: Field, name: str) -> str:
+        """Return the expression that tells whether a field is not its default."""
+        source = f"{name}.{each.name}"
+        if each.factory is list:
+            return f"{source} is None or len({source})"
+        if each.factory:
+            return f"{source} != {self.use(f'default_{struct_name(struct)}_{each.name}', each.make_default())}"
+        if each.default is None:
+            if isinstance(each.type, StructType) and each.nullable_since > each.until:
+                default = self.use(f"default_{struct_name(struct)}_{each.name}", each.type())
+                return f"{source} is not None and {source} != {default}"
+            return f"{source} is not None"
+        return f"{source} != {each.default!r}"
+
+    # Tagged fields
+
+    def _tags(self, struct: StructType, name: str) -> None:
+        """Write the tagged fields; with none of them it is one zero byte, which goes into the run."""
+        fields = tagged(struct, self.version)
+        differs = [self._differs(struct, each, name) for each in fields]
+        run, self.run = self.run, []
+        self.line(f"if {' or '.join([f'{name}.unknown_tagged_fields', *differs])}:")
+        self.depth += 1
+        if run:
+            self.line(f"w({self._pack(run)})")
+        known = self.fresh("tags")
+        self.line(f"{known} = {{}}")
+        for each, condition in zip(fields, differs, strict=True):
+            self._tagged_field(each, name, known, condition)
+        self.line(f"w(tag_section({known}, {name}.unknown_tagged_fields))")
+        self.depth -= 1
+        self.line("else:")
+        self.line(f"    w({self._pack([*run, ('x', '0')])})")
+
+    def _tagged_field(self, each: Field, name: str, known: str, condition: str) -> None:
+        """Write one tagged field into a list of its own, since its size comes before it."""
+        outer = self.fresh("out")
+        self.line(f"if {condition}:")
+        self.depth += 1
+        self.line(f"{outer} = out")
+        self.line("out = []")
+        self.line("w = out.append")
+        self.path.append(each.name)
+        self._value(each.type, f"{name}.{each.name}", each.compact, each.nullable_at(self.version))
+        self._flush()
+        self.path.pop()
+        self.line(f"{known}[{each.tag}] = b''.join(out)")
+        self.line(f"out = {outer}")
+        self.line("w = out.append")
+        self.depth -= 1

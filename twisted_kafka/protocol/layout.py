@@ -1,0 +1,88 @@
+"""What the fields of a struct look like in one version: the facts that the decoder's and the encoder's generators share."""
+
+from typing import Any
+
+from twisted_kafka.protocol.schema import Field, ListOf, Struct, StructType
+from twisted_kafka.protocol.types import Wire
+
+
+def is_flexible(message: StructType, version: int) -> bool:
+    """Whether this version of the message has compact lengths and tagged fields."""
+    return version >= message.FLEXIBLE
+
+
+def untagged(struct: StructType, version: int) -> list[Field]:
+    """Return the fields of the body, in the order of the wire."""
+    return [each for each in struct.FIELDS if each.tag is None and each.at(version)]
+
+
+def tagged(struct: StructType, version: int) -> list[Field]:
+    """Return the tagged fields in the order of their tags."""
+    return sorted((each for each in struct.FIELDS if each.tag is not None and each.at(version)), key=lambda each: each.tag or 0)
+
+
+def absent(struct: StructType, version: int) -> list[Field]:
+    """Return the fields that this version has not got."""
+    return [each for each in struct.FIELDS if not each.at(version)]
+
+
+def minimal_size(kind: Any, version: int, flexible: bool, nullable: bool = False) -> int:
+    """Return the least bytes that a value takes on the wire."""
+    if isinstance(kind, ListOf):
+        return 1 if flexible else 4
+    if isinstance(kind, Wire):
+        if kind.kind == "fixed":
+            return kind.size
+        if flexible:
+            return 1
+        return 2 if kind.kind == "string" else 4
+    if nullable:
+        return 1
+    body = untagged(kind, version)
+    return sum(minimal_size(each.type, version, flexible and each.compact, each.nullable_at(version)) for each in body) + flexible
+
+
+def has_records(struct: StructType) -> bool:
+    """Whether the struct, or one inside it, has a field of record batches."""
+    for each in struct.FIELDS:
+        kind = each.type.element if isinstance(each.type, ListOf) else each.type
+        if isinstance(kind, Wire):
+            if kind.kind == "records":
+                return True
+        elif has_records(kind):
+            return True
+    return False
+
+
+def struct_name(struct: type[Struct] | StructType) -> str:
+    """Return the name that generated code uses for a class."""
+    return struct.__name__
+
+
+class SourceWriter:
+    """Lines of generated Python, their indentation, the names they use from outside, and fresh names for variables."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.scope: dict[str, Any] = {}
+        self.depth = 0
+        self._fresh = 0
+
+    def line(self, text: str) -> None:
+        """Add one line at the present indentation."""
+        self.lines.append("    " * self.depth + text)
+
+    def fresh(self, prefix: str) -> str:
+        """Return a variable name that is not used yet."""
+        self._fresh += 1
+        return f"{prefix}{self._fresh}"
+
+    def use(self, name: str, value: Any) -> str:
+        """Make ``value`` known to the generated code under ``name``."""
+        if self.scope.setdefault(name, value) is not value and self.scope[name] != value:
+            raise TypeError(f"two different things are called {name}")
+        return name
+
+    def text(self) -> str:
+        """Return the source."""
+        return "\n".join(self.lines) + "\n"

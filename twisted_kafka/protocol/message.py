@@ -1,0 +1,6 @@
+"""What declarations of messages need: ``Message``, ``Struct``, ``field``."""
+
+from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.schema import Struct, field
+
+__all__ = ["Message", "Struct", "field"]

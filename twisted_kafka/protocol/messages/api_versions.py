@@ -1,0 +1,49 @@
+"""ApiVersions."""
+
+from twisted_kafka.protocol.message import Message, Struct, field
+from twisted_kafka.protocol.types import Int16, Int32, Int64, String
+
+
+class ApiVersionsRequest(Message, key=18, versions=(0, 5), flexible=3):
+    """Ask which APIs and versions the broker serves, and tell which client asks."""
+
+    client_software_name: String = field(default="", since=3, ignorable=True)
+    client_software_version: String = field(default="", since=3, ignorable=True)
+    cluster_id: String | None = field(default=None, since=5, ignorable=True)
+    node_id: Int32 = field(default=-1, since=5, ignorable=True)
+
+
+class ApiVersion(Struct):
+    """One of the ``api_keys`` of an ApiVersionsResponse."""
+
+    api_key: Int16 = 0
+    min_version: Int16 = 0
+    max_version: Int16 = 0
+
+
+class SupportedFeatureKey(Struct):
+    """One of the ``supported_features`` of an ApiVersionsResponse."""
+
+    name: String = ""
+    min_version: Int16 = 0
+    max_version: Int16 = 0
+
+
+class FinalizedFeatureKey(Struct):
+    """One of the ``finalized_features`` of an ApiVersionsResponse."""
+
+    name: String = ""
+    max_version_level: Int16 = 0
+    min_version_level: Int16 = 0
+
+
+class ApiVersionsResponse(Message, key=18, versions=(0, 5), flexible=3):
+    """The APIs with their versions, and the cluster's features."""
+
+    error_code: Int16 = 0
+    api_keys: list[ApiVersion] = field(factory=list)
+    throttle_time_ms: Int32 = field(default=0, since=1, ignorable=True)
+    supported_features: list[SupportedFeatureKey] = field(factory=list, since=3, tag=0, ignorable=True)
+    finalized_features_epoch: Int64 = field(default=-1, since=3, tag=1, ignorable=True)
+    finalized_features: list[FinalizedFeatureKey] = field(factory=list, since=3, tag=2, ignorable=True)
+    zk_migration_ready: bool = field(default=False, since=3, tag=3, ignorable=True)

@@ -1,0 +1,35 @@
+"""What consumers of the classic protocol put into JoinGroup and SyncGroup."""
+
+from twisted_kafka.protocol.message import Message, Struct, field
+from twisted_kafka.protocol.types import Bytes, Int32, String
+
+
+class ConsumerProtocolSubscriptionTopicPartition(Struct):
+    """One of the ``owned_partitions`` of a ConsumerProtocolSubscription."""
+
+    topic: String = ""
+    partitions: list[Int32] = field(factory=list)
+
+
+class ConsumerProtocolSubscription(Message, versions=(0, 3)):
+    """What a consumer puts into JoinGroup as its metadata: the topics that it wants."""
+
+    topics: list[String] = field(factory=list)
+    user_data: Bytes | None = None
+    owned_partitions: list[ConsumerProtocolSubscriptionTopicPartition] = field(factory=list, since=1, ignorable=True)
+    generation_id: Int32 = field(default=-1, since=2, ignorable=True)
+    rack_id: String | None = field(default=None, since=3, ignorable=True)
+
+
+class ConsumerProtocolAssignmentTopicPartition(Struct):
+    """One of the ``assigned_partitions`` of a ConsumerProtocolAssignment."""
+
+    topic: String = ""
+    partitions: list[Int32] = field(factory=list)
+
+
+class ConsumerProtocolAssignment(Message, versions=(0, 3)):
+    """What a consumer gets from SyncGroup: the partitions that are its own."""
+
+    assigned_partitions: list[ConsumerProtocolAssignmentTopicPartition] = field(factory=list)
+    user_data: Bytes | None = None

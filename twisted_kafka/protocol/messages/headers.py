@@ -1,0 +1,19 @@
+"""The headers of requests and responses as messages; ``protocol.headers`` has the fast way."""
+
+from twisted_kafka.protocol.message import Message, field
+from twisted_kafka.protocol.types import Int16, Int32, String
+
+
+class RequestHeader(Message, versions=(0, 2), flexible=2):
+    """What stands before every request."""
+
+    request_api_key: Int16 = 0
+    request_api_version: Int16 = 0
+    correlation_id: Int32 = 0
+    client_id: String | None = field(default="", since=1, ignorable=True, compact=False)
+
+
+class ResponseHeader(Message, versions=(0, 1), flexible=1):
+    """What stands before every response."""
+
+    correlation_id: Int32 = 0

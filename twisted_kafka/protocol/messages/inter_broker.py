@@ -1,0 +1,211 @@
+"""What the controller of a ZooKeeper-era cluster and its brokers say to each other."""
+
+from twisted_kafka.protocol.message import Message, Struct, field
+from twisted_kafka.protocol.types import NO_UUID, Int8, Int16, Int32, Int64, String, Uuid
+
+
+class LeaderAndIsrPartitionState(Struct):
+    """One of the ``ungrouped_partition_states`` of a LeaderAndIsrRequest."""
+
+    topic_name: String = field(default="", until=1, ignorable=True)
+    partition_index: Int32 = 0
+    controller_epoch: Int32 = 0
+    leader: Int32 = 0
+    leader_epoch: Int32 = 0
+    isr: list[Int32] = field(factory=list)
+    partition_epoch: Int32 = 0
+    replicas: list[Int32] = field(factory=list)
+    adding_replicas: list[Int32] = field(factory=list, since=3, ignorable=True)
+    removing_replicas: list[Int32] = field(factory=list, since=3, ignorable=True)
+    is_new: bool = field(default=False, since=1, ignorable=True)
+    leader_recovery_state: Int8 = field(default=0, since=6)
+
+
+class LeaderAndIsrTopicState(Struct):
+    """One of the ``topic_states`` of a LeaderAndIsrRequest."""
+
+    topic_name: String = ""
+    topic_id: Uuid = field(default=NO_UUID, since=5, ignorable=True)
+    partition_states: list[LeaderAndIsrPartitionState] = field(factory=list)
+
+
+class LeaderAndIsrLiveLeader(Struct):
+    """One of the ``live_leaders`` of a LeaderAndIsrRequest."""
+
+    broker_id: Int32 = 0
+    host_name: String = ""
+    port: Int32 = 0
+
+
+class LeaderAndIsrRequest(Message, key=4, versions=(0, 7), flexible=4):
+    """The controller tells a broker which partitions it leads or follows."""
+
+    controller_id: Int32 = 0
+    is_kraft_controller: bool = field(default=False, since=7)
+    controller_epoch: Int32 = 0
+    broker_epoch: Int64 = field(default=-1, since=2, ignorable=True)
+    type: Int8 = field(default=0, since=5)
+    ungrouped_partition_states: list[LeaderAndIsrPartitionState] = field(factory=list, until=1)
+    topic_states: list[LeaderAndIsrTopicState] = field(factory=list, since=2)
+    live_leaders: list[LeaderAndIsrLiveLeader] = field(factory=list)
+
+
+class LeaderAndIsrPartitionError(Struct):
+    """One of the ``partition_errors`` of a LeaderAndIsrResponse."""
+
+    topic_name: String = field(default="", until=4, ignorable=True)
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+
+
+class LeaderAndIsrTopicError(Struct):
+    """One of the ``topics`` of a LeaderAndIsrResponse."""
+
+    topic_id: Uuid = NO_UUID
+    partition_errors: list[LeaderAndIsrPartitionError] = field(factory=list)
+
+
+class LeaderAndIsrResponse(Message, key=4, versions=(0, 7), flexible=4):
+    """How the broker fared with each partition."""
+
+    error_code: Int16 = 0
+    partition_errors: list[LeaderAndIsrPartitionError] = field(factory=list, until=4)
+    topics: list[LeaderAndIsrTopicError] = field(factory=list, since=5)
+
+
+class StopReplicaPartitionV0(Struct):
+    """One of the ``ungrouped_partitions`` of a StopReplicaRequest."""
+
+    topic_name: String = field(default="", until=0)
+    partition_index: Int32 = field(default=0, until=0)
+
+
+class StopReplicaTopicV1(Struct):
+    """One of the ``topics`` of a StopReplicaRequest."""
+
+    name: String = field(default="", until=2)
+    partition_indexes: list[Int32] = field(factory=list, until=2)
+
+
+class StopReplicaPartitionState(Struct):
+    """One of the ``partition_states`` of a StopReplicaTopicState."""
+
+    partition_index: Int32 = 0
+    leader_epoch: Int32 = -1
+    delete_partition: bool = False
+
+
+class StopReplicaTopicState(Struct):
+    """One of the ``topic_states`` of a StopReplicaRequest."""
+
+    topic_name: String = ""
+    partition_states: list[StopReplicaPartitionState] = field(factory=list)
+
+
+class StopReplicaRequest(Message, key=5, versions=(0, 4), flexible=2):
+    """The controller tells a broker to stop replicas, and perhaps to delete them."""
+
+    controller_id: Int32 = 0
+    is_kraft_controller: bool = field(default=False, since=4)
+    controller_epoch: Int32 = 0
+    broker_epoch: Int64 = field(default=-1, since=1, ignorable=True)
+    delete_partitions: bool = field(default=False, until=2)
+    ungrouped_partitions: list[StopReplicaPartitionV0] = field(factory=list, until=0)
+    topics: list[StopReplicaTopicV1] = field(factory=list, since=1, until=2)
+    topic_states: list[StopReplicaTopicState] = field(factory=list, since=3)
+
+
+class StopReplicaPartitionError(Struct):
+    """One of the ``partition_errors`` of a StopReplicaResponse."""
+
+    topic_name: String = ""
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+
+
+class StopReplicaResponse(Message, key=5, versions=(0, 4), flexible=2):
+    """How the broker fared with each replica."""
+
+    error_code: Int16 = 0
+    partition_errors: list[StopReplicaPartitionError] = field(factory=list)
+
+
+class UpdateMetadataPartitionState(Struct):
+    """One of the ``ungrouped_partition_states`` of a UpdateMetadataRequest."""
+
+    topic_name: String = field(default="", until=4, ignorable=True)
+    partition_index: Int32 = 0
+    controller_epoch: Int32 = 0
+    leader: Int32 = 0
+    leader_epoch: Int32 = 0
+    isr: list[Int32] = field(factory=list)
+    zk_version: Int32 = 0
+    replicas: list[Int32] = field(factory=list)
+    offline_replicas: list[Int32] = field(factory=list, since=4, ignorable=True)
+
+
+class UpdateMetadataTopicState(Struct):
+    """One of the ``topic_states`` of a UpdateMetadataRequest."""
+
+    topic_name: String = ""
+    topic_id: Uuid = field(default=NO_UUID, since=7, ignorable=True)
+    partition_states: list[UpdateMetadataPartitionState] = field(factory=list)
+
+
+class UpdateMetadataEndpoint(Struct):
+    """One of the ``endpoints`` of a UpdateMetadataBroker."""
+
+    port: Int32 = 0
+    host: String = ""
+    listener: String = field(default="", since=3, ignorable=True)
+    security_protocol: Int16 = 0
+
+
+class UpdateMetadataBroker(Struct):
+    """One of the ``live_brokers`` of a UpdateMetadataRequest."""
+
+    id: Int32 = 0
+    v0_host: String = field(default="", until=0, ignorable=True)
+    v0_port: Int32 = field(default=0, until=0, ignorable=True)
+    endpoints: list[UpdateMetadataEndpoint] = field(factory=list, since=1, ignorable=True)
+    rack: String | None = field(default="", since=2, ignorable=True)
+
+
+class UpdateMetadataRequest(Message, key=6, versions=(0, 8), flexible=6):
+    """The controller tells a broker about the state of partitions and live brokers."""
+
+    controller_id: Int32 = 0
+    is_kraft_controller: bool = field(default=False, since=8)
+    type: Int8 = field(default=0, since=8, tag=0)
+    controller_epoch: Int32 = 0
+    broker_epoch: Int64 = field(default=-1, since=5, ignorable=True)
+    ungrouped_partition_states: list[UpdateMetadataPartitionState] = field(factory=list, until=4)
+    topic_states: list[UpdateMetadataTopicState] = field(factory=list, since=5)
+    live_brokers: list[UpdateMetadataBroker] = field(factory=list)
+
+
+class UpdateMetadataResponse(Message, key=6, versions=(0, 8), flexible=6):
+    """Whether the broker took it over."""
+
+    error_code: Int16 = 0
+
+
+class ControlledShutdownRequest(Message, key=7, versions=(0, 3), flexible=3):
+    """A broker asks the controller to move its leaderships away before it stops."""
+
+    broker_id: Int32 = 0
+    broker_epoch: Int64 = field(default=-1, since=2, ignorable=True)
+
+
+class RemainingPartition(Struct):
+    """One of the ``remaining_partitions`` of a ControlledShutdownResponse."""
+
+    topic_name: String = ""
+    partition_index: Int32 = 0
+
+
+class ControlledShutdownResponse(Message, key=7, versions=(0, 3), flexible=3):
+    """The partitions that the broker still leads."""
+
+    error_code: Int16 = 0
+    remaining_partitions: list[RemainingPartition] = field(factory=list)

@@ -1,0 +1,80 @@
+"""Produce."""
+
+from twisted_kafka.protocol.message import Message, Struct, field
+from twisted_kafka.protocol.types import NO_UUID, Int16, Int32, Int64, RecordBuffer, String, Uuid
+
+
+class PartitionProduceData(Struct):
+    """One of the ``partition_data`` of a TopicProduceData."""
+
+    index: Int32 = 0
+    records: RecordBuffer | None = None
+
+
+class TopicProduceData(Struct):
+    """One of the ``topic_data`` of a ProduceRequest."""
+
+    name: String = field(default="", until=12, ignorable=True)
+    topic_id: Uuid = field(default=NO_UUID, since=13, ignorable=True)
+    partition_data: list[PartitionProduceData] = field(factory=list)
+
+
+class ProduceRequest(Message, key=0, versions=(0, 13), flexible=9):
+    """Append record batches to partitions."""
+
+    transactional_id: String | None = field(default=None, since=3)
+    acks: Int16 = 0
+    timeout_ms: Int32 = 0
+    topic_data: list[TopicProduceData] = field(factory=list)
+
+
+class BatchIndexAndErrorMessage(Struct):
+    """One of the ``record_errors`` of a PartitionProduceResponse."""
+
+    batch_index: Int32 = 0
+    batch_index_error_message: String | None = None
+
+
+class LeaderIdAndEpoch(Struct):
+    """The ``current_leader`` of a PartitionProduceResponse."""
+
+    leader_id: Int32 = -1
+    leader_epoch: Int32 = -1
+
+
+class PartitionProduceResponse(Struct):
+    """One of the ``partition_responses`` of a TopicProduceResponse."""
+
+    index: Int32 = 0
+    error_code: Int16 = 0
+    base_offset: Int64 = 0
+    log_append_time_ms: Int64 = field(default=-1, since=2, ignorable=True)
+    log_start_offset: Int64 = field(default=-1, since=5, ignorable=True)
+    record_errors: list[BatchIndexAndErrorMessage] = field(factory=list, since=8, ignorable=True)
+    error_message: String | None = field(default=None, since=8, ignorable=True)
+    current_leader: LeaderIdAndEpoch | None = field(default=None, since=10, tag=0)
+
+
+class TopicProduceResponse(Struct):
+    """One of the ``responses`` of a ProduceResponse."""
+
+    name: String = field(default="", until=12, ignorable=True)
+    topic_id: Uuid = field(default=NO_UUID, since=13, ignorable=True)
+    partition_responses: list[PartitionProduceResponse] = field(factory=list)
+
+
+class NodeEndpoint(Struct):
+    """One of the ``node_endpoints`` of a ProduceResponse."""
+
+    node_id: Int32 = 0
+    host: String = ""
+    port: Int32 = 0
+    rack: String | None = None
+
+
+class ProduceResponse(Message, key=0, versions=(0, 13), flexible=9):
+    """Where the batches of each partition went, or why they did not."""
+
+    responses: list[TopicProduceResponse] = field(factory=list)
+    throttle_time_ms: Int32 = field(default=0, since=1, ignorable=True)
+    node_endpoints: list[NodeEndpoint] = field(factory=list, since=10, tag=0)

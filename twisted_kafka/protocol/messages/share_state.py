@@ -1,0 +1,243 @@
+"""The state of share groups, kept by the share coordinator (KIP-932)."""
+
+from twisted_kafka.protocol.message import Message, Struct, field
+from twisted_kafka.protocol.types import NO_UUID, Int8, Int16, Int32, Int64, String, Uuid
+
+
+class InitializeShareGroupStateRequestPartitionData(Struct):
+    """One of the ``partitions`` of an InitializeStateData."""
+
+    partition: Int32 = 0
+    state_epoch: Int32 = 0
+    start_offset: Int64 = 0
+
+
+class InitializeStateData(Struct):
+    """One of the ``topics`` of an InitializeShareGroupStateRequest."""
+
+    topic_id: Uuid = NO_UUID
+    partitions: list[InitializeShareGroupStateRequestPartitionData] = field(factory=list)
+
+
+class InitializeShareGroupStateRequest(Message, key=83, versions=(0, 0), flexible=0):
+    """Begin to keep the state of share-group partitions."""
+
+    group_id: String = ""
+    topics: list[InitializeStateData] = field(factory=list)
+
+
+class InitializeShareGroupStateResponsePartitionResult(Struct):
+    """One of the ``partitions`` of an InitializeStateResult."""
+
+    partition: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+
+
+class InitializeStateResult(Struct):
+    """One of the ``results`` of an InitializeShareGroupStateResponse."""
+
+    topic_id: Uuid = NO_UUID
+    partitions: list[InitializeShareGroupStateResponsePartitionResult] = field(factory=list)
+
+
+class InitializeShareGroupStateResponse(Message, key=83, versions=(0, 0), flexible=0):
+    """What became of each partition."""
+
+    results: list[InitializeStateResult] = field(factory=list)
+
+
+class ReadShareGroupStateRequestPartitionData(Struct):
+    """One of the ``partitions`` of a ReadStateData."""
+
+    partition: Int32 = 0
+    leader_epoch: Int32 = 0
+
+
+class ReadStateData(Struct):
+    """One of the ``topics`` of a ReadShareGroupStateRequest."""
+
+    topic_id: Uuid = NO_UUID
+    partitions: list[ReadShareGroupStateRequestPartitionData] = field(factory=list)
+
+
+class ReadShareGroupStateRequest(Message, key=84, versions=(0, 0), flexible=0):
+    """Read the state of share-group partitions."""
+
+    group_id: String = ""
+    topics: list[ReadStateData] = field(factory=list)
+
+
+class ReadShareGroupStateResponseStateBatch(Struct):
+    """One of the ``state_batches`` of a ReadShareGroupStateResponsePartitionResult."""
+
+    first_offset: Int64 = 0
+    last_offset: Int64 = 0
+    delivery_state: Int8 = 0
+    delivery_count: Int16 = 0
+
+
+class ReadShareGroupStateResponsePartitionResult(Struct):
+    """One of the ``partitions`` of a ReadStateResult."""
+
+    partition: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+    state_epoch: Int32 = 0
+    start_offset: Int64 = 0
+    state_batches: list[ReadShareGroupStateResponseStateBatch] = field(factory=list)
+
+
+class ReadStateResult(Struct):
+    """One of the ``results`` of a ReadShareGroupStateResponse."""
+
+    topic_id: Uuid = NO_UUID
+    partitions: list[ReadShareGroupStateResponsePartitionResult] = field(factory=list)
+
+
+class ReadShareGroupStateResponse(Message, key=84, versions=(0, 0), flexible=0):
+    """The state of each partition."""
+
+    results: list[ReadStateResult] = field(factory=list)
+
+
+class WriteShareGroupStateRequestStateBatch(Struct):
+    """One of the ``state_batches`` of a WriteShareGroupStateRequestPartitionData."""
+
+    first_offset: Int64 = 0
+    last_offset: Int64 = 0
+    delivery_state: Int8 = 0
+    delivery_count: Int16 = 0
+
+
+class WriteShareGroupStateRequestPartitionData(Struct):
+    """One of the ``partitions`` of a WriteStateData."""
+
+    partition: Int32 = 0
+    state_epoch: Int32 = 0
+    leader_epoch: Int32 = 0
+    start_offset: Int64 = 0
+    delivery_complete_count: Int32 = field(default=-1, since=1, ignorable=True)
+    state_batches: list[WriteShareGroupStateRequestStateBatch] = field(factory=list)
+
+
+class WriteStateData(Struct):
+    """One of the ``topics`` of a WriteShareGroupStateRequest."""
+
+    topic_id: Uuid = NO_UUID
+    partitions: list[WriteShareGroupStateRequestPartitionData] = field(factory=list)
+
+
+class WriteShareGroupStateRequest(Message, key=85, versions=(0, 1), flexible=0):
+    """Change the state of share-group partitions."""
+
+    group_id: String = ""
+    topics: list[WriteStateData] = field(factory=list)
+
+
+class WriteShareGroupStateResponsePartitionResult(Struct):
+    """One of the ``partitions`` of a WriteStateResult."""
+
+    partition: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+
+
+class WriteStateResult(Struct):
+    """One of the ``results`` of a WriteShareGroupStateResponse."""
+
+    topic_id: Uuid = NO_UUID
+    partitions: list[WriteShareGroupStateResponsePartitionResult] = field(factory=list)
+
+
+class WriteShareGroupStateResponse(Message, key=85, versions=(0, 1), flexible=0):
+    """What became of each partition."""
+
+    results: list[WriteStateResult] = field(factory=list)
+
+
+class DeleteShareGroupStateRequestPartitionData(Struct):
+    """One of the ``partitions`` of a DeleteStateData."""
+
+    partition: Int32 = 0
+
+
+class DeleteStateData(Struct):
+    """One of the ``topics`` of a DeleteShareGroupStateRequest."""
+
+    topic_id: Uuid = NO_UUID
+    partitions: list[DeleteShareGroupStateRequestPartitionData] = field(factory=list)
+
+
+class DeleteShareGroupStateRequest(Message, key=86, versions=(0, 0), flexible=0):
+    """Delete the state of share-group partitions."""
+
+    group_id: String = ""
+    topics: list[DeleteStateData] = field(factory=list)
+
+
+class DeleteShareGroupStateResponsePartitionResult(Struct):
+    """One of the ``partitions`` of a DeleteStateResult."""
+
+    partition: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+
+
+class DeleteStateResult(Struct):
+    """One of the ``results`` of a DeleteShareGroupStateResponse."""
+
+    topic_id: Uuid = NO_UUID
+    partitions: list[DeleteShareGroupStateResponsePartitionResult] = field(factory=list)
+
+
+class DeleteShareGroupStateResponse(Message, key=86, versions=(0, 0), flexible=0):
+    """What became of each partition."""
+
+    results: list[DeleteStateResult] = field(factory=list)
+
+
+class ReadShareGroupStateSummaryRequestPartitionData(Struct):
+    """One of the ``partitions`` of a ReadStateSummaryData."""
+
+    partition: Int32 = 0
+    leader_epoch: Int32 = 0
+
+
+class ReadStateSummaryData(Struct):
+    """One of the ``topics`` of a ReadShareGroupStateSummaryRequest."""
+
+    topic_id: Uuid = NO_UUID
+    partitions: list[ReadShareGroupStateSummaryRequestPartitionData] = field(factory=list)
+
+
+class ReadShareGroupStateSummaryRequest(Message, key=87, versions=(0, 1), flexible=0):
+    """Read the start offsets of share-group partitions without their records' states."""
+
+    group_id: String = ""
+    topics: list[ReadStateSummaryData] = field(factory=list)
+
+
+class ReadShareGroupStateSummaryResponsePartitionResult(Struct):
+    """One of the ``partitions`` of a ReadStateSummaryResult."""
+
+    partition: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None
+    state_epoch: Int32 = 0
+    leader_epoch: Int32 = 0
+    start_offset: Int64 = 0
+    delivery_complete_count: Int32 = field(default=-1, since=1, ignorable=True)
+
+
+class ReadStateSummaryResult(Struct):
+    """One of the ``results`` of a ReadShareGroupStateSummaryResponse."""
+
+    topic_id: Uuid = NO_UUID
+    partitions: list[ReadShareGroupStateSummaryResponsePartitionResult] = field(factory=list)
+
+
+class ReadShareGroupStateSummaryResponse(Message, key=87, versions=(0, 1), flexible=0):
+    """The start offset of each partition."""
+
+    results: list[ReadStateSummaryResult] = field(factory=list)

@@ -1,0 +1,53 @@
+"""Topology descriptions of streams groups."""
+
+from twisted_kafka.protocol.message import Message, Struct, field
+from twisted_kafka.protocol.types import Int8, Int16, Int32, String
+
+
+class TopologyDescriptionNode(Struct):
+    """One of the ``nodes`` of a TopologyDescriptionSubtopology and the like elsewhere."""
+
+    name: String = ""
+    node_type: Int8 = 0
+    source_topics: list[String] = field(factory=list)
+    sink_topic: String | None = None
+    stores: list[String] = field(factory=list)
+    successors: list[String] = field(factory=list)
+
+
+class TopologyDescriptionSubtopology(Struct):
+    """One of the ``subtopologies`` of a TopologyDescription."""
+
+    subtopology_id: String = ""
+    nodes: list[TopologyDescriptionNode] = field(factory=list)
+
+
+class TopologyDescriptionGlobalStore(Struct):
+    """One of the ``global_stores`` of a TopologyDescription."""
+
+    source: TopologyDescriptionNode = field(factory=TopologyDescriptionNode)
+    processor: TopologyDescriptionNode = field(factory=TopologyDescriptionNode)
+
+
+class TopologyDescription(Struct):
+    """The ``topology_description`` of a StreamsGroupTopologyDescriptionUpdateRequest."""
+
+    subtopologies: list[TopologyDescriptionSubtopology] = field(factory=list)
+    global_stores: list[TopologyDescriptionGlobalStore] = field(factory=list)
+
+
+class StreamsGroupTopologyDescriptionUpdateRequest(Message, key=93, versions=(0, 0), flexible=0):
+    """A member of a streams group brings the readable description of its topology."""
+
+    group_id: String = ""
+    member_id: String = ""
+    topology_epoch: Int32 = 0
+    topology_description: TopologyDescription = field(factory=TopologyDescription)
+
+
+class StreamsGroupTopologyDescriptionUpdateResponse(Message, key=93, versions=(0, 0), flexible=0):
+    """Whether the description was kept."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: String | None = None

@@ -1,0 +1,242 @@
+"""Declare a message once for all of its versions.
+
+    class HeartbeatRequest(Message, key=12, versions=(0, 4), flexible=4):
+        group_id: String = ""
+        generation_id: Int32 = 0
+        member_id: String = ""
+        group_instance_id: String | None = field(default=None, since=3)
+
+Fields stand in the order of the wire. The classes are slotted, their constructors take keywords only, and mypy knows them as
+dataclasses. A class costs some 20 us to make, because the broker makes hundreds while it starts: constructors, decoders and
+encoders are compiled when first needed.
+"""
+
+import types
+import typing
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, dataclass_transform
+
+from twisted_kafka.protocol.types import Bool, Wire
+
+LAST_VERSION = 0x7FFF
+
+
+class _Unset:
+    """The default of constructor arguments whose real default is made anew each time."""
+
+    def __repr__(self) -> str:
+        return "<default>"
+
+
+UNSET = _Unset()
+
+
+class Field(NamedTuple):
+    """One declared field: the versions that carry it, those where it may be null, its tag and its default."""
+
+    name: str
+    type: "FieldType"
+    default: Any
+    factory: Callable[[], Any] | None
+    since: int
+    until: int
+    nullable_since: int
+    nullable_until: int
+    tag: int | None
+    ignorable: bool
+    compact: bool
+
+    def at(self, version: int) -> bool:
+        """Whether messages of this version carry the field."""
+        return self.since <= version <= self.until
+
+    def nullable_at(self, version: int) -> bool:
+        """Whether the field may be null on the wire in this version."""
+        return self.nullable_since <= version <= self.nullable_until
+
+    def make_default(self) -> Any:
+        """Return the default; lists and structs are new ones."""
+        return self.factory() if self.factory else self.default
+
+
+class ListOf(NamedTuple):
+    """An array of primitives or structs; its elements are never null."""
+
+    element: "Wire | type[Struct]"
+
+
+FieldType = typing.Union[Wire, ListOf, "type[Struct]"]
+
+
+class _Options(NamedTuple):
+    default: Any
+    factory: Callable[[], Any] | None
+    since: int
+    until: int
+    nullable_since: int | None
+    nullable_until: int
+    nullable: bool | None
+    tag: int | None
+    ignorable: bool
+    compact: bool
+
+
+def field(
+    *,
+    default: Any = UNSET,
+    factory: Callable[[], Any] | None = None,
+    since: int = 0,
+    until: int = LAST_VERSION,
+    nullable_since: int | None = None,
+    nullable_until: int = LAST_VERSION,
+    nullable: bool | None = None,
+    tag: int | None = None,
+    ignorable: bool = False,
+    compact: bool = True,
+) -> Any:
+    """Describe a field that is more than a type and a constant default.
+
+    ``since`` and ``until`` are the first and last version with the field; a ``| None`` field may be null in all of them, unless
+    ``nullable_since`` or ``nullable_until`` say less. Writing a version without the field raises UnsupportedVersionError when the
+    value is not the default, unless it is ``ignorable``. ``tag`` puts it among the tagged fields of its struct. A tagged struct is
+    ``| None`` too: None stands for the default struct, which is not written, and it is null on the wire only with
+    ``nullable=True``. ``compact=False`` keeps the old form of a string in flexible versions.
+    """
+    return _Options(default, factory, since, until, nullable_since, nullable_until, nullable, tag, ignorable, compact)
+
+
+_PLAIN = _Options(UNSET, None, 0, LAST_VERSION, None, LAST_VERSION, None, None, False, True)
+
+
+def _resolve(annotation: Any) -> tuple["FieldType", bool]:
+    """Return the wire type of an annotation and whether it allows None."""
+    optional = False
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        members = [member for member in typing.get_args(annotation) if member is not types.NoneType]
+        if len(members) != 1:
+            raise TypeError(f"{annotation} is a union of more than one type and None")
+        optional, annotation = True, members[0]
+    if annotation is bool:
+        annotation = Bool
+    if typing.get_origin(annotation) is list:
+        element, _ = _resolve(typing.get_args(annotation)[0])
+        if isinstance(element, ListOf):
+            raise TypeError(f"{annotation}: Kafka has no arrays of arrays")
+        return ListOf(element), optional
+    for extra in getattr(annotation, "__metadata__", ()):
+        if isinstance(extra, Wire):
+            return extra, optional
+    if isinstance(annotation, StructType):
+        return typing.cast("type[Struct]", annotation), optional
+    raise TypeError(f"{annotation} is no protocol type")
+
+
+def _make_field(name: str, annotation: Any, declared: Any) -> Field:
+    options = declared if isinstance(declared, _Options) else _PLAIN._replace(default=declared)
+    kind, optional = _resolve(annotation)
+    tagged_struct = options.tag is not None and isinstance(kind, StructType)
+    nullable = options.nullable if options.nullable is not None else optional and not tagged_struct
+    nullable_since = max(options.since, options.nullable_since or 0) if nullable else LAST_VERSION + 1
+    if options.default is UNSET and options.factory is None:
+        raise TypeError(f"{name} has no default")
+    return Field(
+        name=name,
+        type=kind,
+        default=None if options.factory else options.default,
+        factory=options.factory,
+        since=options.since,
+        until=options.until,
+        nullable_since=nullable_since,
+        nullable_until=options.nullable_until,
+        tag=options.tag,
+        ignorable=options.ignorable,
+        compact=options.compact,
+    )
+
+
+@dataclass_transform(kw_only_default=True, eq_default=True, field_specifiers=(field,))
+class StructType(type):
+    """The class of all structs and messages: turns annotations into slots and remembers them as fields."""
+
+    FIELDS: tuple[Field, ...]
+    KEY: int
+    VERSIONS: tuple[int, int]
+    FLEXIBLE: int
+
+    def __new__(
+        mcs,
+        name: str,
+        bases: tuple[type, ...],
+        namespace: dict[str, Any],
+        *,
+        key: int = -1,
+        versions: tuple[int, int] = (0, LAST_VERSION),
+        flexible: int = LAST_VERSION,
+    ) -> Self:
+        """Make the class; ``flexible`` is the first version with compact lengths and tagged fields."""
+        annotations = namespace.get("__annotations__", {})
+        if not bases or name == "Message":
+            return super().__new__(mcs, name, bases, namespace)
+        fields = tuple(_make_field(n, a, namespace.pop(n, UNSET)) for n, a in annotations.items())
+        namespace["__slots__"] = tuple(annotations)
+        namespace.update(FIELDS=fields, KEY=key, VERSIONS=versions, FLEXIBLE=flexible, DECODERS={}, ENCODERS={})
+        return super().__new__(mcs, name, bases, namespace)
+
+    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **_options: Any) -> None:
+        super().__init__(name, bases, namespace)
+
+
+def _compile_constructor(cls: StructType) -> Callable[..., None]:
+    """Return an ``__init__`` that takes the fields as keywords."""
+    arguments, lines, scope = [], [], {"UNSET": UNSET}
+    for each in cls.FIELDS:
+        name, default = each.name, f"default_{each.name}"
+        if each.factory:
+            scope[default] = each.factory  # type: ignore[assignment]
+            arguments.append(f"{name}=UNSET")
+            lines.append(f"    self.{name} = {default}() if {name} is UNSET else {name}")
+        else:
+            scope[default] = each.default
+            arguments.append(f"{name}={default}")
+            lines.append(f"    self.{name} = {name}")
+    arguments.append("unknown_tagged_fields=None")
+    lines.append("    self.unknown_tagged_fields = unknown_tagged_fields")
+    source = f"def __init__(self, *, {', '.join(arguments)}):\n" + "\n".join(lines)
+    exec(compile(source, f"<constructor of {cls.__name__}>", "exec"), scope)
+    return typing.cast(Callable[..., None], scope["__init__"])
+
+
+class Struct(metaclass=StructType):
+    """A structure of the protocol: equal by value, not hashable, its fields in slots.
+
+    ``unknown_tagged_fields`` keeps what a newer sender put there, by tag, or is None.
+    """
+
+    __slots__ = ("unknown_tagged_fields",)
+
+    unknown_tagged_fields: dict[int, bytes] | None
+
+    if TYPE_CHECKING:
+        __hash__ = None  # type: ignore[assignment]
+    else:
+        __hash__ = None
+
+        def __init__(self, **values):
+            """Compile the constructor of this class at its first use, and be it from then on."""
+            cls = type(self)
+            constructor = cls.__init__ = _compile_constructor(cls)
+            constructor(self, **values)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        for each in type(self).FIELDS:
+            if getattr(self, each.name) != getattr(other, each.name):
+                return False
+        return (self.unknown_tagged_fields or None) == (typing.cast(Struct, other).unknown_tagged_fields or None)
+
+    def __repr__(self) -> str:
+        values = [f"{each.name}={getattr(self, each.name)!r}" for each in type(self).FIELDS]
+        if self.unknown_tagged_fields:
+            values.append(f"unknown_tagged_fields={self.unknown_tagged_fields!r}")
+        return f"{type(self).__name__}({', '.join(values)})"

@@ -1,0 +1,65 @@
+"""The primitive types of Kafka's protocol, as annotations that mypy reads as plain Python types and the codec as wire formats."""
+
+import base64
+import binascii
+import uuid
+from typing import Annotated, NamedTuple
+
+from twisted_kafka.protocol.regions import Buffer, Part
+
+
+class Wire(NamedTuple):
+    """How a primitive looks on the wire.
+
+    ``kind`` is "fixed", "string", "bytes" or "records"; ``code`` is the ``struct`` code of a fixed one and ``size`` its bytes.
+    ``zero`` is the value that Kafka gives to a field without a default.
+    """
+
+    kind: str
+    code: str
+    size: int
+    zero: object
+
+
+NO_UUID = bytes(16)
+UUID_BYTES = 16
+
+Bool = Annotated[bool, Wire("fixed", "?", 1, False)]
+Int8 = Annotated[int, Wire("fixed", "b", 1, 0)]
+Int16 = Annotated[int, Wire("fixed", "h", 2, 0)]
+Int32 = Annotated[int, Wire("fixed", "i", 4, 0)]
+Int64 = Annotated[int, Wire("fixed", "q", 8, 0)]
+Uint16 = Annotated[int, Wire("fixed", "H", 2, 0)]
+Uint32 = Annotated[int, Wire("fixed", "I", 4, 0)]
+Float64 = Annotated[float, Wire("fixed", "d", 8, 0.0)]
+Uuid = Annotated[bytes, Wire("fixed", "16s", UUID_BYTES, NO_UUID)]
+String = Annotated[str, Wire("string", "", 0, "")]
+Bytes = Annotated[bytes, Wire("bytes", "", 0, b"")]
+
+# Record batches. What a client sends is one buffer; what we send may be pieces, some of them still in a file.
+RecordBuffer = Annotated[Buffer, Wire("records", "", 0, None)]
+Records = Annotated[Part | list[Part], Wire("records", "", 0, None)]
+
+
+def uuid_text(value: bytes) -> str:
+    """Return Kafka's text form of a UUID: base64 with the URL alphabet, no padding, 22 characters."""
+    return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
+
+
+def uuid_from_text(text: str) -> bytes:
+    """Return the 16 bytes that ``text`` stands for; raises ValueError when it is not a UUID in Kafka's text form."""
+    try:
+        value = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ValueError(f"{text!r} is not a base64 UUID: {error}") from None
+    if len(value) != UUID_BYTES:
+        raise ValueError(f"{text!r} is not a base64 UUID: it has {len(value)} bytes instead of {UUID_BYTES}")
+    return value
+
+
+def random_uuid() -> bytes:
+    """Return a new random UUID whose text form does not begin with a dash, so that it can stand alone on a command line."""
+    while True:
+        value = uuid.uuid4().bytes
+        if not uuid_text(value).startswith("-"):
+            return value
