@@ -1,0 +1,245 @@
+"""Batch headers as the log needs them: walked in a file or in memory, without looking at records.
+
+A batch is laid out as offset (8 bytes), size of the rest (4), then for format 2: leader epoch (4), magic (1), CRC (4),
+attributes (2), last offset delta (4), base timestamp (8), largest timestamp (8), producer id (8), producer epoch (2), base
+sequence (4), count (4). Formats 0 and 1 have CRC (4), magic (1), attributes (1) and, in format 1, a timestamp (8); their offset
+is that of the last record inside.
+"""
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import Protocol
+
+import crc32c
+
+from twisted_kafka.protocol.regions import Buffer
+
+OVERHEAD_BYTES = 12
+HEADER_BYTES = 61
+SCAN_BYTES = 27
+"""As much of a header as finding the next one and its offsets takes, in any format."""
+SMALLEST_LEGACY_BYTES = 26
+NEWEST_MAGIC = 2
+CRC_START = 21
+"""The CRC of format 2 covers everything from here."""
+
+CHUNK_BYTES = 1 << 20
+PROBE_BYTES = 4096
+
+_MAX_SEQUENCE = 2**31 - 1
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_SCAN = struct.Struct(">qiibIhi")
+_LEGACY = struct.Struct(">qiIbb")
+_TIMESTAMP = struct.Struct(">q")
+_TRANSACTIONAL = 0x10
+_CONTROL = 0x20
+
+
+class BatchLike(Protocol):
+    """What the log wants to know of a batch: ``validation.BatchInfo`` and ``BatchHeader`` both tell it."""
+
+    @property
+    def base_offset(self) -> int: ...  # noqa: D102
+    @property
+    def last_offset(self) -> int: ...  # noqa: D102
+    @property
+    def max_timestamp_ms(self) -> int: ...  # noqa: D102
+    @property
+    def position(self) -> int: ...  # noqa: D102
+    @property
+    def size_bytes(self) -> int: ...  # noqa: D102
+    @property
+    def producer_id(self) -> int: ...  # noqa: D102
+    @property
+    def producer_epoch(self) -> int: ...  # noqa: D102
+    @property
+    def base_sequence(self) -> int: ...  # noqa: D102
+    @property
+    def last_sequence(self) -> int: ...  # noqa: D102
+    @property
+    def is_transactional(self) -> bool: ...  # noqa: D102
+    @property
+    def is_control(self) -> bool: ...  # noqa: D102
+
+
+class BatchHeader:
+    """One batch's header and where it lies."""
+
+    __slots__ = (
+        "base_offset",
+        "base_sequence",
+        "count",
+        "is_control",
+        "is_transactional",
+        "last_offset",
+        "last_sequence",
+        "leader_epoch",
+        "magic",
+        "max_timestamp_ms",
+        "position",
+        "producer_epoch",
+        "producer_id",
+        "size_bytes",
+    )
+
+    def __init__(self, data: Buffer, at: int, position: int) -> None:
+        """Read the header at ``at`` in ``data``; there must be HEADER_BYTES, or as many as a smaller batch has."""
+        self.position = position
+        self.magic = magic = data[at + 16]
+        if magic < NEWEST_MAGIC:
+            self._read_legacy(data, at)
+            return
+        (
+            base,
+            size,
+            self.leader_epoch,
+            _,
+            _,
+            attributes,
+            delta,
+            _,
+            self.max_timestamp_ms,
+            producer_id,
+            epoch,
+            sequence,
+            self.count,
+        ) = _HEADER.unpack_from(data, at)
+        self.base_offset = base
+        self.last_offset = base + delta
+        self.size_bytes = size + OVERHEAD_BYTES
+        self.producer_id = producer_id
+        self.producer_epoch = epoch
+        self.base_sequence = sequence
+        self.last_sequence = -1 if sequence < 0 else advance_sequence(sequence, delta)
+        self.is_transactional = attributes & _TRANSACTIONAL != 0
+        self.is_control = attributes & _CONTROL != 0
+
+    def _read_legacy(self, data: Buffer, at: int) -> None:
+        offset, size, _, magic, _ = _LEGACY.unpack_from(data, at)
+        self.base_offset = self.last_offset = offset
+        self.size_bytes = size + OVERHEAD_BYTES
+        self.max_timestamp_ms = _TIMESTAMP.unpack_from(data, at + 18)[0] if magic == 1 else -1
+        self.leader_epoch = self.producer_id = self.producer_epoch = self.base_sequence = self.last_sequence = self.count = -1
+        self.is_transactional = self.is_control = False
+
+
+def advance_sequence(sequence: int, by: int) -> int:
+    """Return the sequence number ``by`` further; after the largest comes 0."""
+    advanced = sequence + by
+    return advanced if advanced <= _MAX_SEQUENCE else advanced - _MAX_SEQUENCE - 1
+
+
+def retreat_sequence(sequence: int, by: int) -> int:
+    """Return the sequence number ``by`` before."""
+    return sequence - by if sequence >= by else _MAX_SEQUENCE - (by - sequence) + 1
+
+
+def is_plausible(size_bytes: int, magic: int) -> bool:
+    """Tell whether a batch of that size in that format can exist."""
+    return size_bytes >= (HEADER_BYTES if magic == NEWEST_MAGIC else SMALLEST_LEGACY_BYTES) and magic <= NEWEST_MAGIC
+
+
+def crc_matches(batch: memoryview) -> bool:
+    """Tell whether the whole batch in ``batch`` has the CRC that it says."""
+    if batch[16] == NEWEST_MAGIC:
+        return bool(crc32c.crc32c(batch[CRC_START:]) == int.from_bytes(batch[17:21]))
+    return zlib.crc32(batch[16:]) == int.from_bytes(batch[12:16])
+
+
+def batches_in(data: Buffer) -> Iterator[BatchHeader]:
+    """Yield the headers of the whole batches in ``data``; ends before the first that is incomplete or cannot be one."""
+    position, end = 0, len(data)
+    while end - position >= SMALLEST_LEGACY_BYTES:
+        size = int.from_bytes(data[position + 8 : position + 12], signed=True) + OVERHEAD_BYTES
+        if position + size > end or not is_plausible(size, data[position + 16]):
+            return
+        yield BatchHeader(data, position, position)
+        position += size
+
+
+def find_batch(fd: int, position: int, end: int, offset: int) -> tuple[int, int, int, int] | None:
+    """Return (last offset, position, end position, base offset) of the first batch with ``offset`` or one after it.
+
+    Looks from ``position``, which must be the start of a batch, up to ``end``; None when there is no such batch.
+    """
+    chunk = b""
+    start = position
+    unpack = _SCAN.unpack_from
+    while end - position >= SCAN_BYTES - 1:
+        at = position - start
+        if at + SCAN_BYTES > len(chunk):
+            chunk = os.pread(fd, min(PROBE_BYTES, end - position), position)
+            start, at = position, 0
+            if len(chunk) < SCAN_BYTES:
+                chunk += bytes(SCAN_BYTES - len(chunk))
+        base, size, _, magic, _, _, delta = unpack(chunk, at)
+        size += OVERHEAD_BYTES
+        if not is_plausible(size, magic) or position + size > end:
+            return None
+        last = base + delta if magic == NEWEST_MAGIC else base
+        if last >= offset:
+            return last, position, position + size, base
+        position += size
+    return None
+
+
+def scan_headers(fd: int, position: int, end: int) -> Iterator[BatchHeader]:
+    """Yield the headers of the batches in a file from ``position``; ends before the first that does not fit before ``end``."""
+    chunk = b""
+    start = position
+    while end - position >= SMALLEST_LEGACY_BYTES:
+        at = position - start
+        if at + HEADER_BYTES > len(chunk):
+            chunk = os.pread(fd, min(PROBE_BYTES, end - position), position)
+            start, at = position, 0
+            if len(chunk) < HEADER_BYTES:
+                chunk += bytes(HEADER_BYTES - len(chunk))
+        size = int.from_bytes(chunk[at + 8 : at + 12], signed=True) + OVERHEAD_BYTES
+        if position + size > end or not is_plausible(size, chunk[at + 16]):
+            return
+        yield BatchHeader(chunk, at, position)
+        position += size
+
+
+def scan_batches(fd: int, position: int, end: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Yield headers and whole batches of a file; a batch's memory is used again for the next ones.
+
+    Ends before the first batch that does not fit before ``end`` or cannot be one; CRCs are not looked at.
+    """
+    window = _Window(fd, position, end)
+    while end - position >= SMALLEST_LEGACY_BYTES:
+        if not window.reach(position, min(end - position, HEADER_BYTES)):
+            return
+        at = position - window.start
+        size = int.from_bytes(window.memory[at + 8 : at + 12], signed=True) + OVERHEAD_BYTES
+        if size > end - position or not is_plausible(size, window.memory[at + 16]) or not window.reach(position, size):
+            return
+        at = position - window.start
+        yield BatchHeader(window.memory, at, position), window.memory[at : at + size]
+        position += size
+
+
+class _Window:
+    """The part of a file that is in memory while it is read from front to back."""
+
+    __slots__ = ("_end", "_fd", "_filled", "memory", "start")
+
+    def __init__(self, fd: int, position: int, end: int) -> None:
+        self._fd = fd
+        self._end = end
+        self._filled = 0
+        self.start = position
+        self.memory = memoryview(bytearray(min(CHUNK_BYTES, max(0, end - position)) + HEADER_BYTES))
+
+    def reach(self, position: int, size_bytes: int) -> bool:
+        """Have ``size_bytes`` from ``position`` in memory; False when the file is shorter."""
+        if position + size_bytes <= self.start + self._filled:
+            return True
+        if size_bytes + HEADER_BYTES > len(self.memory):
+            self.memory = memoryview(bytearray(size_bytes + HEADER_BYTES))
+        self.start = position
+        wanted = min(len(self.memory) - HEADER_BYTES, self._end - position)
+        self._filled = os.preadv(self._fd, [self.memory[:wanted]], position)
+        return self._filled >= size_bytes

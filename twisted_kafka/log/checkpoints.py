@@ -1,0 +1,83 @@
+"""Checkpoint files: small text files that are replaced as a whole.
+
+An offset checkpoint has a line with version 0, a line with the number of entries, and ``topic partition offset`` per line.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from twisted_kafka.log.files import write_atomically
+from twisted_kafka.protocol.topic_partition import TopicPartition
+
+RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
+LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
+HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
+CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
+
+_VERSION = "0"
+_Entry = TypeVar("_Entry")
+
+
+class MalformedCheckpointError(ValueError):
+    """A checkpoint file is not one."""
+
+
+def write_entries(path: Path, lines: Iterable[str], *, sync: bool = True) -> None:
+    """Replace the checkpoint at ``path``; raises OSError."""
+    entries = list(lines)
+    text = "\n".join([_VERSION, str(len(entries)), *entries]) + "\n"
+    write_atomically(path, text.encode(), sync=sync)
+
+
+def read_entries(path: Path, parse: Callable[[str], _Entry]) -> list[_Entry]:
+    """Read the checkpoint at ``path``; one that is missing or has 0 bytes has no entries.
+
+    Raises MalformedCheckpointError with the file and line, OSError.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+    except UnicodeDecodeError as error:
+        raise MalformedCheckpointError(f"{path} is not text: {error}") from error
+    if not lines:
+        return []
+    if lines[0].strip() != _VERSION:
+        raise MalformedCheckpointError(f"{path}: version {lines[0][:20]!r} is unknown, expected {_VERSION}")
+    entries = []
+    for number, line in enumerate(lines[2:], start=3):
+        try:
+            entries.append(parse(line))
+        except ValueError as error:
+            raise MalformedCheckpointError(f"{path}, line {number}: {line[:100]!r}: {error}") from error
+    if len(lines) < 2 or lines[1].strip() != str(len(entries)):
+        raise MalformedCheckpointError(f"{path}: line 2 does not count its {len(entries)} entries")
+    return entries
+
+
+class OffsetCheckpoint:
+    """An offset per partition, in one file of a log directory; may be used from several threads."""
+
+    __slots__ = ("_lock", "path")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+
+    def read(self) -> dict[TopicPartition, int]:
+        """Return the offsets; raises MalformedCheckpointError, OSError."""
+        with self._lock:
+            return dict(read_entries(self.path, _parse_offset))
+
+    def write(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Replace the file; raises OSError."""
+        lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
+        with self._lock:
+            write_entries(self.path, lines)
+
+
+def _parse_offset(line: str) -> tuple[TopicPartition, int]:
+    topic, partition, offset = line.split()
+    return TopicPartition(topic, int(partition)), int(offset)

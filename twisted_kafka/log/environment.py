@@ -1,0 +1,35 @@
+"""What the logs of one broker share."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from twisted_kafka.timing.clock import IClock
+from twisted_kafka.timing.scheduler import IScheduler
+
+DEFAULT_PRODUCER_EXPIRATION_MS = 86_400_000
+
+
+def _ignore(_directory: Path, _error: OSError) -> None:
+    pass
+
+
+class LogEnvironment:
+    """Clock, scheduler, and whom to tell when a disk fails.
+
+    ``on_storage_failure`` is given the log's directory and the error, before the operation that met it raises KafkaStorageError.
+    """
+
+    __slots__ = ("clock", "on_storage_failure", "producer_expiration_ms", "scheduler")
+
+    def __init__(
+        self,
+        clock: IClock,
+        scheduler: IScheduler,
+        *,
+        on_storage_failure: Callable[[Path, OSError], None] = _ignore,
+        producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS,
+    ) -> None:
+        self.clock = clock
+        self.scheduler = scheduler
+        self.on_storage_failure = on_storage_failure
+        self.producer_expiration_ms = producer_expiration_ms

@@ -1,0 +1,82 @@
+"""File names of a partition's directory, and writing that survives a crash at any point."""
+
+import contextlib
+import os
+import re
+from pathlib import Path
+
+from twisted_kafka.protocol.regions import Buffer
+from twisted_kafka.protocol.topic_partition import TopicPartition
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TRANSACTION_INDEX_SUFFIX = ".txnindex"
+SNAPSHOT_SUFFIX = ".snapshot"
+DELETED_SUFFIX = ".deleted"
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+TEMPORARY_SUFFIX = ".tmp"
+DELETED_DIRECTORY_SUFFIX = "-delete"
+
+_PARTITION_DIRECTORY = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
+_MARKED_DIRECTORY = re.compile(r"(?P<name>.+-\d+)\.[0-9a-zA-Z_-]+-(?:delete|future|stray)")
+
+
+def offset_name(offset: int) -> str:
+    """Return the 20 digits that name the files of the segment beginning at ``offset``."""
+    return f"{offset:020d}"
+
+
+def offset_of_name(name: str) -> int:
+    """Return the offset in a file's name; raises ValueError when there is none."""
+    return int(name[: name.index(".")])
+
+
+def parse_partition_directory(name: str) -> TopicPartition:
+    """Return whose directory ``name`` is, also one marked for deletion; raises ValueError when it is no partition's."""
+    marked = _MARKED_DIRECTORY.fullmatch(name)
+    match = _PARTITION_DIRECTORY.fullmatch(marked["name"] if marked else name)
+    if match is None:
+        raise ValueError(f"{name!r} is not the directory of a partition: expected topic-partition")
+    return TopicPartition(match["topic"], int(match["partition"]))
+
+
+def write_fully(fd: int, data: Buffer, position: int) -> None:
+    """Write all of ``data`` at ``position``; raises OSError."""
+    written = os.pwrite(fd, data, position)
+    if written == len(data):
+        return
+    view = memoryview(data)
+    while written < len(view):
+        written += os.pwrite(fd, view[written:], position + written)
+
+
+def write_atomically(path: Path, data: bytes, *, sync: bool = True) -> None:
+    """Replace the file at ``path``: a reader, also one after a crash, sees the old or the new content, never a mixture.
+
+    Without ``sync`` that holds when the process dies; with it, also when the machine does. Raises OSError.
+    """
+    temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
+    with open(temporary, "wb", buffering=0) as file:
+        file.write(data)
+        if sync:
+            os.fsync(file.fileno())
+    os.replace(temporary, path)
+    if sync:
+        sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make names created, renamed and removed in ``path`` durable; raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def remove_if_there(path: Path) -> None:
+    """Remove the file at ``path``, which may be gone already; raises OSError."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)

@@ -1,0 +1,260 @@
+"""The sparse indexes beside a segment: by offset and by time.
+
+An ``.index`` entry is (offset - base offset, position), two 32-bit numbers; a ``.timeindex`` entry is (timestamp in ms, 64
+bits; offset - base offset, 32 bits); all big-endian and ascending. The index of the active segment is kept in memory and its new
+entries are written when the log is flushed, rolled or closed: after a crash, recovery reads every segment from the recovery point
+on and builds its index again. (Kafka preallocates the file and maps it; such files, with unused zeros at the end, are recognised
+and cut.) The index of an older segment is searched in its file.
+"""
+
+import bisect
+import mmap
+import os
+import struct
+from array import array
+from pathlib import Path
+from typing import NamedTuple
+
+from twisted_kafka.log.files import remove_if_there, write_fully
+
+_OFFSET_ENTRY = struct.Struct(">II")
+_TIME_ENTRY = struct.Struct(">qI")
+
+
+class TimestampOffset(NamedTuple):
+    """A time index entry: up to and including ``offset`` no record is later than ``timestamp_ms``."""
+
+    timestamp_ms: int
+    offset: int
+
+
+class _Index:
+    """What both kinds share: keys and values in two arrays while in memory, a file of entries otherwise."""
+
+    __slots__ = ("_columns", "_file_entries", "_written", "base_offset", "max_entries", "path")
+
+    entry: struct.Struct
+    key_type: str
+
+    def __init__(self, path: Path, base_offset: int, max_bytes: int) -> None:
+        self.path = path
+        self.base_offset = base_offset
+        self.max_entries = max_bytes // self.entry.size
+        self._columns: tuple[array[int], array[int]] | None = None
+        self._file_entries = -1
+        self._written = 0
+
+    @property
+    def entries(self) -> int:
+        """How many entries there are."""
+        if self._columns is not None:
+            return len(self._columns[0])
+        if self._file_entries < 0:
+            try:
+                self._file_entries = os.stat(self.path).st_size // self.entry.size
+            except FileNotFoundError:
+                self._file_entries = 0
+        return self._file_entries
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether entries can be added."""
+        return self._columns is not None
+
+    def load(self) -> None:
+        """Read the entries into memory, as appending needs; unused entries that Kafka preallocated are left out."""
+        keys, values = array(self.key_type), array("I")
+        try:
+            data = self.path.read_bytes()
+        except FileNotFoundError:
+            data = b""
+        size = self.entry.size
+        for key, value in self.entry.iter_unpack(data[: len(data) // size * size]):
+            if keys and (key <= keys[-1] or value < values[-1]):
+                break
+            keys.append(key)
+            values.append(value)
+        if len(keys) == 1 and keys[0] == values[0] == 0:
+            del keys[:], values[:]
+        self._columns = (keys, values)
+        self._written = len(keys) if len(keys) * size == len(data) else 0
+
+    def reset(self) -> None:
+        """Begin anew without entries, in memory."""
+        self._columns = (array(self.key_type), array("I"))
+        self._written = 0
+
+    def release(self) -> None:
+        """Write what is new and forget the entries in memory."""
+        if self._columns is not None:
+            self.write()
+            self._file_entries = len(self._columns[0])
+            self._columns = None
+
+    def write(self) -> None:
+        """Write the entries that are not in the file yet; raises OSError."""
+        if self._columns is None:
+            return
+        keys, values = self._columns
+        count = len(keys)
+        if self._written == count and (count or self.path.exists()):
+            return
+        pack, size = self.entry.pack, self.entry.size
+        data = b"".join([pack(keys[i], values[i]) for i in range(self._written, count)])
+        fd = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o644)
+        try:
+            if self._written == 0:
+                os.ftruncate(fd, 0)
+            write_fully(fd, data, self._written * size)
+        finally:
+            os.close(fd)
+        self._written = count
+
+    def sync(self) -> None:
+        """Make the written entries durable; raises OSError."""
+        try:
+            fd = os.open(self.path, os.O_RDONLY)
+        except FileNotFoundError:
+            return
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def remove(self) -> None:
+        """Remove the file."""
+        remove_if_there(self.path)
+
+    def _append(self, key: int, value: int) -> None:
+        assert self._columns is not None
+        keys, values = self._columns
+        values.append(value)
+        keys.append(key)
+
+    def _keep(self, count: int) -> None:
+        """Cut to the first ``count`` entries; readers may go on with the arrays that they have."""
+        if self._columns is None:
+            self.load()
+        assert self._columns is not None
+        keys, values = self._columns
+        if count < len(keys):
+            self._columns = (keys[:count], values[:count])
+            self._written = 0
+            self.write()
+
+    def _floor(self, key: int) -> tuple[int, int] | None:
+        """Return the last entry whose key is at most ``key``."""
+        if self._columns is not None:
+            keys, values = self._columns
+            at = bisect.bisect_right(keys, key) - 1
+            return (keys[at], values[at]) if at >= 0 else None
+        return self._floor_in_file(key)
+
+    def _floor_in_file(self, key: int) -> tuple[int, int] | None:
+        count, unpack, size = self.entries, self.entry.unpack_from, self.entry.size
+        if not count:
+            return None
+        with open(self.path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            at = bisect.bisect_right(range(count), key, key=lambda i: int(unpack(data, i * size)[0])) - 1
+            if at < 0:
+                return None
+            found = unpack(data, at * size)
+        return int(found[0]), int(found[1])
+
+    def _at(self, number: int) -> tuple[int, int] | None:
+        """Return entry ``number``, counted from the end when negative."""
+        count = self.entries
+        number += count if number < 0 else 0
+        if not 0 <= number < count:
+            return None
+        if self._columns is not None:
+            return self._columns[0][number], self._columns[1][number]
+        with open(self.path, "rb") as file:
+            found = self.entry.unpack(os.pread(file.fileno(), self.entry.size, number * self.entry.size))
+        return int(found[0]), int(found[1])
+
+    def is_sound(self) -> bool:
+        """Tell whether the file is there, holds whole entries and its last entry can be one (Kafka's sanityCheck)."""
+        try:
+            if os.stat(self.path).st_size % self.entry.size:
+                return False
+            last, count = self._at(-1), self.entries
+        except FileNotFoundError:
+            return False
+        if last is None:
+            return True
+        first = self._at(0)
+        assert first is not None
+        return last[1] >= first[1] and last[0] >= first[0] and (count == 1 or last[0] > first[0])
+
+
+class OffsetIndex(_Index):
+    """Where in the segment the batch with about a given offset begins."""
+
+    __slots__ = ()
+    entry = _OFFSET_ENTRY
+    key_type = "I"
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no entry fits any more, so that the segment must be rolled."""
+        return self._columns is not None and len(self._columns[0]) >= self.max_entries
+
+    def append(self, offset: int, position: int) -> None:
+        """Add an entry: the batch whose last offset is ``offset`` begins at ``position``."""
+        self._append(offset - self.base_offset, position)
+
+    def position_before(self, offset: int) -> int:
+        """Return the start of a batch at or before the one with ``offset``, as near as the index knows."""
+        found = self._floor(offset - self.base_offset)
+        return found[1] if found else 0
+
+    def last_entry(self) -> tuple[int, int]:
+        """Return (offset, position) of the last entry, or of the segment's start."""
+        found = self._at(-1)
+        return (self.base_offset + found[0], found[1]) if found else (self.base_offset, 0)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries from ``offset`` on."""
+        if self._columns is None:
+            self.load()
+        assert self._columns is not None
+        self._keep(bisect.bisect_left(self._columns[0], max(0, offset - self.base_offset)))
+
+
+class TimeIndex(_Index):
+    """Up to which offset everything is older than a given time."""
+
+    __slots__ = ()
+    entry = _TIME_ENTRY
+    key_type = "q"
+
+    @property
+    def is_full(self) -> bool:
+        """Whether only the entry that is written on closing still fits."""
+        return self._columns is not None and len(self._columns[0]) >= self.max_entries - 1
+
+    def maybe_append(self, timestamp_ms: int, offset: int) -> None:
+        """Add an entry when it is later than the last one; needs the index in memory."""
+        assert self._columns is not None
+        keys, values = self._columns
+        relative = offset - self.base_offset
+        if (not keys or timestamp_ms > keys[-1]) and timestamp_ms >= 0 and (not values or relative >= values[-1]):
+            self._append(timestamp_ms, relative)
+
+    def lookup(self, timestamp_ms: int) -> TimestampOffset:
+        """Return the last entry that is not later than ``timestamp_ms``, or (-1, base offset)."""
+        found = self._floor(timestamp_ms)
+        return TimestampOffset(found[0], self.base_offset + found[1]) if found else TimestampOffset(-1, self.base_offset)
+
+    def last_entry(self) -> TimestampOffset:
+        """Return the last entry, or (-1, base offset)."""
+        found = self._at(-1)
+        return TimestampOffset(found[0], self.base_offset + found[1]) if found else TimestampOffset(-1, self.base_offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries whose offset is ``offset`` or later."""
+        if self._columns is None:
+            self.load()
+        assert self._columns is not None
+        self._keep(bisect.bisect_left(self._columns[1], max(0, offset - self.base_offset)))

@@ -1,0 +1,114 @@
+"""Which leader wrote from which offset on: KIP-101's leader epochs, in ``leader-epoch-checkpoint``."""
+
+import bisect
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from twisted_kafka.log.checkpoints import MalformedCheckpointError, read_entries, write_entries
+from twisted_kafka.log.results import EpochEndOffset
+
+LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+UNDEFINED_EPOCH = -1
+UNDEFINED_OFFSET = -1
+_UNDEFINED = EpochEndOffset(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
+
+
+class EpochEntry(NamedTuple):
+    """An epoch and the first offset that was written in it."""
+
+    epoch: int
+    start_offset: int
+
+
+class LeaderEpochCache:
+    """The epochs of one log in ascending order; changed under the log's lock, read without.
+
+    Every change is written at once but only made durable by ``sync``, with the flush of the records that it belongs to.
+    """
+
+    __slots__ = ("_entries", "_on_malformed", "_unsynced", "latest_epoch", "path")
+
+    def __init__(self, directory: Path, on_malformed: Callable[[MalformedCheckpointError], None]) -> None:
+        self.path = directory / LEADER_EPOCH_CHECKPOINT
+        self._unsynced = False
+        self._on_malformed = on_malformed
+        self._entries: tuple[EpochEntry, ...] = ()
+        self.latest_epoch = UNDEFINED_EPOCH
+
+    def load(self) -> None:
+        """Read the file. One that is damaged counts as empty and is told: the epochs then come from the batches."""
+        try:
+            entries = read_entries(self.path, _parse_entry)
+        except MalformedCheckpointError as error:
+            self._on_malformed(error)
+            entries = []
+        self._set(tuple(sorted(entries)))
+
+    @property
+    def entries(self) -> tuple[EpochEntry, ...]:
+        """The epochs, oldest first."""
+        return self._entries
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Note that ``epoch`` began at ``start_offset``; entries that contradict it are dropped. Raises OSError."""
+        if epoch < 0 or start_offset < 0 or (self._entries and epoch == self.latest_epoch):
+            return
+        kept = tuple([entry for entry in self._entries if entry.epoch < epoch and entry.start_offset < start_offset])
+        self._replace((*kept, EpochEntry(epoch, start_offset)))
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
+        """Return the largest known epoch up to ``epoch`` and where it ended (KIP-101, KIP-320)."""
+        entries = self._entries
+        if epoch == UNDEFINED_EPOCH or not entries:
+            return _UNDEFINED
+        if epoch == entries[-1].epoch:
+            return EpochEndOffset(epoch, log_end_offset)
+        above = bisect.bisect_right(entries, epoch, key=lambda entry: entry.epoch)
+        if above == len(entries):
+            return _UNDEFINED
+        found = entries[above - 1].epoch if above else epoch
+        return EpochEndOffset(found, entries[above].start_offset)
+
+    def epoch_for_offset(self, offset: int) -> int | None:
+        """Return the epoch that ``offset`` was written in, or None when it is older than all known."""
+        at = bisect.bisect_right(self._entries, offset, key=lambda entry: entry.start_offset) - 1
+        return self._entries[at].epoch if at >= 0 else None
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Forget the epochs that began at ``end_offset`` or later; raises OSError."""
+        if self._entries and self._entries[-1].start_offset >= end_offset:
+            self._replace(tuple([entry for entry in self._entries if entry.start_offset < end_offset]))
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Forget the epochs that ended before ``start_offset``; the one there begins at it from now on. Raises OSError."""
+        at = bisect.bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset) - 1
+        if at >= 0 and self._entries[at].start_offset < start_offset:
+            self._replace((EpochEntry(self._entries[at].epoch, start_offset), *self._entries[at + 1 :]))
+
+    def clear(self) -> None:
+        """Forget everything; raises OSError."""
+        self._replace(())
+
+    def sync(self) -> None:
+        """Make the file durable; raises OSError."""
+        if self._unsynced:
+            self._unsynced = False
+            self._write(sync=True)
+
+    def _set(self, entries: tuple[EpochEntry, ...]) -> None:
+        self._entries = entries
+        self.latest_epoch = entries[-1].epoch if entries else UNDEFINED_EPOCH
+
+    def _replace(self, entries: tuple[EpochEntry, ...]) -> None:
+        self._set(entries)
+        self._write(sync=False)
+        self._unsynced = True
+
+    def _write(self, *, sync: bool) -> None:
+        write_entries(self.path, [f"{entry.epoch} {entry.start_offset}" for entry in self._entries], sync=sync)
+
+
+def _parse_entry(line: str) -> EpochEntry:
+    epoch, start_offset = line.split()
+    return EpochEntry(int(epoch), int(start_offset))

@@ -1,0 +1,198 @@
+"""What happens to a log besides appending and reading: cutting, retention, new settings, closing, deletion."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from twisted_kafka.config.topic_config import LogConfig
+from twisted_kafka.log.files import remove_if_there
+from twisted_kafka.log.loader import LoadedLog, reload_producers
+from twisted_kafka.log.log_state import LogState
+from twisted_kafka.log.partition_metadata import write_topic_id
+from twisted_kafka.log.results import LogOffsetMetadata
+from twisted_kafka.log.segment import LogSegment
+from twisted_kafka.log.segments import Segments
+from twisted_kafka.protocol.errors import InconsistentTopicIdError
+
+
+class LogMaintenance(LogState):
+    """The slow operations of a log; each takes its lock."""
+
+    # Cutting.
+
+    def truncate_to(self, offset: int) -> bool:
+        """Drop everything from ``offset`` on, whole batches at a time; returns whether there was anything."""
+        if offset >= self._end[0]:
+            return False
+        if offset <= self._segments.first.base_offset:
+            self.truncate_fully_and_start_at(offset)
+            return True
+        with self._flush_lock, self._lock:
+            try:
+                self._truncate(offset)
+            except OSError as error:
+                raise self._storage_error("truncate", error) from error
+        return True
+
+    def _truncate(self, offset: int) -> None:
+        kept = self._segments.starting_before(offset)
+        dropped = list(self._segments)[len(kept) :]
+        self._active = kept[-1]
+        self._segments = Segments(kept)
+        for segment in dropped:
+            segment.remove()
+        end = self._active.truncate_to(offset)
+        self._end = LogOffsetMetadata(end, self._active.base_offset, self._active.size_bytes)
+        self.log_start_offset = min(self.log_start_offset, end)
+        self.recovery_point = min(self.recovery_point, end)
+        if self._high_watermark[0] >= end:
+            self._high_watermark = self._end
+        self.leader_epochs.truncate_from_end(end)
+        loaded = LoadedLog(self._segments, self.leader_epochs, self.producer_state, self._snapshots)
+        loaded.log_start_offset = self.log_start_offset
+        reload_producers(loaded, end)
+        self._note_unstable()
+
+    def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
+        """Drop everything and begin anew at ``offset``; the log may still be said to begin before it."""
+        with self._flush_lock, self._lock:
+            try:
+                for segment in self._segments:
+                    segment.remove()
+                for snapshot in self._snapshots.offsets():
+                    self._snapshots.remove(snapshot)
+                self._active = self._new_segment(offset)
+                self._segments = Segments([self._active])
+                self.leader_epochs.clear()
+            except OSError as error:
+                raise self._storage_error("truncate", error) from error
+            self.producer_state.reset([], offset)
+            self.log_start_offset = offset if log_start_offset is None else log_start_offset
+            self._end = LogOffsetMetadata(offset, offset, 0)
+            self._high_watermark = self._end
+            self._unstable = None
+            self.recovery_point = offset
+
+    # Retention.
+
+    def delete_old_segments(self) -> int:
+        """Remove the segments that retention and the log start offset no longer want; returns how many.
+
+        ``retention.ms`` and ``retention.bytes`` count only where cleanup.policy says delete. Nothing above the high watermark goes.
+        """
+        with self._lock:
+            if self._is_closed:
+                return 0
+            try:
+                doomed = self._breaching_segments()
+                if not doomed:
+                    return 0
+                if doomed[-1] is self._active:
+                    self._roll(self._end[0])
+                self._remove_segments(doomed)
+            except OSError as error:
+                raise self._storage_error("delete segments of", error) from error
+            return len(doomed)
+
+    def _breaching_segments(self) -> list[LogSegment]:
+        config, now_ms = self.config, self._clock.wall_ms()
+        is_deleting = "delete" in config.cleanup_policy
+        excess = self.size_bytes - config.retention_bytes if is_deleting and config.retention_bytes >= 0 else -1
+        oldest_ms = now_ms - config.retention_ms if is_deleting and config.retention_ms >= 0 else None
+        segments = list(self._segments)
+        doomed: list[LogSegment] = []
+        for number, segment in enumerate(segments):
+            is_last = number == len(segments) - 1
+            end = self._end[0] if is_last else segments[number + 1].base_offset
+            if end > self._high_watermark[0] or (is_last and not segment.size_bytes):
+                break
+            excess -= segment.size_bytes
+            is_old = oldest_ms is not None and segment.largest_timestamp_ms() < oldest_ms
+            is_before_start = not is_last and end <= self.log_start_offset
+            if not (is_old or is_before_start or excess >= 0):
+                break
+            doomed.append(segment)
+        return doomed
+
+    def _remove_segments(self, doomed: list[LogSegment]) -> None:
+        self._segments = Segments([segment for segment in self._segments if segment not in doomed])
+        first = self._segments.first.base_offset
+        if self.log_start_offset < first:
+            self._set_log_start(first)
+        self.recovery_point = max(self.recovery_point, first)
+        paths = [path for segment in doomed for path in segment.mark_deleted()]
+        for segment in doomed:
+            self._snapshots.remove(segment.base_offset)
+
+        def remove() -> None:
+            _remove_files(paths)
+
+        self._environment.scheduler.schedule_once("delete-file", remove, self.config.file_delete_delay_ms)
+
+    def remove_expired_producers(self, now_ms: int) -> int:
+        """Forget producers that wrote nothing for ``producer.id.expiration.ms``; returns how many."""
+        with self._lock:
+            return self.producer_state.remove_expired(now_ms, self._environment.producer_expiration_ms)
+
+    # The topic and the settings.
+
+    def assign_topic_id(self, topic_id: bytes) -> None:
+        """Note the topic's id in partition.metadata; raises InconsistentTopicIdError when the log has another one."""
+        if self.topic_id == topic_id:
+            return
+        if self.topic_id is not None:
+            raise InconsistentTopicIdError(f"{self.topic_partition} has topic id {self.topic_id.hex()}, not {topic_id.hex()}")
+        try:
+            write_topic_id(self.dir, topic_id)
+        except OSError as error:
+            raise self._storage_error("write the topic id of", error) from error
+        self.topic_id = topic_id
+
+    def update_config(self, config: LogConfig) -> None:
+        """Go by other settings from now on."""
+        with self._lock:
+            self.config = config
+            self._active.index_interval_bytes = config.index_interval_bytes
+
+    # The end.
+
+    def move_to(self, directory: Path) -> None:
+        """Rename the log's directory; raises OSError."""
+        with self._flush_lock, self._lock:
+            os.rename(self.dir, directory)
+            self.dir = directory
+            self._snapshots.directory = directory
+            self.leader_epochs.path = directory / self.leader_epochs.path.name
+            for segment in self._segments:
+                segment.move_to(directory)
+
+    def close(self) -> None:
+        """Write indexes and a producer snapshot, so that the next start need not read the log. Flush before, to be durable."""
+        with self._flush_lock, self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            try:
+                self._snapshots.write(self._end[0], self.producer_state.producers.values())
+                for segment in self._segments:
+                    segment.close()
+            except OSError as error:
+                raise self._storage_error("close", error) from error
+
+    def close_handles(self) -> None:
+        """Let go of the files without writing anything: the disk failed, or the log is being deleted."""
+        with self._lock:
+            self._is_closed = True
+            for segment in self._segments:
+                segment.release_file()
+
+    def delete(self) -> None:
+        """Remove the directory and all in it; raises OSError."""
+        self.close_handles()
+        _remove_files(list(self.dir.iterdir()))
+        self.dir.rmdir()
+
+
+def _remove_files(paths: Iterable[Path]) -> None:
+    for path in paths:
+        remove_if_there(path)

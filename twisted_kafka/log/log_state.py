@@ -1,0 +1,232 @@
+"""The state of one partition's log: its segments, where it begins and ends, rolling and flushing.
+
+Changes take the log's lock. Reads take none: they use immutable values (the segments, the end, the high watermark) that are
+replaced as a whole.
+"""
+
+import random
+import threading
+from pathlib import Path
+
+from twisted_kafka.config.topic_config import LogConfig
+from twisted_kafka.log.environment import LogEnvironment
+from twisted_kafka.log.files import sync_directory
+from twisted_kafka.log.loader import LoadedLog
+from twisted_kafka.log.results import LogOffsetMetadata
+from twisted_kafka.log.segment import LogSegment
+from twisted_kafka.log.segments import Segments
+from twisted_kafka.protocol.errors import KafkaStorageError, OffsetOutOfRangeError
+from twisted_kafka.protocol.topic_partition import TopicPartition
+
+
+class LogState:
+    """What a log has; ``UnifiedLog`` is made of this, ``LogMaintenance``, appending and reading."""
+
+    def __init__(
+        self, directory: Path, topic_partition: TopicPartition, loaded: LoadedLog, config: LogConfig, environment: LogEnvironment
+    ) -> None:
+        self.dir = directory
+        self.topic_partition = topic_partition
+        self.config = config
+        self.topic_id: bytes | None = None
+        self.log_start_offset = loaded.log_start_offset
+        self.recovery_point = loaded.recovery_point
+        self.last_flush_ms = environment.clock.wall_ms()
+        self.producer_state = loaded.producers
+        self.leader_epochs = loaded.epochs
+        self._environment = environment
+        self._clock = environment.clock
+        self._snapshots = loaded.snapshots
+        self._segments = loaded.segments
+        self._active = loaded.segments.active
+        self._end = LogOffsetMetadata(loaded.log_end_offset, self._active.base_offset, self._active.size_bytes)
+        self._high_watermark = LogOffsetMetadata(self.log_start_offset)
+        self._unstable: LogOffsetMetadata | None = None
+        self._lock = threading.Lock()
+        self._flush_lock = threading.Lock()
+        self._is_closed = False
+        self._note_unstable()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.topic_partition} {self.log_start_offset}..{self.log_end_offset}>"
+
+    # Where it begins and ends.
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self._end[0]
+
+    @property
+    def log_end_offset_metadata(self) -> LogOffsetMetadata:
+        """The end and its place."""
+        return self._end
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset up to which consumers may read."""
+        return self._high_watermark[0]
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The offset up to which every transaction is decided; at most the high watermark."""
+        unstable = self._unstable
+        return min(unstable[0], self._high_watermark[0]) if unstable is not None else self._high_watermark[0]
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of all segments' batches."""
+        return sum([segment.size_bytes for segment in self._segments])
+
+    @property
+    def segments(self) -> Segments:
+        """The segments as they are now."""
+        return self._segments
+
+    @property
+    def latest_epoch(self) -> int:
+        """The newest leader epoch written, -1 when none is known."""
+        return self.leader_epochs.latest_epoch
+
+    def update_high_watermark(self, offset: int | LogOffsetMetadata) -> int:
+        """Set the high watermark, kept between log start and log end; returns what it is now."""
+        with self._lock:
+            return self._set_high_watermark(offset)
+
+    def maybe_increment_high_watermark(self, offset: int | LogOffsetMetadata) -> bool:
+        """Raise the high watermark to ``offset`` if that is above it; returns whether it was."""
+        new = offset if isinstance(offset, int) else offset[0]
+        if new <= self._high_watermark[0]:
+            return False
+        with self._lock:
+            before = self._high_watermark[0]
+            return new > before and self._set_high_watermark(offset) > before
+
+    def _set_high_watermark(self, offset: int | LogOffsetMetadata) -> int:
+        mark = LogOffsetMetadata(offset) if isinstance(offset, int) else offset
+        end = self._end
+        if mark[0] >= end[0]:
+            mark = end
+        elif mark[0] < self.log_start_offset:
+            mark = LogOffsetMetadata(self.log_start_offset)
+        self._high_watermark = mark
+        if self._unstable is not None:
+            self.producer_state.on_high_watermark(mark[0])
+            self._note_unstable()
+        return mark[0]
+
+    def increment_log_start_offset(self, new_offset: int, reason: str = "") -> bool:
+        """Let the log begin at ``new_offset``, at most the high watermark; returns whether that changed something.
+
+        The caller sees to the checkpoint; ``delete_old_segments`` removes the segments that lie before.
+        Raises OffsetOutOfRangeError above the high watermark.
+        """
+        with self._lock:
+            mark = self._high_watermark[0]
+            if new_offset > mark:
+                what = f" ({reason})" if reason else ""
+                raise OffsetOutOfRangeError(
+                    f"{self.topic_partition} cannot begin at {new_offset}, above high watermark {mark}{what}"
+                )
+            if new_offset <= self.log_start_offset:
+                return False
+            self._set_log_start(new_offset)
+            return True
+
+    def _set_log_start(self, offset: int) -> None:
+        self.log_start_offset = offset
+        if self._high_watermark[0] < offset:
+            self._high_watermark = LogOffsetMetadata(offset)
+        try:
+            self.leader_epochs.truncate_from_start(offset)
+        except OSError as error:
+            raise self._storage_error("write the leader epochs of", error) from error
+        self._note_unstable()
+
+    def _note_unstable(self) -> None:
+        offset = self.producer_state.first_unstable_offset
+        if offset is None:
+            self._unstable = None
+        elif self._unstable is None or self._unstable[0] != max(offset, self.log_start_offset):
+            self._unstable = LogOffsetMetadata(max(offset, self.log_start_offset))
+
+    def assign_epoch_start_offset(self, epoch: int, offset: int) -> None:
+        """Note that ``epoch`` begins at ``offset``: a new leader does so with its log's end."""
+        with self._lock:
+            self._assign_epoch(epoch, offset)
+
+    def _assign_epoch(self, epoch: int, offset: int) -> None:
+        try:
+            self.leader_epochs.assign(epoch, offset)
+        except OSError as error:
+            raise self._storage_error("write the leader epochs of", error) from error
+
+    # Rolling and flushing.
+
+    def roll(self) -> None:
+        """Begin a new segment at the end; does nothing when the active one is empty."""
+        with self._lock:
+            if self._active.size_bytes:
+                self._roll(self._end[0])
+
+    def _roll(self, base_offset: int) -> LogSegment:
+        old = self._active
+        kept = list(self._segments)
+        try:
+            if old.size_bytes and base_offset > old.base_offset:
+                old.seal()
+                self._snapshots.write(base_offset, self.producer_state.producers.values())
+            else:
+                # Empty, and its base offset cannot hold what comes: it is made anew.
+                old.remove()
+                kept.pop()
+            active = self._new_segment(base_offset)
+        except OSError as error:
+            raise self._storage_error("roll", error) from error
+        self._segments = Segments([*kept, active])
+        self._active = active
+        self._environment.scheduler.schedule_once("flush-log", self._flush_rolled)
+        return active
+
+    def _new_segment(self, base_offset: int) -> LogSegment:
+        config = self.config
+        segment = LogSegment.create(
+            self.dir,
+            base_offset,
+            max_index_bytes=config.segment_index_bytes,
+            index_interval_bytes=config.index_interval_bytes,
+            now_ms=self._clock.wall_ms(),
+        )
+        if config.segment_jitter_ms > 0:
+            segment.jitter_ms = random.randrange(min(config.segment_jitter_ms, config.segment_ms) + 1)
+        return segment
+
+    def flush(self) -> None:
+        """Make everything appended so far durable, and move the recovery point there."""
+        self._flush(self._end[0])
+
+    def _flush_rolled(self) -> None:
+        self._flush(self._active.base_offset)
+
+    def _flush(self, target: int) -> None:
+        with self._flush_lock:
+            try:
+                with self._lock:
+                    if target <= self.recovery_point or self._is_closed:
+                        return
+                    self._active.write_indexes()
+                    self.leader_epochs.sync()
+                    unflushed = [segment for segment in self._segments.since(self.recovery_point) if segment.base_offset < target]
+                for segment in unflushed:
+                    segment.sync()
+                self._snapshots.sync()
+                sync_directory(self.dir)
+            except OSError as error:
+                raise self._storage_error("flush", error) from error
+            with self._lock:
+                self.recovery_point = max(self.recovery_point, min(target, self._end[0]))
+                self.last_flush_ms = self._clock.wall_ms()
+
+    def _storage_error(self, action: str, error: OSError) -> KafkaStorageError:
+        self._environment.on_storage_failure(self.dir.parent, error)
+        return KafkaStorageError(f"cannot {action} {self.topic_partition} in {self.dir}: {error}")

@@ -1,0 +1,115 @@
+"""Producer state in ``.snapshot`` files: named by the offset up to which it covers the log.
+
+Version 1 (16 bits), CRC-32C of what follows it (32), count (32), and per producer: id (64), epoch (16), last sequence (32), last
+offset (64), offset delta (32), timestamp (64), coordinator epoch (32), first offset of its open transaction or -1 (64).
+"""
+
+import os
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+
+import crc32c
+
+from twisted_kafka.log.files import SNAPSHOT_SUFFIX, offset_name, offset_of_name, remove_if_there, write_atomically
+from twisted_kafka.log.producer_state import NO_SEQUENCE, ProducerBatch, ProducerEntry
+
+_VERSION = 1
+_HEADER = struct.Struct(">hIi")
+_ENTRY = struct.Struct(">qhiqiqiq")
+_CRC_START = 6
+
+
+class CorruptSnapshotError(ValueError):
+    """A snapshot file is damaged."""
+
+
+def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
+    """Return a snapshot file's content."""
+    rows = []
+    for entry in entries:
+        last = entry.batches[-1] if entry.batches else ProducerBatch(NO_SEQUENCE, -1, 0, entry.last_timestamp_ms)
+        rows.append(
+            _ENTRY.pack(
+                entry.producer_id,
+                entry.epoch,
+                last.last_sequence,
+                last.last_offset,
+                last.offset_delta,
+                entry.last_timestamp_ms,
+                entry.coordinator_epoch,
+                entry.transaction_first_offset,
+            )
+        )
+    body = struct.pack(">i", len(rows)) + b"".join(rows)
+    return struct.pack(">hI", _VERSION, crc32c.crc32c(body)) + body
+
+
+def decode_snapshot(data: bytes) -> list[ProducerEntry]:
+    """Return the entries of a snapshot file's content; raises CorruptSnapshotError."""
+    if len(data) < _HEADER.size:
+        raise CorruptSnapshotError(f"a snapshot has at least {_HEADER.size} bytes, this one {len(data)}")
+    version, crc, count = _HEADER.unpack_from(data)
+    if version != _VERSION:
+        raise CorruptSnapshotError(f"version {version} is unknown, expected {_VERSION}")
+    if crc32c.crc32c(data[_CRC_START:]) != crc:
+        raise CorruptSnapshotError("the CRC does not match")
+    if len(data) != _HEADER.size + count * _ENTRY.size:
+        raise CorruptSnapshotError(f"{count} entries do not fill {len(data)} bytes")
+    return [_entry(fields) for fields in _ENTRY.iter_unpack(data[_HEADER.size :])]
+
+
+def _entry(fields: tuple[int, ...]) -> ProducerEntry:
+    producer_id, epoch, sequence, offset, delta, timestamp_ms, coordinator_epoch, first_offset = fields
+    entry = ProducerEntry(producer_id, epoch)
+    entry.last_timestamp_ms = timestamp_ms
+    entry.coordinator_epoch = coordinator_epoch
+    entry.transaction_first_offset = first_offset
+    if offset >= 0:
+        entry.batches.append(ProducerBatch(sequence, offset, delta, timestamp_ms))
+    return entry
+
+
+class SnapshotFiles:
+    """The snapshots in a log's directory."""
+
+    __slots__ = ("_unsynced", "directory")
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._unsynced: list[int] = []
+
+    def path(self, offset: int) -> Path:
+        """Return the file of the snapshot at ``offset``."""
+        return self.directory / (offset_name(offset) + SNAPSHOT_SUFFIX)
+
+    def offsets(self) -> list[int]:
+        """Return the offsets of all snapshots, ascending; raises OSError."""
+        names = [name for name in os.listdir(self.directory) if name.endswith(SNAPSHOT_SUFFIX)]
+        return sorted([offset_of_name(name) for name in names])
+
+    def write(self, offset: int, entries: Iterable[ProducerEntry]) -> None:
+        """Write the snapshot at ``offset``; durable after ``sync``. Raises OSError."""
+        write_atomically(self.path(offset), encode_snapshot(entries), sync=False)
+        self._unsynced.append(offset)
+
+    def read(self, offset: int) -> list[ProducerEntry]:
+        """Read the snapshot at ``offset``; raises CorruptSnapshotError, OSError."""
+        return decode_snapshot(self.path(offset).read_bytes())
+
+    def remove(self, offset: int) -> None:
+        """Remove the snapshot at ``offset``, if there is one; raises OSError."""
+        remove_if_there(self.path(offset))
+
+    def sync(self) -> None:
+        """Make the snapshots written so far durable; raises OSError."""
+        unsynced, self._unsynced = self._unsynced, []
+        for offset in unsynced:
+            try:
+                fd = os.open(self.path(offset), os.O_RDONLY)
+            except FileNotFoundError:
+                continue
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)

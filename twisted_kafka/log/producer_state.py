@@ -1,0 +1,273 @@
+"""What each producer last wrote to a partition: duplicates are recognised, gaps and fenced producers refused (KIP-98, KIP-360).
+
+``check`` judges a batch before it is appended, ``update`` notes one that was; updating with every batch rebuilds the state.
+It is written to ``.snapshot`` files, so that a start need not read the log; see ``producer_snapshot``.
+Changed under the log's lock only.
+"""
+
+import struct
+from collections.abc import Iterable
+
+from twisted_kafka.log.batch_headers import BatchLike, advance_sequence, retreat_sequence
+from twisted_kafka.log.results import AbortedTransaction
+from twisted_kafka.protocol.errors import (
+    InvalidProducerEpochError,
+    OutOfOrderSequenceError,
+    TransactionCoordinatorFencedError,
+)
+from twisted_kafka.protocol.regions import Buffer
+
+REMEMBERED_BATCHES = 5
+"""A client has at most this many requests in flight, so a repeated batch is among the last ones."""
+
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_OFFSET = -1
+
+_MARKER_KEY = struct.Struct(">hh")
+_MARKER_VALUE = struct.Struct(">hi")
+_ABORT = 0
+_COMMIT = 1
+
+
+class ProducerBatch:
+    """One batch that a producer wrote."""
+
+    __slots__ = ("last_offset", "last_sequence", "offset_delta", "timestamp_ms")
+
+    def __init__(self, last_sequence: int, last_offset: int, offset_delta: int, timestamp_ms: int) -> None:
+        self.last_sequence = last_sequence
+        self.last_offset = last_offset
+        self.offset_delta = offset_delta
+        self.timestamp_ms = timestamp_ms
+
+    @property
+    def first_offset(self) -> int:
+        """The batch's first offset."""
+        return self.last_offset - self.offset_delta
+
+    @property
+    def first_sequence(self) -> int:
+        """The batch's first sequence number."""
+        return retreat_sequence(self.last_sequence, self.offset_delta)
+
+
+class ProducerEntry:
+    """What one producer last wrote."""
+
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp_ms", "producer_id", "transaction_first_offset")
+
+    def __init__(self, producer_id: int, epoch: int = NO_PRODUCER_EPOCH) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.coordinator_epoch = -1
+        self.last_timestamp_ms = -1
+        self.transaction_first_offset = NO_OFFSET
+        self.batches: list[ProducerBatch] = []
+
+    @property
+    def last_sequence(self) -> int:
+        """The last sequence number written in this epoch, or NO_SEQUENCE."""
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    def duplicate_of(self, batch: BatchLike) -> ProducerBatch | None:
+        """Return the remembered batch that ``batch`` repeats."""
+        if batch.producer_epoch != self.epoch:
+            return None
+        for known in self.batches:
+            if known.last_sequence == batch.last_sequence and known.first_sequence == batch.base_sequence:
+                return known
+        return None
+
+
+class CompletedTransaction:
+    """A transaction that a marker ended; readers of committed data wait until the marker is below the high watermark."""
+
+    __slots__ = ("first_offset", "is_aborted", "last_offset", "producer_id")
+
+    def __init__(self, producer_id: int, first_offset: int, last_offset: int, is_aborted: bool) -> None:
+        self.producer_id = producer_id
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.is_aborted = is_aborted
+
+
+class ProducerState:
+    """The producers of one partition and its open transactions; covers the log up to ``map_end_offset``."""
+
+    __slots__ = ("_completed", "_ongoing", "map_end_offset", "producers", "topic_partition")
+
+    def __init__(self, topic_partition: object) -> None:
+        self.topic_partition = topic_partition
+        self.producers: dict[int, ProducerEntry] = {}
+        self.map_end_offset = 0
+        self._ongoing: dict[int, int] = {}
+        self._completed: list[CompletedTransaction] = []
+
+    def reset(self, entries: Iterable[ProducerEntry], offset: int) -> None:
+        """Replace everything by what a snapshot at ``offset`` says."""
+        self.producers = {entry.producer_id: entry for entry in entries}
+        self._completed = []
+        open_ones = [e for e in self.producers.values() if e.transaction_first_offset != NO_OFFSET]
+        open_ones.sort(key=lambda entry: entry.transaction_first_offset)
+        self._ongoing = {entry.transaction_first_offset: entry.producer_id for entry in open_ones}
+        self.map_end_offset = offset
+
+    # Before an append.
+
+    def check(self, batch: BatchLike, *, is_client: bool) -> ProducerBatch | None:
+        """Judge a batch of data; returns the one that it repeats, if so. Coordinators need no sequence numbers.
+
+        Raises InvalidProducerEpochError for a producer that a newer one replaced, OutOfOrderSequenceError when batches are missing.
+        """
+        entry = self.producers.get(batch.producer_id)
+        if entry is None:
+            return None
+        duplicate = entry.duplicate_of(batch) if is_client else None
+        if duplicate is not None:
+            return duplicate
+        self._check_epoch(entry, batch)
+        if not is_client:
+            return None
+        if batch.producer_epoch != entry.epoch:
+            if batch.base_sequence != 0 and entry.epoch != NO_PRODUCER_EPOCH:
+                raise OutOfOrderSequenceError(self._gap(batch, NO_SEQUENCE))
+            return None
+        if entry.epoch != NO_PRODUCER_EPOCH and batch.base_sequence != advance_sequence(entry.last_sequence, 1):
+            raise OutOfOrderSequenceError(self._gap(batch, entry.last_sequence))
+        return None
+
+    def check_marker(self, batch: BatchLike, records: Buffer) -> None:
+        """Judge a transaction marker from a coordinator; raises InvalidProducerEpochError, TransactionCoordinatorFencedError."""
+        entry = self.producers.get(batch.producer_id)
+        if entry is None:
+            return
+        self._check_epoch(entry, batch)
+        marker = read_marker(records, batch)
+        if marker is not None and marker[1] < entry.coordinator_epoch:
+            raise TransactionCoordinatorFencedError(
+                f"{self.topic_partition}: a marker for producer {batch.producer_id} is from coordinator epoch {marker[1]}, "
+                f"the current one is {entry.coordinator_epoch}"
+            )
+
+    def _check_epoch(self, entry: ProducerEntry, batch: BatchLike) -> None:
+        if batch.producer_epoch < entry.epoch:
+            raise InvalidProducerEpochError(
+                f"{self.topic_partition}: producer {batch.producer_id} has epoch {entry.epoch}, "
+                f"a batch came with epoch {batch.producer_epoch}"
+            )
+
+    def _gap(self, batch: BatchLike, last_sequence: int) -> str:
+        return (
+            f"{self.topic_partition}: producer {batch.producer_id}, epoch {batch.producer_epoch}, "
+            f"sent sequence {batch.base_sequence} after {last_sequence}"
+        )
+
+    # After an append.
+
+    def update(self, batch: BatchLike, records: Buffer) -> AbortedTransaction | None:
+        """Note a batch in ``records`` that has a producer id; returns the transaction that it aborts, if so."""
+        producer_id = batch.producer_id
+        entry = self.producers.get(producer_id)
+        if entry is None:
+            entry = self.producers[producer_id] = ProducerEntry(producer_id)
+        if entry.epoch != batch.producer_epoch:
+            entry.epoch = batch.producer_epoch
+            entry.batches = []
+        entry.last_timestamp_ms = batch.max_timestamp_ms
+        if batch.is_control:
+            return self._end_transaction(entry, batch, records)
+        batches = entry.batches
+        if len(batches) >= REMEMBERED_BATCHES:
+            del batches[0]
+        first_offset, last_offset = batch.base_offset, batch.last_offset
+        batches.append(ProducerBatch(batch.last_sequence, last_offset, last_offset - first_offset, batch.max_timestamp_ms))
+        if batch.is_transactional and entry.transaction_first_offset == NO_OFFSET:
+            entry.transaction_first_offset = first_offset
+            self._ongoing[first_offset] = producer_id
+        return None
+
+    def _end_transaction(self, entry: ProducerEntry, batch: BatchLike, records: Buffer) -> AbortedTransaction | None:
+        marker = read_marker(records, batch)
+        if marker is None:
+            return None
+        is_aborted, entry.coordinator_epoch = marker
+        first_offset = entry.transaction_first_offset
+        if first_offset == NO_OFFSET:
+            return None
+        entry.transaction_first_offset = NO_OFFSET
+        self._ongoing.pop(first_offset, None)
+        done = CompletedTransaction(entry.producer_id, first_offset, batch.last_offset, is_aborted)
+        self._completed.append(done)
+        if not is_aborted:
+            return None
+        stable = min(self._ongoing, default=batch.last_offset + 1)
+        return AbortedTransaction(entry.producer_id, first_offset, batch.last_offset, stable)
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Forget the ended transactions whose marker is replicated."""
+        if self._completed:
+            self._completed = [done for done in self._completed if done.last_offset >= high_watermark]
+
+    @property
+    def has_transactions(self) -> bool:
+        """Whether a transaction is open, or ended above the high watermark."""
+        return bool(self._ongoing or self._completed)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The first offset that a reader of committed data must not see yet."""
+        offsets = [*self._ongoing, *[done.first_offset for done in self._completed]]
+        return min(offsets, default=None)
+
+    def remove_expired(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers without an open transaction that wrote nothing for ``expiration_ms``; returns how many."""
+        expired = [
+            entry.producer_id
+            for entry in self.producers.values()
+            if entry.transaction_first_offset == NO_OFFSET and now_ms - entry.last_timestamp_ms >= expiration_ms
+        ]
+        for producer_id in expired:
+            del self.producers[producer_id]
+        return len(expired)
+
+
+def read_marker(records: Buffer, batch: BatchLike) -> tuple[bool, int] | None:
+    """Return (is aborted, coordinator epoch) of a transaction marker, or None for a control batch of another kind."""
+    data = memoryview(records)[batch.position : batch.position + batch.size_bytes]
+    key, value = _first_record(data)
+    if key is None or len(key) < _MARKER_KEY.size:
+        return None
+    kind = _MARKER_KEY.unpack_from(key)[1]
+    if kind not in (_ABORT, _COMMIT):
+        return None
+    coordinator_epoch = _MARKER_VALUE.unpack_from(value)[1] if value is not None and len(value) >= _MARKER_VALUE.size else -1
+    return kind == _ABORT, coordinator_epoch
+
+
+def _first_record(batch: memoryview) -> tuple[memoryview | None, memoryview | None]:
+    """Return key and value of the first record of an uncompressed batch of format 2, as control batches are."""
+    position = 61
+    _, position = _varint(batch, position)
+    position += 1
+    _, position = _varint(batch, position)
+    _, position = _varint(batch, position)
+    fields: list[memoryview | None] = []
+    for _ in range(2):
+        size, position = _varint(batch, position)
+        fields.append(batch[position : position + size] if size >= 0 else None)
+        position += max(size, 0)
+    return fields[0], fields[1]
+
+
+def _varint(data: memoryview, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while position < len(data):
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+    return (value >> 1) ^ -(value & 1), position

@@ -1,0 +1,321 @@
+"""One segment: a file of batches with its indexes.
+
+Appends and truncations happen under the log's lock; reads need no lock. A reader is given the end that it may see, and a file
+region keeps the open file alive, so a region stays readable when the segment is deleted meanwhile.
+"""
+
+import bisect
+import io
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from twisted_kafka.log.batch_headers import BatchHeader, BatchLike, find_batch, scan_headers
+from twisted_kafka.log.files import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    offset_name,
+    remove_if_there,
+    write_fully,
+)
+from twisted_kafka.log.indexes import OffsetIndex, TimeIndex, TimestampOffset
+from twisted_kafka.log.transaction_index import TransactionIndex
+from twisted_kafka.protocol.regions import Buffer
+
+RECENT_BATCHES = 128
+"""So many of the last batches' positions are remembered (at most twice as many), so that a reader at the end needs no file read."""
+
+MAX_RELATIVE_OFFSET = 2**31 - 1
+
+Located = tuple[int, int, int, int]
+"""A batch as (last offset, position, end position, base offset)."""
+
+
+class SegmentFile(io.FileIO):
+    """Closes itself when the last region that refers to it is gone."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class LogSegment:
+    """The batches from ``base_offset`` on, until the next segment's.
+
+    ``index_interval_bytes``: about so many bytes of batches per index entry.
+    """
+
+    __slots__ = (
+        "_bytes_since_index_entry",
+        "_fd",
+        "_file",
+        "_first_timestamp_ms",
+        "_max_timestamp",
+        "_name",
+        "_recent",
+        "base_offset",
+        "created_ms",
+        "directory",
+        "index_interval_bytes",
+        "jitter_ms",
+        "offset_index",
+        "size_bytes",
+        "time_index",
+        "transaction_index",
+    )
+
+    def __init__(
+        self, directory: Path, base_offset: int, *, size_bytes: int, max_index_bytes: int, index_interval_bytes: int
+    ) -> None:
+        self.directory = directory
+        self.base_offset = base_offset
+        self.size_bytes = size_bytes
+        self.index_interval_bytes = index_interval_bytes
+        self.created_ms = 0
+        self.jitter_ms = 0
+        self._name = name = offset_name(base_offset)
+        self.offset_index = OffsetIndex(directory / (name + INDEX_SUFFIX), base_offset, max_index_bytes)
+        self.time_index = TimeIndex(directory / (name + TIME_INDEX_SUFFIX), base_offset, max_index_bytes)
+        self.transaction_index = TransactionIndex(directory / (name + TRANSACTION_INDEX_SUFFIX))
+        self._file: SegmentFile | None = None
+        self._fd = -1
+        self._recent: list[Located] = []
+        self._bytes_since_index_entry = 0
+        self._max_timestamp: TimestampOffset | None = None
+        self._first_timestamp_ms: int | None = None
+
+    @classmethod
+    def create(
+        cls, directory: Path, base_offset: int, *, max_index_bytes: int, index_interval_bytes: int, now_ms: int
+    ) -> "LogSegment":
+        """Make an empty segment, ready for appends; raises OSError."""
+        segment = cls(
+            directory, base_offset, size_bytes=0, max_index_bytes=max_index_bytes, index_interval_bytes=index_interval_bytes
+        )
+        segment.created_ms = now_ms
+        segment.clear()
+        return segment
+
+    @property
+    def path(self) -> Path:
+        """The file of batches."""
+        return self.directory / (self._name + LOG_SUFFIX)
+
+    @property
+    def file(self) -> SegmentFile:
+        """The file of batches, opened on first use; raises OSError."""
+        file = self._file
+        if file is None:
+            file = self._file = SegmentFile(self.path, "r+")
+            self._fd = file.fileno()
+        return file
+
+    # Appending, under the log's lock.
+
+    def append(self, records: Buffer, batches: Sequence[BatchLike]) -> None:
+        """Write ``records``, whose whole batches are ``batches``; raises OSError and leaves the segment as it was."""
+        start = self.size_bytes
+        fd = self._fd if self._file is not None else self.file.fileno()
+        try:
+            write_fully(fd, records, start)
+        except OSError:
+            os.ftruncate(fd, start)
+            raise
+        if start == 0 and batches:
+            self._first_timestamp_ms = batches[0].max_timestamp_ms
+        for batch in batches:
+            self.note_batch(batch, start + batch.position)
+        self.size_bytes = start + len(records)
+
+    def note_batch(self, batch: BatchLike, position: int) -> None:
+        """Index the batch that lies at ``position``, the end of what was noted before."""
+        last_offset, size, timestamp_ms = batch.last_offset, batch.size_bytes, batch.max_timestamp_ms
+        largest = self._max_timestamp or self.max_timestamp
+        if timestamp_ms > largest[0]:
+            self._max_timestamp = largest = TimestampOffset(timestamp_ms, last_offset)
+        if self._bytes_since_index_entry > self.index_interval_bytes:
+            self.offset_index.append(last_offset, position)
+            self.time_index.maybe_append(largest[0], largest[1])
+            self._bytes_since_index_entry = 0
+        self._bytes_since_index_entry += size
+        recent = self._recent
+        if len(recent) >= 2 * RECENT_BATCHES:
+            # A new list, never a shorter one: a reader may be searching in the old one.
+            self._recent = recent = recent[RECENT_BATCHES:]
+        recent.append((last_offset, position, position + size, batch.base_offset))
+
+    def is_index_full(self) -> bool:
+        """Whether an index has no place left."""
+        return self.offset_index.is_full or self.time_index.is_full
+
+    def fits(self, offset: int) -> bool:
+        """Whether ``offset`` can be written relative to the base offset in the indexes."""
+        return 0 <= offset - self.base_offset <= MAX_RELATIVE_OFFSET
+
+    # Reading, without a lock.
+
+    def locate(self, offset: int) -> Located | None:
+        """Return the first batch with ``offset`` or one after it, or None when this segment has none; raises OSError."""
+        recent = self._recent
+        if recent:
+            last = recent[-1]
+            if offset > last[0]:
+                return None
+            if offset >= last[3]:
+                return last
+            if offset >= recent[0][3]:
+                return recent[bisect.bisect_left(recent, (offset,))]
+        size, start = self.size_bytes, self.offset_index.position_before(offset)
+        return find_batch(self.file.fileno(), start if start < size else 0, size, offset)
+
+    def headers(self, position: int = 0) -> Iterator[BatchHeader]:
+        """Yield the headers of the batches from ``position`` on."""
+        return scan_headers(self.file.fileno(), position, self.size_bytes)
+
+    def first_timestamp_ms(self) -> int:
+        """Return the largest timestamp of the first batch, by which the segment's age is told; -1 when it is empty."""
+        if self._first_timestamp_ms is None:
+            if not self.size_bytes:
+                return -1
+            first = next(self.headers(), None)
+            self._first_timestamp_ms = first.max_timestamp_ms if first else -1
+        return self._first_timestamp_ms
+
+    @property
+    def max_timestamp(self) -> TimestampOffset:
+        """The largest timestamp, and the last offset of the batch that has it; (-1, base offset) when unknown."""
+        if self._max_timestamp is None:
+            self._max_timestamp = self.time_index.last_entry()
+        return self._max_timestamp
+
+    def largest_timestamp_ms(self) -> int:
+        """Return by what age retention judges the segment: its largest timestamp, else the time of its last change."""
+        largest = self.max_timestamp.timestamp_ms
+        return largest if largest >= 0 else self.last_modified_ms()
+
+    def last_modified_ms(self) -> int:
+        """Return when the file was last changed; raises OSError."""
+        return os.stat(self.path).st_mtime_ns // 1_000_000
+
+    # Opening and closing.
+
+    def open_for_append(self) -> int:
+        """Make this the active segment: load its indexes and return the offset after its last batch; raises OSError."""
+        self.offset_index.load()
+        self.time_index.load()
+        next_offset, position = self.base_offset, self.offset_index.last_entry()[1]
+        largest = self.time_index.last_entry()
+        valid_end = position
+        for header in self.headers(position):
+            next_offset = header.last_offset + 1
+            valid_end = header.position + header.size_bytes
+            if header.max_timestamp_ms > largest.timestamp_ms:
+                largest = TimestampOffset(header.max_timestamp_ms, header.last_offset)
+            self._remember(header)
+        self._bytes_since_index_entry = valid_end - position
+        self._max_timestamp = largest
+        return next_offset
+
+    def _remember(self, header: BatchHeader) -> None:
+        self._recent.append((header.last_offset, header.position, header.position + header.size_bytes, header.base_offset))
+        if len(self._recent) > 2 * RECENT_BATCHES:
+            self._recent = self._recent[RECENT_BATCHES:]
+
+    def seal(self) -> None:
+        """Write the indexes with a last entry for the largest timestamp, and keep only what reading needs; raises OSError."""
+        self.write_indexes(closing=True)
+        self.offset_index.release()
+        self.time_index.release()
+        self._recent = []
+
+    def write_indexes(self, *, closing: bool = False) -> None:
+        """Write index entries that are only in memory; raises OSError."""
+        if closing and self.time_index.in_memory:
+            self.time_index.maybe_append(*self.max_timestamp)
+        self.offset_index.write()
+        self.time_index.write()
+
+    def sync(self) -> None:
+        """Make everything written so far durable; raises OSError."""
+        os.fdatasync(self.file.fileno())
+        self.offset_index.sync()
+        self.time_index.sync()
+        self.transaction_index.sync()
+
+    def close(self) -> None:
+        """Write the indexes and let go of the file; regions that were handed out stay readable. Raises OSError."""
+        self.seal()
+        self.release_file()
+
+    def release_file(self) -> None:
+        """Let go of the file alone."""
+        self._file, self._fd = None, -1
+
+    # Rebuilding and removing.
+
+    def clear(self) -> None:
+        """Make the files anew and empty; raises OSError."""
+        self._file = SegmentFile(self.path, "w+")
+        self._fd = self._file.fileno()
+        self.size_bytes = 0
+        self.reset_indexes()
+        self.transaction_index.reset()
+        self._first_timestamp_ms = None
+
+    def reset_indexes(self) -> None:
+        """Forget what is indexed, to note the batches anew."""
+        self.offset_index.reset()
+        self.time_index.reset()
+        self._recent = []
+        self._bytes_since_index_entry = 0
+        self._max_timestamp = TimestampOffset(-1, self.base_offset)
+
+    def truncate_file(self, size_bytes: int) -> None:
+        """Cut the file of batches alone; raises OSError."""
+        os.ftruncate(self.file.fileno(), size_bytes)
+        self.size_bytes = size_bytes
+
+    def truncate_to(self, offset: int) -> int:
+        """Drop the batch with ``offset`` and everything after it, and become the active segment; raises OSError.
+
+        Returns where the segment ends now: before ``offset`` when that lay inside a batch.
+        """
+        found = self.locate(offset)
+        self._recent = []
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.transaction_index.truncate_to(offset)
+        if found:
+            self.truncate_file(found[1])
+        if not self.size_bytes:
+            self._first_timestamp_ms = None
+        self.open_for_append()
+        return min(offset, found[3]) if found else offset
+
+    def move_to(self, directory: Path) -> None:
+        """Follow the log's directory after it was renamed."""
+        self.directory = directory
+        for index in (self.offset_index, self.time_index, self.transaction_index):
+            index.path = directory / index.path.name
+
+    def mark_deleted(self) -> list[Path]:
+        """Rename the files so that the next start removes them if nobody did; returns their new paths. Raises OSError."""
+        renamed = []
+        for path in self._paths():
+            marked = path.with_name(path.name + DELETED_SUFFIX)
+            try:
+                os.rename(path, marked)
+            except FileNotFoundError:
+                continue
+            renamed.append(marked)
+        return renamed
+
+    def remove(self) -> None:
+        """Remove the files at once; raises OSError."""
+        for path in self._paths():
+            remove_if_there(path)
+
+    def _paths(self) -> list[Path]:
+        return [self.path, self.offset_index.path, self.time_index.path, self.transaction_index.path]

@@ -1,0 +1,85 @@
+"""The ``.txnindex`` beside a segment: the aborted transactions whose marker lies in it.
+
+An entry is version 0 (16 bits), producer id, first offset, last offset and the last stable offset at that moment (64 bits each).
+"""
+
+import os
+import struct
+from pathlib import Path
+
+from twisted_kafka.log.files import remove_if_there, write_fully
+from twisted_kafka.log.results import AbortedTransaction
+
+_ENTRY = struct.Struct(">hqqqq")
+_VERSION = 0
+
+
+class TransactionIndex:
+    """Entries of one segment, read on first use and kept; the file exists only when there are any."""
+
+    __slots__ = ("_entries", "path")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._entries: tuple[AbortedTransaction, ...] | None = None
+
+    @property
+    def entries(self) -> tuple[AbortedTransaction, ...]:
+        """The entries in the order of their markers; raises OSError."""
+        if self._entries is None:
+            self._entries = self._read()
+        return self._entries
+
+    def append(self, aborted: AbortedTransaction) -> None:
+        """Add an entry and write it; raises OSError."""
+        entries = self.entries
+        fd = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o644)
+        try:
+            write_fully(fd, _ENTRY.pack(_VERSION, *aborted), len(entries) * _ENTRY.size)
+        finally:
+            os.close(fd)
+        self._entries = (*entries, aborted)
+
+    def collect(self, fetch_offset: int, upper_bound: int) -> tuple[list[AbortedTransaction], bool]:
+        """Return what was aborted between the offsets, and whether no later segment can have more of it."""
+        found = []
+        for entry in self.entries:
+            if entry.last_offset >= fetch_offset and entry.first_offset < upper_bound:
+                found.append(entry)
+            if entry.last_stable_offset >= upper_bound:
+                return found, True
+        return found, False
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries whose marker is at ``offset`` or later; raises OSError."""
+        kept = tuple([entry for entry in self.entries if entry.last_offset < offset])
+        if len(kept) < len(self.entries):
+            os.truncate(self.path, len(kept) * _ENTRY.size)
+            self._entries = kept
+
+    def reset(self) -> None:
+        """Begin anew; raises OSError."""
+        self.remove()
+        self._entries = ()
+
+    def remove(self) -> None:
+        """Remove the file."""
+        remove_if_there(self.path)
+
+    def sync(self) -> None:
+        """Make the file durable; raises OSError."""
+        if not self._entries:
+            return
+        fd = os.open(self.path, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def _read(self) -> tuple[AbortedTransaction, ...]:
+        try:
+            data = self.path.read_bytes()
+        except FileNotFoundError:
+            return ()
+        whole = len(data) // _ENTRY.size * _ENTRY.size
+        return tuple([AbortedTransaction(*fields[1:]) for fields in _ENTRY.iter_unpack(data[:whole])])

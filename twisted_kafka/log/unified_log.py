@@ -1,0 +1,311 @@
+"""UnifiedLog: one partition's log."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from twisted_kafka.config.topic_config import LogConfig
+from twisted_kafka.log.batch_headers import BatchLike
+from twisted_kafka.log.environment import LogEnvironment
+from twisted_kafka.log.follower_append import check_replicated
+from twisted_kafka.log.loader import LogLoader
+from twisted_kafka.log.log_maintenance import LogMaintenance
+from twisted_kafka.log.partition_metadata import read_topic_id
+from twisted_kafka.log.producer_state import NO_PRODUCER_ID, ProducerBatch
+from twisted_kafka.log.results import (
+    UNKNOWN_POSITION,
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchDataInfo,
+    FetchIsolation,
+    LogAppendInfo,
+    LogOffsetMetadata,
+    TimestampAndOffset,
+)
+from twisted_kafka.log.segment import LogSegment
+from twisted_kafka.log.timestamps import find_max_timestamp, find_timestamp
+from twisted_kafka.log.validation import AppendOrigin, ValidationContext, ValidationResult, validate_and_assign_offsets
+from twisted_kafka.protocol.errors import OffsetOutOfRangeError, RecordBatchTooLargeError
+from twisted_kafka.protocol.regions import Buffer, FileRegion
+from twisted_kafka.protocol.topic_partition import TopicPartition
+
+_LOG_END = int(FetchIsolation.LOG_END)
+_HIGH_WATERMARK = int(FetchIsolation.HIGH_WATERMARK)
+
+
+class UnifiedLog(LogMaintenance):
+    """The records of one partition, in ``dir``; made by ``open``.
+
+    Appends take the log's lock, reads do not. A disk that fails makes any method raise KafkaStorageError, after the environment
+    was told.
+    """
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        environment: LogEnvironment,
+        *,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        was_clean: bool = False,
+    ) -> "UnifiedLog":
+        """Open the log in ``directory``, which is made when missing; reads it when the last stop was not clean.
+
+        ``recovery_point`` and ``log_start_offset`` are the checkpoints'. Raises OSError; ValueError for a bad partition.metadata.
+        """
+        directory.mkdir(exist_ok=True)
+        loader = LogLoader(directory, topic_partition, config, environment)
+        loaded = loader.load(recovery_point=recovery_point, log_start_offset=log_start_offset, was_clean=was_clean)
+        log = cls(directory, topic_partition, loaded, config, environment)
+        log.topic_id = read_topic_id(directory)
+        return log
+
+    # Appending.
+
+    def append_as_leader(self, records: Buffer, leader_epoch: int, origin: AppendOrigin = AppendOrigin.CLIENT) -> LogAppendInfo:
+        """Check ``records``, give them the next offsets and append them; writable memory is patched in place.
+
+        Raises what the validation raises, RecordBatchTooLargeError, OutOfOrderSequenceError, InvalidProducerEpochError. A batch
+        that an idempotent producer repeats is not appended: the answer has the offsets that it got the first time.
+        """
+        with self._lock:
+            context = ValidationContext(
+                topic_partition=self.topic_partition,
+                offset=self._end[0],
+                leader_epoch=leader_epoch,
+                now_ms=self._clock.wall_ms(),
+                origin=origin,
+                config=self.config,
+            )
+            result = validate_and_assign_offsets(records if type(records) is memoryview else memoryview(records), context=context)
+            if len(result.records) > self.config.segment_bytes:
+                raise RecordBatchTooLargeError(
+                    f"{len(result.records)} bytes for {self.topic_partition} exceed segment.bytes, {self.config.segment_bytes}"
+                )
+            info = LogAppendInfo(result.first_offset, result.last_offset, result.max_timestamp_ms, self.log_start_offset)
+            info.log_append_time_ms = result.log_append_time_ms
+            info.record_count = result.record_count
+            info.size_bytes = len(result.records)
+            if result.batches and result.batches[0].producer_id != NO_PRODUCER_ID:
+                duplicate = self._check_producers(result, origin)
+                if duplicate is not None:
+                    return _duplicate_info(duplicate, self.log_start_offset)
+            if leader_epoch > self.leader_epochs.latest_epoch:
+                self._assign_epoch(leader_epoch, result.first_offset)
+            self._append(result.records, result.batches, result.max_timestamp_ms, result.last_offset)
+        if self._end[0] - self.recovery_point >= self.config.flush_messages:
+            self.flush()
+        return info
+
+    def append_as_follower(self, records: Buffer) -> LogAppendInfo:
+        """Append batches as a leader sent them, with its offsets and epochs; a last batch that is cut off is left out.
+
+        Raises CorruptRecordError for wrong CRCs and for offsets below the end or out of order.
+        """
+        with self._lock:
+            batches = check_replicated(records, self._end[0], self.topic_partition)
+            if not batches:
+                return LogAppendInfo(-1, -1, -1, self.log_start_offset)
+            info = LogAppendInfo(
+                batches[0].base_offset,
+                batches[-1].last_offset,
+                max([batch.max_timestamp_ms for batch in batches]),
+                self.log_start_offset,
+            )
+            info.size_bytes = batches[-1].position + batches[-1].size_bytes
+            info.record_count = sum([max(batch.count, 1) for batch in batches])
+            for batch in batches:
+                if batch.leader_epoch > self.leader_epochs.latest_epoch:
+                    self._assign_epoch(batch.leader_epoch, batch.base_offset)
+            whole = records if len(records) == info.size_bytes else memoryview(records)[: info.size_bytes]
+            self._append(whole, batches, info.max_timestamp_ms, info.last_offset)
+        if self._end[0] - self.recovery_point >= self.config.flush_messages:
+            self.flush()
+        return info
+
+    def _append(self, records: Buffer, batches: Sequence[BatchLike], max_timestamp_ms: int, last_offset: int) -> None:
+        size = len(records)
+        active = self._active
+        if active.size_bytes + size > self.config.segment_bytes or self._should_roll(active, max_timestamp_ms, last_offset):
+            active = self._roll(batches[0].base_offset)
+        try:
+            active.append(records, batches)
+        except OSError as error:
+            raise self._storage_error("append to", error) from error
+        if batches[0].producer_id != NO_PRODUCER_ID or len(batches) > 1:
+            self._update_producers(records, batches, active)
+        self.producer_state.map_end_offset = end = last_offset + 1
+        self._end = LogOffsetMetadata(end, active.base_offset, active.size_bytes)
+
+    def _should_roll(self, active: LogSegment, max_timestamp_ms: int, last_offset: int) -> bool:
+        if not active.fits(last_offset) or active.is_index_full():
+            return True
+        if not active.size_bytes:
+            return False
+        first_ms = active.first_timestamp_ms()
+        if first_ms >= 0 and max_timestamp_ms >= 0:
+            age_ms = max_timestamp_ms - first_ms
+        else:
+            age_ms = self._clock.wall_ms() - active.created_ms
+        return age_ms > self.config.segment_ms - active.jitter_ms
+
+    def _check_producers(self, result: ValidationResult, origin: AppendOrigin) -> ProducerBatch | None:
+        state = self.producer_state
+        for batch in result.batches:
+            if batch.producer_id == NO_PRODUCER_ID:
+                continue
+            if batch.is_control:
+                state.check_marker(batch, result.records)
+            elif (duplicate := state.check(batch, is_client=origin == AppendOrigin.CLIENT)) is not None:
+                return duplicate
+        return None
+
+    def _update_producers(self, records: Buffer, batches: Sequence[BatchLike], active: LogSegment) -> None:
+        state = self.producer_state
+        for batch in batches:
+            if batch.producer_id == NO_PRODUCER_ID:
+                continue
+            aborted = state.update(batch, records)
+            if aborted is not None:
+                active.transaction_index.append(aborted)
+        if state.has_transactions:
+            self._note_unstable()
+
+    # Reading.
+
+    @property
+    def high_watermark_metadata(self) -> LogOffsetMetadata:
+        """The high watermark and its place, looked up when nobody has yet."""
+        mark = self._high_watermark
+        if mark[2] == UNKNOWN_POSITION:
+            mark = self.offset_metadata(mark[0])
+            with self._lock:
+                if self._high_watermark[0] == mark[0]:
+                    self._high_watermark = mark
+        return mark
+
+    @property
+    def last_stable_offset_metadata(self) -> LogOffsetMetadata:
+        """The last stable offset and its place."""
+        unstable = self._unstable
+        if unstable is None or unstable[0] >= self._high_watermark[0]:
+            return self.high_watermark_metadata
+        return unstable if unstable[2] != UNKNOWN_POSITION else self.offset_metadata(unstable[0])
+
+    def read(
+        self,
+        start_offset: int,
+        max_bytes: int,
+        isolation: FetchIsolation = FetchIsolation.HIGH_WATERMARK,
+        min_one_message: bool = True,
+    ) -> FetchDataInfo:
+        """Return batches from the one with ``start_offset`` on: at most ``max_bytes``, of one segment, up to what may be seen.
+
+        ``min_one_message``: the first batch comes whole even when it is larger. Raises OffsetOutOfRangeError.
+        """
+        end = self._end
+        if isolation == _LOG_END:
+            limit = end
+        elif isolation == _HIGH_WATERMARK:
+            limit = self._high_watermark
+        else:
+            limit = self.last_stable_offset_metadata
+        if start_offset < self.log_start_offset or start_offset > end[0]:
+            raise OffsetOutOfRangeError(
+                f"{self.topic_partition} has offsets from {self.log_start_offset} to {end[0]}, offset {start_offset} was asked for"
+            )
+        if limit[2] == UNKNOWN_POSITION:
+            limit = self.high_watermark_metadata
+        aborted: list[AbortedTransaction] | None = [] if isolation > _HIGH_WATERMARK else None
+        if start_offset >= limit[0]:
+            at = limit if start_offset == limit[0] else self.offset_metadata(start_offset)
+            return FetchDataInfo(at, b"", False, aborted)
+        try:
+            return self._read(start_offset, max_bytes, limit, min_one_message, aborted)
+        except OSError as error:
+            raise self._storage_error("read", error) from error
+
+    def _read(
+        self,
+        start_offset: int,
+        max_bytes: int,
+        limit: LogOffsetMetadata,
+        min_one_message: bool,
+        aborted: list[AbortedTransaction] | None,
+    ) -> FetchDataInfo:
+        segments = self._segments
+        segment: LogSegment | None = segments.floor(start_offset)
+        while segment is not None:
+            found = segment.locate(start_offset)
+            if found is None:
+                segment = segments.after(segment)
+                continue
+            _, position, batch_end, _ = found
+            base = segment.base_offset
+            if base > limit[1]:
+                break
+            end = limit[2] if base == limit[1] else segment.size_bytes
+            available = end - position
+            if available <= 0:
+                break
+            size = max_bytes if max_bytes < available else available
+            incomplete = False
+            if position + size < batch_end:
+                if min_one_message:
+                    size = min(batch_end - position, available)
+                else:
+                    incomplete = True
+            at = LogOffsetMetadata(start_offset, base, position)
+            if aborted is not None:
+                after = segments.after(segment)
+                upper = limit[0] if after is None else min(limit[0], after.base_offset)
+                aborted = self._aborted_between(start_offset, upper)
+            return FetchDataInfo(at, FileRegion(segment.file, position, size) if size > 0 else b"", incomplete, aborted)
+        return FetchDataInfo(limit, b"", False, aborted)
+
+    def _aborted_between(self, fetch_offset: int, upper_bound: int) -> list[AbortedTransaction]:
+        found = []
+        for segment in self._segments.since(fetch_offset):
+            entries, is_complete = segment.transaction_index.collect(fetch_offset, upper_bound)
+            found += entries
+            if is_complete:
+                break
+        return found
+
+    def aborted_transactions(self, fetch_offset: int, upper_bound: int) -> list[AbortedTransaction]:
+        """Return the aborted transactions with records between the offsets."""
+        return self._aborted_between(fetch_offset, upper_bound)
+
+    def offset_metadata(self, offset: int) -> LogOffsetMetadata:
+        """Return where ``offset`` lies; raises OffsetOutOfRangeError when the log does not have it."""
+        end = self._end
+        if offset == end[0]:
+            return end
+        return self.read(offset, 1, FetchIsolation.LOG_END, False).fetch_offset
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampAndOffset | None:
+        """Return the first record that is not older than ``timestamp_ms``, or None."""
+        return find_timestamp(self._segments, timestamp_ms, self.log_start_offset)
+
+    def max_timestamp_offset(self) -> TimestampAndOffset | None:
+        """Return the record with the largest timestamp, the first of them, or None when the log is empty (KIP-734)."""
+        return find_max_timestamp(self._segments)
+
+    # Leader epochs.
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
+        """Return the largest epoch up to ``epoch`` that was written here and where it ended; -1, -1 when unknown."""
+        return self.leader_epochs.end_offset_for(epoch, self._end[0])
+
+    def epoch_for_offset(self, offset: int) -> int | None:
+        """Return the leader epoch in which ``offset`` was written, or None."""
+        return self.leader_epochs.epoch_for_offset(offset)
+
+
+def _duplicate_info(batch: ProducerBatch, log_start_offset: int) -> LogAppendInfo:
+    info = LogAppendInfo(batch.first_offset, batch.last_offset, batch.timestamp_ms, log_start_offset)
+    info.record_count = batch.offset_delta + 1
+    info.is_duplicate = True
+    return info
