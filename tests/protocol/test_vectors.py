@@ -29,6 +29,16 @@ def without_nothing(paths: dict[str, dict[int, bytes]]) -> list[dict[int, bytes]
     return sorted(paths.values(), key=repr)
 
 
+def without_records(form: Any) -> Any:
+    """Return the form with empty records: Kafka's converter does not say what is in them."""
+    if isinstance(form, dict):
+        return {
+            key: "" if key in ("records", "unalignedRecords") and value is not None else without_records(value)
+            for key, value in form.items()
+        }
+    return [without_records(item) for item in form] if isinstance(form, list) else form
+
+
 def check(vector: dict[str, Any]) -> None:
     cls, version, form = vectors.resolve(vector)
     wire = bytes.fromhex(vector["hex"])
@@ -38,12 +48,12 @@ def check(vector: dict[str, Any]) -> None:
     for data in (wire, bytearray(wire), memoryview(wire), b"???" + wire, memoryview(b"???" + wire)):
         message, end = cls.decode_prefix(data, version, len(data) - len(wire))
         assert end == len(data)
-        assert to_json(message, version) == form
+        assert without_records(to_json(message, version)) == form
         assert message.encode(version) == wire
         assert b"".join(message.encode_parts(version)) == wire
         assert without_nothing(unknown_tags(message)) == without_nothing(expected)
     if not expected:
-        made = from_json(cls, form, version)
+        made = from_json(cls, to_json(message, version), version)
         assert made == message
         assert made.encode(version) == wire
 
@@ -53,7 +63,7 @@ def test_every_vector() -> None:
     for vector in vectors.load():
         try:
             check(vector)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - one bad vector must not hide the others
             failures.append(f"{vector['message']} v{vector['version']}: {type(error).__name__} {str(error)[:300]}")
     assert not failures, f"{len(failures)} vectors fail:\n" + "\n".join(failures[:20])
 

@@ -24,6 +24,8 @@ RENAMED_FIELDS = {
         "candidateDirectoryId": "replicaDirectoryId",
     },
 }
+# Early-access messages whose version 0 changed between 3.9 and 4.4 without a new number: 4.4's is the one.
+CHANGED_IN_PLACE = {("ReadShareGroupStateSummaryResponse", 0), ("ShareGroupMetadataValue", 0)}
 
 
 def load() -> list[dict[str, Any]]:
@@ -31,7 +33,10 @@ def load() -> list[dict[str, Any]]:
     vectors = []
     for name in ("vectors-3.9.2.jsonl.gz", "vectors-4.4.0.jsonl.gz"):
         with gzip.open(DATA / name, "rt", encoding="utf-8") as lines:
-            vectors += [json.loads(line) for line in lines]
+            loaded = [json.loads(line) for line in lines]
+        if "3.9" in name:
+            loaded = [vector for vector in loaded if (vector["message"], vector["version"]) not in CHANGED_IN_PLACE]
+        vectors += loaded
     return vectors
 
 

@@ -154,14 +154,15 @@ _OTHERS = {
     "headers": "RequestHeader ResponseHeader",
     "consumer_protocol": "ConsumerProtocolSubscription ConsumerProtocolAssignment",
     "log_data": "DefaultPrincipalData ProducerSnapshot AbortedTxn QuorumStateData",
-    "coordinator_records": "GroupMetadataKey GroupMetadataValue LegacyOffsetCommitKey LegacyOffsetCommitValue OffsetCommitKey "
-    "OffsetCommitValue TransactionLogKey TransactionLogValue",
+    "coordinator_records": "GroupMetadataKey GroupMetadataValue LegacyOffsetCommitKey LegacyOffsetCommitValue "
+    "OffsetCommitKey OffsetCommitValue TransactionLogKey TransactionLogValue",
     "consumer_group_records": "ConsumerGroupCurrentMemberAssignmentKey ConsumerGroupCurrentMemberAssignmentValue "
     "ConsumerGroupMemberMetadataKey ConsumerGroupMemberMetadataValue ConsumerGroupMetadataKey "
-    "ConsumerGroupMetadataValue ConsumerGroupPartitionMetadataKey ConsumerGroupPartitionMetadataValue "
-    "ConsumerGroupRegularExpressionKey ConsumerGroupRegularExpressionValue "
-    "ConsumerGroupTargetAssignmentMemberKey ConsumerGroupTargetAssignmentMemberValue "
-    "ConsumerGroupTargetAssignmentMetadataKey ConsumerGroupTargetAssignmentMetadataValue",
+    "ConsumerGroupMetadataValue ConsumerGroupPartitionMetadataKey "
+    "ConsumerGroupPartitionMetadataValue ConsumerGroupRegularExpressionKey "
+    "ConsumerGroupRegularExpressionValue ConsumerGroupTargetAssignmentMemberKey "
+    "ConsumerGroupTargetAssignmentMemberValue ConsumerGroupTargetAssignmentMetadataKey "
+    "ConsumerGroupTargetAssignmentMetadataValue",
     "share_group_records": "ShareGroupCurrentMemberAssignmentKey ShareGroupCurrentMemberAssignmentValue "
     "ShareGroupMemberMetadataKey ShareGroupMemberMetadataValue ShareGroupMetadataKey "
     "ShareGroupMetadataValue ShareGroupPartitionMetadataKey ShareGroupPartitionMetadataValue "
@@ -173,17 +174,18 @@ _OTHERS = {
     "StreamsGroupMemberMetadataKey StreamsGroupMemberMetadataValue StreamsGroupMetadataKey "
     "StreamsGroupMetadataValue StreamsGroupTargetAssignmentMemberKey "
     "StreamsGroupTargetAssignmentMemberValue StreamsGroupTargetAssignmentMetadataKey "
-    "StreamsGroupTargetAssignmentMetadataValue StreamsGroupTopologyKey StreamsGroupTopologyValue",
-    "control_records": "ControlRecordTypeSchema EndTxnMarker KRaftVersionRecord LeaderChangeMessage SnapshotHeaderRecord "
-    "SnapshotFooterRecord VotersRecord",
+    "StreamsGroupTargetAssignmentMetadataValue StreamsGroupTopologyKey "
+    "StreamsGroupTopologyValue",
+    "control_records": "ControlRecordTypeSchema EndTxnMarker KRaftVersionRecord LeaderChangeMessage "
+    "SnapshotHeaderRecord SnapshotFooterRecord VotersRecord",
     "remote_log_records": "RemoteLogSegmentMetadataRecord RemoteLogSegmentMetadataUpdateRecord "
     "RemotePartitionDeleteMetadataRecord RemoteLogSegmentMetadataSnapshotRecord",
-    "metadata_cluster_records": "RegisterBrokerRecord UnregisterBrokerRecord FenceBrokerRecord UnfenceBrokerRecord FeatureLevelRecord "
-    "BrokerRegistrationChangeRecord ZkMigrationStateRecord RegisterControllerRecord "
-    "UnregisterControllerRecord",
-    "metadata_records": "TopicRecord PartitionRecord ConfigRecord PartitionChangeRecord RemoveTopicRecord ClientQuotaRecord "
-    "ProducerIdsRecord NoOpRecord BeginTransactionRecord EndTransactionRecord AbortTransactionRecord "
-    "ClearElrRecord",
+    "metadata_cluster_records": "RegisterBrokerRecord UnregisterBrokerRecord FenceBrokerRecord UnfenceBrokerRecord "
+    "FeatureLevelRecord BrokerRegistrationChangeRecord ZkMigrationStateRecord "
+    "RegisterControllerRecord UnregisterControllerRecord",
+    "metadata_records": "TopicRecord PartitionRecord ConfigRecord PartitionChangeRecord RemoveTopicRecord "
+    "ClientQuotaRecord ProducerIdsRecord NoOpRecord BeginTransactionRecord EndTransactionRecord "
+    "AbortTransactionRecord ClearElrRecord",
     "metadata_security_records": "DelegationTokenRecord UserScramCredentialRecord AccessControlEntryRecord "
     "RemoveAccessControlEntryRecord RemoveUserScramCredentialRecord RemoveDelegationTokenRecord",
 }

@@ -160,7 +160,7 @@ class DecoderSource(SourceWriter):
         self.depth -= inside
 
     def _array(self, kind: ListOf, target: str, compact: bool, nullable: bool) -> None:
-        size, length = self._length("i", compact)
+        size, _ = self._length("i", compact)
         inside = self._if_present(size, compact, nullable, target)
         if compact:
             self.line(f"{size} -= 1")
@@ -195,12 +195,12 @@ class DecoderSource(SourceWriter):
             self.line(f"{target} = {array}(data, pos, {size})")
         self.line(f"pos += {size}{f' * {element.size}' if element.size > 1 else ''}")
 
-    def _single_struct(self, kind: StructType, target: str, nullable: bool) -> None:
+    def _single_struct(self, kind: StructType, target: str, nullable: bool, null: int = -1) -> None:
         if nullable:
             present = self.fresh("n")
             self._add("b", present)
             self._flush()
-            self.line(f"if {present} == -1:")
+            self.line(f"if {present} == {null}:")
             self.line(f"    {target} = None")
             self.line(f"elif {present} != 1:")
             self.line("    " + self._fail("has a wrong presence byte"))
@@ -275,7 +275,12 @@ class DecoderSource(SourceWriter):
         self.line(f"if tag == {each.tag}:")
         self.depth += 1
         self.path.append(each.name)
-        self._value(each.type, f"{name}.{each.name}", each.compact, each.nullable_at(self.version))
+        target, nullable = f"{name}.{each.name}", each.nullable_at(self.version)
+        if isinstance(each.type, StructType):
+            # Null is -1 in the body of a struct, but 0 in a tagged field.
+            self._single_struct(each.type, target, nullable, 0)
+        else:
+            self._value(each.type, target, each.compact, nullable)
         self._flush()
         self.path.pop()
         self.line("return pos")

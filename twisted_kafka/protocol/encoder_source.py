@@ -155,7 +155,7 @@ class EncoderSource(SourceWriter):
         self._flush()
         self.depth -= 1
 
-    def _single_struct(self, kind: StructType, source: str, nullable: bool) -> None:
+    def _single_struct(self, kind: StructType, source: str, nullable: bool, null: int = 0xFF) -> None:
         inner = self.fresh("o")
         self.line(f"{inner} = {source}")
         if not nullable:
@@ -165,7 +165,7 @@ class EncoderSource(SourceWriter):
             return
         self._flush()
         self.line(f"if {inner} is None:")
-        self.line("    w(b'\\xff')")
+        self.line(f"    w({bytes((null,))!r})")
         self.line("else:")
         self.depth += 1
         self._add("b", "1")
@@ -237,7 +237,12 @@ class EncoderSource(SourceWriter):
         self.line("out = []")
         self.line("w = out.append")
         self.path.append(each.name)
-        self._value(each.type, f"{name}.{each.name}", each.compact, each.nullable_at(self.version))
+        source, nullable = f"{name}.{each.name}", each.nullable_at(self.version)
+        if isinstance(each.type, StructType):
+            # Null is -1 in the body of a struct, but 0 in a tagged field.
+            self._single_struct(each.type, source, nullable, 0)
+        else:
+            self._value(each.type, source, each.compact, nullable)
         self._flush()
         self.path.pop()
         self.line(f"{known}[{each.tag}] = b''.join(out)")

@@ -16,7 +16,7 @@ class ConsumerGroupCurrentMemberAssignmentValueTopicPartitions(Struct):
 
     topic_id: Uuid = NO_UUID
     partitions: list[Int32] = field(factory=list)
-    assignment_epochs: list[Int32] | None = field(default=None, tag=0)
+    assignment_epochs: list[Int32] | None = field(factory=list, tag=0)
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(Message, key=8, versions=(0, 0), flexible=0):
@@ -61,7 +61,7 @@ class ConsumerGroupMemberMetadataValue(Message, key=5, versions=(0, 0), flexible
     subscribed_topic_regex: String | None = ""
     rebalance_timeout_ms: Int32 = -1
     server_assignor: String | None = ""
-    classic_member_metadata: ClassicMemberMetadata | None = field(default=None, nullable=True, tag=0)
+    classic_member_metadata: ClassicMemberMetadata | None = field(factory=ClassicMemberMetadata, nullable=True, tag=0)
 
 
 class ConsumerGroupMetadataKey(Message, key=3, versions=(0, 0)):

@@ -16,7 +16,7 @@ class StreamsGroupCurrentMemberAssignmentValueTaskIds(Struct):
 
     subtopology_id: String = ""
     partitions: list[Int32] = field(factory=list)
-    assignment_epochs: list[Int32] | None = field(default=None, tag=0)
+    assignment_epochs: list[Int32] | None = field(factory=list, tag=0)
 
 
 class StreamsGroupCurrentMemberAssignmentValue(Message, key=22, versions=(0, 0), flexible=0):
@@ -87,7 +87,7 @@ class StreamsGroupMetadataValue(Message, key=17, versions=(0, 0), flexible=0):
     epoch: Int32 = 0
     metadata_hash: Int64 = 0
     validated_topology_epoch: Int32 = field(default=-1, tag=0)
-    last_assignment_configs: list[LastAssignmentConfig] | None = field(default=None, tag=1)
+    last_assignment_configs: list[LastAssignmentConfig] | None = field(factory=list, tag=1)
     stored_description_topology_epoch: Int32 = field(default=-1, tag=2)
     failed_description_topology_epoch: Int32 = field(default=-1, tag=3)
 
