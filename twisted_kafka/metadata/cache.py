@@ -6,7 +6,7 @@ update from the controller builds a new snapshot, sharing what did not change, a
 """
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from twisted_kafka.protocol.topic_partition import TopicPartition
@@ -126,13 +126,18 @@ _EMPTY: Final = MetadataSnapshot({}, {}, {}, {})
 class MetadataCache:
     """Lookups of the current snapshot. Reading is safe on any thread; ``apply`` may be called from any, one at a time."""
 
-    __slots__ = ("_lock", "broker_id", "cluster_id", "snapshot")
+    __slots__ = ("_listeners", "_lock", "broker_id", "cluster_id", "snapshot")
 
     def __init__(self, broker_id: int, cluster_id: str | None = None) -> None:
         self.broker_id = broker_id
         self.cluster_id = cluster_id
         self.snapshot: MetadataSnapshot = _EMPTY
         self._lock = threading.Lock()
+        self._listeners: list[Callable[[Collection[str]], None]] = []
+
+    def add_listener(self, listener: Callable[[Collection[str]], None]) -> None:
+        """Call ``listener`` with the topics that an update named, after it, on the updating thread."""
+        self._listeners.append(listener)
 
     @property
     def controller_id(self) -> int | None:
@@ -195,7 +200,9 @@ class MetadataCache:
                 changes.apply(state.topic_name, NO_TOPIC_ID, state)
             controller_id = update.controller_id if update.controller_id in brokers else None
             self.snapshot = changes.finish(brokers, controller_id)
-            return changes.deleted
+        for listener in self._listeners:
+            listener(changes.topics_named)
+        return changes.deleted
 
 
 class _Changes:
@@ -209,6 +216,10 @@ class _Changes:
         self.topic_names = dict(before.topic_names)
         self._copied: dict[str, dict[int, PartitionState]] = {}
         self.deleted: list[TopicPartition] = []
+
+    @property
+    def topics_named(self) -> Collection[str]:
+        return self._copied.keys()
 
     def apply(self, topic: str, topic_id: bytes, state: "UpdateMetadataPartitionState") -> None:
         partitions = self._copied.get(topic)

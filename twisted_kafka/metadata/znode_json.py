@@ -1,6 +1,5 @@
 """JSON as Kafka writes it into the nodes of the metadata tree."""
 
-import base64
 import json
 from collections.abc import Mapping
 from types import TracebackType
@@ -58,19 +57,3 @@ def sanitized(name: str) -> str:
 def desanitized(name: str) -> str:
     """Return the name of which ``sanitized`` made this."""
     return unquote(name)
-
-
-def topic_id_text(topic_id: bytes) -> str:
-    """Return a topic id as Kafka writes it: base64 for URLs, without padding."""
-    return base64.urlsafe_b64encode(topic_id)[:22].decode()
-
-
-def topic_id_from_text(text: str) -> bytes:
-    """Return the 16 bytes of a topic id; raises BadNodeError."""
-    try:
-        topic_id = base64.b64decode(text + "==", altchars=b"-_", validate=True)
-    except ValueError:
-        topic_id = b""
-    if len(topic_id) != 16:
-        raise BadNodeError(f"{text!r} is not a topic id")
-    return topic_id

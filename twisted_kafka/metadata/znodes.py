@@ -14,10 +14,9 @@ from twisted_kafka.metadata.znode_json import (
     decode_json,
     encode_json,
     reading,
-    topic_id_from_text,
-    topic_id_text,
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.protocol.types import uuid_from_text, uuid_text
 
 BROKER_IDS: Final = "/brokers/ids"
 BROKER_SEQUENCE: Final = "/brokers/seqid"
@@ -173,7 +172,7 @@ class TopicNode:
         """Return the node's bytes."""
         value: dict[str, Any] = {"partitions": self.partitions}
         if self.topic_id is not None:
-            value["topic_id"] = topic_id_text(self.topic_id)
+            value["topic_id"] = uuid_text(self.topic_id)
         value |= {"adding_replicas": self.adding_replicas, "removing_replicas": self.removing_replicas}
         return encode_json(value | {"version": self.VERSION if self.topic_id is not None else 2})
 
@@ -185,7 +184,7 @@ class TopicNode:
             text = value.get("topic_id")
             return cls(
                 partitions=by_number(value["partitions"]),
-                topic_id=None if text is None else topic_id_from_text(text),
+                topic_id=None if text is None else uuid_from_text(text),
                 adding_replicas=by_number(value.get("adding_replicas", {})),
                 removing_replicas=by_number(value.get("removing_replicas", {})),
             )

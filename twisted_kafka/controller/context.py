@@ -1,0 +1,110 @@
+"""What the controller knows of the cluster. Only its event thread touches it (Kafka: ``ControllerContext``)."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from twisted_kafka.controller.states import PartitionStatus, ReplicaStatus
+from twisted_kafka.metadata.znodes import BrokerNode
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.protocol.types import NO_UUID
+
+
+class ReplicaAssignment(NamedTuple):
+    """The brokers that hold a partition; ``adding`` and ``removing`` ones belong to a reassignment that goes on."""
+
+    replicas: Sequence[int]
+    adding: Sequence[int] = ()
+    removing: Sequence[int] = ()
+
+
+class Leadership(NamedTuple):
+    """A partition's leader and in-sync replicas as its state node says; ``partition_epoch`` is the node's version."""
+
+    leader: int
+    leader_epoch: int
+    isr: Sequence[int]
+    controller_epoch: int
+    partition_epoch: int
+
+
+class LiveBroker(NamedTuple):
+    """A registered broker; ``epoch`` is the transaction that registered it."""
+
+    node: BrokerNode
+    epoch: int
+
+
+Replica = tuple[TopicPartition, int]
+
+
+class ControllerContext:
+    """Brokers, topics, partitions and replicas with their states."""
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.epoch_version = 0
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all but the epoch: the controller has resigned."""
+        self.brokers: dict[int, LiveBroker] = {}
+        self.topic_ids: dict[str, bytes] = {}
+        self.assignments: dict[str, dict[int, ReplicaAssignment]] = {}
+        self.leaderships: dict[TopicPartition, Leadership] = {}
+        self.partition_states: dict[TopicPartition, PartitionStatus] = {}
+        self.replica_states: dict[Replica, ReplicaStatus] = {}
+        self.offline_replicas: set[Replica] = set()
+        self.topics_to_delete: set[str] = set()
+        self.topics_being_deleted: set[str] = set()
+        self.ineligible_for_deletion: set[str] = set()
+
+    def partitions(self, topic: str) -> list[TopicPartition]:
+        """Return the topic's partitions."""
+        return [TopicPartition(topic, index) for index in self.assignments.get(topic, ())]
+
+    def all_partitions(self) -> list[TopicPartition]:
+        """Return the partitions of all topics."""
+        return [TopicPartition(topic, index) for topic, assignment in self.assignments.items() for index in assignment]
+
+    def assignment(self, partition: TopicPartition) -> ReplicaAssignment:
+        """Return the partition's replicas; none when it is unknown."""
+        return self.assignments.get(partition.topic, {}).get(partition.partition) or ReplicaAssignment(())
+
+    def replicas(self, partitions: Iterable[TopicPartition]) -> list[Replica]:
+        """Return all replicas of the partitions."""
+        return [(partition, broker) for partition in partitions for broker in self.assignment(partition).replicas]
+
+    def replicas_on(self, brokers: Iterable[int]) -> list[Replica]:
+        """Return the replicas that these brokers hold."""
+        wanted = set(brokers)
+        return [replica for replica in self.replicas(self.all_partitions()) if replica[1] in wanted]
+
+    def is_online(self, partition: TopicPartition, broker: int) -> bool:
+        """Tell whether the broker is alive and its log directory with the replica is."""
+        return broker in self.brokers and (partition, broker) not in self.offline_replicas
+
+    def topic_id(self, topic: str) -> bytes:
+        """Return the topic's id; zero bytes when it has none."""
+        return self.topic_ids.get(topic, NO_UUID)
+
+    def is_to_be_deleted(self, topic: str) -> bool:
+        """Tell whether somebody asked for the topic's deletion."""
+        return topic in self.topics_to_delete
+
+    def replicas_in(self, topic: str, state: ReplicaStatus) -> list[Replica]:
+        """Return the topic's replicas that are in a state."""
+        return [replica for replica in self.replicas(self.partitions(topic)) if self.replica_states.get(replica) == state]
+
+    def forget_topic(self, topic: str) -> None:
+        """Drop all that is known of the topic."""
+        partitions = self.partitions(topic)
+        for partition, broker in self.replicas(partitions):
+            self.replica_states.pop((partition, broker), None)
+            self.offline_replicas.discard((partition, broker))
+        for partition in partitions:
+            self.leaderships.pop(partition, None)
+            self.partition_states.pop(partition, None)
+        self.assignments.pop(topic, None)
+        self.topic_ids.pop(topic, None)
+        for topics in (self.topics_to_delete, self.topics_being_deleted, self.ineligible_for_deletion):
+            topics.discard(topic)

@@ -1,0 +1,91 @@
+"""Configs that are kept in the metadata store: topics', brokers', users', clients', and who wants to hear of their changes."""
+
+from collections.abc import Callable, Iterable
+
+from twisted.logger import Logger
+
+from twisted_kafka.metadata import znodes
+from twisted_kafka.metadata.store import IMetadataStore, IWatch, NoNodeError, WatchEvent
+from twisted_kafka.metadata.znode_json import BadNodeError
+from twisted_kafka.metadata.znodes import ConfigChangeNode, ConfigNode
+
+Listener = Callable[[str, dict[str, str]], None]
+"""Called with the entity's name (``orders``, ``1``, ``<default>``, ``alice/clients/app``) and its config."""
+
+
+class ConfigRepository:
+    """Reads dynamic configs, and tells listeners what ``/config/changes`` announces."""
+
+    log = Logger()
+
+    def __init__(self, store: IMetadataStore) -> None:
+        self._store = store
+        self._listeners: dict[str, list[Listener]] = {}
+        self._last_change: str | None = None
+        self._watch: IWatch | None = None
+
+    def config(self, entity_path: str) -> dict[str, str]:
+        """Return the config of ``topics/<topic>``, ``brokers/<id>`` ...; empty when there is none."""
+        return self.configs([entity_path])[0]
+
+    def configs(self, entity_paths: Iterable[str]) -> list[dict[str, str]]:
+        """Return several entities' configs."""
+        paths = [znodes.config_path(path) for path in entity_paths]
+        return [
+            {} if node is None else self._decoded(path, node[0])
+            for path, node in zip(paths, self._store.get_many(paths), strict=True)
+        ]
+
+    def topic_config(self, topic: str) -> dict[str, str]:
+        """Return the topic's own settings."""
+        return self.config(f"topics/{topic}")
+
+    def broker_config(self, broker_id: int | None) -> dict[str, str]:
+        """Return a broker's dynamic settings, or with None those for all brokers."""
+        return self.config(f"brokers/{znodes.DEFAULT_ENTITY if broker_id is None else broker_id}")
+
+    def _decoded(self, path: str, data: bytes) -> dict[str, str]:
+        try:
+            return ConfigNode.decode(data).config
+        except BadNodeError as error:
+            self.log.error("The config in {path} is passed over: {error}", path=path, error=error)
+            return {}
+
+    def add_listener(self, entity_type: str, listener: Listener) -> None:
+        """Call ``listener`` on the store's watch thread after changes of that type: ``topics``, ``brokers``, ``users`` ..."""
+        self._listeners.setdefault(entity_type, []).append(listener)
+
+    def startup(self) -> None:
+        """Begin to follow changes; those announced before are history, for every config is read when it is first needed."""
+        try:
+            changes = self._store.children(znodes.CONFIG_CHANGES)
+        except NoNodeError:
+            changes = []
+        self._last_change = changes[-1] if changes else None
+        self._watch = self._store.watch(znodes.CONFIG_CHANGES, self._changed)
+
+    def shutdown(self) -> None:
+        """Follow changes no more."""
+        if self._watch is not None:
+            self._watch.cancel()
+
+    def _changed(self, _: WatchEvent) -> None:
+        # Names end in a growing number of ten digits: those after the last one seen are new.
+        last = self._last_change
+        new = [name for name in self._store.children(znodes.CONFIG_CHANGES) if last is None or name > last]
+        if not new:
+            return
+        self._last_change = new[-1]
+        for node in self._store.get_many([f"{znodes.CONFIG_CHANGES}/{name}" for name in new]):
+            if node is not None:
+                self._announce(node[0])
+
+    def _announce(self, data: bytes) -> None:
+        try:
+            entity_path = ConfigChangeNode.decode(data).entity_path
+        except BadNodeError as error:
+            self.log.error("A config change is passed over: {error}", error=error)
+            return
+        entity_type, _, name = entity_path.partition("/")
+        for listener in self._listeners.get(entity_type, ()):
+            listener(name, self.config(entity_path))

@@ -1,0 +1,406 @@
+"""The controller: elected among the brokers, it decides on leaders and makes and deletes partitions (Kafka: ``KafkaController``).
+
+Everything happens on one event thread: watches, answers of brokers and calls from outside only queue an event for it.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from concurrent.futures import Future
+
+from twisted.logger import Logger
+
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.controller.context import ControllerContext
+from twisted_kafka.controller.dynamic_config import ConfigRepository
+from twisted_kafka.controller.election import ControllerElection
+from twisted_kafka.controller.interfaces import IBrokerChannels
+from twisted_kafka.controller.loader import ContextLoader
+from twisted_kafka.controller.partition_machine import PartitionStateMachine
+from twisted_kafka.controller.replica_machine import ReplicaStateMachine
+from twisted_kafka.controller.requests import RequestBatch, ResponseHandlers
+from twisted_kafka.controller.states import PartitionStatus, ReplicaStatus
+from twisted_kafka.controller.topic_deletion import TopicDeletion
+from twisted_kafka.metadata import znodes
+from twisted_kafka.metadata.store import (
+    IMetadataStore,
+    IWatch,
+    NoNodeError,
+    StoreClosedError,
+    WatchEvent,
+)
+from twisted_kafka.metadata.worker import SerialWorker
+from twisted_kafka.metadata.znode_json import BadNodeError
+from twisted_kafka.metadata.znodes_admin import PartitionsNode
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages.inter_broker import LeaderAndIsrResponse, StopReplicaResponse
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.timing.clock import IClock
+
+TopicsListener = Callable[[Collection[str]], None]
+
+
+class KafkaController:
+    """One broker's controller: active while it holds ``/controller``, else it waits for that node to vanish."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        config: KafkaConfig,
+        store: IMetadataStore,
+        configs: ConfigRepository,
+        channels: IBrokerChannels,
+        clock: IClock,
+        *,
+        threaded: bool = True,
+    ) -> None:
+        """With ``threaded=False`` events happen only in ``pump()``."""
+        self.broker_id = config.broker_id
+        self._config = config
+        self._store = store
+        self._configs = configs
+        self._election = ControllerElection(store, self.broker_id, clock)
+        self._worker = SerialWorker("controller-event-thread", threaded=threaded)
+        self._watches: list[IWatch] = []
+        self._topic_watches: dict[str, IWatch] = {}
+        self._controller_watch: IWatch | None = None
+        self._listeners: list[TopicsListener] = []
+        self._channels = channels
+        self.context = ControllerContext()
+        self.active_controller_id = -1
+        handlers = ResponseHandlers(self._leader_and_isr_answered, self._stop_replica_answered)
+        self._requests = RequestBatch(self.broker_id, self.context, channels, handlers, config.inter_broker_listener_name)
+        self._loader = ContextLoader(self.context, store)
+        self._replicas = ReplicaStateMachine(self.context, store, self._requests)
+        self._partitions = PartitionStateMachine(self.context, store, self._requests, self._unclean_election)
+        self._deletion = TopicDeletion(
+            self.context, store, self._requests, self._partitions, self._replicas, deleted=self._topics_deleted
+        )
+
+    # From outside
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker is the controller."""
+        return self.active_controller_id == self.broker_id
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of this broker's last term as the controller."""
+        return self.context.epoch
+
+    def startup(self) -> "Future[None]":
+        """Run for controller; the future is done once somebody is, and if it is this broker, once all brokers know of it."""
+        started: Future[None] = Future()
+
+        def start() -> None:
+            try:
+                self._controller_watch = self._store.watch(znodes.CONTROLLER, lambda _: self._submit(self._controller_changed))
+                self._elect()
+            except BaseException as error:
+                started.set_exception(error)
+                raise
+            started.set_result(None)
+
+        self._worker.submit(start)
+        return started
+
+    def shutdown(self) -> None:
+        """Stop; the ``/controller`` node goes with the store's session."""
+
+        def stop() -> None:
+            if self._controller_watch is not None:
+                self._controller_watch.cancel()
+            self._resign()
+
+        self._worker.submit(stop)
+        self._worker.close()
+
+    def pump(self) -> int:
+        """Run the events that wait, on this thread; return how many. Only with ``threaded=False``."""
+        return self._worker.pump()
+
+    def add_topics_listener(self, listener: TopicsListener) -> None:
+        """Call ``listener`` on the event thread with topics that were deleted, once nothing is left of them."""
+        self._listeners.append(listener)
+
+    def is_to_be_deleted(self, topic: str) -> bool:
+        """Tell whether the topic waits for its deletion."""
+        return topic in self.context.topics_to_delete
+
+    # Becoming the controller, and being it no more
+
+    def _submit(self, event: Callable[[], None]) -> None:
+        self._worker.submit(event)
+
+    def _submit_active(self, event: Callable[[], None]) -> Callable[[WatchEvent], None]:
+        """Return a watch callback that queues ``event``, which is dropped when this is no longer the controller."""
+
+        def run() -> None:
+            if self.is_active:
+                event()
+
+        return lambda _: self._submit(run)
+
+    def _controller_changed(self) -> None:
+        was_active = self.is_active
+        found = self._election.active()
+        if was_active and found != self.broker_id:
+            self._resign()
+        self.active_controller_id = found
+        if found < 0:
+            self._elect()
+
+    def _elect(self) -> None:
+        won = self._election.run()
+        self.active_controller_id = self._election.active()
+        if won is None:
+            return
+        self.context.epoch, self.context.epoch_version = won
+        self.log.info("Broker {broker} is the controller, epoch {epoch}", broker=self.broker_id, epoch=self.epoch)
+        try:
+            self._failover()
+        except StoreClosedError:
+            raise
+        except Exception:
+            # A controller that does not know its cluster must not stay in office.
+            self.log.failure("Taking office failed")
+            self._resign()
+            self._store.delete(znodes.CONTROLLER)
+            raise
+
+    def _failover(self) -> None:
+        """Take office: read everything, tell everybody, and put right what happened meanwhile."""
+        context = self.context
+        context.clear()
+        self._watches = [
+            self._store.watch(znodes.BROKER_IDS, self._submit_active(self._brokers_changed)),
+            self._store.watch(znodes.TOPICS, self._submit_active(self._topics_changed)),
+            self._store.watch(znodes.DELETE_TOPICS, self._submit_active(self._deletions_changed)),
+            self._store.watch(znodes.ISR_CHANGES, self._submit_active(self._isrs_changed)),
+        ]
+        context.brokers = self._loader.live_brokers()
+        for broker in context.brokers:
+            self._channels.add_broker(broker)
+        topics = self._loader.children(znodes.TOPICS)
+        self._loader.load_topics(topics)
+        self._watch_topics(topics)
+        self._loader.load_leaderships(context.all_partitions())
+        deletions = self._loader.children(znodes.DELETE_TOPICS)
+        if self._config.boolean("delete.topic.enable"):
+            context.topics_to_delete = {topic for topic in deletions if topic in context.assignments}
+            context.topics_being_deleted = set()
+        # Brokers must know who is alive before they become leaders and followers.
+        self._update_metadata(context.brokers, ())
+        self._replicas.startup()
+        self._partitions.startup()
+        self._update_metadata(context.brokers, context.all_partitions())
+        self._handle_deletions(deletions)
+        self._deletion.resume()
+
+    def _resign(self) -> None:
+        for watch in (*self._watches, *self._topic_watches.values()):
+            watch.cancel()
+        self._watches = []
+        self._topic_watches = {}
+        self.context.clear()
+        if self.is_active:
+            self.log.info("Broker {broker} is no longer the controller", broker=self.broker_id)
+        self.active_controller_id = -1
+
+    def _update_metadata(self, brokers: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
+        self._requests.new_batch()
+        self._requests.add_update_metadata(brokers, partitions)
+        self._requests.send()
+
+    # Brokers
+
+    def _brokers_changed(self) -> None:
+        context = self.context
+        now = self._loader.live_brokers()
+        before = context.brokers
+        # A broker that died and came back between two looks has another epoch.
+        restarted = {broker for broker in now.keys() & before.keys() if now[broker].epoch != before[broker].epoch}
+        gone = before.keys() - now.keys() | restarted
+        new = now.keys() - before.keys() | restarted
+        if gone:
+            context.brokers = {broker: each for broker, each in before.items() if broker not in gone}
+            for broker in gone:
+                self._channels.remove_broker(broker)
+            self._brokers_failed(gone)
+        context.brokers = now
+        if new:
+            for broker in new:
+                self._channels.add_broker(broker)
+            self._brokers_started(new)
+        elif any(now[broker].node != before[broker].node for broker in now.keys() & before.keys()):
+            self._update_metadata(now, ())
+
+    def _brokers_started(self, new: Collection[int]) -> None:
+        context = self.context
+        context.offline_replicas = {replica for replica in context.offline_replicas if replica[1] not in new}
+        self._update_metadata(context.brokers.keys() - new, ())
+        # The new ones need everything.
+        self._update_metadata(new, context.all_partitions())
+        replicas = context.replicas_on(new)
+        self._replicas.handle(replicas, ReplicaStatus.ONLINE)
+        self._partitions.elect_for_offline()
+        self._deletion.retry({partition.topic for partition, _ in replicas})
+
+    def _brokers_failed(self, gone: Collection[int]) -> None:
+        context = self.context
+        self._replicas_offline(context.replicas_on(gone))
+        self._update_metadata(context.brokers, ())
+
+    def _replicas_offline(self, replicas: list[tuple[TopicPartition, int]]) -> None:
+        context = self.context
+        deleted = [replica for replica in replicas if context.is_to_be_deleted(replica[0].topic)]
+        others = [replica for replica in replicas if not context.is_to_be_deleted(replica[0].topic)]
+        leaderless = [
+            partition
+            for partition in dict.fromkeys(partition for partition, _ in others)
+            if (leadership := context.leaderships.get(partition)) is not None
+            and not context.is_online(partition, leadership.leader)
+        ]
+        self._partitions.handle(leaderless, PartitionStatus.OFFLINE)
+        self._partitions.elect_for_offline()
+        self._replicas.handle(others, ReplicaStatus.OFFLINE)
+        if deleted:
+            self._deletion.make_ineligible({partition.topic for partition, _ in deleted}, "a replica's broker died")
+            self._deletion.replicas_failed(deleted)
+
+    # Topics
+
+    def _watch_topics(self, topics: Iterable[str]) -> None:
+        for topic in topics:
+            if topic not in self._topic_watches:
+                changed = self._submit_active(lambda topic=topic: self._partitions_changed(topic))  # type: ignore[misc]
+                self._topic_watches[topic] = self._store.watch(znodes.topic_path(topic), changed)
+
+    def _topics_changed(self) -> None:
+        now = set(self._loader.children(znodes.TOPICS))
+        for topic in self.context.assignments.keys() - now:
+            if not self.context.is_to_be_deleted(topic):
+                self.log.warn("The node of topic {topic} is gone although nobody deleted it", topic=topic)
+            self._unwatch_topic(topic)
+            self.context.forget_topic(topic)
+        new = sorted(now - self.context.assignments.keys())
+        if new:
+            self._watch_topics(new)
+            self._new_partitions(self._loader.load_topics(new))
+
+    def _unwatch_topic(self, topic: str) -> None:
+        watch = self._topic_watches.pop(topic, None)
+        if watch is not None:
+            watch.cancel()
+
+    def _partitions_changed(self, topic: str) -> None:
+        if topic in self.context.assignments:
+            new = self._loader.load_topics((topic,))
+            if self.context.is_to_be_deleted(topic):
+                if new:
+                    self.log.warn("Topic {topic} is being deleted and grows no more", topic=topic)
+                for partition in new:
+                    self.context.assignments[topic].pop(partition.partition)
+            elif new:
+                self._new_partitions(new)
+
+    def _new_partitions(self, partitions: list[TopicPartition]) -> None:
+        self._partitions.handle(partitions, PartitionStatus.NEW)
+        replicas = self.context.replicas(partitions)
+        self._replicas.handle(replicas, ReplicaStatus.NEW)
+        self._partitions.handle(partitions, PartitionStatus.ONLINE)
+        self._replicas.handle(replicas, ReplicaStatus.ONLINE)
+
+    # Deletions
+
+    def _deletions_changed(self) -> None:
+        self._handle_deletions(self._loader.children(znodes.DELETE_TOPICS))
+
+    def _handle_deletions(self, wanted: Iterable[str]) -> None:
+        context = self.context
+        enabled = self._config.boolean("delete.topic.enable")
+        new = []
+        for topic in wanted:
+            if enabled and topic in context.assignments:
+                if topic not in context.topics_to_delete:
+                    new.append(topic)
+            else:
+                # Nothing to delete, or not allowed: take the request back.
+                try:
+                    self._store.delete(znodes.delete_topic_path(topic))
+                except NoNodeError:
+                    continue
+        if new:
+            self._deletion.enqueue(new)
+
+    def _topics_deleted(self, topics: Collection[str]) -> None:
+        for topic in topics:
+            self._unwatch_topic(topic)
+        for listener in self._listeners:
+            listener(topics)
+
+    # Answers and notifications of brokers
+
+    def _leader_and_isr_answered(self, broker: int, response: LeaderAndIsrResponse) -> None:
+        self._submit(lambda: self._take_leader_and_isr_answer(broker, response))
+
+    def _take_leader_and_isr_answer(self, broker: int, response: LeaderAndIsrResponse) -> None:
+        if not self.is_active:
+            return
+        if response.error_code:
+            self.log.error("Broker {broker} refused to change leaders: error {code}", broker=broker, code=response.error_code)
+            return
+        names = {topic_id: topic for topic, topic_id in self.context.topic_ids.items()} if response.topics else {}
+        failed, recovered = [], []
+        errors = [(error.topic_name, error) for error in response.partition_errors]
+        errors += [(names.get(topic.topic_id, ""), error) for topic in response.topics for error in topic.partition_errors]
+        for topic, error in errors:
+            replica = (TopicPartition(topic, error.partition_index), broker)
+            if error.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
+                failed.append(replica)
+            elif not error.error_code and replica in self.context.offline_replicas:
+                recovered.append(replica)
+        self.context.offline_replicas.update(failed)
+        self.context.offline_replicas.difference_update(recovered)
+        if failed:
+            self._replicas_offline(failed)
+        if recovered:
+            self._replicas.handle(recovered, ReplicaStatus.ONLINE)
+            self._partitions.elect_for_offline()
+
+    def _stop_replica_answered(self, broker: int, deleted: Collection[TopicPartition], response: StopReplicaResponse) -> None:
+        self._submit(lambda: self._take_stop_replica_answer(broker, deleted, response))
+
+    def _take_stop_replica_answer(self, broker: int, deleted: Collection[TopicPartition], response: StopReplicaResponse) -> None:
+        if not self.is_active:
+            return
+        errors = {TopicPartition(each.topic_name, each.partition_index): each.error_code for each in response.partition_errors}
+        failed = {each for each in deleted if response.error_code or errors.get(each, ErrorCode.NONE)}
+        self._deletion.replicas_failed([(each, broker) for each in failed])
+        self._deletion.replicas_deleted([(each, broker) for each in deleted if each not in failed])
+
+    def _isrs_changed(self) -> None:
+        """Leaders changed in-sync replicas in the store by themselves: read them, and tell everybody."""
+        names = self._loader.children(znodes.ISR_CHANGES)
+        partitions: list[TopicPartition] = []
+        for name in names:
+            path = f"{znodes.ISR_CHANGES}/{name}"
+            found = self._store.get(path)
+            if found is not None:
+                partitions += _isr_changes(found[0])
+                self._store.delete(path)
+        known = [partition for partition in dict.fromkeys(partitions) if partition in self.context.leaderships]
+        self._loader.load_leaderships(known)
+        self._update_metadata(self.context.brokers, known)
+
+    def _unclean_election(self, topic: str) -> bool:
+        own = self._configs.topic_config(topic).get("unclean.leader.election.enable")
+        return self._config.boolean("unclean.leader.election.enable") if own is None else own.strip().lower() == "true"
+
+
+def _isr_changes(data: bytes) -> list[TopicPartition]:
+    """Return the partitions that a notification names; none when it cannot be read."""
+    try:
+        return PartitionsNode.decode(data).partitions
+    except BadNodeError:
+        return []

@@ -1,0 +1,105 @@
+"""Reads the cluster's state from the metadata store into the controller's context."""
+
+from collections.abc import Collection, Iterable
+
+from twisted.logger import Logger
+
+from twisted_kafka.controller.context import ControllerContext, LiveBroker, ReplicaAssignment
+from twisted_kafka.controller.partition_machine import decoded_leadership
+from twisted_kafka.metadata import znodes
+from twisted_kafka.metadata.store import IMetadataStore, NoNodeError, Set, StoreError
+from twisted_kafka.metadata.znode_json import BadNodeError
+from twisted_kafka.metadata.znodes import BrokerNode, TopicNode
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.protocol.types import random_uuid
+
+
+class ContextLoader:
+    """Fills a context; a node that cannot be read is logged and passed over."""
+
+    log = Logger()
+
+    def __init__(self, context: ControllerContext, store: IMetadataStore) -> None:
+        self._context = context
+        self._store = store
+
+    def children(self, path: str) -> list[str]:
+        """Return the names of a node's children; none when there is no such node."""
+        try:
+            return self._store.children(path)
+        except NoNodeError:
+            return []
+
+    def live_brokers(self) -> dict[int, LiveBroker]:
+        """Return the brokers that are registered now."""
+        ids = [int(name) for name in self.children(znodes.BROKER_IDS) if name.isdigit()]
+        brokers = {}
+        for broker, found in zip(ids, self._store.get_many([znodes.broker_path(each) for each in ids]), strict=True):
+            if found is not None:
+                try:
+                    brokers[broker] = LiveBroker(BrokerNode.decode(found[0]), found[1].czxid)
+                except BadNodeError as error:
+                    self.log.error("Broker {broker} is passed over: {error}", broker=broker, error=error)
+        return brokers
+
+    def load_topics(self, topics: Iterable[str]) -> list[TopicPartition]:
+        """Read ids and assignments of topics; return the partitions that the context did not have."""
+        names = list(topics)
+        without_id: list[tuple[str, TopicNode, int]] = []
+        new: list[TopicPartition] = []
+        for topic, found in zip(names, self._store.get_many([znodes.topic_path(name) for name in names]), strict=True):
+            if found is None:
+                continue
+            try:
+                node = TopicNode.decode(found[0])
+            except BadNodeError as error:
+                self.log.error("Topic {topic} is passed over: {error}", topic=topic, error=error)
+                continue
+            if node.topic_id is None:
+                without_id.append((topic, node, found[1].version))
+            else:
+                self._context.topic_ids[topic] = node.topic_id
+            new += self._take_assignments(topic, node)
+        self._give_ids(without_id)
+        return new
+
+    def _take_assignments(self, topic: str, node: TopicNode) -> list[TopicPartition]:
+        known = self._context.assignments.setdefault(topic, {})
+        new = []
+        for index, replicas in sorted(node.partitions.items()):
+            if index not in known:
+                new.append(TopicPartition(topic, index))
+            known[index] = ReplicaAssignment(replicas, node.adding_replicas.get(index, ()), node.removing_replicas.get(index, ()))
+        return new
+
+    def _give_ids(self, topics: list[tuple[str, TopicNode, int]]) -> None:
+        """Give an id to topics that a Kafka before 2.8 made."""
+        nodes = [
+            (
+                topic,
+                version,
+                TopicNode(
+                    partitions=node.partitions,
+                    topic_id=random_uuid(),
+                    adding_replicas=node.adding_replicas,
+                    removing_replicas=node.removing_replicas,
+                ),
+            )
+            for topic, node, version in topics
+        ]
+        results = self._store.batch([[Set(znodes.topic_path(topic), node.encode(), version)] for topic, version, node in nodes])
+        for (topic, _, node), result in zip(nodes, results, strict=True):
+            if isinstance(result, StoreError):
+                self.log.error("Topic {topic} gets no id: {error}", topic=topic, error=result)
+            elif node.topic_id is not None:
+                self._context.topic_ids[topic] = node.topic_id
+
+    def load_leaderships(self, partitions: Collection[TopicPartition]) -> None:
+        """Read the partitions' leaders and in-sync replicas."""
+        found = self._store.get_many([znodes.state_path(partition) for partition in partitions])
+        for partition, node in zip(partitions, found, strict=True):
+            leadership = None if node is None else decoded_leadership(*node)
+            if leadership is not None:
+                self._context.leaderships[partition] = leadership
+            elif node is not None:
+                self.log.error("The state of partition {partition} cannot be read", partition=partition)

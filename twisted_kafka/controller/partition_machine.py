@@ -1,0 +1,181 @@
+"""Moves partitions from state to state: makes their state nodes and elects their leaders (Kafka: ``ZkPartitionStateMachine``)."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from twisted.logger import Logger
+
+from twisted_kafka.controller.context import ControllerContext, Leadership
+from twisted_kafka.controller.elections import Elected, first_leader, offline_leader
+from twisted_kafka.controller.requests import RequestBatch
+from twisted_kafka.controller.states import PARTITION_SOURCES, PartitionStatus
+from twisted_kafka.metadata import znodes
+from twisted_kafka.metadata.store import Check, Create, IMetadataStore, Operation, Set, Stat, StoreError
+from twisted_kafka.metadata.znode_json import BadNodeError
+from twisted_kafka.metadata.znodes import PartitionStateNode, state_path
+from twisted_kafka.protocol.topic_partition import TopicPartition
+
+Elect = Callable[[TopicPartition, Leadership, Sequence[int]], Elected | None]
+"""Chooses among the alive replicas, which are the last argument."""
+
+
+class PartitionStateMachine:
+    """The states of all partitions. ``handle`` collects requests in the batch and sends it."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        store: IMetadataStore,
+        requests: RequestBatch,
+        unclean_election: Callable[[str], bool],
+    ) -> None:
+        """``unclean_election`` tells of a topic whether its unclean.leader.election.enable is true."""
+        self._context = context
+        self._store = store
+        self._requests = requests
+        self._unclean_election = unclean_election
+
+    def startup(self) -> None:
+        """Give every partition the state that its leader's broker implies, then elect for those without a leader."""
+        for partition in self._context.all_partitions():
+            leadership = self._context.leaderships.get(partition)
+            if leadership is None:
+                state = PartitionStatus.NEW
+            elif self._context.is_online(partition, leadership.leader):
+                state = PartitionStatus.ONLINE
+            else:
+                state = PartitionStatus.OFFLINE
+            self._context.partition_states[partition] = state
+        self.elect_for_offline()
+
+    def elect_for_offline(self) -> None:
+        """Try to find a leader for every new or offline partition, except of topics that are being deleted."""
+        states = self._context.partition_states
+        waiting = (PartitionStatus.NEW, PartitionStatus.OFFLINE)
+        self.handle(
+            [each for each in states if states[each] in waiting and not self._context.is_to_be_deleted(each.topic)],
+            PartitionStatus.ONLINE,
+        )
+
+    def handle(self, partitions: Iterable[TopicPartition], target: PartitionStatus, elect: Elect | None = None) -> None:
+        """Move the partitions to ``target``; those that may not or cannot are logged and stay as they are."""
+        self._requests.new_batch()
+        valid = [partition for partition in partitions if self._may_become(partition, target)]
+        if target is PartitionStatus.ONLINE:
+            states = self._context.partition_states
+            new = [partition for partition in valid if states[partition] is PartitionStatus.NEW]
+            self._initialize(new)
+            others = [partition for partition in valid if states[partition] is not PartitionStatus.NEW]
+            self._elect(
+                [partition for partition in others if partition in self._context.leaderships], elect or self._offline_election
+            )
+        else:
+            for partition in valid:
+                self._context.partition_states[partition] = target
+                if target is PartitionStatus.NON_EXISTENT:
+                    del self._context.partition_states[partition]
+        self._requests.send()
+
+    def _may_become(self, partition: TopicPartition, target: PartitionStatus) -> bool:
+        state = self._context.partition_states.get(partition, PartitionStatus.NON_EXISTENT)
+        if state in PARTITION_SOURCES[target]:
+            return True
+        self.log.error(
+            "Partition {partition} is {state} and cannot become {target}",
+            partition=partition,
+            state=state.value,
+            target=target.value,
+        )
+        return False
+
+    def _alive(self, partition: TopicPartition) -> list[int]:
+        return [broker for broker in self._context.assignment(partition).replicas if self._context.is_online(partition, broker)]
+
+    def _epoch_check(self) -> Check:
+        # Fences a controller that was replaced without having noticed.
+        return Check(znodes.CONTROLLER_EPOCH, self._context.epoch_version)
+
+    def _initialize(self, partitions: Sequence[TopicPartition]) -> None:
+        chosen: list[tuple[TopicPartition, Leadership]] = []
+        groups: list[list[Operation]] = []
+        with_parent: set[str] = set()
+        for partition in partitions:
+            elected = first_leader(self._context.assignment(partition).replicas, self._alive(partition))
+            if elected is None:
+                self.log.error("Partition {partition} gets no leader: none of its replicas is alive", partition=partition)
+                continue
+            leadership = Leadership(elected.leader, 0, elected.isr, self._context.epoch, 0)
+            group: list[Operation] = [self._epoch_check()]
+            topic = partition.topic
+            parent = f"{znodes.topic_path(topic)}/partitions"
+            if topic not in with_parent and not self._has_leader(topic) and self._store.exists(parent) is None:
+                group.append(Create(parent))
+            with_parent.add(topic)
+            group += [Create(znodes.partition_path(partition)), Create(state_path(partition), encoded_leadership(leadership))]
+            chosen.append((partition, leadership))
+            groups.append(group)
+        for (partition, leadership), result in zip(chosen, self._store.batch(groups), strict=True):
+            if isinstance(result, StoreError):
+                self.log.error("Partition {partition} could not be made: {error}", partition=partition, error=result)
+            else:
+                self._became_online(partition, leadership, is_new=True)
+
+    def _has_leader(self, topic: str) -> bool:
+        return any(partition in self._context.leaderships for partition in self._context.partitions(topic))
+
+    def _elect(self, partitions: Sequence[TopicPartition], elect: Elect) -> None:
+        chosen: list[tuple[TopicPartition, Leadership]] = []
+        groups: list[list[Operation]] = []
+        found = self._store.get_many([state_path(partition) for partition in partitions])
+        for partition, node in zip(partitions, found, strict=True):
+            leadership = None if node is None else decoded_leadership(node[0], node[1])
+            if leadership is None or leadership.controller_epoch > self._context.epoch:
+                self.log.error("Partition {partition} gets no leader: its state node is not ours to change", partition=partition)
+                continue
+            elected = elect(partition, leadership, self._alive(partition))
+            if elected is None:
+                self.log.error("Partition {partition} gets no leader: no replica may be it", partition=partition)
+                continue
+            if elected.is_unclean:
+                self.log.warn("Partition {partition} got a leader that was not in sync: records may be lost", partition=partition)
+            epoch = leadership.partition_epoch
+            changed = Leadership(elected.leader, leadership.leader_epoch + 1, elected.isr, self._context.epoch, epoch + 1)
+            chosen.append((partition, changed))
+            groups.append([self._epoch_check(), Set(state_path(partition), encoded_leadership(changed), epoch)])
+        for (partition, leadership), result in zip(chosen, self._store.batch(groups), strict=True):
+            if isinstance(result, StoreError):
+                self.log.error("Partition {partition} got no leader: {error}", partition=partition, error=result)
+            else:
+                self._became_online(partition, leadership)
+
+    def _became_online(self, partition: TopicPartition, leadership: Leadership, *, is_new: bool = False) -> None:
+        self._context.leaderships[partition] = leadership
+        self._context.partition_states[partition] = PartitionStatus.ONLINE
+        self._requests.add_leader_and_isr(self._alive(partition), partition, leadership, is_new=is_new)
+
+    def _offline_election(self, partition: TopicPartition, leadership: Leadership, alive: Sequence[int]) -> Elected | None:
+        assignment = self._context.assignment(partition).replicas
+        clean = offline_leader(assignment, leadership.isr, alive, unclean=False)
+        if clean is not None or not self._unclean_election(partition.topic):
+            return clean
+        return offline_leader(assignment, leadership.isr, alive, unclean=True)
+
+
+def decoded_leadership(data: bytes, stat: Stat) -> Leadership | None:
+    """Return what a partition's state node says; None when it cannot be read."""
+    try:
+        node = PartitionStateNode.decode(data)
+    except BadNodeError:
+        return None
+    return Leadership(node.leader, node.leader_epoch, node.isr, node.controller_epoch, stat.version)
+
+
+def encoded_leadership(leadership: Leadership) -> bytes:
+    """Return the bytes of a partition's state node."""
+    return PartitionStateNode(
+        leader=leadership.leader,
+        leader_epoch=leadership.leader_epoch,
+        isr=list(leadership.isr),
+        controller_epoch=leadership.controller_epoch,
+    ).encode()

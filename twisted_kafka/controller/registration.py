@@ -1,0 +1,70 @@
+"""What a broker does in the metadata store before it serves: the lasting nodes, the cluster's id, its own registration."""
+
+from collections.abc import Iterable
+
+from twisted_kafka.config.endpoints import EndPoint
+from twisted_kafka.metadata import znodes
+from twisted_kafka.metadata.store import IMetadataStore, NodeExistsError, NoNodeError, StoreError
+from twisted_kafka.metadata.znodes import BrokerNode, ClusterIdNode
+from twisted_kafka.protocol.types import random_uuid, uuid_text
+
+
+class BrokerIdTakenError(StoreError):
+    """Another broker with this id is alive."""
+
+
+def prepare_store(store: IMetadataStore) -> None:
+    """Make the nodes that every Kafka cluster has."""
+    for path in znodes.PERSISTENT_PATHS:
+        if store.exists(path) is None:
+            try:
+                store.create(path, make_parents=True)
+            except NodeExistsError:
+                continue  # another broker was faster
+
+
+def cluster_id(store: IMetadataStore, wanted: str | None = None) -> str:
+    """Return the cluster's id, made now (``wanted``, else a random one) if there is none."""
+    found = store.get(znodes.CLUSTER_ID)
+    if found is None:
+        node = ClusterIdNode(wanted or uuid_text(random_uuid()))
+        try:
+            store.create(znodes.CLUSTER_ID, node.encode(), make_parents=True)
+        except NodeExistsError:
+            return cluster_id(store)
+        return node.cluster_id
+    return ClusterIdNode.decode(found[0]).cluster_id
+
+
+def broker_node(end_points: Iterable[EndPoint], *, rack: str | None, now_ms: int) -> BrokerNode:
+    """Return what is registered of a broker with these advertised end points (their real ports)."""
+    points = list(end_points)
+    plain = next((point for point in points if point.security_protocol == "PLAINTEXT"), None)
+    return BrokerNode(
+        endpoints=[point.text for point in points],
+        listener_security_protocol_map={point.listener_name: point.security_protocol for point in points},
+        timestamp_ms=now_ms,
+        rack=rack,
+        host=None if plain is None else plain.host,
+        port=-1 if plain is None else plain.port,
+    )
+
+
+def register_broker(store: IMetadataStore, broker_id: int, node: BrokerNode) -> int:
+    """Register the broker for as long as the store's session lives; return its epoch.
+
+    Raises BrokerIdTakenError when another session holds the id.
+    """
+    path = znodes.broker_path(broker_id)
+    found = store.exists(path)
+    if found is not None and found.ephemeral_owner == store.session_id:
+        store.set(path, node.encode())
+        return found.czxid
+    try:
+        store.create(path, node.encode(), ephemeral=True, make_parents=True)
+    except NodeExistsError:
+        raise BrokerIdTakenError(f"a broker with id {broker_id} is registered already") from None
+    stat = store.exists(path)
+    if stat is None:
+        raise NoNodeError(f"{path} is gone already")
+    return stat.czxid

@@ -1,0 +1,149 @@
+"""Moves replicas from state to state (Kafka: ``ZkReplicaStateMachine``)."""
+
+from collections.abc import Iterable, Sequence
+
+from twisted.logger import Logger
+
+from twisted_kafka.controller.context import ControllerContext, Leadership, Replica
+from twisted_kafka.controller.partition_machine import decoded_leadership, encoded_leadership
+from twisted_kafka.controller.requests import RequestBatch
+from twisted_kafka.controller.states import REPLICA_SOURCES, ReplicaStatus
+from twisted_kafka.metadata import znodes
+from twisted_kafka.metadata.cache import NO_LEADER
+from twisted_kafka.metadata.store import BadVersionError, Check, IMetadataStore, Operation, Set, StoreError
+from twisted_kafka.protocol.topic_partition import TopicPartition
+
+MAX_ISR_ATTEMPTS = 10
+"""How often a change of in-sync replicas is tried when a leader changes the same node meanwhile."""
+
+
+class ReplicaStateMachine:
+    """The states of all replicas. ``handle`` collects requests in the batch and sends it."""
+
+    log = Logger()
+
+    def __init__(self, context: ControllerContext, store: IMetadataStore, requests: RequestBatch) -> None:
+        self._context = context
+        self._store = store
+        self._requests = requests
+
+    def startup(self) -> None:
+        """Give every replica the state that its broker implies, and tell the brokers of their replicas."""
+        online, offline = [], []
+        for replica in self._context.replicas(self._context.all_partitions()):
+            if self._context.is_online(*replica):
+                self._context.replica_states[replica] = ReplicaStatus.ONLINE
+                online.append(replica)
+            else:
+                # A replica that is not there cannot be deleted now; it may once its broker returns.
+                self._context.replica_states[replica] = ReplicaStatus.DELETION_INELIGIBLE
+                offline.append(replica)
+        self.handle(online, ReplicaStatus.ONLINE)
+        self.handle(offline, ReplicaStatus.OFFLINE)
+
+    def handle(self, replicas: Iterable[Replica], target: ReplicaStatus) -> None:
+        """Move the replicas to ``target``; those that may not are logged and stay as they are."""
+        self._requests.new_batch()
+        by_broker: dict[int, list[TopicPartition]] = {}
+        for replica in replicas:
+            if self._may_become(replica, target):
+                by_broker.setdefault(replica[1], []).append(replica[0])
+        for broker, partitions in by_broker.items():
+            self._move(broker, partitions, target)
+        self._requests.send()
+
+    def _may_become(self, replica: Replica, target: ReplicaStatus) -> bool:
+        state = self._context.replica_states.get(replica, ReplicaStatus.NON_EXISTENT)
+        if state in REPLICA_SOURCES[target]:
+            return True
+        self.log.error(
+            "Replica {broker} of {partition} is {state} and cannot become {target}",
+            broker=replica[1],
+            partition=replica[0],
+            state=state.value,
+            target=target.value,
+        )
+        return False
+
+    def _move(self, broker: int, partitions: Sequence[TopicPartition], target: ReplicaStatus) -> None:
+        if target is ReplicaStatus.NEW:
+            self._become_new(broker, partitions)
+        elif target is ReplicaStatus.ONLINE:
+            self._become_online(broker, partitions)
+        elif target is ReplicaStatus.OFFLINE:
+            self._become_offline(broker, partitions)
+        elif target is ReplicaStatus.DELETION_STARTED:
+            for partition in partitions:
+                self._requests.add_stop_replica((broker,), partition, delete=True)
+        elif target is ReplicaStatus.NON_EXISTENT:
+            for partition in partitions:
+                self._context.replica_states.pop((partition, broker), None)
+            return
+        for partition in partitions:
+            self._context.replica_states[partition, broker] = target
+
+    def _become_new(self, broker: int, partitions: Sequence[TopicPartition]) -> None:
+        for partition in partitions:
+            leadership = self._context.leaderships.get(partition)
+            if leadership is not None and leadership.leader != broker:
+                self._requests.add_leader_and_isr((broker,), partition, leadership, is_new=True)
+
+    def _become_online(self, broker: int, partitions: Sequence[TopicPartition]) -> None:
+        for partition in partitions:
+            leadership = self._context.leaderships.get(partition)
+            if self._context.replica_states.get((partition, broker)) is not ReplicaStatus.NEW and leadership is not None:
+                self._requests.add_leader_and_isr((broker,), partition, leadership)
+
+    def _become_offline(self, broker: int, partitions: Sequence[TopicPartition]) -> None:
+        for partition in partitions:
+            self._requests.add_stop_replica((broker,), partition, delete=False)
+        # The state node of a topic that is being deleted goes anyway: it is not worth a write.
+        staying = [partition for partition in partitions if not self._context.is_to_be_deleted(partition.topic)]
+        led = [partition for partition in staying if partition in self._context.leaderships]
+        for partition, leadership in self._remove_from_isr(broker, led).items():
+            others = [each for each in self._context.assignment(partition).replicas if each != broker]
+            alive = [each for each in others if self._context.is_online(partition, each)]
+            self._requests.add_leader_and_isr(alive, partition, leadership)
+        unled = [partition for partition in partitions if partition not in self._context.leaderships]
+        self._requests.add_update_metadata(self._context.brokers, unled)
+
+    def _remove_from_isr(self, broker: int, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Leadership]:
+        """Take the broker out of the partitions' in-sync replicas; the last one stays, but leads no more."""
+        removed: dict[TopicPartition, Leadership] = {}
+        waiting = list(partitions)
+        for _ in range(MAX_ISR_ATTEMPTS):
+            changes: list[tuple[TopicPartition, Leadership]] = []
+            groups: list[list[Operation]] = []
+            found = self._store.get_many([znodes.state_path(partition) for partition in waiting])
+            for partition, node in zip(waiting, found, strict=True):
+                leadership = None if node is None else decoded_leadership(*node)
+                if leadership is None or broker not in leadership.isr or leadership.controller_epoch > self._context.epoch:
+                    continue
+                changed = self._without(broker, leadership)
+                changes.append((partition, changed))
+                groups.append(
+                    [
+                        Check(znodes.CONTROLLER_EPOCH, self._context.epoch_version),
+                        Set(znodes.state_path(partition), encoded_leadership(changed), leadership.partition_epoch),
+                    ]
+                )
+            waiting = []
+            for (partition, changed), result in zip(changes, self._store.batch(groups), strict=True):
+                if isinstance(result, BadVersionError):
+                    waiting.append(partition)
+                elif isinstance(result, StoreError):
+                    self.log.error("The replicas of {partition} could not be changed: {error}", partition=partition, error=result)
+                else:
+                    self._context.leaderships[partition] = removed[partition] = changed
+            if not waiting:
+                break
+        return removed
+
+    def _without(self, broker: int, leadership: Leadership) -> Leadership:
+        return Leadership(
+            leader=NO_LEADER if leadership.leader == broker else leadership.leader,
+            leader_epoch=leadership.leader_epoch + 1,
+            isr=[each for each in leadership.isr if each != broker] if len(leadership.isr) > 1 else leadership.isr,
+            controller_epoch=self._context.epoch,
+            partition_epoch=leadership.partition_epoch + 1,
+        )

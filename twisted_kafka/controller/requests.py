@@ -1,0 +1,247 @@
+"""Collects what one step of the controller has to say to brokers, and sends each broker one request of a kind.
+
+Named after Kafka's ``ControllerBrokerRequestBatch``: LeaderAndIsr first, so that a leader serves before clients are told of it,
+then UpdateMetadata, then StopReplica.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Final, NamedTuple
+
+from twisted.logger import Logger
+
+from twisted_kafka.controller.context import ControllerContext, Leadership
+from twisted_kafka.controller.interfaces import ControlResponse, IBrokerChannels
+from twisted_kafka.metadata.cache import LEADER_DURING_DELETE, NO_LEADER
+from twisted_kafka.metadata.znodes import EndPointText
+from twisted_kafka.protocol.messages.inter_broker import (
+    LeaderAndIsrLiveLeader,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicState,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    StopReplicaTopicState,
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from twisted_kafka.protocol.topic_partition import TopicPartition
+
+EPOCH_DURING_DELETE: Final = -2
+"""The leader epoch in StopReplica of a topic that is being deleted: newer than every other."""
+
+_PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+
+
+class ResponseHandlers(NamedTuple):
+    """Who hears of the answers; called with the broker's id on any thread."""
+
+    leader_and_isr: Callable[[int, LeaderAndIsrResponse], None]
+    stop_replica: Callable[[int, Collection[TopicPartition], StopReplicaResponse], None]
+    """Also called with the partitions that were to be deleted; not called when there were none."""
+
+
+class RequestBatch:
+    """What the brokers are to be told; ``new_batch``, then the ``add_`` methods, then ``send``."""
+
+    log = Logger()
+
+    def __init__(
+        self, broker_id: int, context: ControllerContext, channels: IBrokerChannels, handlers: ResponseHandlers, listener_name: str
+    ) -> None:
+        """``listener_name`` is the one that brokers use among themselves: live leaders are named by it."""
+        self._broker_id = broker_id
+        self._context = context
+        self._channels = channels
+        self._handlers = handlers
+        self._listener_name = listener_name
+        self._forget()
+
+    def _forget(self) -> None:
+        self._leader_and_isr: dict[int, dict[TopicPartition, LeaderAndIsrPartitionState]] = {}
+        self._stop_replica: dict[int, dict[TopicPartition, StopReplicaPartitionState]] = {}
+        self._metadata_brokers: set[int] = set()
+        self._metadata: dict[TopicPartition, UpdateMetadataPartitionState] = {}
+
+    def new_batch(self) -> None:
+        """Begin; what a step that failed left behind is dropped."""
+        if self._leader_and_isr or self._stop_replica or self._metadata_brokers:
+            self.log.warn("Requests of a failed step of the controller are dropped")
+            self._forget()
+
+    def add_leader_and_isr(
+        self, brokers: Iterable[int], partition: TopicPartition, leadership: Leadership, *, is_new: bool = False
+    ) -> None:
+        """Tell these brokers to take on their part of the partition, and all brokers of its new metadata."""
+        assignment = self._context.assignment(partition)
+        for broker in brokers:
+            if broker < 0:
+                continue
+            states = self._leader_and_isr.setdefault(broker, {})
+            before = states.get(partition)
+            states[partition] = LeaderAndIsrPartitionState(
+                topic_name=partition.topic,
+                partition_index=partition.partition,
+                controller_epoch=leadership.controller_epoch,
+                leader=leadership.leader,
+                leader_epoch=leadership.leader_epoch,
+                isr=list(leadership.isr),
+                partition_epoch=leadership.partition_epoch,
+                replicas=list(assignment.replicas),
+                adding_replicas=list(assignment.adding),
+                removing_replicas=list(assignment.removing),
+                is_new=is_new or (before is not None and before.is_new),
+            )
+        self.add_update_metadata(self._context.brokers, (partition,))
+
+    def add_stop_replica(self, brokers: Iterable[int], partition: TopicPartition, *, delete: bool) -> None:
+        """Tell these brokers to stop replicating the partition, and to delete it when asked so once."""
+        leadership = self._context.leaderships.get(partition)
+        epoch = leadership.leader_epoch if leadership is not None else -1
+        if self._context.is_to_be_deleted(partition.topic):
+            epoch = EPOCH_DURING_DELETE
+        for broker in brokers:
+            if broker < 0:
+                continue
+            states = self._stop_replica.setdefault(broker, {})
+            before = states.get(partition)
+            states[partition] = StopReplicaPartitionState(
+                partition_index=partition.partition,
+                leader_epoch=epoch,
+                delete_partition=delete or (before is not None and before.delete_partition),
+            )
+
+    def add_update_metadata(self, brokers: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
+        """Tell these brokers who is alive, and of these partitions."""
+        self._metadata_brokers.update(broker for broker in brokers if broker >= 0)
+        for partition in partitions:
+            state = self._metadata_state(partition)
+            if state is not None:
+                self._metadata[partition] = state
+
+    def _metadata_state(self, partition: TopicPartition) -> UpdateMetadataPartitionState | None:
+        context = self._context
+        leadership = context.leaderships.get(partition)
+        replicas = context.assignment(partition).replicas
+        is_to_be_deleted = context.is_to_be_deleted(partition.topic)
+        if leadership is None:
+            if not is_to_be_deleted:
+                return None
+            leadership = Leadership(NO_LEADER, -1, (), context.epoch, 0)
+        return UpdateMetadataPartitionState(
+            topic_name=partition.topic,
+            partition_index=partition.partition,
+            controller_epoch=leadership.controller_epoch,
+            leader=LEADER_DURING_DELETE if is_to_be_deleted else leadership.leader,
+            leader_epoch=leadership.leader_epoch,
+            isr=list(leadership.isr),
+            zk_version=leadership.partition_epoch,
+            replicas=list(replicas),
+            offline_replicas=[broker for broker in replicas if not context.is_online(partition, broker)],
+        )
+
+    def send(self) -> None:
+        """Send the requests and begin anew."""
+        leader_and_isr, stop_replica = self._leader_and_isr, self._stop_replica
+        metadata_brokers, metadata = self._metadata_brokers, self._metadata
+        self._forget()
+        for broker, states in leader_and_isr.items():
+            if broker in self._context.brokers:
+                self._send_leader_and_isr(broker, states)
+        self._send_update_metadata(metadata_brokers & self._context.brokers.keys(), metadata)
+        for broker, stops in stop_replica.items():
+            if broker in self._context.brokers:
+                self._send_stop_replica(broker, stops)
+
+    def _send_leader_and_isr(self, broker: int, states: dict[TopicPartition, LeaderAndIsrPartitionState]) -> None:
+        topics: dict[str, LeaderAndIsrTopicState] = {}
+        for (name, _), state in states.items():
+            topic = topics.get(name)
+            if topic is None:
+                topic = topics[name] = LeaderAndIsrTopicState(
+                    topic_name=name, topic_id=self._context.topic_id(name), partition_states=[]
+                )
+            topic.partition_states.append(state)
+        request = LeaderAndIsrRequest(
+            controller_id=self._broker_id,
+            controller_epoch=self._context.epoch,
+            broker_epoch=self._context.brokers[broker].epoch,
+            topic_states=list(topics.values()),
+            live_leaders=self._live_leaders({state.leader for state in states.values()}),
+        )
+
+        def answered(response: ControlResponse) -> None:
+            assert isinstance(response, LeaderAndIsrResponse)
+            self._handlers.leader_and_isr(broker, response)
+
+        self._channels.send(broker, request, answered)
+
+    def _live_leaders(self, leaders: Collection[int]) -> list[LeaderAndIsrLiveLeader]:
+        found = []
+        for leader in sorted(leaders & self._context.brokers.keys()):
+            for text in self._context.brokers[leader].node.endpoints:
+                endpoint = EndPointText.parse(text)
+                if endpoint.listener_name == self._listener_name:
+                    found.append(LeaderAndIsrLiveLeader(broker_id=leader, host_name=endpoint.host, port=endpoint.port))
+        return found
+
+    def _send_update_metadata(self, brokers: Collection[int], states: dict[TopicPartition, UpdateMetadataPartitionState]) -> None:
+        topics: dict[str, UpdateMetadataTopicState] = {}
+        for (name, _), state in states.items():
+            topic = topics.get(name)
+            if topic is None:
+                topic = topics[name] = UpdateMetadataTopicState(
+                    topic_name=name, topic_id=self._context.topic_id(name), partition_states=[]
+                )
+            topic.partition_states.append(state)
+        live = [self._described(broker) for broker in sorted(self._context.brokers)]
+        for broker in sorted(brokers):
+            request = UpdateMetadataRequest(
+                controller_id=self._broker_id,
+                controller_epoch=self._context.epoch,
+                broker_epoch=self._context.brokers[broker].epoch,
+                topic_states=list(topics.values()),
+                live_brokers=live,
+            )
+            self._channels.send(broker, request, None)
+
+    def _described(self, broker: int) -> UpdateMetadataBroker:
+        node = self._context.brokers[broker].node
+        endpoints = []
+        for text in node.endpoints:
+            endpoint = EndPointText.parse(text)
+            protocol = node.listener_security_protocol_map.get(endpoint.listener_name, endpoint.listener_name)
+            endpoints.append(
+                UpdateMetadataEndpoint(
+                    port=endpoint.port,
+                    host=endpoint.host,
+                    listener=endpoint.listener_name,
+                    security_protocol=_PROTOCOL_IDS.get(protocol, 0),
+                )
+            )
+        return UpdateMetadataBroker(id=broker, endpoints=endpoints, rack=node.rack)
+
+    def _send_stop_replica(self, broker: int, states: dict[TopicPartition, StopReplicaPartitionState]) -> None:
+        deleted = [partition for partition, state in states.items() if state.delete_partition]
+        topics: dict[str, StopReplicaTopicState] = {}
+        for (name, _), state in states.items():
+            topic = topics.get(name)
+            if topic is None:
+                topic = topics[name] = StopReplicaTopicState(topic_name=name, partition_states=[])
+            topic.partition_states.append(state)
+        request = StopReplicaRequest(
+            controller_id=self._broker_id,
+            controller_epoch=self._context.epoch,
+            broker_epoch=self._context.brokers[broker].epoch,
+            topic_states=list(topics.values()),
+        )
+
+        def answered(response: ControlResponse) -> None:
+            assert isinstance(response, StopReplicaResponse)
+            self._handlers.stop_replica(broker, deleted, response)
+
+        self._channels.send(broker, request, answered if deleted else None)

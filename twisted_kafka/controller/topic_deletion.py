@@ -1,0 +1,148 @@
+"""Deletes topics: brokers forget them, replicas stop and delete their logs, then the nodes go (Kafka: ``TopicDeletionManager``).
+
+A topic with a replica on a dead broker waits until that broker is back.
+"""
+
+import contextlib
+from collections.abc import Callable, Collection, Iterable
+
+from twisted.logger import Logger
+
+from twisted_kafka.controller.context import ControllerContext, Replica
+from twisted_kafka.controller.partition_machine import PartitionStateMachine
+from twisted_kafka.controller.replica_machine import ReplicaStateMachine
+from twisted_kafka.controller.requests import RequestBatch
+from twisted_kafka.controller.states import PartitionStatus, ReplicaStatus
+from twisted_kafka.metadata import znodes
+from twisted_kafka.metadata.store import Delete, IMetadataStore, NoNodeError, Operation, StoreError
+
+
+class TopicDeletion:
+    """The topics to delete and how far each is. Used on the controller's event thread only."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        store: IMetadataStore,
+        requests: RequestBatch,
+        partitions: PartitionStateMachine,
+        replicas: ReplicaStateMachine,
+        *,
+        deleted: Callable[[Collection[str]], None],
+    ) -> None:
+        """``deleted`` is called with topics of which nothing is left."""
+        self._context = context
+        self._store = store
+        self._requests = requests
+        self._partitions = partitions
+        self._replicas = replicas
+        self._deleted = deleted
+
+    def enqueue(self, topics: Iterable[str]) -> None:
+        """Ask for the deletion of topics that exist."""
+        self._context.topics_to_delete.update(topics)
+        self.resume()
+
+    def make_ineligible(self, topics: Collection[str], reason: str) -> None:
+        """Let topics wait: something of them cannot be deleted now."""
+        halted = self._context.topics_to_delete & set(topics)
+        if halted:
+            self._context.ineligible_for_deletion |= halted
+            self.log.info("Deletion of {topics} waits: {reason}", topics=", ".join(sorted(halted)), reason=reason)
+
+    def retry(self, topics: Iterable[str]) -> None:
+        """Take up again those that waited: a broker came back."""
+        again = self._context.topics_to_delete.intersection(topics)
+        if again:
+            self._context.ineligible_for_deletion -= again
+            self.resume()
+
+    def replicas_deleted(self, replicas: Iterable[Replica]) -> None:
+        """Brokers deleted these replicas."""
+        self._replicas.handle(self._started(replicas), ReplicaStatus.DELETION_SUCCESSFUL)
+        self.resume()
+
+    def replicas_failed(self, replicas: Iterable[Replica]) -> None:
+        """Brokers could not delete these replicas."""
+        failed = self._started(replicas)
+        if failed:
+            self._replicas.handle(failed, ReplicaStatus.DELETION_INELIGIBLE)
+            self.make_ineligible({partition.topic for partition, _ in failed}, "a replica could not be deleted")
+            self.resume()
+
+    def _started(self, replicas: Iterable[Replica]) -> list[Replica]:
+        states = self._context.replica_states
+        return [replica for replica in replicas if states.get(replica) is ReplicaStatus.DELETION_STARTED]
+
+    def resume(self) -> None:
+        """Do what can be done next for every topic that is to be deleted."""
+        context = self._context
+        finished, again, ready = [], [], []
+        for topic in sorted(context.topics_to_delete):
+            states = {context.replica_states.get(replica) for replica in context.replicas(context.partitions(topic))}
+            if states <= {ReplicaStatus.DELETION_SUCCESSFUL}:
+                finished.append(topic)
+                continue
+            if ReplicaStatus.DELETION_STARTED in states or topic in context.ineligible_for_deletion:
+                continue
+            if ReplicaStatus.DELETION_INELIGIBLE in states:
+                again.append(topic)
+            ready.append(topic)
+        if finished:
+            self._complete(finished)
+        for topic in again:
+            self._replicas.handle(context.replicas_in(topic, ReplicaStatus.DELETION_INELIGIBLE), ReplicaStatus.OFFLINE)
+        if ready:
+            self._begin(ready)
+
+    def _begin(self, topics: list[str]) -> None:
+        context = self._context
+        unseen = [
+            partition for topic in topics if topic not in context.topics_being_deleted for partition in context.partitions(topic)
+        ]
+        self._partitions.handle(unseen, PartitionStatus.OFFLINE)
+        self._partitions.handle(unseen, PartitionStatus.NON_EXISTENT)
+        context.topics_being_deleted.update(topics)
+        partitions = [partition for topic in topics for partition in context.partitions(topic)]
+        self._requests.new_batch()
+        self._requests.add_update_metadata(context.brokers, partitions)
+        self._requests.send()
+        alive: list[Replica] = []
+        dead: list[Replica] = []
+        for replica in context.replicas(partitions):
+            if context.replica_states.get(replica) is not ReplicaStatus.DELETION_SUCCESSFUL:
+                (alive if context.is_online(*replica) else dead).append(replica)
+        # First offline without deleting, so that no follower goes on fetching what its leader has deleted.
+        self._replicas.handle(dead, ReplicaStatus.OFFLINE)
+        self._replicas.handle(dead, ReplicaStatus.DELETION_INELIGIBLE)
+        self._replicas.handle(alive, ReplicaStatus.OFFLINE)
+        self._replicas.handle(alive, ReplicaStatus.DELETION_STARTED)
+        self.make_ineligible({partition.topic for partition, _ in dead}, "a replica's broker is not alive")
+
+    def _complete(self, topics: list[str]) -> None:
+        results = self._store.batch([self._node_deletions(topic) for topic in topics])
+        for topic, result in zip(topics, results, strict=True):
+            if isinstance(result, StoreError):
+                self._delete_whatever_there_is(topic)
+            successful = self._context.replicas_in(topic, ReplicaStatus.DELETION_SUCCESSFUL)
+            self._replicas.handle(successful, ReplicaStatus.NON_EXISTENT)
+            self._context.forget_topic(topic)
+            self.log.info("Topic {topic} is deleted", topic=topic)
+        self._deleted(topics)
+
+    def _node_deletions(self, topic: str) -> list[Operation]:
+        deletions: list[Operation] = []
+        for partition in self._context.partitions(topic):
+            deletions += [Delete(znodes.state_path(partition)), Delete(znodes.partition_path(partition))]
+        path = znodes.topic_path(topic)
+        paths = (f"{path}/partitions", path, znodes.config_path(f"topics/{topic}"), znodes.delete_topic_path(topic))
+        return deletions + [Delete(path) for path in paths]
+
+    def _delete_whatever_there_is(self, topic: str) -> None:
+        """Delete the nodes of a topic that has not exactly those that it should have; the request comes last."""
+        paths = (znodes.topic_path(topic), znodes.config_path(f"topics/{topic}"), znodes.delete_topic_path(topic))
+        for path in paths:
+            with contextlib.suppress(NoNodeError):
+                self._store.delete(path, recursive=True)
