@@ -1,0 +1,1 @@
+"""Coordinators: consumer groups, committed offsets and producer ids, on one runtime over the internal topics."""

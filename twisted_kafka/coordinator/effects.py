@@ -1,0 +1,66 @@
+"""What an operation on a coordinator's state asks of the world: records to write, requests to answer, timers.
+
+The state machines do no I/O: they leave their wishes in an ``Effects``, and the runtime carries them out, so that a test
+can read what a machine wants without running anything.
+"""
+
+# ruff: noqa: N805 - the methods of a zope interface have no self
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Protocol, TypeVar
+
+from zope.interface import Interface
+
+from twisted_kafka.coordinator.records import CoordinatorRecord
+from twisted_kafka.protocol.errors import ErrorCode
+
+T = TypeVar("T")
+
+
+class TimerHandle(Protocol):
+    """A timer that was set."""
+
+    def cancel(self) -> object:
+        """Never let it ring; no harm when it has rung."""
+
+
+class ITimers(Interface):
+    """Alarms for a state machine."""
+
+    def after(name: str, delay_ms: float, action: Callable[[], None]) -> TimerHandle:
+        """Call ``action`` in ``delay_ms`` milliseconds, while the machine's state is held, if it's still in charge then."""
+
+
+class Write:
+    """Records to append, and what to do with the outcome.
+
+    ``completed`` is called once, with the state held: with NONE after the records were committed and replayed, or with
+    the append's error code. What it returns is the response when an operation returned this Write.
+    """
+
+    __slots__ = ("completed", "records")
+
+    def __init__(self, records: list[CoordinatorRecord], completed: Callable[[ErrorCode], Any]) -> None:
+        self.records = records
+        self.completed = completed
+
+
+class Effects:
+    """A machine's wishes, in order; the runtime empties it while it holds the machine's lock."""
+
+    __slots__ = ("replies", "timers", "writes")
+
+    def __init__(self, timers: ITimers) -> None:
+        self.timers = timers
+        self.writes: deque[Write] = deque()
+        self.replies: deque[tuple[Future[Any], Any]] = deque()
+
+    def write(self, records: list[CoordinatorRecord], completed: Callable[[ErrorCode], Any]) -> None:
+        """Append ``records``, then call ``completed`` with the outcome."""
+        self.writes.append(Write(records, completed))
+
+    def reply(self, parked: "Future[T]", result: T) -> None:
+        """Answer a parked request once the lock is released."""
+        self.replies.append((parked, result))

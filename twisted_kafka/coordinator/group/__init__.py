@@ -1,0 +1,1 @@
+"""The group coordinator: the classic protocol of consumer groups, and committed offsets."""

@@ -1,0 +1,312 @@
+"""A classic group: who its members are, its generation, leader and protocol. The rules of the protocol are in classic_protocol."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from twisted_kafka.coordinator.effects import TimerHandle
+from twisted_kafka.coordinator.group.member import Member, MemberTerms, Protocols
+from twisted_kafka.coordinator.group.results import GroupDescription, JoinedMember, MemberDescription
+from twisted_kafka.coordinator.group.states import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE, GroupState, may_follow
+from twisted_kafka.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages.coordinator_records import GroupMetadataValue, MemberMetadata
+
+
+class ClassicGroup:
+    """The data of one group; counts are kept as members come and go, so that no question is quadratic in members."""
+
+    __slots__ = (
+        "_protocol_support",
+        "_static_ids",
+        "awaiting_joins",
+        "generation",
+        "group_id",
+        "initial_delay",
+        "join_timer",
+        "leader",
+        "members",
+        "new_member_added",
+        "pending_members",
+        "pending_sync",
+        "protocol",
+        "protocol_type",
+        "state",
+        "state_since_ms",
+        "subscribed_topics",
+        "sync_timer",
+    )
+
+    def __init__(self, group_id: str, state: GroupState = EMPTY, state_since_ms: int | None = None) -> None:
+        self.group_id = group_id
+        self.state = state
+        self.state_since_ms = state_since_ms
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol: str | None = None
+        self.leader: str | None = None
+        self.members: dict[str, Member] = {}
+        self.pending_members: dict[str, TimerHandle] = {}
+        self.pending_sync: set[str] = set()
+        self.subscribed_topics: frozenset[str] | None = None
+        self.awaiting_joins = 0
+        self.initial_delay = False
+        self.new_member_added = False
+        self.join_timer: TimerHandle | None = None
+        self.sync_timer: TimerHandle | None = None
+        self._static_ids: dict[str, str] = {}
+        self._protocol_support: Counter[str] = Counter()
+
+    @classmethod
+    def from_value(cls, group_id: str, value: GroupMetadataValue) -> "ClassicGroup":
+        """Return the group that a GroupMetadataValue describes: Stable with members, else Empty."""
+        group = cls(group_id, STABLE if value.members else EMPTY)
+        if value.current_state_timestamp != -1:
+            group.state_since_ms = value.current_state_timestamp
+        group.generation = value.generation
+        group.protocol_type = value.protocol_type or None
+        group.protocol = value.protocol
+        for described in value.members:
+            protocols: Protocols = ((value.protocol or "", described.subscription),)
+            rebalance_ms = described.rebalance_timeout
+            terms = MemberTerms(
+                described.client_id,
+                described.client_host,
+                described.session_timeout if rebalance_ms == -1 else rebalance_ms,
+                described.session_timeout,
+                value.protocol_type,
+                protocols,
+            )
+            member = Member(described.member_id, described.group_instance_id, terms)
+            member.assignment = described.assignment
+            group.add(member)
+        group.leader = value.leader
+        group.subscribed_topics = group._compute_subscribed_topics()
+        return group
+
+    def to_value(self, assignments: dict[str, bytes]) -> GroupMetadataValue:
+        """Return the record's value of the current generation with ``assignments``."""
+        return GroupMetadataValue(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation,
+            protocol=self.protocol,
+            leader=self.leader,
+            current_state_timestamp=-1 if self.state_since_ms is None else self.state_since_ms,
+            members=[
+                MemberMetadata(
+                    member_id=member.member_id,
+                    group_instance_id=member.instance_id,
+                    client_id=member.terms.client_id,
+                    client_host=member.terms.client_host,
+                    rebalance_timeout=member.terms.rebalance_timeout_ms,
+                    session_timeout=member.terms.session_timeout_ms,
+                    subscription=member.metadata(self.protocol),
+                    assignment=assignments.get(member.member_id, b""),
+                )
+                for member in self.members.values()
+            ],
+        )
+
+    def move_to(self, state: GroupState, now_ms: int) -> None:
+        """Change the state; raises RuntimeError when the table of states doesn't allow it."""
+        if not may_follow(self.state, state):
+            raise RuntimeError(f"group {self.group_id} may not go from {self.state.value} to {state.value}")
+        self.state = state
+        self.state_since_ms = now_ms
+
+    # members
+
+    def add(self, member: Member) -> None:
+        """Take a member in; the first one brings the protocol type and leads."""
+        if not self.members:
+            self.protocol_type = member.terms.protocol_type
+        if self.leader is None:
+            self.leader = member.member_id
+        if member.instance_id is not None:
+            self._static_ids[member.instance_id] = member.member_id
+        self.members[member.member_id] = member
+        self._protocol_support.update({name for name, _ in member.terms.protocols})
+        if member.awaiting_join is not None:
+            self.awaiting_joins += 1
+
+    def remove(self, member_id: str) -> Member | None:
+        """Let a member, pending or whole, go; returns it if it was whole. Its parked requests are the caller's to answer."""
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._forget_support(member)
+            member.cancel_timer()
+            if member.awaiting_join is not None:
+                self.awaiting_joins -= 1
+            if member.instance_id is not None and self._static_ids.get(member.instance_id) == member_id:
+                del self._static_ids[member.instance_id]
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+        self.drop_pending(member_id)
+        self.pending_sync.discard(member_id)
+        return member
+
+    def drop_pending(self, member_id: str) -> None:
+        """Forget a member id that was given out and not used yet."""
+        timer = self.pending_members.pop(member_id, None)
+        if timer is not None:
+            timer.cancel()
+
+    def use_terms(self, member: Member, terms: MemberTerms) -> None:
+        """Replace a member's timeouts and protocols."""
+        self._forget_support(member)
+        member.use_terms(terms)
+        self._protocol_support.update({name for name, _ in terms.protocols})
+
+    def replace_static(self, instance_id: str, new_member_id: str) -> Member:
+        """Give the static member of ``instance_id`` a new member id; the leader stays the leader."""
+        old_member_id = self._static_ids[instance_id]
+        member = self.members.pop(old_member_id)
+        member.member_id = new_member_id
+        self.members[new_member_id] = member
+        self._static_ids[instance_id] = new_member_id
+        if self.leader == old_member_id:
+            self.leader = new_member_id
+        if old_member_id in self.pending_sync:
+            self.pending_sync.discard(old_member_id)
+            self.pending_sync.add(new_member_id)
+        return member
+
+    def static_member_id(self, instance_id: str) -> str | None:
+        """Return the member id that now goes with an instance id."""
+        return self._static_ids.get(instance_id)
+
+    def check_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        """Return NONE, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another member has taken the instance id over."""
+        if instance_id is not None:
+            current = self._static_ids.get(instance_id)
+            if current is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if current != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    # generations
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest of the members' rebalance timeouts."""
+        return max((member.terms.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def all_joined(self) -> bool:
+        """Return whether nobody is missing from the rebalance, not even an owner of a fresh member id."""
+        return self.awaiting_joins == len(self.members) and not self.pending_members
+
+    def not_rejoined(self) -> list[Member]:
+        """Return the members that have not joined this rebalance."""
+        return [member for member in self.members.values() if member.awaiting_join is None]
+
+    def elect_joined_leader(self) -> bool:
+        """Make sure that the leader is one who has joined; returns False when nobody has."""
+        leader = self.members.get(self.leader) if self.leader is not None else None
+        if leader is not None and leader.awaiting_join is not None:
+            return True
+        joined = next((member.member_id for member in self.members.values() if member.awaiting_join is not None), None)
+        if joined is None:
+            return False
+        self.leader = joined
+        return True
+
+    def next_generation(self, now_ms: int) -> None:
+        """Begin the next generation: CompletingRebalance with a protocol that all support, or Empty without members."""
+        self.generation += 1
+        self.pending_sync.clear()
+        if self.members:
+            self.protocol = self.select_protocol()
+            self.move_to(COMPLETING_REBALANCE, now_ms)
+        else:
+            self.protocol = None
+            self.move_to(EMPTY, now_ms)
+        self.subscribed_topics = self._compute_subscribed_topics()
+
+    def supports(self, protocol_type: str, protocols: Protocols) -> bool:
+        """Return whether one with these protocols may be in this group."""
+        if self.state is EMPTY:
+            return bool(protocol_type) and bool(protocols)
+        everyone = len(self.members)
+        return self.protocol_type == protocol_type and any(self._protocol_support[name] == everyone for name, _ in protocols)
+
+    def select_protocol(self) -> str:
+        """Return the protocol that most members like best among those that all support."""
+        everyone = len(self.members)
+        candidates = {name for name, count in self._protocol_support.items() if count == everyone}
+        votes: Counter[str] = Counter()
+        for member in self.members.values():
+            vote = member.vote(candidates)
+            if vote is not None:
+                votes[vote] += 1
+        if not votes:
+            raise RuntimeError(f"the members of group {self.group_id} have no protocol in common")
+        return votes.most_common(1)[0][0]
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Return whether a member consumes the topic; yes if nobody can tell."""
+        return self.subscribed_topics is None or topic in self.subscribed_topics
+
+    def is_consumer_group(self) -> bool:
+        """Return whether the members speak the consumer protocol."""
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    # views
+
+    def joined_members(self) -> tuple[JoinedMember, ...]:
+        """Return what the leader needs for the assignment."""
+        return tuple(
+            JoinedMember(member.member_id, member.instance_id, member.metadata(self.protocol)) for member in self.members.values()
+        )
+
+    def describe(self) -> GroupDescription:
+        """Return the group as DescribeGroups shows it: protocol, metadata and assignments only when Stable."""
+        stable = self.state is STABLE
+        return GroupDescription(
+            ErrorCode.NONE,
+            self.group_id,
+            self.state.value,
+            self.protocol_type or "",
+            (self.protocol or "") if stable else "",
+            tuple(
+                MemberDescription(
+                    member.member_id,
+                    member.instance_id,
+                    member.terms.client_id,
+                    member.terms.client_host,
+                    member.metadata(self.protocol) if stable else b"",
+                    member.assignment if stable else b"",
+                )
+                for member in self.members.values()
+            ),
+        )
+
+    def close(self) -> Iterable[Member]:
+        """Make the group Dead and stop its timers; returns its members, whose parked requests are the caller's to answer."""
+        self.state = DEAD
+        for timer in (self.join_timer, self.sync_timer, *self.pending_members.values()):
+            if timer is not None:
+                timer.cancel()
+        self.join_timer = self.sync_timer = None
+        self.pending_members.clear()
+        for member in self.members.values():
+            member.cancel_timer()
+        return self.members.values()
+
+    def _forget_support(self, member: Member) -> None:
+        for name in {name for name, _ in member.terms.protocols}:
+            self._protocol_support[name] -= 1
+            if not self._protocol_support[name]:
+                del self._protocol_support[name]
+
+    def _compute_subscribed_topics(self) -> frozenset[str] | None:
+        """Return the topics of all members, None when they are not to be known."""
+        if not self.is_consumer_group():
+            return None
+        if not self.members:
+            return frozenset()
+        if self.protocol is None:
+            return None
+        try:
+            return frozenset().union(*(subscribed_topics(member.metadata(self.protocol)) for member in self.members.values()))
+        except (ValueError, KeyError):  # a client of its own kind: nobody can tell what it reads
+            return None

@@ -1,0 +1,81 @@
+"""What the group coordinator answers, before a handler turns it into a version of the protocol."""
+
+from typing import NamedTuple
+
+from twisted_kafka.protocol.errors import ErrorCode
+
+
+class JoinedMember(NamedTuple):
+    """A member as the leader sees it in the answer to its JoinGroup."""
+
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+class JoinResult(NamedTuple):
+    """The answer to a JoinGroup; ``members`` is filled for the leader only."""
+
+    error: ErrorCode
+    member_id: str
+    generation: int = -1
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str = ""
+    skip_assignment: bool = False
+    members: tuple[JoinedMember, ...] = ()
+
+
+class SyncResult(NamedTuple):
+    """The answer to a SyncGroup."""
+
+    error: ErrorCode
+    protocol_type: str | None = None
+    protocol: str | None = None
+    assignment: bytes = b""
+
+
+class LeavingMember(NamedTuple):
+    """Who is to leave: a member id, an instance id with an empty member id, or both."""
+
+    member_id: str
+    instance_id: str | None = None
+
+
+class LeftMember(NamedTuple):
+    """How it went for one leaving member."""
+
+    member_id: str
+    instance_id: str | None
+    error: ErrorCode
+
+
+class GroupListing(NamedTuple):
+    """One line of ListGroups."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    type: str
+
+
+class MemberDescription(NamedTuple):
+    """One member in DescribeGroups."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+class GroupDescription(NamedTuple):
+    """One group in DescribeGroups."""
+
+    error: ErrorCode
+    group_id: str
+    state: str = ""
+    protocol_type: str = ""
+    protocol: str = ""
+    members: tuple[MemberDescription, ...] = ()

@@ -1,0 +1,53 @@
+"""Loading a shard: its partition of the internal topic is replayed from the log."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from twisted.logger import Logger
+
+from twisted_kafka.coordinator.records import RecordKinds, UnknownRecordKindError, decode_record
+from twisted_kafka.protocol.records.batch import RecordBatch, batches
+from twisted_kafka.protocol.regions import Buffer
+
+_log = Logger()
+
+_COMMIT_MARKER = 1
+_ABORT_MARKER = 0
+
+
+def load_partition(shard: Any, kinds: RecordKinds, chunks: Iterable[Buffer], go_on: Callable[[], bool]) -> int:
+    """Replay all records of ``chunks`` into an ICoordinatorShard, as long as ``go_on`` says so; returns how many.
+
+    Kinds of record that this broker doesn't know, a newer one's perhaps, are left out with one log line each kind.
+    Raises CorruptRecordError and MalformedMessageError: a partition that can't be read must not serve half of its groups.
+    """
+    count = 0
+    unknown: set[str] = set()
+    for chunk in chunks:
+        if not go_on():
+            break
+        for batch in batches(chunk):
+            count += _load_batch(shard, kinds, batch, unknown)
+    for kind in sorted(unknown):
+        _log.warn("records of a kind that this broker does not know were left out: {kind}", kind=kind)
+    return count
+
+
+def _load_batch(shard: Any, kinds: RecordKinds, batch: RecordBatch, unknown: set[str]) -> int:
+    if batch.is_control:
+        for record in batch.records():
+            marker = int.from_bytes(record.key[2:4], "big", signed=True) if record.key is not None else -1
+            if marker in (_COMMIT_MARKER, _ABORT_MARKER):
+                shard.replay_end_transaction(batch.producer_id, marker == _COMMIT_MARKER)
+        return 0
+    producer_id = batch.producer_id if batch.is_transactional else -1
+    count = 0
+    for record in batch.records():
+        try:
+            decoded = decode_record(kinds, record.key, record.value)
+        except UnknownRecordKindError as error:
+            unknown.add(str(error))
+            continue
+        shard.replay(decoded, producer_id)
+        count += 1
+    return count

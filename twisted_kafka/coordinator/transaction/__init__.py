@@ -1,0 +1,1 @@
+"""Producers' identities; the transaction coordinator joins them here."""

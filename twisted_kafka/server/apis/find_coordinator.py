@@ -1,0 +1,86 @@
+"""FindCoordinator v0-6: which broker coordinates a group (v1: or a transactional id; v4: several keys at once, KIP-699).
+
+The first question creates the internal topic; until it has a leader the answer is COORDINATOR_NOT_AVAILABLE, and clients ask again.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from twisted_kafka.coordinator.interfaces import ITopicCreator
+from twisted_kafka.metadata.cache import MetadataCache, Node
+from twisted_kafka.network.request import RequestContext
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages.groups import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.server.dispatch import api
+
+GROUP: Final = 0
+TRANSACTION: Final = 1
+SHARE: Final = 2
+
+SEVERAL_KEYS_SINCE: Final = 4
+MAX_KEYS: Final = 100_000
+"""More keys than that in one request are a mistake; the frame's size bounds them anyway."""
+
+
+class CoordinatorTopic(NamedTuple):
+    """Where a kind of coordinator keeps its state: the internal topic, and which of its partitions a key belongs to."""
+
+    topic: str
+    partition_for: Callable[[str], int]
+
+
+_NO_NODE: Final = Node(-1, "", -1, None)
+Found = tuple[ErrorCode, Node, str | None]
+_NOT_AVAILABLE: Final[Found] = (ErrorCode.COORDINATOR_NOT_AVAILABLE, _NO_NODE, "The coordinator is not available.")
+
+
+class FindCoordinatorApis:
+    """Finds coordinators of the kinds that this broker knows, by key type (GROUP, TRANSACTION)."""
+
+    def __init__(self, kinds: Mapping[int, CoordinatorTopic], metadata: MetadataCache, topics: ITopicCreator) -> None:
+        self._kinds = kinds
+        self._metadata = metadata
+        self._topics = topics
+
+    @api(FindCoordinatorRequest, FindCoordinatorResponse, versions=(0, 6))
+    def find_coordinator(self, context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+        """Name the coordinator of each key."""
+        listener = context.listener_name
+        if context.api_version < SEVERAL_KEYS_SINCE:
+            error, node, message = self._find(request.key_type, request.key, listener)
+            context.note_error(error)
+            return FindCoordinatorResponse(
+                error_code=error,
+                error_message=message if error else ErrorCode.NONE.name,
+                node_id=node.id,
+                host=node.host,
+                port=node.port,
+            )
+        coordinators = []
+        for key in request.coordinator_keys:
+            error, node, message = self._find(request.key_type, key, listener)
+            if error:
+                context.note_error(error)
+            coordinators.append(
+                Coordinator(key=key, error_code=error, error_message=message or "", node_id=node.id, host=node.host, port=node.port)
+            )
+        return FindCoordinatorResponse(coordinators=coordinators)
+
+    def _find(self, key_type: int, key: str, listener: str) -> Found:
+        kind = self._kinds.get(key_type)
+        if kind is None:
+            return _refusal(key_type)
+        if not self._metadata.contains(kind.topic):
+            self._topics.create_internal_topic(kind.topic)
+            return _NOT_AVAILABLE
+        state = self._metadata.partition(TopicPartition(kind.topic, kind.partition_for(key)))
+        node = None if state is None else self._metadata.node(state.leader, listener)
+        return _NOT_AVAILABLE if node is None else (ErrorCode.NONE, node, None)
+
+
+def _refusal(key_type: int) -> Found:
+    """Say no in a way that clients pass on to their user at once, instead of asking again until they time out."""
+    if key_type == TRANSACTION:
+        return ErrorCode.UNSUPPORTED_VERSION, _NO_NODE, "This broker does not support transactions yet."
+    return ErrorCode.INVALID_REQUEST, _NO_NODE, f"There are no coordinators of type {key_type} here."
