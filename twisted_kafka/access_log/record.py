@@ -20,15 +20,16 @@ HOUR_AT: Final = slice(15, 28)
 """Where a line has its hour, YYYY-MM-DDTHH."""
 
 _LINE: Final = (
-    f'{{"v":{FORMAT_VERSION},"time":"%s.%03dZ",%s%s"correlation_id":%d,"request_bytes":%d,"response_bytes":%d,'
-    '"request_queue_us":%d,"local_us":%d,"remote_us":%d,"throttle_us":%d,"response_queue_us":%d,"send_us":%d,"total_us":%d,'
+    f'{{"v":{FORMAT_VERSION},"time":"%s.%03dZ",%s%s"correlation_id":%s,"request_bytes":%s,"response_bytes":%s,'
+    '"request_queue_us":%s,"local_us":%s,"remote_us":%s,"throttle_us":%s,"response_queue_us":%s,"send_us":%s,"total_us":%s,'
     '"error":%s,"topics":%s}\n'
 )
 _CONNECTION: Final = (
     '"node":%d,"listener":%s,"protocol":%s,"connection":%s,"principal":%s,"client_id":%s,"software":%s,"software_version":%s,'
 )
 _API: Final = '"api":%s,"api_key":%d,"version":%d,'
-_TOPIC: Final = '{"topic":%s,"partitions":%d,"records":%d,"bytes":%d,"error":%s}'
+_TOPIC: Final = '{"topic":%s,"partitions":%s,"records":%s,"bytes":%s,"error":%s}'
+_ONE_TOPIC: Final = f"[{_TOPIC}]"
 
 _CONNECTIONS_MAX: Final = 10_000
 """Prefixes of so many connections are kept; beyond that all are forgotten, for they are made anew at no great cost."""
@@ -134,6 +135,9 @@ class LineMaker:
 
     def _topics(self, notes: list[TopicNote]) -> str:
         error = self._error
+        if len(notes) == 1 and self._max_topics:
+            topic, partitions, records, size_bytes, code = notes[0]
+            return _ONE_TOPIC % (quoted(topic), partitions, records, size_bytes, "null" if not code else error(int(code)))
         shown = ",".join(
             [
                 _TOPIC % (quoted(topic), partitions, records, size_bytes, "null" if not code else error(int(code)))
