@@ -61,7 +61,7 @@ class KafkaController:
         self._election = ControllerElection(store, self.broker_id, clock)
         self._worker = SerialWorker("controller-event-thread", threaded=threaded)
         self._watches: list[IWatch] = []
-        self._topic_watches: dict[str, IWatch] = {}
+        self._node_watches: dict[str, IWatch] = {}
         self._controller_watch: IWatch | None = None
         self._listeners: list[TopicsListener] = []
         self._channels = channels
@@ -180,7 +180,7 @@ class KafkaController:
         ]
         context.brokers = self._loader.live_brokers()
         for broker in context.brokers:
-            self._channels.add_broker(broker)
+            self._add_broker(broker)
         topics = self._loader.children(znodes.TOPICS)
         self._loader.load_topics(topics)
         self._watch_topics(topics)
@@ -198,10 +198,10 @@ class KafkaController:
         self._deletion.resume()
 
     def _resign(self) -> None:
-        for watch in (*self._watches, *self._topic_watches.values()):
+        for watch in (*self._watches, *self._node_watches.values()):
             watch.cancel()
         self._watches = []
-        self._topic_watches = {}
+        self._node_watches = {}
         self.context.clear()
         if self.is_active:
             self.log.info("Broker {broker} is no longer the controller", broker=self.broker_id)
@@ -213,6 +213,10 @@ class KafkaController:
         self._requests.send()
 
     # Brokers
+
+    def _add_broker(self, broker: int) -> None:
+        self._channels.add_broker(broker)
+        self._watch_node(znodes.broker_path(broker), self._brokers_changed)
 
     def _brokers_changed(self) -> None:
         context = self.context
@@ -226,11 +230,12 @@ class KafkaController:
             context.brokers = {broker: each for broker, each in before.items() if broker not in gone}
             for broker in gone:
                 self._channels.remove_broker(broker)
+                self._unwatch_node(znodes.broker_path(broker))
             self._brokers_failed(gone)
         context.brokers = now
         if new:
             for broker in new:
-                self._channels.add_broker(broker)
+                self._add_broker(broker)
             self._brokers_started(new)
         elif any(now[broker].node != before[broker].node for broker in now.keys() & before.keys()):
             self._update_metadata(now, ())
@@ -272,26 +277,28 @@ class KafkaController:
 
     def _watch_topics(self, topics: Iterable[str]) -> None:
         for topic in topics:
-            if topic not in self._topic_watches:
-                changed = self._submit_active(lambda topic=topic: self._partitions_changed(topic))  # type: ignore[misc]
-                self._topic_watches[topic] = self._store.watch(znodes.topic_path(topic), changed)
+            self._watch_node(znodes.topic_path(topic), lambda topic=topic: self._partitions_changed(topic))  # type: ignore[misc]
+
+    def _watch_node(self, path: str, changed: Callable[[], None]) -> None:
+        if path not in self._node_watches:
+            self._node_watches[path] = self._store.watch(path, self._submit_active(changed))
+
+    def _unwatch_node(self, path: str) -> None:
+        watch = self._node_watches.pop(path, None)
+        if watch is not None:
+            watch.cancel()
 
     def _topics_changed(self) -> None:
         now = set(self._loader.children(znodes.TOPICS))
         for topic in self.context.assignments.keys() - now:
             if not self.context.is_to_be_deleted(topic):
                 self.log.warn("The node of topic {topic} is gone although nobody deleted it", topic=topic)
-            self._unwatch_topic(topic)
+            self._unwatch_node(znodes.topic_path(topic))
             self.context.forget_topic(topic)
         new = sorted(now - self.context.assignments.keys())
         if new:
             self._watch_topics(new)
             self._new_partitions(self._loader.load_topics(new))
-
-    def _unwatch_topic(self, topic: str) -> None:
-        watch = self._topic_watches.pop(topic, None)
-        if watch is not None:
-            watch.cancel()
 
     def _partitions_changed(self, topic: str) -> None:
         if topic in self.context.assignments:
@@ -335,7 +342,7 @@ class KafkaController:
 
     def _topics_deleted(self, topics: Collection[str]) -> None:
         for topic in topics:
-            self._unwatch_topic(topic)
+            self._unwatch_node(znodes.topic_path(topic))
         for listener in self._listeners:
             listener(topics)
 

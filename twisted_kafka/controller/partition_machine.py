@@ -65,8 +65,8 @@ class PartitionStateMachine:
         if target is PartitionStatus.ONLINE:
             states = self._context.partition_states
             new = [partition for partition in valid if states[partition] is PartitionStatus.NEW]
-            self._initialize(new)
             others = [partition for partition in valid if states[partition] is not PartitionStatus.NEW]
+            self._initialize(new)
             self._elect(
                 [partition for partition in others if partition in self._context.leaderships], elect or self._offline_election
             )

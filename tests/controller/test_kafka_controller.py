@@ -1,0 +1,332 @@
+import pytest
+from zope.interface.verify import verifyObject
+
+from twisted_kafka.controller.channels import InProcessChannels
+from twisted_kafka.controller.interfaces import IBrokerChannels
+from twisted_kafka.controller.registration import BrokerIdTakenError, cluster_id
+from twisted_kafka.controller.states import PARTITION_SOURCES, REPLICA_SOURCES, PartitionStatus, ReplicaStatus
+from twisted_kafka.metadata import znodes
+from twisted_kafka.metadata.znodes import ClusterIdNode, ConfigNode, ControllerNode, PartitionStateNode, TopicNode
+from twisted_kafka.metadata.znodes_admin import PartitionsNode
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages.inter_broker import (
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
+from twisted_kafka.protocol.topic_partition import TopicPartition
+
+T0 = TopicPartition("t", 0)
+
+
+def test_the_first_start_makes_the_controller_of_epoch_one(cluster):
+    cluster.start()
+    node = ControllerNode.decode(cluster.store.get("/controller")[0])
+    assert (node.broker_id, node.timestamp_ms) == (1, cluster.clock.wall_ms())
+    assert cluster.store.get("/controller_epoch")[0] == b"1"
+    assert cluster.controller.is_active
+    assert cluster.controller.epoch == 1
+    assert [node.port for node in cluster.brokers.cache.brokers("PLAINTEXT")] == [9001]
+    assert cluster.brokers.cache.controller_id == 1
+
+
+def test_a_new_topic_gets_leaders_and_everybody_learns_of_them(cluster):
+    cluster.start(1, 2)
+    cluster.brokers.sent.clear()
+    cluster.make_topic("t", [2, 1], [1])
+    assert cluster.state("t") == PartitionStateNode(leader=2, leader_epoch=0, isr=[2, 1], controller_epoch=1)
+    told = dict(cluster.brokers.take(LeaderAndIsrRequest))
+    assert sorted(told) == [1, 2]
+    (topic,) = told[1].topic_states
+    assert (topic.topic_name, topic.topic_id) == ("t", b"t" * 16)
+    assert [(state.partition_index, state.leader, state.replicas, state.is_new) for state in topic.partition_states] == [
+        (0, 2, [2, 1], True),
+        (1, 1, [1], True),
+    ]
+    assert told[1].controller_epoch == 1
+    assert told[1].broker_epoch == cluster.store.exists("/brokers/ids/1").czxid
+    assert [(leader.broker_id, leader.port) for leader in told[1].live_leaders] == [(1, 9001), (2, 9002)]
+    state = cluster.brokers.cache.partition(T0)
+    assert (state.leader, state.isr, state.replicas, state.offline_replicas, state.topic_id) == (2, [2, 1], [2, 1], [], b"t" * 16)
+
+
+def test_leaders_serve_before_clients_are_told_of_them(cluster):
+    cluster.start()
+    cluster.brokers.sent.clear()
+    cluster.make_topic("t", [1])
+    kinds = [type(request) for _, request in cluster.brokers.sent]
+    assert kinds.index(LeaderAndIsrRequest) < kinds.index(UpdateMetadataRequest)
+
+
+def test_the_nodes_are_those_of_a_real_kafka(cluster):
+    cluster.start()
+    cluster.make_topic("t", [1])
+    assert (
+        cluster.store.get(znodes.state_path(T0))[0] == b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1]}'
+    )
+    assert cluster.store.get(znodes.partition_path(T0))[0] == b""
+    assert cluster.store.children("/") == [
+        "admin",
+        "brokers",
+        "config",
+        "consumers",
+        "controller",
+        "controller_epoch",
+        "isr_change_notification",
+        "latest_producer_id_block",
+        "log_dir_event_notification",
+    ]
+
+
+def test_a_restart_leads_again_with_the_same_leader_epoch(cluster):
+    cluster.start()
+    cluster.make_topic("t", [1])
+    cluster.restart()
+    cluster.start()
+    assert cluster.controller.epoch == 2
+    assert cluster.state("t") == PartitionStateNode(leader=1, leader_epoch=0, isr=[1], controller_epoch=1)
+    ((_, request),) = cluster.brokers.take(LeaderAndIsrRequest)
+    state = request.topic_states[0].partition_states[0]
+    assert (request.controller_epoch, state.controller_epoch, state.leader_epoch, state.is_new) == (2, 1, 0, False)
+    assert cluster.brokers.cache.partition(T0).leader == 1
+
+
+def test_a_dead_leader_is_replaced_by_an_in_sync_replica(cluster):
+    cluster.start(1, 2, 3)
+    cluster.make_topic("t", [3, 2, 1], [1, 3])
+    cluster.kill(3)
+    cluster.pump()
+    assert cluster.state("t", 0) == PartitionStateNode(leader=2, leader_epoch=1, isr=[2, 1], controller_epoch=1)
+    assert cluster.state("t", 1) == PartitionStateNode(leader=1, leader_epoch=1, isr=[1], controller_epoch=1)
+    assert cluster.brokers.cache.partition(T0).offline_replicas == [3]
+    cluster.register(3)
+    cluster.pump()
+    assert cluster.brokers.cache.partition(T0).offline_replicas == []
+    assert cluster.state("t", 0).leader == 2
+
+
+def test_a_new_controller_finds_a_broker_dead_as_kafka_did(cluster):
+    # Observed with 3.9.2: what the dead one led went up two leader epochs, what it followed one.
+    cluster.start(1, 2, 3)
+    cluster.make_topic("t", [3, 2, 1], [1, 3])
+    cluster.restart()
+    cluster.start(1, 2)
+    assert cluster.state("t", 0) == PartitionStateNode(leader=2, leader_epoch=2, isr=[2, 1], controller_epoch=2)
+    assert cluster.state("t", 1) == PartitionStateNode(leader=1, leader_epoch=1, isr=[1], controller_epoch=2)
+
+
+@pytest.mark.parametrize(("unclean", "leader", "isr"), [("true", 1, [1]), ("false", -1, [2])])
+def test_a_replica_that_is_not_in_sync_leads_only_if_the_topic_allows_it(cluster, unclean, leader, isr):
+    cluster.store.create("/config/topics/t", ConfigNode({"unclean.leader.election.enable": unclean}).encode())
+    cluster.start(1, 2)
+    cluster.make_topic("t", [2, 1])
+    cluster.kill(1)
+    cluster.pump()
+    assert cluster.state("t").isr == [2]
+    cluster.register(1)
+    cluster.pump()
+    cluster.kill(2)
+    cluster.pump()
+    assert (cluster.state("t").leader, cluster.state("t").isr) == (leader, isr)
+    cluster.register(2)
+    cluster.pump()
+    assert cluster.state("t").leader == (leader if leader > 0 else 2)
+
+
+def test_a_topic_whose_replicas_are_all_dead_gets_its_leader_later(cluster):
+    cluster.start(1)
+    cluster.make_topic("t", [2])
+    assert cluster.store.get(znodes.state_path(T0)) is None
+    assert cluster.brokers.cache.partition(T0) is None
+    cluster.register(2)
+    cluster.pump()
+    assert cluster.state("t").leader == 2
+
+
+def test_more_partitions(cluster):
+    cluster.start(1, 2)
+    cluster.make_topic("t", [1])
+    node = TopicNode(partitions={0: [1], 1: [2]}, topic_id=b"t" * 16)
+    cluster.store.set("/brokers/topics/t", node.encode())
+    cluster.pump()
+    assert cluster.state("t", 1).leader == 2
+    assert cluster.brokers.cache.partition_count("t") == 2
+
+
+def delete(cluster, topic):
+    cluster.store.create(znodes.delete_topic_path(topic))
+    cluster.pump()
+
+
+def test_a_deleted_topic_leaves_nothing(cluster):
+    cluster.start(1, 2)
+    gone = []
+    cluster.controller.add_topics_listener(gone.extend)
+    cluster.store.create("/config/topics/t")
+    cluster.make_topic("t", [1, 2], [2])
+    delete(cluster, "t")
+    stops = cluster.brokers.take(StopReplicaRequest)
+    flags = [
+        (broker, state.partition_index, state.delete_partition, state.leader_epoch)
+        for broker, request in stops
+        for topic in request.topic_states
+        for state in topic.partition_states
+    ]
+    assert flags == [(1, 0, False, -2), (2, 0, False, -2), (2, 1, False, -2), (1, 0, True, -2), (2, 0, True, -2), (2, 1, True, -2)]
+    assert not cluster.brokers.cache.contains("t")
+    for path in ("/brokers/topics/t", "/config/topics/t", "/admin/delete_topics/t"):
+        assert cluster.store.exists(path) is None
+    assert gone == ["t"]
+    assert not cluster.controller.context.replica_states
+    assert not cluster.controller.context.leaderships
+    cluster.make_topic("t", [1], topic_id=b"u" * 16)
+    assert cluster.brokers.cache.topic_id("t") == b"u" * 16
+
+
+def test_a_deletion_waits_for_a_dead_broker_and_goes_on_when_it_is_back(cluster):
+    cluster.start(1, 2)
+    cluster.make_topic("t", [1, 2])
+    cluster.kill(2)
+    cluster.pump()
+    delete(cluster, "t")
+    assert cluster.store.exists("/brokers/topics/t") is not None
+    assert not cluster.brokers.cache.contains("t")
+    cluster.register(2)
+    cluster.pump()
+    assert cluster.store.exists("/brokers/topics/t") is None
+
+
+def test_a_deletion_goes_on_after_a_restart(cluster):
+    cluster.start(1, 2)
+    cluster.make_topic("t", [1, 2])
+    cluster.kill(2)
+    cluster.pump()
+    delete(cluster, "t")
+    cluster.restart()
+    cluster.start(1, 2)
+    assert cluster.store.exists("/brokers/topics/t") is None
+    assert cluster.store.children("/admin/delete_topics") == []
+
+
+def test_a_broker_that_cannot_delete_holds_the_topic_up(cluster):
+    cluster.start()
+    cluster.make_topic("t", [1])
+    cluster.brokers.errors[1, "t"] = ErrorCode.KAFKA_STORAGE_ERROR
+    delete(cluster, "t")
+    assert cluster.store.exists("/brokers/topics/t") is not None
+
+
+def test_deletion_can_be_switched_off(cluster):
+    cluster.controller.shutdown()
+    cluster.store.close()
+    cluster.open(delete_topic_enable="false")
+    cluster.start()
+    cluster.make_topic("t", [1])
+    delete(cluster, "t")
+    delete(cluster, "unknown")
+    assert cluster.store.children("/admin/delete_topics") == []
+    assert cluster.brokers.cache.contains("t")
+
+
+def test_a_replica_on_a_broken_disk_is_offline(cluster):
+    cluster.start(1, 2)
+    cluster.brokers.errors[1, "t"] = ErrorCode.KAFKA_STORAGE_ERROR
+    cluster.make_topic("t", [1, 2])
+    assert cluster.state("t").leader == 2
+    assert cluster.brokers.cache.partition(T0).offline_replicas == [1]
+
+
+def test_isr_changes_of_leaders_are_passed_on(cluster):
+    cluster.start(1, 2)
+    cluster.make_topic("t", [1, 2])
+    node = PartitionStateNode(leader=1, leader_epoch=0, isr=[1], controller_epoch=1)
+    cluster.store.set(znodes.state_path(T0), node.encode())
+    cluster.store.create(znodes.ISR_CHANGE_PREFIX, PartitionsNode([T0]).encode(), sequence=True)
+    cluster.pump()
+    assert cluster.brokers.cache.partition(T0).isr == [1]
+    assert cluster.brokers.cache.partition(T0).partition_epoch == 1
+    assert cluster.store.children(znodes.ISR_CHANGES) == []
+
+
+def test_a_controller_that_lost_its_node_runs_again(cluster):
+    cluster.start()
+    cluster.make_topic("t", [1])
+    cluster.store.delete("/controller")
+    cluster.pump()
+    assert cluster.controller.is_active
+    assert cluster.controller.epoch == 2
+    assert cluster.brokers.cache.partition(T0).leader == 1
+
+
+def test_another_brokers_controller_is_respected(cluster):
+    cluster.store.create("/controller", ControllerNode(broker_id=2, timestamp_ms=0).encode(), ephemeral=True)
+    cluster.start()
+    assert not cluster.controller.is_active
+    assert cluster.controller.active_controller_id == 2
+    cluster.make_topic("t", [1])
+    assert cluster.brokers.sent == []
+    cluster.store.delete("/controller")
+    cluster.pump()
+    assert cluster.controller.is_active
+    assert cluster.state("t").leader == 1
+
+
+def test_a_topic_from_before_topic_ids_gets_one(cluster):
+    cluster.store.create("/brokers/topics/old", b'{"version":1,"partitions":{"0":[1]}}')
+    cluster.start()
+    topic_id = TopicNode.decode(cluster.store.get("/brokers/topics/old")[0]).topic_id
+    assert topic_id is not None
+    assert cluster.brokers.cache.topic_id("old") == topic_id
+
+
+def test_nodes_that_cannot_be_read_are_passed_over(cluster):
+    cluster.store.create("/brokers/topics/bad", b"?")
+    cluster.store.create("/brokers/ids/7", b"?")
+    cluster.start()
+    cluster.make_topic("t", [1])
+    assert list(cluster.brokers.cache.topic_names()) == ["t"]
+
+
+def test_an_id_belongs_to_one_session(cluster):
+    cluster.start()
+    cluster.register(1, port=9999)
+    cluster.pump()
+    assert [node.port for node in cluster.brokers.cache.brokers("PLAINTEXT")] == [9999]
+    cluster.store.session_id += 1
+    with pytest.raises(BrokerIdTakenError):
+        cluster.register(1)
+
+
+def test_the_cluster_id_is_made_once(cluster):
+    made = cluster_id(cluster.store)
+    assert len(made) == 22
+    assert cluster_id(cluster.store, "other") == made
+    assert ClusterIdNode.decode(cluster.store.get("/cluster/id")[0]).cluster_id == made
+
+
+def test_in_process_channels_call_the_own_broker_only():
+    class Control:
+        def leader_and_isr(self, request):
+            return LeaderAndIsrResponse(error_code=7)
+
+        def stop_replica(self, request):
+            return "stopped"
+
+        def update_metadata(self, request):
+            return None
+
+    channels = InProcessChannels(1, Control())
+    assert verifyObject(IBrokerChannels, channels)
+    answers = []
+    channels.send(1, LeaderAndIsrRequest(), answers.append)
+    channels.send(1, StopReplicaRequest(), answers.append)
+    channels.send(1, UpdateMetadataRequest(), answers.append)
+    channels.send(2, UpdateMetadataRequest(), answers.append)
+    assert answers == [LeaderAndIsrResponse(error_code=7), "stopped", None]
+
+
+def test_every_state_can_be_reached_and_left():
+    for sources, states in ((PARTITION_SOURCES, PartitionStatus), (REPLICA_SOURCES, ReplicaStatus)):
+        assert set(sources) == set(states)
+        assert set().union(*sources.values()) == set(states)
