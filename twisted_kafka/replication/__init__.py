@@ -1,0 +1,1 @@
+"""Partitions that this broker hosts: appends, fetches, leadership, high watermarks, fetch sessions."""

@@ -1,0 +1,139 @@
+"""Producing: appends to the leaders' logs, answered at once or when the in-sync replicas have them."""
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Final, TypeVar
+
+from twisted.logger import Logger
+
+from twisted_kafka.log.validation import AppendOrigin
+from twisted_kafka.protocol.errors import (
+    CorruptRecordError,
+    ErrorCode,
+    InvalidTopicError,
+    KafkaError,
+    KafkaStorageError,
+    NotLeaderOrFollowerError,
+    RecordBatchTooLargeError,
+    RecordTooLargeError,
+    UnknownLeaderEpochError,
+    UnknownTopicOrPartitionError,
+)
+from twisted_kafka.protocol.regions import Buffer
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.replication.append_result import PartitionResult
+from twisted_kafka.replication.delayed_produce import DelayedProduce
+from twisted_kafka.replication.partition import ACKS_ALL
+from twisted_kafka.replication.partition_table import PartitionTable
+from twisted_kafka.replication.purgatories import Purgatories
+from twisted_kafka.replication.topic_stats import BrokerTopicStats
+
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+VALID_ACKS: Final = (-1, 0, 1)
+
+Response = TypeVar("Response")
+
+# What a client does about by itself is no failure of the broker (Kafka counts and logs the others).
+_EXPECTED = (
+    UnknownTopicOrPartitionError,
+    NotLeaderOrFollowerError,
+    RecordTooLargeError,
+    RecordBatchTooLargeError,
+    CorruptRecordError,
+    KafkaStorageError,
+    UnknownLeaderEpochError,
+)
+
+_log = Logger()
+
+
+class RecordAppender:
+    """Appends to the hosted partitions (Kafka: ``ReplicaManager.appendRecords``)."""
+
+    __slots__ = ("_all_topics", "_partitions", "_purgatories", "_stats")
+
+    def __init__(self, partitions: PartitionTable, purgatories: Purgatories, stats: BrokerTopicStats) -> None:
+        self._partitions = partitions
+        self._purgatories = purgatories
+        self._stats = stats
+        self._all_topics = stats.all_topics
+
+    def append(
+        self,
+        timeout_ms: int,
+        required_acks: int,
+        entries: Mapping[TopicPartition, Buffer],
+        origin: AppendOrigin,
+        internal_topics_allowed: bool,
+        respond: Callable[[dict[TopicPartition, PartitionResult]], Response],
+    ) -> "Response | Future[Response]":
+        """Append; return ``respond(results)``, or a future of it if acks=all has replicas to wait for, at most ``timeout_ms``.
+
+        Operations that wait for these partitions are completed on this thread: the caller holds no lock that they need.
+        """
+        if required_acks not in VALID_ACKS:
+            return respond({tp: PartitionResult(ErrorCode.INVALID_REQUIRED_ACKS) for tp in entries})
+        results = {}
+        waiting = None
+        for topic_partition, records in entries.items():
+            try:
+                if topic_partition[0] in INTERNAL_TOPICS and not internal_topics_allowed:
+                    raise InvalidTopicError(f"Cannot append to internal topic {topic_partition[0]}")
+                partition = self._partitions.get(topic_partition)
+                if partition is None:
+                    partition = self._partitions.get_or_raise(topic_partition)
+                info, moved = partition.append_as_leader(records, origin, required_acks)
+            except Exception as error:  # noqa: BLE001 one partition's failure is its own
+                results[topic_partition] = self._failed(topic_partition, error, len(records))
+                continue
+            results[topic_partition] = PartitionResult.appended(info)
+            self._count(topic_partition, len(records), info.record_count)
+            if moved:
+                self._purgatories.check_all(topic_partition)
+            else:
+                self._purgatories.fetch.check_and_complete(topic_partition)  # followers wait for the log's end
+            if required_acks == ACKS_ALL and partition.log.high_watermark <= info.last_offset:
+                waiting = waiting or {}
+                waiting[topic_partition] = info.last_offset + 1
+        if waiting is None:
+            return respond(results)
+        operation = DelayedProduce(timeout_ms, self._partitions, results, waiting, respond)
+        self._purgatories.produce.try_complete_else_watch(operation, list(waiting))
+        return operation.future
+
+    def _count(self, topic_partition: TopicPartition, size_bytes: int, records: int) -> None:
+        topic = self._stats.topic(topic_partition[0])
+        everything = self._all_topics
+        topic.produce_requests.mark(1)
+        everything.produce_requests.mark(1)
+        topic.bytes_in.mark(size_bytes)
+        everything.bytes_in.mark(size_bytes)
+        topic.messages_in.mark(records)
+        everything.messages_in.mark(records)
+
+    def _failed(self, topic_partition: TopicPartition, error: Exception, size_bytes: int) -> PartitionResult:
+        topic, everything = self._stats.topic(topic_partition.topic), self._all_topics
+        topic.produce_requests.mark(1)
+        everything.produce_requests.mark(1)
+        if isinstance(error, OSError):
+            _log.error("Cannot append to {partition}: {error}", partition=topic_partition, error=error)
+            return PartitionResult(ErrorCode.KAFKA_STORAGE_ERROR)
+        if isinstance(error, RecordTooLargeError | RecordBatchTooLargeError):
+            topic.bytes_rejected.mark(size_bytes)
+            everything.bytes_rejected.mark(size_bytes)
+        if isinstance(error, _EXPECTED):
+            return PartitionResult(error.code)
+        topic.failed_produces.mark(1)
+        everything.failed_produces.mark(1)
+        partition = self._partitions.get(topic_partition)
+        log_start_offset = -1 if partition is None else partition.log.log_start_offset
+        if not isinstance(error, KafkaError):
+            _log.failure("Cannot append to {partition}", partition=topic_partition)
+            return PartitionResult(ErrorCode.UNKNOWN_SERVER_ERROR, log_start_offset)
+        _log.info("Refused to append to {partition}: {error}", partition=topic_partition, error=error)
+        result = PartitionResult(error.code, log_start_offset)
+        record_errors = getattr(error, "record_errors", None)
+        if record_errors is not None:
+            result.record_errors = record_errors
+            result.error_message = str(error)
+        return result

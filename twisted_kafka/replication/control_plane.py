@@ -1,0 +1,113 @@
+"""The controller's requests, applied to the replica manager.
+
+It provides the controller's ``IControlPlane``; the broker, a floor above both, says so.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages.inter_broker import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+    StopReplicaPartitionError,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    UpdateMetadataRequest,
+)
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.replication.fetch_data import NO_UUID
+from twisted_kafka.replication.partition import LeaderState
+from twisted_kafka.replication.replica_manager import ReplicaManager
+
+DeletionListener = Callable[[Sequence[TopicPartition]], None]
+
+
+class ControlPlane:
+    """Takes LeaderAndIsr, UpdateMetadata and StopReplica, in the shape of any of their versions; answers in the newest one's.
+
+    ``on_deleted`` are told the partitions that UpdateMetadata says are deleted (groups drop their offsets then).
+    """
+
+    def __init__(self, replicas: ReplicaManager, on_deleted: Sequence[DeletionListener] = ()) -> None:
+        self._replicas = replicas
+        self._on_deleted = list(on_deleted)
+
+    def add_deletion_listener(self, listener: DeletionListener) -> None:
+        """Tell ``listener`` too."""
+        self._on_deleted.append(listener)
+
+    def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        """Take the roles on."""
+        states = {tp: (tp, topic_id, state) for tp, topic_id, state in _leader_states(request)}
+        errors = self._replicas.state.become_leader_or_follower(request.controller_epoch, states.values())
+        if errors is None:
+            return LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+        self._replicas.start_checkpoints()
+        topics: dict[bytes, LeaderAndIsrTopicError] = {}
+        for topic_partition, error in errors.items():
+            topic_id = states[topic_partition][1]
+            topic = topics.get(topic_id)
+            if topic is None:
+                topic = topics[topic_id] = LeaderAndIsrTopicError(topic_id=topic_id, partition_errors=[])
+            topic.partition_errors.append(
+                LeaderAndIsrPartitionError(
+                    topic_name=topic_partition.topic, partition_index=topic_partition.partition, error_code=error
+                )
+            )
+        return LeaderAndIsrResponse(error_code=0, topics=list(topics.values()))
+
+    def update_metadata(self, request: UpdateMetadataRequest) -> None:
+        """Take brokers and partitions over, unless the controller is an old one."""
+        if not self._replicas.state.accept_controller_epoch(request.controller_epoch):
+            return
+        deleted = self._replicas.metadata.apply(request)
+        if deleted:
+            for listener in self._on_deleted:
+                listener(deleted)
+
+    def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        """Give partitions up."""
+        errors = self._replicas.state.stop(request.controller_epoch, list(_stop_orders(request)))
+        if errors is None:
+            return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+        partition_errors = [
+            StopReplicaPartitionError(topic_name=tp.topic, partition_index=tp.partition, error_code=error)
+            for tp, error in errors.items()
+        ]
+        return StopReplicaResponse(error_code=0, partition_errors=partition_errors)
+
+
+def _leader_states(request: LeaderAndIsrRequest) -> Iterator[tuple[TopicPartition, bytes, LeaderState]]:
+    for topic in request.topic_states:
+        yield from _states_of(topic.topic_name, topic.topic_id, topic.partition_states)
+    for state in request.ungrouped_partition_states:
+        yield from _states_of(state.topic_name, NO_UUID, [state])
+
+
+def _states_of(
+    topic: str, topic_id: bytes, states: Iterable[LeaderAndIsrPartitionState]
+) -> Iterator[tuple[TopicPartition, bytes, LeaderState]]:
+    for state in states:
+        leader = LeaderState(
+            state.controller_epoch,
+            state.leader,
+            state.leader_epoch,
+            tuple(state.isr),
+            tuple(state.replicas),
+            state.partition_epoch,
+        )
+        yield TopicPartition(topic, state.partition_index), topic_id, leader
+
+
+def _stop_orders(request: StopReplicaRequest) -> Iterator[tuple[TopicPartition, int, bool]]:
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            yield TopicPartition(topic.topic_name, state.partition_index), state.leader_epoch, state.delete_partition
+    for old in request.topics:
+        for index in old.partition_indexes:
+            yield TopicPartition(old.name, index), -1, request.delete_partitions
+    for single in request.ungrouped_partitions:
+        yield TopicPartition(single.topic_name, single.partition_index), -1, request.delete_partitions

@@ -1,0 +1,92 @@
+"""A fetch that waits until there is enough to read (Kafka: ``DelayedFetch``)."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from twisted_kafka.log.results import LogOffsetMetadata
+from twisted_kafka.protocol.errors import KafkaError
+from twisted_kafka.replication.fetch_data import NO_EPOCH, FetchParams, PartitionFetch, PartitionRead
+from twisted_kafka.replication.futures import resolve
+from twisted_kafka.replication.partition import Partition
+from twisted_kafka.timing.purgatory import DelayedOperation
+
+if TYPE_CHECKING:
+    from twisted_kafka.replication.reader import LogReader
+
+Response = TypeVar("Response")
+
+
+class DelayedFetch(DelayedOperation, Generic[Response]):
+    """Waits for ``min_bytes`` bytes in all, or for other news of a partition: another leader, a truncation, a new segment."""
+
+    __slots__ = ("_fetches", "_params", "_reader", "_respond", "_starts", "future")
+
+    def __init__(
+        self,
+        reader: "LogReader",
+        params: FetchParams,
+        fetches: Sequence[PartitionFetch],
+        reads: Sequence[PartitionRead],
+        respond: Callable[[list[PartitionRead]], Response],
+    ) -> None:
+        super().__init__(params.max_wait_ms)
+        self._reader = reader
+        self._params = params
+        self._fetches = fetches
+        self._starts: list[LogOffsetMetadata | None] = [read.start for read in reads]
+        self._respond = respond
+        self.future: Future[Response] = Future()
+
+    def try_complete(self) -> bool:
+        """Complete when it is worth answering."""
+        available = 0
+        min_bytes = self._params.min_bytes
+        for index, fetch in enumerate(self._fetches):
+            available += self._available(index, fetch)
+            if available >= min_bytes:
+                return self.force_complete()
+        return False
+
+    def _available(self, index: int, fetch: PartitionFetch) -> int:
+        """Return how many bytes there are for one partition, or ``min_bytes`` when there is other news."""
+        enough = self._params.min_bytes
+        topic_partition = fetch.topic_partition
+        if topic_partition is None:
+            return 0
+        try:
+            partition = self._reader.partitions.get_or_raise(topic_partition)
+            snapshot = partition.offsets(fetch.current_leader_epoch, leader_only=self._params.fetch_only_leader)
+            end_offset = snapshot[self._params.isolation]
+            if fetch.last_fetched_epoch != NO_EPOCH and self._diverges(partition, fetch):
+                return enough
+            if end_offset == fetch.fetch_offset:
+                return 0
+            if end_offset < fetch.fetch_offset or enough <= 1:
+                return enough
+            return self._bytes_between(index, fetch, partition, end_offset)
+        except (KafkaError, OSError):
+            # Another leader, fenced, deleted or offline: reading again says which.
+            return enough
+
+    def _bytes_between(self, index: int, fetch: PartitionFetch, partition: Partition, end_offset: int) -> int:
+        start = self._starts[index]
+        if start is None:
+            start = self._starts[index] = partition.log.offset_metadata(fetch.fetch_offset)
+        end = partition.log.offset_metadata(end_offset)
+        if start.segment_base_offset != end.segment_base_offset:
+            return self._params.min_bytes
+        return min(end.relative_position - start.relative_position, fetch.max_bytes)
+
+    @staticmethod
+    def _diverges(partition: Partition, fetch: PartitionFetch) -> bool:
+        epoch, end_offset = partition.log.end_offset_for_epoch(fetch.last_fetched_epoch)
+        return epoch < fetch.last_fetched_epoch or end_offset < fetch.fetch_offset
+
+    def on_complete(self) -> None:
+        """Read again, and answer."""
+        resolve(self.future, self._read_and_respond, None)
+
+    def _read_and_respond(self, _: None) -> Response:
+        reads = self._reader.read(self._params, self._fetches, from_purgatory=True)
+        return self._respond(reads)

@@ -1,0 +1,139 @@
+"""What a fetch asks for and what a read of one partition gives."""
+
+from typing import Final
+
+from twisted_kafka.log.results import AbortedTransaction, FetchIsolation, LogOffsetMetadata
+from twisted_kafka.protocol.regions import Buffer, FileRegion
+from twisted_kafka.protocol.topic_partition import TopicPartition
+
+CONSUMER_REPLICA_ID: Final = -1
+DEBUGGING_REPLICA_ID: Final = -2
+"""A tool that reads to the log's end, and from followers too (Kafka: ``DumpLogSegments``' network sibling)."""
+NO_EPOCH: Final = -1
+UNKNOWN_OFFSET: Final = -1
+NO_UUID: Final = bytes(16)
+
+_LAST_VERSION_WITH_HARD_LIMIT: Final = 2
+_FIRST_VERSION_FROM_FOLLOWERS: Final = 11
+
+
+class FetchParams:
+    """The part of a fetch that holds for all its partitions (Kafka: ``FetchParams``).
+
+    ``hard_max_bytes``: versions up to 2 never get more than the limit, not even to make progress.
+    ``fetch_only_leader``: consumers before version 11, and followers, read from the leader only.
+    """
+
+    __slots__ = (
+        "fetch_only_leader",
+        "hard_max_bytes",
+        "is_from_follower",
+        "isolation",
+        "max_bytes",
+        "max_wait_ms",
+        "min_bytes",
+        "replica_epoch",
+        "replica_id",
+        "version",
+    )
+
+    def __init__(
+        self,
+        replica_id: int,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        isolation: FetchIsolation,
+        version: int,
+        *,
+        replica_epoch: int = -1,
+    ) -> None:
+        self.replica_id = replica_id
+        self.max_wait_ms = max_wait_ms
+        self.min_bytes = min_bytes
+        self.max_bytes = max_bytes
+        self.isolation = isolation
+        self.version = version
+        self.replica_epoch = replica_epoch
+        self.is_from_follower = replica_id >= 0
+        self.hard_max_bytes = version <= _LAST_VERSION_WITH_HARD_LIMIT
+        self.fetch_only_leader = replica_id >= 0 or (replica_id == CONSUMER_REPLICA_ID and version < _FIRST_VERSION_FROM_FOLLOWERS)
+
+
+class PartitionFetch:
+    """What a fetch asks of one partition; in an incremental session it is kept from request to request.
+
+    ``topic_partition`` is None as long as the topic id names no topic that is known here.
+    """
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "last_fetched_epoch",
+        "log_start_offset",
+        "max_bytes",
+        "partition",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition | None,
+        topic_id: bytes,
+        partition: int,
+        fetch_offset: int,
+        max_bytes: int,
+        *,
+        log_start_offset: int = -1,
+        current_leader_epoch: int = NO_EPOCH,
+        last_fetched_epoch: int = NO_EPOCH,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.partition = partition
+        self.fetch_offset = fetch_offset
+        self.max_bytes = max_bytes
+        self.log_start_offset = log_start_offset
+        self.current_leader_epoch = current_leader_epoch
+        self.last_fetched_epoch = last_fetched_epoch
+
+
+class PartitionRead:
+    """What one partition answers to a fetch: records that were not read yet, offsets, or an error code.
+
+    ``diverging_epoch`` is (epoch, end offset) when the reader's log branched off (KIP-595). ``start`` says where the fetch offset
+    lies in the log, when the read found it out.
+    """
+
+    __slots__ = (
+        "aborted_transactions",
+        "diverging_epoch",
+        "error",
+        "high_watermark",
+        "last_stable_offset",
+        "log_end_offset",
+        "log_start_offset",
+        "records",
+        "size_bytes",
+        "start",
+    )
+
+    def __init__(
+        self,
+        error: int,
+        high_watermark: int = UNKNOWN_OFFSET,
+        last_stable_offset: int = UNKNOWN_OFFSET,
+        log_start_offset: int = UNKNOWN_OFFSET,
+    ) -> None:
+        self.error = error
+        self.high_watermark = high_watermark
+        self.last_stable_offset = last_stable_offset
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = UNKNOWN_OFFSET
+        self.records: Buffer | FileRegion = b""
+        self.size_bytes = 0
+        # A list, even an empty one, says that the reader asked for committed records only.
+        self.aborted_transactions: list[AbortedTransaction] | None = None
+        self.diverging_epoch: tuple[int, int] | None = None
+        self.start: LogOffsetMetadata | None = None

@@ -1,0 +1,68 @@
+"""High watermarks on disk: ``replication-offset-checkpoint`` in each log directory."""
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+
+from twisted.logger import Logger
+
+from twisted_kafka.log.checkpoints import HIGH_WATERMARK_CHECKPOINT, MalformedCheckpointError, OffsetCheckpoint
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.replication.partition import Partition
+
+_log = Logger()
+
+
+class HighWatermarkCheckpoints:
+    """Reads the checkpoints once, at the first partition that asks, and writes them again and again."""
+
+    __slots__ = ("_checkpoints", "_loaded", "_lock", "_written")
+
+    def __init__(self) -> None:
+        self._checkpoints: dict[Path, OffsetCheckpoint] = {}
+        self._loaded: dict[Path, dict[TopicPartition, int]] = {}
+        self._written: dict[Path, dict[TopicPartition, int]] = {}
+        self._lock = threading.Lock()
+
+    def last_known(self, directory: Path, topic_partition: TopicPartition) -> int:
+        """Return the checkpointed high watermark of a partition in a log directory; 0 when there is none."""
+        with self._lock:
+            offsets = self._loaded.get(directory)
+            if offsets is None:
+                offsets = self._loaded[directory] = self._read(directory)
+            return offsets.get(topic_partition, 0)
+
+    def write(self, partitions: Iterable[Partition]) -> None:
+        """Write the partitions' high watermarks, where any has changed; a directory that fails is logged and left."""
+        by_directory: dict[Path, dict[TopicPartition, int]] = defaultdict(dict)
+        for partition in partitions:
+            log = partition.log
+            by_directory[log.dir.parent][partition.topic_partition] = log.high_watermark
+        with self._lock:
+            for directory in [directory for directory in self._written if directory not in by_directory]:
+                by_directory[directory] = {}
+            for directory, offsets in by_directory.items():
+                if self._written.get(directory) == offsets:
+                    continue
+                try:
+                    self._checkpoint(directory).write(offsets)
+                except OSError as error:
+                    _log.error("Cannot write the high watermarks to {directory}: {error}", directory=directory, error=error)
+                else:
+                    self._written[directory] = offsets
+                    # A partition that comes back to this broker begins from what is known now.
+                    self._loaded[directory] = dict(offsets)
+
+    def _checkpoint(self, directory: Path) -> OffsetCheckpoint:
+        checkpoint = self._checkpoints.get(directory)
+        if checkpoint is None:
+            checkpoint = self._checkpoints[directory] = OffsetCheckpoint(directory / HIGH_WATERMARK_CHECKPOINT)
+        return checkpoint
+
+    def _read(self, directory: Path) -> dict[TopicPartition, int]:
+        try:
+            return self._checkpoint(directory).read()
+        except (MalformedCheckpointError, OSError) as error:
+            _log.error("High watermarks of {directory} begin at 0: {error}", directory=directory, error=error)
+            return {}

@@ -1,0 +1,134 @@
+"""Fetching: reads of many partitions within one budget of bytes, at once or when there is enough."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import TypeVar
+
+from twisted.logger import Logger
+
+from twisted_kafka.protocol.errors import (
+    ErrorCode,
+    FencedLeaderEpochError,
+    InconsistentTopicIdError,
+    KafkaError,
+    KafkaStorageError,
+    NotLeaderOrFollowerError,
+    OffsetOutOfRangeError,
+    ReplicaNotAvailableError,
+    UnknownLeaderEpochError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+)
+from twisted_kafka.replication.delayed_fetch import DelayedFetch
+from twisted_kafka.replication.fetch_data import FetchParams, PartitionFetch, PartitionRead
+from twisted_kafka.replication.partition import Partition
+from twisted_kafka.replication.partition_table import PartitionTable
+from twisted_kafka.replication.purgatories import Purgatories
+from twisted_kafka.replication.topic_stats import BrokerTopicStats
+
+Response = TypeVar("Response")
+
+# What a client does about by itself is no failure of the broker (Kafka counts and logs the others).
+_EXPECTED = (
+    UnknownTopicOrPartitionError,
+    UnknownTopicIdError,
+    NotLeaderOrFollowerError,
+    UnknownLeaderEpochError,
+    FencedLeaderEpochError,
+    ReplicaNotAvailableError,
+    KafkaStorageError,
+    InconsistentTopicIdError,
+    OffsetOutOfRangeError,
+)
+
+_log = Logger()
+
+
+class LogReader:
+    """Answers fetches from the logs of the hosted partitions (Kafka: ``ReplicaManager.fetchMessages`` and ``readFromLog``)."""
+
+    __slots__ = ("_all_fetch_requests", "_purgatories", "_stats", "partitions")
+
+    def __init__(self, partitions: PartitionTable, purgatories: Purgatories, stats: BrokerTopicStats) -> None:
+        self.partitions = partitions
+        self._purgatories = purgatories
+        self._stats = stats
+        self._all_fetch_requests = stats.all_topics.fetch_requests
+
+    def fetch(
+        self, params: FetchParams, fetches: Sequence[PartitionFetch], respond: Callable[[list[PartitionRead]], Response]
+    ) -> "Response | Future[Response]":
+        """Read; return ``respond(reads)``, in the order of ``fetches``, or a future of it if there is something to wait for.
+
+        It does not wait when ``max_wait_ms`` is 0 or less, nothing was asked for, there are ``min_bytes`` bytes, or a partition
+        has an error or a diverging epoch to tell.
+        """
+        reads = self.read(params, fetches)
+        self._all_fetch_requests.mark(len(reads))
+        if params.max_wait_ms <= 0 or not reads:
+            return respond(reads)
+        available = 0
+        for read in reads:
+            if read.error or read.diverging_epoch is not None:
+                return respond(reads)
+            available += read.size_bytes
+        if available >= params.min_bytes:
+            return respond(reads)
+        operation = DelayedFetch(self, params, fetches, reads, respond)
+        keys = [fetch.topic_partition for fetch in fetches]
+        self._purgatories.fetch.try_complete_else_watch(operation, keys)
+        return operation.future
+
+    def read(self, params: FetchParams, fetches: Sequence[PartitionFetch], *, from_purgatory: bool = False) -> list[PartitionRead]:
+        """Read each partition, all within ``params.max_bytes``; errors are values in the results.
+
+        The first batch of the first partition that has any is read whole, whatever its size (KIP-74), except for versions up to 2.
+        """
+        left = params.max_bytes
+        min_one_message = not params.hard_max_bytes
+        reads = []
+        for fetch in fetches:
+            partition = self.partitions.get(fetch.topic_partition)  # type: ignore[arg-type]
+            max_bytes = fetch.max_bytes
+            if max_bytes > left:
+                max_bytes = left
+            try:
+                if partition is None:
+                    partition = self._missing(fetch)
+                if not from_purgatory:
+                    partition.stats.fetch_requests.mark(1)
+                read = partition.read(fetch, params, max_bytes, min_one_message)
+                if params.is_from_follower and not from_purgatory:
+                    self._follower_fetched(partition, params, fetch, read)
+            except Exception as error:  # noqa: BLE001 one partition's failure is its own
+                read = self._failed(fetch, error)
+            size_bytes = read.size_bytes
+            if size_bytes:
+                min_one_message = False
+                left = left - size_bytes if left > size_bytes else 0
+            reads.append(read)
+        return reads
+
+    def _missing(self, fetch: PartitionFetch) -> Partition:
+        """Raise what is to be said of a partition that is not hosted here, or find that it now is."""
+        if fetch.topic_partition is None:
+            raise UnknownTopicIdError("no topic has that id")
+        return self.partitions.get_or_raise(fetch.topic_partition)
+
+    def _follower_fetched(self, partition: Partition, params: FetchParams, fetch: PartitionFetch, read: PartitionRead) -> None:
+        if read.diverging_epoch is not None:
+            return
+        if partition.follower_fetched(params, fetch, read.log_end_offset):
+            self._purgatories.check_all(partition.topic_partition)
+
+    def _failed(self, fetch: PartitionFetch, error: Exception) -> PartitionRead:
+        if isinstance(error, _EXPECTED):
+            return PartitionRead(error.code)
+        topic = fetch.topic_partition.topic if fetch.topic_partition is not None else ""
+        self._stats.topic(topic).failed_fetches.mark(1)
+        self._stats.all_topics.failed_fetches.mark(1)
+        if isinstance(error, OSError):
+            _log.error("Cannot read {partition}: {error}", partition=fetch.topic_partition, error=error)
+            return PartitionRead(ErrorCode.KAFKA_STORAGE_ERROR)
+        _log.failure("Cannot read {partition} at {offset}", partition=fetch.topic_partition, offset=fetch.fetch_offset)
+        return PartitionRead(error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -1,0 +1,64 @@
+"""How far a follower has got, as its leader knows it from the follower's fetches."""
+
+from typing import Final
+
+UNKNOWN_OFFSET: Final = -1
+
+
+class Replica:
+    """A follower's state at the leader (Kafka: ``Replica``). Changed under the partition's lock; times are wall milliseconds.
+
+    ``last_caught_up_ms`` is the last time at which the follower had everything that the leader had when the follower asked: the
+    follower is out of sync once that is more than ``replica.lag.time.max.ms`` ago.
+    """
+
+    __slots__ = (
+        "broker_epoch",
+        "broker_id",
+        "last_caught_up_ms",
+        "last_fetch_leader_end_offset",
+        "last_fetch_ms",
+        "log_end_offset",
+        "log_start_offset",
+    )
+
+    def __init__(self, broker_id: int) -> None:
+        self.broker_id = broker_id
+        self.log_end_offset = UNKNOWN_OFFSET
+        self.log_start_offset = UNKNOWN_OFFSET
+        self.last_fetch_ms = 0
+        self.last_fetch_leader_end_offset = UNKNOWN_OFFSET
+        self.last_caught_up_ms = 0
+        self.broker_epoch = -1
+
+    def fetched(
+        self, fetch_offset: int, log_start_offset: int, now_ms: int, leader_end_offset: int, broker_epoch: int = -1
+    ) -> None:
+        """Note a fetch: everything before ``fetch_offset`` has arrived there."""
+        if fetch_offset >= leader_end_offset:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
+        elif fetch_offset >= self.last_fetch_leader_end_offset:
+            # It has all that the leader had at the fetch before this one.
+            self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = fetch_offset
+        self.last_fetch_leader_end_offset = leader_end_offset
+        self.last_fetch_ms = now_ms
+        self.broker_epoch = broker_epoch
+
+    def reset(self, now_ms: int, leader_end_offset: int, *, in_sync: bool, is_new_leader: bool) -> None:
+        """Begin a leader epoch: one that is in sync has until ``replica.lag.time.max.ms`` from now to fetch."""
+        if is_new_leader:
+            self.log_end_offset = UNKNOWN_OFFSET
+            self.log_start_offset = UNKNOWN_OFFSET
+            self.last_fetch_leader_end_offset = UNKNOWN_OFFSET
+            self.last_fetch_ms = 0
+            self.broker_epoch = -1
+        else:
+            self.last_fetch_leader_end_offset = leader_end_offset
+            self.last_fetch_ms = now_ms if in_sync else 0
+        self.last_caught_up_ms = now_ms if in_sync else 0
+
+    def is_caught_up(self, leader_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
+        """Tell whether it has everything, or had not long ago."""
+        return self.log_end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= max_lag_ms

@@ -1,0 +1,182 @@
+"""ReplicaManager: the partitions of this broker, as the rest of the broker sees them.
+
+A facade over the table of partitions, the appender, the reader, the queries about offsets, and the controller's orders.
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import Final, TypeVar
+
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.log.log_manager import LogManager
+from twisted_kafka.log.unified_log import UnifiedLog
+from twisted_kafka.log.validation import AppendOrigin
+from twisted_kafka.metadata.cache import MetadataCache
+from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.protocol.regions import Buffer
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.replication.append_result import PartitionResult
+from twisted_kafka.replication.appender import RecordAppender
+from twisted_kafka.replication.fetch_data import FetchParams, PartitionFetch, PartitionRead
+from twisted_kafka.replication.futures import identity
+from twisted_kafka.replication.high_watermarks import HighWatermarkCheckpoints
+from twisted_kafka.replication.interfaces import IReplicaFetchers, LeadershipListener, NoFetchers
+from twisted_kafka.replication.offset_queries import OffsetQueries
+from twisted_kafka.replication.partition import Partition
+from twisted_kafka.replication.partition_table import PartitionTable
+from twisted_kafka.replication.purgatories import Purgatories
+from twisted_kafka.replication.reader import LogReader
+from twisted_kafka.replication.state_changes import StateChanges
+from twisted_kafka.replication.topic_stats import BrokerTopicStats
+from twisted_kafka.timing.clock import IClock
+from twisted_kafka.timing.scheduler import IScheduler, ScheduledTask
+
+CHECKPOINT_INTERVAL_KEY: Final = "replica.high.watermark.checkpoint.interval.ms"
+
+Response = TypeVar("Response")
+
+
+class ReplicaManager:
+    """Hosts partitions (Kafka: ``ReplicaManager``). Methods may be called from any thread."""
+
+    def __init__(
+        self,
+        config: KafkaConfig,
+        logs: LogManager,
+        metadata: MetadataCache,
+        scheduler: IScheduler,
+        clock: IClock,
+        purgatories: Purgatories,
+        metrics: MetricsRegistry,
+    ) -> None:
+        self._scheduler = scheduler
+        self._checkpoint_interval_ms = config.long(CHECKPOINT_INTERVAL_KEY)
+        self._checkpoint_task: ScheduledTask | None = None
+        self._checkpoint_lock = threading.Lock()
+        self._checkpoints = HighWatermarkCheckpoints()
+        self._fetchers: IReplicaFetchers = NoFetchers()
+        self.metadata = metadata
+        self.purgatories = purgatories
+        self.stats = BrokerTopicStats(metrics)
+        self.partitions = PartitionTable(metadata)
+        self._appender = RecordAppender(self.partitions, purgatories, self.stats)
+        self._reader = LogReader(self.partitions, purgatories, self.stats)
+        self.offsets = OffsetQueries(self.partitions, purgatories, clock)
+        self.state = StateChanges(
+            metadata.broker_id,
+            self.partitions,
+            logs,
+            self._checkpoints,
+            purgatories,
+            self.stats,
+            partial(
+                self._make_partition, broker_id=metadata.broker_id, clock=clock, max_lag_ms=config.long("replica.lag.time.max.ms")
+            ),
+        )
+        # The hot ones are the parts' own methods: a call less on the way of every request.
+        self.append = self._appender.append
+        self.fetch_and_respond = self._reader.fetch
+        self._register_metrics(metrics)
+
+    def _make_partition(self, log: UnifiedLog, topic_id: bytes, *, broker_id: int, clock: IClock, max_lag_ms: int) -> Partition:
+        stats = self.stats.topic(log.topic_partition.topic)
+        return Partition(log, topic_id=topic_id, local_broker_id=broker_id, clock=clock, stats=stats, max_lag_ms=max_lag_ms)
+
+    def _register_metrics(self, metrics: MetricsRegistry) -> None:
+        self.purgatories.register_metrics(metrics)
+        gauges = {
+            "LeaderCount": lambda: sum(partition.is_leader for partition in self.partitions),
+            "PartitionCount": lambda: len(self.partitions),
+            "OfflineReplicaCount": lambda: self.partitions.offline_count,
+            "UnderReplicatedPartitions": lambda: sum(partition.is_under_replicated for partition in self.partitions),
+            "UnderMinIsrPartitionCount": lambda: sum(partition.is_under_min_isr for partition in self.partitions),
+            "AtMinIsrPartitionCount": lambda: sum(partition.is_at_min_isr for partition in self.partitions),
+        }
+        for name, function in gauges.items():
+            metrics.gauge("ReplicaManager", name, function)
+
+    # Life
+
+    def startup(self) -> None:
+        """Do nothing yet: checkpointing begins with the controller's first order, when all partitions are there to be written."""
+
+    def set_fetchers(self, fetchers: IReplicaFetchers) -> None:
+        """Give what fetches from leaders; a broker that is alone needs none."""
+        self._fetchers = fetchers
+        self.state.set_fetchers(fetchers)
+
+    def start_checkpoints(self) -> None:
+        """Write the high watermarks every ``replica.high.watermark.checkpoint.interval.ms`` from now on."""
+        with self._checkpoint_lock:
+            if self._checkpoint_task is None:
+                interval_ms = self._checkpoint_interval_ms
+                self._checkpoint_task = self._scheduler.schedule(
+                    "highwatermark-checkpoint", self.checkpoint_high_watermarks, 0, interval_ms
+                )
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Write them now; a directory that cannot be written is logged."""
+        self._checkpoints.write(self.partitions)
+
+    def shutdown(self, checkpoint: bool = True) -> None:
+        """Stop fetching, forget what waits, and write the high watermarks, while the logs are still open."""
+        self._fetchers.shutdown()
+        self.purgatories.shutdown()
+        with self._checkpoint_lock:
+            task, self._checkpoint_task = self._checkpoint_task, None
+        if task is not None:
+            task.cancel()
+            if checkpoint:
+                self.checkpoint_high_watermarks()
+
+    def add_leadership_listener(self, listener: LeadershipListener) -> None:
+        """Have ``listener(led, not led)`` called at each change of leaders, on the controller's thread."""
+        self.state.add_listener(listener)
+
+    # Partitions
+
+    def get_partition(self, topic_partition: TopicPartition) -> Partition | None:
+        """Return the partition if it is hosted here and online."""
+        return self.partitions.get(topic_partition)
+
+    def get_partition_or_error(self, topic_partition: TopicPartition) -> Partition:
+        """Return the partition; raises KafkaStorageError, NotLeaderOrFollowerError, UnknownTopicOrPartitionError."""
+        return self.partitions.get_or_raise(topic_partition)
+
+    def online_leader(self, topic_partition: TopicPartition) -> Partition | None:
+        """Return the partition if this broker leads it."""
+        partition = self.partitions.get(topic_partition)
+        return partition if partition is not None and partition.is_leader else None
+
+    def current_leader(self, topic_partition: TopicPartition) -> tuple[int, int]:
+        """Return (leader's id, leader epoch), -1 where unknown, for a client that asked the wrong broker (KIP-951)."""
+        partition = self.partitions.get(topic_partition)
+        if partition is not None:
+            return partition.leader_id, partition.leader_epoch
+        state = self.metadata.partition(topic_partition)
+        return (-1, -1) if state is None else (state.leader, state.leader_epoch)
+
+    # Records
+
+    def append_records(
+        self,
+        timeout_ms: int,
+        required_acks: int,
+        entries: Mapping[TopicPartition, Buffer],
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        *,
+        internal_topics_allowed: bool = False,
+    ) -> "dict[TopicPartition, PartitionResult] | Future[dict[TopicPartition, PartitionResult]]":
+        """Append to each partition that this broker leads; a future only where acks=-1 has replicas to wait for.
+
+        A failure is a value in the results. Waiting operations of others are completed on this thread: hold no lock that they need.
+        """
+        respond: Callable[[dict[TopicPartition, PartitionResult]], dict[TopicPartition, PartitionResult]] = identity
+        return self._appender.append(timeout_ms, required_acks, entries, origin, internal_topics_allowed, respond)
+
+    def fetch(self, params: FetchParams, fetches: Sequence[PartitionFetch]) -> "list[PartitionRead] | Future[list[PartitionRead]]":
+        """Read each partition, in order; a future only where there is something to wait for."""
+        respond: Callable[[list[PartitionRead]], list[PartitionRead]] = identity
+        return self._reader.fetch(params, fetches, respond)

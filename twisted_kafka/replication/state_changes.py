@@ -1,0 +1,234 @@
+"""What the controller orders: lead, follow, stop (Kafka: ``ReplicaManager.becomeLeaderOrFollower`` and ``stopReplicas``).
+
+One order at a time. An order of an older controller is refused as a whole with STALE_CONTROLLER_EPOCH; a partition whose leader
+epoch is newer here than in the order keeps its state.
+"""
+
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol
+
+from twisted.logger import Logger
+
+from twisted_kafka.log.unified_log import UnifiedLog
+from twisted_kafka.protocol.errors import ErrorCode, InconsistentTopicIdError, KafkaError
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.replication.fetch_data import NO_UUID
+from twisted_kafka.replication.high_watermarks import HighWatermarkCheckpoints
+from twisted_kafka.replication.interfaces import IReplicaFetchers, LeadershipListener
+from twisted_kafka.replication.partition import LeaderState, Partition
+from twisted_kafka.replication.partition_table import PartitionTable
+from twisted_kafka.replication.purgatories import Purgatories
+from twisted_kafka.replication.topic_stats import BrokerTopicStats
+
+EPOCH_DURING_DELETE: Final = -2
+NO_EPOCH: Final = -1
+
+_log = Logger()
+
+
+class ILogs(Protocol):
+    """The part of the LogManager that is used here."""
+
+    def get_or_create_log(self, topic_partition: TopicPartition, topic_id: bytes) -> UnifiedLog:
+        """Return the partition's log, made if need be."""
+
+    def get_log(self, topic_partition: TopicPartition) -> UnifiedLog | None:
+        """Return the partition's log if there is one."""
+
+    def delete_log(self, topic_partition: TopicPartition) -> None:
+        """Remove the log: it is renamed now and deleted later."""
+
+
+class IPartitionFactory(Protocol):
+    """Makes the Partition of a log."""
+
+    def __call__(self, log: UnifiedLog, topic_id: bytes) -> Partition:
+        """Make it."""
+
+
+class StateChanges:
+    """Applies orders to the partition table."""
+
+    __slots__ = (
+        "_broker_id",
+        "_checkpoints",
+        "_fetchers",
+        "_listeners",
+        "_lock",
+        "_logs",
+        "_make_partition",
+        "_partitions",
+        "_purgatories",
+        "_stats",
+        "controller_epoch",
+    )
+
+    def __init__(
+        self,
+        broker_id: int,
+        partitions: PartitionTable,
+        logs: ILogs,
+        checkpoints: HighWatermarkCheckpoints,
+        purgatories: Purgatories,
+        stats: BrokerTopicStats,
+        make_partition: IPartitionFactory,
+    ) -> None:
+        self._broker_id = broker_id
+        self._partitions = partitions
+        self._logs = logs
+        self._checkpoints = checkpoints
+        self._purgatories = purgatories
+        self._stats = stats
+        self._make_partition = make_partition
+        self._fetchers: IReplicaFetchers | None = None
+        self._listeners: list[LeadershipListener] = []
+        self._lock = threading.RLock()
+        self.controller_epoch = 0
+
+    def set_fetchers(self, fetchers: IReplicaFetchers) -> None:
+        """Give the fetchers, which are made after this."""
+        self._fetchers = fetchers
+
+    def add_listener(self, listener: LeadershipListener) -> None:
+        """Tell ``listener`` of changes from now on, on the controller's thread, when the partitions are in their new state."""
+        self._listeners.append(listener)
+
+    def accept_controller_epoch(self, epoch: int) -> bool:
+        """Note the epoch of an order; False when a newer controller has spoken."""
+        with self._lock:
+            if epoch < self.controller_epoch:
+                _log.warn("Ignoring an order of epoch {old}: the controller's is {new}", old=epoch, new=self.controller_epoch)
+                return False
+            self.controller_epoch = epoch
+            return True
+
+    def become_leader_or_follower(
+        self, controller_epoch: int, states: Iterable[tuple[TopicPartition, bytes, LeaderState]]
+    ) -> dict[TopicPartition, ErrorCode] | None:
+        """Take the roles on; return an error code (or NONE) for each partition, None when the order is an old controller's."""
+        with self._lock:
+            if not self.accept_controller_epoch(controller_epoch):
+                return None
+            errors: dict[TopicPartition, ErrorCode] = {}
+            led: list[TopicPartition] = []
+            followed: list[Partition] = []
+            for topic_partition, topic_id, state in states:
+                errors[topic_partition] = self._change(topic_partition, topic_id, state, led, followed)
+            if self._fetchers is not None and followed:
+                self._fetchers.follow(followed)
+            self._tell(led, [partition.topic_partition for partition in followed])
+            return errors
+
+    def _change(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: bytes,
+        state: LeaderState,
+        led: list[TopicPartition],
+        followed: list[Partition],
+    ) -> ErrorCode:
+        if self._partitions.is_offline(topic_partition):
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if self._broker_id not in state.replicas:
+            _log.error("Told to hold {partition}, of which this broker is no replica", partition=topic_partition)
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        try:
+            partition = self._get_or_create(topic_partition, topic_id)
+            if state.leader_epoch < partition.leader_epoch:
+                return ErrorCode.STALE_CONTROLLER_EPOCH
+            if state.leader == self._broker_id:
+                self._lead(partition, state, led)
+            else:
+                self._follow(partition, state, followed)
+        except InconsistentTopicIdError as error:
+            _log.error("{error}", error=error)
+            return error.code
+        except (KafkaError, OSError) as error:
+            _log.error("The log of {partition} cannot be used: {error}", partition=topic_partition, error=error)
+            self._partitions.mark_offline(topic_partition)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        self._purgatories.check_all(topic_partition)
+        return ErrorCode.NONE
+
+    def _get_or_create(self, topic_partition: TopicPartition, topic_id: bytes) -> Partition:
+        partition = self._partitions.get(topic_partition)
+        if partition is None:
+            log = self._logs.get_or_create_log(topic_partition, topic_id)
+            log.update_high_watermark(self._checkpoints.last_known(log.dir.parent, topic_partition))
+            known_id = topic_id if log.topic_id in (None, NO_UUID) else log.topic_id
+            _check_topic_id(topic_partition, topic_id, known_id)
+            partition = self._make_partition(log, known_id)
+            self._partitions.add(partition)
+        _check_topic_id(topic_partition, topic_id, partition.topic_id)
+        if partition.topic_id == NO_UUID:
+            partition.topic_id = topic_id
+        return partition
+
+    def _lead(self, partition: Partition, state: LeaderState, led: list[TopicPartition]) -> None:
+        if self._fetchers is not None and not partition.is_leader:
+            self._fetchers.stop_following([partition.topic_partition])
+        is_new_epoch = state.leader_epoch > partition.leader_epoch
+        if partition.make_leader(state) or is_new_epoch:
+            led.append(partition.topic_partition)
+
+    def _follow(self, partition: Partition, state: LeaderState, followed: list[Partition]) -> None:
+        if self._fetchers is not None:
+            self._fetchers.stop_following([partition.topic_partition])
+        if partition.make_follower(state):
+            followed.append(partition)
+
+    def stop(
+        self, controller_epoch: int, orders: Iterable[tuple[TopicPartition, int, bool]]
+    ) -> dict[TopicPartition, ErrorCode] | None:
+        """Give up partitions: (which, leader epoch, whether to delete its log). None when the order is an old controller's."""
+        with self._lock:
+            if not self.accept_controller_epoch(controller_epoch):
+                return None
+            errors = {}
+            for topic_partition, leader_epoch, delete in orders:
+                errors[topic_partition] = self._stop(topic_partition, leader_epoch, delete)
+            stopped = [topic_partition for topic_partition, error in errors.items() if error == ErrorCode.NONE]
+            self._tell([], stopped)
+            for topic in {topic_partition.topic for topic_partition in stopped}:
+                if not self._partitions.hosts_topic(topic):
+                    self._stats.remove(topic)
+            return errors
+
+    def _stop(self, topic_partition: TopicPartition, leader_epoch: int, delete: bool) -> ErrorCode:
+        if self._partitions.is_offline(topic_partition):
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        partition = self._partitions.get(topic_partition)
+        # A deletion does not raise the leader epoch: it says so by a special one. Old controllers give none.
+        if partition is not None and leader_epoch not in (EPOCH_DURING_DELETE, NO_EPOCH) and leader_epoch < partition.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if self._fetchers is not None:
+            self._fetchers.stop_following([topic_partition])
+        try:
+            if delete:
+                if partition is not None:
+                    partition.resign()
+                self._partitions.remove(topic_partition)
+                if self._logs.get_log(topic_partition) is not None:
+                    self._logs.delete_log(topic_partition)
+        except (KafkaError, OSError) as error:
+            _log.error("The log of {partition} cannot be deleted: {error}", partition=topic_partition, error=error)
+            self._partitions.mark_offline(topic_partition)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        finally:
+            self._purgatories.check_all(topic_partition)
+        return ErrorCode.NONE
+
+    def _tell(self, led: Sequence[TopicPartition], not_led: Sequence[TopicPartition]) -> None:
+        if not led and not not_led:
+            return
+        for listener in self._listeners:
+            try:
+                listener(led, not_led)
+            except Exception:  # noqa: BLE001 one listener's failure must not keep the change from the others
+                _log.failure("Uncaught exception while {listener} heard of new leaders", listener=listener)
+
+
+def _check_topic_id(topic_partition: TopicPartition, asked: bytes, known: bytes) -> None:
+    if NO_UUID not in (asked, known) and asked != known:
+        raise InconsistentTopicIdError(f"{topic_partition} has topic id {known.hex()} here, the controller says {asked.hex()}")

@@ -1,0 +1,85 @@
+"""BrokerTopicMetrics: what goes in and out, per topic and of all topics together (Kafka: ``BrokerTopicStats``)."""
+
+import threading
+from typing import Final
+
+from twisted_kafka.metrics.instruments import Meter
+from twisted_kafka.metrics.registry import MetricsRegistry
+
+TYPE: Final = "BrokerTopicMetrics"
+
+_METERS: Final = {
+    "messages_in": "MessagesInPerSec",
+    "bytes_in": "BytesInPerSec",
+    "bytes_out": "BytesOutPerSec",
+    "bytes_rejected": "BytesRejectedPerSec",
+    "produce_requests": "TotalProduceRequestsPerSec",
+    "fetch_requests": "TotalFetchRequestsPerSec",
+    "failed_produces": "FailedProduceRequestsPerSec",
+    "failed_fetches": "FailedFetchRequestsPerSec",
+    "fetch_conversions": "FetchMessageConversionsPerSec",
+    "produce_conversions": "ProduceMessageConversionsPerSec",
+    "replication_bytes_out": "ReplicationBytesOutPerSec",
+    "replication_bytes_in": "ReplicationBytesInPerSec",
+}
+_ALL_TOPICS_ONLY: Final = {"replication_bytes_out", "replication_bytes_in"}
+
+
+class TopicStats:
+    """The meters of one topic, or of all; a topic's are made when they are first used."""
+
+    messages_in: Meter
+    bytes_in: Meter
+    bytes_out: Meter
+    bytes_rejected: Meter
+    produce_requests: Meter
+    fetch_requests: Meter
+    failed_produces: Meter
+    failed_fetches: Meter
+    fetch_conversions: Meter
+    produce_conversions: Meter
+    replication_bytes_out: Meter
+    replication_bytes_in: Meter
+
+    def __init__(self, registry: MetricsRegistry, topic: str | None) -> None:
+        self._registry = registry
+        self._tags: dict[str, str] = {} if topic is None else {"topic": topic}
+        if topic is None:
+            for attribute in _METERS:
+                getattr(self, attribute)
+
+    def __getattr__(self, attribute: str) -> Meter:
+        # Called only while the attribute is missing: from then on it is an ordinary, fast one.
+        name = _METERS.get(attribute)
+        if name is None:
+            raise AttributeError(attribute)
+        meter = self._registry.meter(TYPE, name, **self._tags)
+        self.__dict__[attribute] = meter
+        return meter
+
+
+class BrokerTopicStats:
+    """All topics' meters, and each one's."""
+
+    def __init__(self, registry: MetricsRegistry) -> None:
+        self._registry = registry
+        self._topics: dict[str, TopicStats] = {}
+        self._lock = threading.Lock()
+        self.all_topics = TopicStats(registry, None)
+
+    def topic(self, topic: str) -> TopicStats:
+        """Return the topic's meters."""
+        stats = self._topics.get(topic)
+        if stats is None:
+            with self._lock:
+                stats = self._topics.setdefault(topic, TopicStats(self._registry, topic))
+        return stats
+
+    def remove(self, topic: str) -> None:
+        """Forget a topic that this broker no longer has a part of."""
+        with self._lock:
+            stats = self._topics.pop(topic, None)
+        if stats is not None:
+            for attribute, name in _METERS.items():
+                if attribute in stats.__dict__:
+                    self._registry.remove(TYPE, name, topic=topic)
