@@ -14,7 +14,7 @@ encoders are compiled when first needed.
 import types
 import typing
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, dataclass_transform
 
 from twisted_kafka.protocol.types import Bool, Wire
 
@@ -172,7 +172,7 @@ class StructType(type):
         key: int = -1,
         versions: tuple[int, int] = (0, LAST_VERSION),
         flexible: int = LAST_VERSION,
-    ) -> Self:
+    ) -> "StructType":
         """Make the class; ``flexible`` is the first version with compact lengths and tagged fields."""
         annotations = namespace.get("__annotations__", {})
         if not bases or name == "Message":
@@ -214,9 +214,13 @@ class Struct(metaclass=StructType):
 
     __slots__ = ("unknown_tagged_fields",)
 
-    unknown_tagged_fields: dict[int, bytes] | None
+    FIELDS: ClassVar[tuple[Field, ...]]
+    KEY: ClassVar[int]
+    VERSIONS: ClassVar[tuple[int, int]]
+    FLEXIBLE: ClassVar[int]
 
     if TYPE_CHECKING:
+        unknown_tagged_fields: dict[int, bytes] | None = None
         __hash__ = None  # type: ignore[assignment]
     else:
         __hash__ = None
@@ -233,7 +237,7 @@ class Struct(metaclass=StructType):
         for each in type(self).FIELDS:
             if getattr(self, each.name) != getattr(other, each.name):
                 return False
-        return (self.unknown_tagged_fields or None) == (typing.cast(Struct, other).unknown_tagged_fields or None)
+        return (self.unknown_tagged_fields or None) == (other.unknown_tagged_fields or None)
 
     def __repr__(self) -> str:
         values = [f"{each.name}={getattr(self, each.name)!r}" for each in type(self).FIELDS]

@@ -123,7 +123,7 @@ def records_size(records: Part | list[Part]) -> int:
     """Return the bytes that a value of a records field takes."""
     if type(records) is list:
         return sum(len(part) for part in records)
-    return len(records)  # type: ignore[arg-type]
+    return len(records)
 
 
 def add_records(out: list[Part], records: Part | list[Part]) -> None:

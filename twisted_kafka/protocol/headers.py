@@ -1,0 +1,141 @@
+"""The headers of requests and responses, read and written by hand because every request passes here.
+
+Version 0 of a request header has no client id, version 1 has one, version 2 adds tagged fields after it; version 1 of a response
+header adds tagged fields. Which version goes with which version of an API follows from the API's first flexible version, with two
+exceptions: ControlledShutdown v0 has request header v0, and ApiVersions always answers with response header v0, so that a client
+can read the answer to a version that it only hoped for.
+"""
+
+from struct import Struct as Packer
+from struct import error as struct_error
+
+from twisted_kafka.protocol.api import ApiKey, request_class
+from twisted_kafka.protocol.codec import MalformedMessageError
+from twisted_kafka.protocol.errors import UnsupportedVersionError
+from twisted_kafka.protocol.regions import Buffer
+from twisted_kafka.protocol.wire import read_tags, unsigned_varint
+
+_START = Packer(">hhi")
+_START_AND_CLIENT_ID = Packer(">hhih")
+_CORRELATION_ID = Packer(">i")
+
+_CONTROLLED_SHUTDOWN = int(ApiKey.CONTROLLED_SHUTDOWN)
+_API_VERSIONS = int(ApiKey.API_VERSIONS)
+
+# The first flexible version by key, filled as keys are met: it takes importing the API's messages.
+_flexible: dict[int, int] = {}
+
+
+class RequestHeader:
+    """What stands before a request: ``body_offset`` is where the request itself begins in the frame."""
+
+    __slots__ = ("api_key", "api_version", "body_offset", "client_id", "correlation_id")
+
+    def __init__(self, api_key: int, api_version: int, correlation_id: int, client_id: str | None, body_offset: int) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.body_offset = body_offset
+
+    def __repr__(self) -> str:
+        return (
+            f"RequestHeader(api_key={self.api_key}, api_version={self.api_version}, correlation_id={self.correlation_id}, "
+            f"client_id={self.client_id!r}, body_offset={self.body_offset})"
+        )
+
+
+def first_flexible_version(api_key: int) -> int:
+    """Return the first version of an API with compact lengths; raises UnsupportedVersionError for an unknown key."""
+    flexible = _flexible.get(api_key)
+    if flexible is None:
+        try:
+            flexible = _flexible[api_key] = request_class(api_key).FLEXIBLE
+        except ValueError:
+            raise UnsupportedVersionError(f"there is no API with the key {api_key}") from None
+    return flexible
+
+
+def request_header_version(api_key: int, api_version: int) -> int:
+    """Return the version of the header before a request; raises UnsupportedVersionError for an unknown key."""
+    if api_version >= first_flexible_version(api_key):
+        return 2
+    return 0 if api_key == _CONTROLLED_SHUTDOWN and api_version == 0 else 1
+
+
+def response_header_version(api_key: int, api_version: int) -> int:
+    """Return the version of the header before a response; raises UnsupportedVersionError for an unknown key."""
+    if api_key == _API_VERSIONS:
+        return 0
+    return 1 if api_version >= first_flexible_version(api_key) else 0
+
+
+def parse_request_header(frame: Buffer) -> RequestHeader:
+    """Read the header at the start of a frame.
+
+    Raises MalformedMessageError when it stops short or is no header, UnsupportedVersionError for an unknown API key. A version that
+    the API has not got is the caller's business: such a header still parses, with the layout that the newest version has.
+    """
+    try:
+        api_key, api_version, correlation_id, size = _START_AND_CLIENT_ID.unpack_from(frame)
+    except struct_error:
+        return _parse_short_header(frame)
+    flexible = _flexible.get(api_key)
+    if flexible is None:
+        flexible = first_flexible_version(api_key)
+    if api_key == _CONTROLLED_SHUTDOWN and api_version == 0:
+        return RequestHeader(api_key, api_version, correlation_id, None, _START.size)
+    position = _START_AND_CLIENT_ID.size
+    client_id = None
+    if size >= 0:
+        stop = position + size
+        if stop > len(frame):
+            raise MalformedMessageError(f"the client id has {size} bytes, but {len(frame) - position} are left")
+        try:
+            client_id = str(frame[position:stop], "utf-8")
+        except UnicodeDecodeError as error:
+            raise MalformedMessageError(f"the client id is not UTF-8: {error}") from None
+        position = stop
+    elif size != -1:
+        raise MalformedMessageError(f"the client id has the length {size}")
+    if api_version >= flexible:
+        position = _skip_tags(frame, position)
+    return RequestHeader(api_key, api_version, correlation_id, client_id, position)
+
+
+def _parse_short_header(frame: Buffer) -> RequestHeader:
+    """Read a header without a client id, which only ControlledShutdown v0 has."""
+    if len(frame) < _START.size:
+        raise MalformedMessageError(f"a frame of {len(frame)} bytes is too short for a request header")
+    api_key, api_version, correlation_id = _START.unpack_from(frame)
+    if request_header_version(api_key, api_version) != 0:
+        raise MalformedMessageError(f"the request header stops after {len(frame)} bytes, before its client id")
+    return RequestHeader(api_key, api_version, correlation_id, None, _START.size)
+
+
+def _skip_tags(frame: Buffer, position: int) -> int:
+    """Return the position after the tagged fields of a header; nothing in them means anything to us."""
+    try:
+        if frame[position] == 0:
+            return position + 1
+        count, position = unsigned_varint(frame, position)
+        return read_tags(frame, position, len(frame), count, None)[1]
+    except IndexError:
+        raise MalformedMessageError(f"the request header stops within its tagged fields, after {len(frame)} bytes") from None
+
+
+def encode_response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
+    """Return the header of a response; raises UnsupportedVersionError for an unknown key."""
+    if response_header_version(api_key, api_version):
+        return _CORRELATION_ID.pack(correlation_id) + b"\0"
+    return _CORRELATION_ID.pack(correlation_id)
+
+
+def encode_request_header(api_key: int, api_version: int, correlation_id: int, client_id: str | None) -> bytes:
+    """Return the header of a request that we send; raises UnsupportedVersionError for an unknown key."""
+    version = request_header_version(api_key, api_version)
+    if version == 0:
+        return _START.pack(api_key, api_version, correlation_id)
+    name = None if client_id is None else client_id.encode()
+    start = _START_AND_CLIENT_ID.pack(api_key, api_version, correlation_id, -1 if name is None else len(name))
+    return start + (name or b"") + (b"\0" if version == 2 else b"")
