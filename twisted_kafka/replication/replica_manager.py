@@ -10,7 +10,6 @@ from functools import partial
 from typing import Final, TypeVar
 
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.log.validation import AppendOrigin
 from twisted_kafka.metadata.cache import MetadataCache
@@ -28,7 +27,7 @@ from twisted_kafka.replication.partition import Partition
 from twisted_kafka.replication.partition_table import PartitionTable
 from twisted_kafka.replication.purgatories import Purgatories
 from twisted_kafka.replication.reader import LogReader
-from twisted_kafka.replication.state_changes import StateChanges
+from twisted_kafka.replication.state_changes import ILogs, StateChanges
 from twisted_kafka.replication.topic_stats import BrokerTopicStats
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import IScheduler, ScheduledTask
@@ -44,7 +43,7 @@ class ReplicaManager:
     def __init__(
         self,
         config: KafkaConfig,
-        logs: LogManager,
+        logs: ILogs,
         metadata: MetadataCache,
         scheduler: IScheduler,
         clock: IClock,

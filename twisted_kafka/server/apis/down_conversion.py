@@ -1,0 +1,95 @@
+"""Old formats for old consumers: Fetch 0 and 1 get format 0, Fetch 2 and 3 format 1."""
+
+import struct
+from typing import Final
+
+from twisted_kafka.protocol.errors import ErrorCode, UnsupportedCompressionTypeError
+from twisted_kafka.protocol.records.conversion import down_convert
+from twisted_kafka.protocol.regions import Buffer, FileRegion
+from twisted_kafka.replication.fetch_data import FetchParams, PartitionFetch, PartitionRead
+from twisted_kafka.replication.replica_manager import ReplicaManager
+
+_FIRST_VERSION_OF_BATCHES: Final = 4
+_FIRST_VERSION_WITH_ZSTD: Final = 10
+_LAST_VERSION_OF_FORMAT_0: Final = 1
+
+_OVERHEAD: Final = 12
+_MAGIC_AT: Final = 16
+_MOST_OFFSET_AND_SIZE: Final = struct.Struct(">qi")
+
+
+class DownConversion:
+    """Converts what was read for consumers that cannot read it as it is."""
+
+    __slots__ = ("_replicas",)
+
+    def __init__(self, replicas: ReplicaManager) -> None:
+        self._replicas = replicas
+
+    @staticmethod
+    def concerns(version: int) -> bool:
+        """Tell whether there is anything to look at for a Fetch of that version."""
+        return version < _FIRST_VERSION_WITH_ZSTD
+
+    def convert(self, fetch: PartitionFetch, read: PartitionRead, params: FetchParams) -> None:
+        """Convert the records in place, or put an error in their place.
+
+        UNSUPPORTED_COMPRESSION_TYPE: the topic is compressed with zstd.
+        UNSUPPORTED_VERSION: ``message.downconversion.enable`` is off.
+        """
+        if read.error or fetch.topic_partition is None:
+            return
+        partition = self._replicas.get_partition(fetch.topic_partition)
+        if partition is None:
+            return
+        config = partition.log.config
+        if config.compression_type == "zstd":
+            _refuse(read, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+            return
+        if params.version >= _FIRST_VERSION_OF_BATCHES or not read.size_bytes:
+            return
+        to_magic = 0 if params.version <= _LAST_VERSION_OF_FORMAT_0 else 1
+        data = read.records.read() if isinstance(read.records, FileRegion) else read.records
+        if not _needs(data, to_magic):
+            return
+        if not params.is_from_follower and not config.message_downconversion_enable:
+            _refuse(read, ErrorCode.UNSUPPORTED_VERSION)
+            return
+        try:
+            converted = down_convert(_whole_batches(data), to_magic, fetch.fetch_offset)
+        except UnsupportedCompressionTypeError as error:
+            _refuse(read, error.code)
+            return
+        # A consumer that gets nothing of what there is must find out: a message that is cut off says that its limit is too small.
+        read.records = converted or _MOST_OFFSET_AND_SIZE.pack(-1, len(data) + 1)
+        read.size_bytes = len(read.records)
+        topic = fetch.topic_partition.topic
+        self._replicas.stats.topic(topic).fetch_conversions.mark(1)
+        self._replicas.stats.all_topics.fetch_conversions.mark(1)
+
+
+def _refuse(read: PartitionRead, error: int) -> None:
+    read.error = error
+    read.records = b""
+    read.size_bytes = 0
+    read.high_watermark = read.last_stable_offset = read.log_start_offset = -1
+
+
+def _needs(data: Buffer, to_magic: int) -> bool:
+    """Tell whether any batch, also one that is cut off, is of a newer format."""
+    position = 0
+    while position + _MAGIC_AT < len(data):
+        if data[position + _MAGIC_AT] > to_magic:
+            return True
+        position += _OVERHEAD + int.from_bytes(data[position + 8 : position + 12], "big")
+    return False
+
+
+def _whole_batches(data: Buffer) -> memoryview:
+    """Return the data without a last batch that is cut off."""
+    end = position = 0
+    while position + _OVERHEAD <= len(data):
+        position += _OVERHEAD + int.from_bytes(data[position + 8 : position + 12], "big")
+        if position <= len(data):
+            end = position
+    return memoryview(data)[:end]

@@ -1,0 +1,205 @@
+"""Fetch: 3 max bytes of the response; 4 isolation level, batches of format 2; 5 log start offset; 7 sessions; 9 leader epochs;
+10 zstd; 11 followers may serve; 12 flexible, diverging epochs; 13 topic ids; 15 replica state; 16 current leader; 17 directories."""
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import Final
+
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.log.results import FetchIsolation
+from twisted_kafka.network.request import RequestContext
+from twisted_kafka.protocol.errors import ErrorCode, InvalidRequestError
+from twisted_kafka.protocol.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.replication.fetch_context import NO_FETCHES, FetchContext, FetchManager
+from twisted_kafka.replication.fetch_data import CONSUMER_REPLICA_ID, NO_UUID, FetchParams, PartitionFetch, PartitionRead
+from twisted_kafka.replication.fetch_session import FetchSessionCache, PartitionKey
+from twisted_kafka.replication.replica_manager import ReplicaManager
+from twisted_kafka.server.apis.down_conversion import DownConversion
+from twisted_kafka.server.apis.leaders import LeaderHints
+from twisted_kafka.server.dispatch import api
+
+_FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
+_FIRST_VERSION_WITH_REPLICA_STATE: Final = 15
+_FIRST_VERSION_WITH_LEADERS: Final = 16
+_LAST_VERSION_WITHOUT_STORAGE_ERROR: Final = 5
+_READ_COMMITTED: Final = 1
+
+_REFUSED_UNREAD: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        ErrorCode.UNSUPPORTED_VERSION,
+    }
+)
+"""Here the aborted transactions are an empty list; after a failed read Kafka says null."""
+
+
+class FetchApis:
+    """Reads for consumers and followers."""
+
+    def __init__(self, replicas: ReplicaManager, sessions: FetchSessionCache, config: KafkaConfig) -> None:
+        self._replicas = replicas
+        self._metadata = replicas.metadata
+        self._manager = FetchManager(sessions, replicas.metadata.topic_name)
+        self._conversion = DownConversion(replicas)
+        self._max_bytes = config.int("fetch.max.bytes")
+        self._read = replicas.fetch_and_respond
+
+    @api(FetchRequest, FetchResponse, versions=(0, 17))
+    def fetch(self, context: RequestContext, request: FetchRequest) -> "FetchResponse | Future[FetchResponse]":
+        """Read from each partition of the request and its session; wait for ``min_bytes``, at most ``max_wait_ms``."""
+        version = context.api_version
+        params = self._params(request, version)
+        uses_topic_ids = version >= _FIRST_VERSION_WITH_TOPIC_IDS
+        fetch_context = self._manager.new_context(
+            request.session_id,
+            request.session_epoch,
+            self._fetches(request, uses_topic_ids) if request.topics else NO_FETCHES,
+            _forgotten(request, uses_topic_ids) if request.forgotten_topics_data else (),
+            is_from_follower=params.is_from_follower,
+            uses_topic_ids=uses_topic_ids,
+        )
+        respond = partial(self._respond, context, params, fetch_context)
+        return self._read(params, fetch_context.fetches, respond)
+
+    def _params(self, request: FetchRequest, version: int) -> FetchParams:
+        replica_id, replica_epoch = request.replica_id, -1
+        if version >= _FIRST_VERSION_WITH_REPLICA_STATE:
+            state = request.replica_state
+            replica_id, replica_epoch = (CONSUMER_REPLICA_ID, -1) if state is None else (state.replica_id, state.replica_epoch)
+        if request.isolation_level not in (0, _READ_COMMITTED):
+            raise InvalidRequestError(f"there is no isolation level {request.isolation_level}")
+        if replica_id != CONSUMER_REPLICA_ID:
+            isolation = FetchIsolation.LOG_END
+        elif request.isolation_level == _READ_COMMITTED:
+            isolation = FetchIsolation.TXN_COMMITTED
+        else:
+            isolation = FetchIsolation.HIGH_WATERMARK
+        max_bytes = min(request.max_bytes, self._max_bytes)
+        min_bytes = min(request.min_bytes, max_bytes)
+        return FetchParams(replica_id, request.max_wait_ms, min_bytes, max_bytes, isolation, version, replica_epoch=replica_epoch)
+
+    def _fetches(self, request: FetchRequest, uses_topic_ids: bool) -> list[PartitionFetch]:
+        fetches = []
+        for topic in request.topics:
+            topic_id = topic.topic_id if uses_topic_ids else NO_UUID
+            name = self._metadata.topic_name(topic_id) if uses_topic_ids else topic.topic
+            for partition in topic.partitions:
+                index = partition.partition
+                fetches.append(
+                    PartitionFetch(
+                        None if name is None else TopicPartition(name, index),
+                        topic_id,
+                        index,
+                        partition.fetch_offset,
+                        partition.partition_max_bytes,
+                        log_start_offset=partition.log_start_offset,
+                        current_leader_epoch=partition.current_leader_epoch,
+                        last_fetched_epoch=partition.last_fetched_epoch,
+                    )
+                )
+        return fetches
+
+    def _respond(
+        self, context: RequestContext, params: FetchParams, fetch_context: FetchContext, reads: Sequence[PartitionRead]
+    ) -> FetchResponse:
+        if self._conversion.concerns(params.version):
+            for fetch, read in zip(fetch_context.fetches, reads, strict=True):
+                self._conversion.convert(fetch, read, params)
+        hints = LeaderHints(self._replicas, context.listener_name)
+        topics: list[FetchableTopicResponse] = []
+        topic: FetchableTopicResponse | None = None
+        last: tuple[bytes, str] | None = None
+        for fetch, read in fetch_context.answer(reads):
+            name = fetch.topic_partition.topic if fetch.topic_partition is not None else ""
+            if topic is None or last != (fetch.topic_id, name):
+                last = (fetch.topic_id, name)
+                topic = FetchableTopicResponse(topic=name, topic_id=fetch.topic_id, partitions=[])
+                topics.append(topic)
+            topic.partitions.append(_partition_data(fetch, read, params, hints))
+        response = FetchResponse(error_code=fetch_context.error, session_id=fetch_context.session_id, responses=topics)
+        if fetch_context.error:
+            context.note_error(fetch_context.error)
+        if topics:
+            self._note(context, params, topics)
+        if hints.nodes:
+            response.node_endpoints = [
+                NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack) for node in hints.nodes.values()
+            ]
+        return response
+
+    def _note(self, context: RequestContext, params: FetchParams, topics: list[FetchableTopicResponse]) -> None:
+        """Count what goes out, for the metrics and the access log; the number of records is not known: nobody looks inside."""
+        stats = self._replicas.stats
+        for topic in topics:
+            size_bytes = error = 0
+            for data in topic.partitions:
+                if data.records:
+                    size_bytes += len(data.records)
+                error = error or data.error_code
+            context.note_topic(topic.topic or topic.topic_id.hex(), len(topic.partitions), 0, size_bytes, error)
+            if not size_bytes:
+                continue
+            if params.is_from_follower:
+                stats.all_topics.replication_bytes_out.mark(size_bytes)
+            else:
+                stats.topic(topic.topic).bytes_out.mark(size_bytes)
+                stats.all_topics.bytes_out.mark(size_bytes)
+
+
+def _forgotten(request: FetchRequest, uses_topic_ids: bool) -> list[PartitionKey]:
+    return [
+        (topic.topic_id if uses_topic_ids else topic.topic, partition)
+        for topic in request.forgotten_topics_data
+        for partition in topic.partitions
+    ]
+
+
+def _partition_data(fetch: PartitionFetch, read: PartitionRead, params: FetchParams, hints: LeaderHints) -> PartitionData:
+    error = read.error
+    if not error:
+        data = PartitionData(
+            partition_index=fetch.partition,
+            high_watermark=read.high_watermark,
+            last_stable_offset=read.last_stable_offset,
+            log_start_offset=read.log_start_offset,
+            aborted_transactions=None,
+            records=read.records,
+        )
+        if read.aborted_transactions is not None:
+            data.aborted_transactions = [
+                AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+                for aborted in read.aborted_transactions
+            ]
+        if read.diverging_epoch is not None:
+            epoch, end_offset = read.diverging_epoch
+            data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+        return data
+    if error == ErrorCode.KAFKA_STORAGE_ERROR and params.version <= _LAST_VERSION_WITHOUT_STORAGE_ERROR:
+        error = ErrorCode.NOT_LEADER_OR_FOLLOWER  # these consumers look for another leader only when told this
+    data = PartitionData(
+        partition_index=fetch.partition,
+        error_code=error,
+        high_watermark=read.high_watermark,
+        last_stable_offset=read.last_stable_offset,
+        log_start_offset=read.log_start_offset,
+        aborted_transactions=[] if error in _REFUSED_UNREAD else None,
+        records=b"",
+    )
+    misplaced = error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+    if misplaced and params.version >= _FIRST_VERSION_WITH_LEADERS and fetch.topic_partition is not None:
+        leader_id, leader_epoch = hints.leader(fetch.topic_partition)
+        data.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+    return data

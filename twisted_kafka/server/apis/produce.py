@@ -1,0 +1,169 @@
+"""Produce: 0-2 with messages of the old formats; 3 record batches, transactions; 5 log start offset; 7 zstd; 8 record errors;
+9 flexible; 10 current leader; 11 idempotent retries across transactions."""
+
+import struct
+from concurrent.futures import Future
+from functools import partial
+from typing import Final
+
+from twisted_kafka.log.validation import AppendOrigin
+from twisted_kafka.network.request import RequestContext
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from twisted_kafka.protocol.records.compression import Compression
+from twisted_kafka.protocol.regions import Buffer
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.replication.append_result import PartitionResult
+from twisted_kafka.replication.replica_manager import ReplicaManager
+from twisted_kafka.server.apis.leaders import LeaderHints
+from twisted_kafka.server.dispatch import CLOSE_CONNECTION, NO_RESPONSE, Outcome, api
+
+ADMIN_CLIENT_ID: Final = "__admin_client"
+"""The client id that may write to internal topics (Kafka: ``AdminUtils``)."""
+
+_FIRST_VERSION_OF_BATCHES: Final = 3
+_FIRST_VERSION_WITH_ZSTD: Final = 7
+_FIRST_VERSION_WITH_LEADERS: Final = 10
+
+_OVERHEAD: Final = 12
+"""Bytes of a batch before those that its length counts."""
+_SMALLEST_LENGTH: Final = 14
+_TO_MAGIC: Final = 17
+_MAGIC_AT: Final = 16
+_ATTRIBUTES_AT: Final = 22
+_CODEC_MASK: Final = 7
+_MAGIC: Final = 2
+_length_at_8: Final = struct.Struct(">8xi").unpack_from
+
+Results = dict[TopicPartition, PartitionResult]
+Answer = ProduceResponse | Outcome
+
+
+class ProduceApis:
+    """Appends what producers send."""
+
+    def __init__(self, replicas: ReplicaManager) -> None:
+        self._replicas = replicas
+        self._append = replicas.append
+
+    @api(ProduceRequest, ProduceResponse, versions=(0, 11))
+    def produce(self, context: RequestContext, request: ProduceRequest) -> "Answer | Future[Answer]":
+        """Append each partition's records; answer by acks: at once, when replicated, or not at all (acks=0)."""
+        version = context.api_version
+        entries: dict[TopicPartition, Buffer] = {}
+        refused: Results | None = None
+        for topic in request.topic_data:
+            for data in topic.partition_data:
+                topic_partition = TopicPartition(topic.name, data.index)
+                records = data.records
+                error: int = 0
+                if version >= _FIRST_VERSION_OF_BATCHES:
+                    records, error = _the_batch(records, version)
+                if records is None or error:
+                    refused = refused or {}
+                    refused[topic_partition] = self._refuse(topic_partition, error or ErrorCode.INVALID_RECORD)
+                else:
+                    entries[topic_partition] = records
+        respond = partial(self._respond, context, request, refused)
+        if not entries:
+            return respond({})
+        return self._append(
+            request.timeout_ms, request.acks, entries, AppendOrigin.CLIENT, context.client_id == ADMIN_CLIENT_ID, respond
+        )
+
+    def _refuse(self, topic_partition: TopicPartition, error: int) -> PartitionResult:
+        """Refuse records unseen by the log; of a topic that does not exist that is said first, as Kafka does."""
+        known = self._replicas.get_partition(topic_partition) or self._replicas.metadata.partition(topic_partition)
+        return PartitionResult(error if known is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def _respond(self, context: RequestContext, request: ProduceRequest, refused: Results | None, results: Results) -> Answer:
+        if refused is not None:
+            results.update(refused)
+        hints = LeaderHints(self._replicas, context.listener_name)
+        has_error = False
+        responses = []
+        for topic in request.topic_data:
+            answers = []
+            records = size_bytes = first_error = 0
+            for data in topic.partition_data:
+                topic_partition = TopicPartition(topic.name, data.index)
+                result = results[topic_partition]
+                answer = PartitionProduceResponse(
+                    index=data.index,
+                    error_code=result.error,
+                    base_offset=result.base_offset,
+                    log_append_time_ms=result.log_append_time_ms,
+                    log_start_offset=result.log_start_offset,
+                )
+                if result.error:
+                    first_error = first_error or result.error
+                    _explain(answer, result, context.api_version, hints, topic_partition)
+                else:
+                    records += result.record_count
+                if data.records is not None:
+                    size_bytes += len(data.records)
+                answers.append(answer)
+            context.note_topic(topic.name, len(answers), records, size_bytes, first_error)
+            has_error = has_error or first_error != 0
+            responses.append(TopicProduceResponse(name=topic.name, partition_responses=answers))
+        if request.acks == 0:
+            # Nobody reads an answer: a closed connection tells the producer to look for leaders anew.
+            return CLOSE_CONNECTION if has_error else NO_RESPONSE
+        response = ProduceResponse(responses=responses)
+        if hints.nodes:
+            response.node_endpoints = [
+                NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack) for node in hints.nodes.values()
+            ]
+        return response
+
+
+def _explain(
+    answer: PartitionProduceResponse, result: PartitionResult, version: int, hints: LeaderHints, topic_partition: TopicPartition
+) -> None:
+    answer.error_message = result.error_message
+    answer.record_errors = [
+        BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message) for index, message in result.record_errors
+    ]
+    if result.error == ErrorCode.NOT_LEADER_OR_FOLLOWER and version >= _FIRST_VERSION_WITH_LEADERS:
+        leader_id, leader_epoch = hints.leader(topic_partition)
+        answer.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+
+
+def _the_batch(records: Buffer | None, version: int) -> tuple[Buffer | None, int]:
+    """Check that there is exactly one batch, of format 2; return it without what may trail it, and 0 or an error code.
+
+    The order of the checks is that of Kafka's (``ProduceRequest.validateRecords``), and so are the codes.
+    """
+    if records is None or len(records) < _TO_MAGIC:
+        return records, ErrorCode.INVALID_RECORD
+    length = _length_at_8(records)[0]
+    if length < _SMALLEST_LENGTH or records[_MAGIC_AT] > _MAGIC:
+        return records, ErrorCode.CORRUPT_MESSAGE
+    end = length + _OVERHEAD
+    if end > len(records) or records[_MAGIC_AT] != _MAGIC:
+        return records, ErrorCode.INVALID_RECORD
+    if version < _FIRST_VERSION_WITH_ZSTD and records[_ATTRIBUTES_AT] & _CODEC_MASK == Compression.ZSTD:
+        return records, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    if end < len(records):
+        return records[:end], _trailing_error(records[end:])
+    return records, 0
+
+
+def _trailing_error(rest: Buffer) -> int:
+    """Tell whether what follows the batch is another one; a piece of one is passed over."""
+    if len(rest) < _TO_MAGIC:
+        if len(rest) >= _OVERHEAD and _length_at_8(rest)[0] < _SMALLEST_LENGTH:
+            return ErrorCode.CORRUPT_MESSAGE
+        return 0
+    length = _length_at_8(rest)[0]
+    if length < _SMALLEST_LENGTH or rest[_MAGIC_AT] > _MAGIC:
+        return ErrorCode.CORRUPT_MESSAGE
+    return ErrorCode.INVALID_RECORD if length + _OVERHEAD <= len(rest) else 0
