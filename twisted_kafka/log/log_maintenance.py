@@ -173,7 +173,8 @@ class LogMaintenance(LogState):
                 return
             self._is_closed = True
             try:
-                self._snapshots.write(self._end[0], self.producer_state.producers.values())
+                if self._end[0] not in (0, self._snapshots.last_written):
+                    self._snapshots.write(self._end[0], self.producer_state.producers.values())
                 for segment in self._segments:
                     segment.close()
             except OSError as error:

@@ -73,11 +73,12 @@ def _entry(fields: tuple[int, ...]) -> ProducerEntry:
 class SnapshotFiles:
     """The snapshots in a log's directory."""
 
-    __slots__ = ("_unsynced", "directory")
+    __slots__ = ("_unsynced", "directory", "last_written")
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._unsynced: list[int] = []
+        self.last_written = -1
 
     def path(self, offset: int) -> Path:
         """Return the file of the snapshot at ``offset``."""
@@ -92,14 +93,19 @@ class SnapshotFiles:
         """Write the snapshot at ``offset``; durable after ``sync``. Raises OSError."""
         write_atomically(self.path(offset), encode_snapshot(entries), sync=False)
         self._unsynced.append(offset)
+        self.last_written = offset
 
     def read(self, offset: int) -> list[ProducerEntry]:
         """Read the snapshot at ``offset``; raises CorruptSnapshotError, OSError."""
-        return decode_snapshot(self.path(offset).read_bytes())
+        entries = decode_snapshot(self.path(offset).read_bytes())
+        self.last_written = offset
+        return entries
 
     def remove(self, offset: int) -> None:
         """Remove the snapshot at ``offset``, if there is one; raises OSError."""
         remove_if_there(self.path(offset))
+        if self.last_written == offset:
+            self.last_written = -1
 
     def sync(self) -> None:
         """Make the snapshots written so far durable; raises OSError."""

@@ -1,0 +1,92 @@
+"""``meta.properties``: which cluster and broker a log directory belongs to."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from twisted_kafka.config.properties import load_properties
+from twisted_kafka.log.files import write_atomically
+
+META_PROPERTIES = "meta.properties"
+_VERSION = 0
+_READABLE_VERSIONS = ("0", "1")
+
+
+class MetaPropertiesError(ValueError):
+    """Log directories do not belong to this broker, or not together; the text is one line for the operator."""
+
+
+class MetaProperties(NamedTuple):
+    """What a ``meta.properties`` says; None where it says nothing."""
+
+    cluster_id: str | None
+    broker_id: int | None
+    directory_id: str | None = None
+
+
+def read_meta_properties(directory: Path) -> MetaProperties | None:
+    """Return what the file in ``directory`` says, or None when there is none.
+
+    Raises MetaPropertiesError for a version or broker id that cannot be, ConfigError when the file cannot be read.
+    """
+    path = directory / META_PROPERTIES
+    if not path.exists():
+        return None
+    values = load_properties(path)
+    version = values.get("version", "")
+    if version not in _READABLE_VERSIONS:
+        raise MetaPropertiesError(f"{path}: version {version!r} is unknown, expected {' or '.join(_READABLE_VERSIONS)}")
+    broker_id = values.get("broker.id", values.get("node.id"))
+    try:
+        number = None if broker_id is None else int(broker_id)
+    except ValueError:
+        raise MetaPropertiesError(f"{path}: broker.id {broker_id!r} is not a number") from None
+    return MetaProperties(values.get("cluster.id"), number, values.get("directory.id"))
+
+
+def write_meta_properties(directory: Path, properties: MetaProperties) -> None:
+    """Write the file in ``directory``; raises OSError."""
+    lines = ["#", f"version={_VERSION}"]
+    if properties.broker_id is not None:
+        lines.append(f"broker.id={properties.broker_id}")
+    if properties.cluster_id is not None:
+        lines.append(f"cluster.id={properties.cluster_id}")
+    if properties.directory_id is not None:
+        lines.append(f"directory.id={properties.directory_id}")
+    write_atomically(directory / META_PROPERTIES, ("\n".join(lines) + "\n").encode())
+
+
+def load_meta_properties(directories: Iterable[Path]) -> MetaProperties:
+    """Return what the files of all ``directories`` say together; raises MetaPropertiesError when they contradict each other."""
+    together = MetaProperties(None, None)
+    for directory in directories:
+        found = read_meta_properties(directory)
+        if found is None:
+            continue
+        for name, ours, theirs in (
+            ("cluster.id", together.cluster_id, found.cluster_id),
+            ("broker.id", together.broker_id, found.broker_id),
+        ):
+            if ours is not None and theirs is not None and ours != theirs:
+                raise MetaPropertiesError(f"{directory / META_PROPERTIES} has {name}={theirs}, another log directory has {ours}")
+        together = MetaProperties(
+            together.cluster_id if found.cluster_id is None else found.cluster_id,
+            together.broker_id if found.broker_id is None else found.broker_id,
+        )
+    return together
+
+
+def claim_directories(directories: Iterable[Path], cluster_id: str, broker_id: int) -> None:
+    """Write cluster and broker id into the directories that have none.
+
+    Raises MetaPropertiesError when one belongs to another cluster or broker, OSError.
+    """
+    for directory in directories:
+        found = read_meta_properties(directory) or MetaProperties(None, None)
+        path = directory / META_PROPERTIES
+        if found.cluster_id not in (None, cluster_id):
+            raise MetaPropertiesError(f"{path} is of cluster {found.cluster_id}, this broker is of cluster {cluster_id}")
+        if found.broker_id not in (None, broker_id):
+            raise MetaPropertiesError(f"{path} is of broker {found.broker_id}, this broker is broker.id={broker_id}")
+        if found.cluster_id is None or found.broker_id is None:
+            write_meta_properties(directory, MetaProperties(cluster_id, broker_id, found.directory_id))

@@ -1,0 +1,99 @@
+"""What is done to all logs from time to time: flushing, checkpoints, retention, forgetting producers."""
+
+import sys
+from collections.abc import Callable
+from typing import Protocol
+
+from twisted.logger import Logger
+
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.log.log_directory import LogDirectory
+from twisted_kafka.log.unified_log import UnifiedLog
+from twisted_kafka.protocol.errors import KafkaStorageError
+from twisted_kafka.timing.clock import IClock
+from twisted_kafka.timing.scheduler import IScheduler, ScheduledTask
+
+NEVER_MS = sys.maxsize
+
+_log = Logger()
+
+
+class Logs(Protocol):
+    """What the tasks need of the log manager."""
+
+    directories: list[LogDirectory]
+    clock: IClock
+
+    def all_logs(self) -> list[UnifiedLog]: ...  # noqa: D102
+    def checkpoint_recovery_points(self, directory: LogDirectory) -> None: ...  # noqa: D102
+    def checkpoint_log_start_offsets(self, directory: LogDirectory) -> None: ...  # noqa: D102
+    def directory_failed(self, directory: LogDirectory, error: OSError) -> None: ...  # noqa: D102
+
+
+class LogTasks:
+    """The periodic tasks of a log manager."""
+
+    def __init__(self, logs: Logs) -> None:
+        self._logs = logs
+        self._scheduled: list[ScheduledTask] = []
+
+    def start(self, config: KafkaConfig, scheduler: IScheduler) -> None:
+        """Schedule the tasks at the intervals of ``config``."""
+        delay_ms = config.long("log.initial.task.delay.ms")
+        for name, action, period_ms in (
+            ("log-retention", self.delete_old_segments, config.long("log.retention.check.interval.ms")),
+            ("log-flusher", self.flush_old, config.long("log.flush.scheduler.interval.ms")),
+            ("recovery-point-checkpoint", self.checkpoint_recovery_points, config.long("log.flush.offset.checkpoint.interval.ms")),
+            ("log-start-checkpoint", self.checkpoint_log_starts, config.long("log.flush.start.offset.checkpoint.interval.ms")),
+            ("producer-expiration", self.remove_expired_producers, config.long("producer.id.expiration.check.interval.ms")),
+        ):
+            if 0 < period_ms < NEVER_MS:
+                self._scheduled.append(scheduler.schedule(name, action, min(delay_ms, period_ms), period_ms))
+
+    def stop(self) -> None:
+        """Let no task begin any more."""
+        for task in self._scheduled:
+            task.cancel()
+        self._scheduled = []
+
+    def delete_old_segments(self) -> None:
+        """Apply retention to every log."""
+        deleted = sum([self._guarded(log.delete_old_segments) for log in self._logs.all_logs()])
+        if deleted:
+            _log.info("Retention deleted {count} segments", count=deleted)
+
+    def flush_old(self) -> None:
+        """Flush the logs whose last flush is ``flush.ms`` ago."""
+        now_ms = self._logs.clock.wall_ms()
+        for log in self._logs.all_logs():
+            if now_ms - log.last_flush_ms >= log.config.flush_ms and log.recovery_point < log.log_end_offset:
+                self._guarded(log.flush)
+
+    def remove_expired_producers(self) -> None:
+        """Forget producers that have not written for long."""
+        now_ms = self._logs.clock.wall_ms()
+        for log in self._logs.all_logs():
+            log.remove_expired_producers(now_ms)
+
+    def checkpoint_recovery_points(self) -> None:
+        """Write the recovery points of every directory."""
+        self._checkpoint(self._logs.checkpoint_recovery_points)
+
+    def checkpoint_log_starts(self) -> None:
+        """Write the log start offsets of every directory."""
+        self._checkpoint(self._logs.checkpoint_log_start_offsets)
+
+    def _checkpoint(self, write: Callable[[LogDirectory], None]) -> None:
+        for directory in self._logs.directories:
+            if directory.is_online:
+                try:
+                    write(directory)
+                except OSError as error:
+                    self._logs.directory_failed(directory, error)
+
+    def _guarded(self, action: Callable[[], int | None]) -> int:
+        try:
+            return action() or 0
+        except KafkaStorageError as error:
+            _log.error("{error}", error=error)
+            return 0
