@@ -1,0 +1,110 @@
+"""An internal topic in memory, and a group coordinator on it that a test pumps by hand."""
+
+import itertools
+from collections import defaultdict
+from concurrent.futures import Future
+
+from twisted_kafka.coordinator.group.coordinator import GROUP_METADATA_TOPIC, GroupCoordinator, GroupShards
+from twisted_kafka.coordinator.group.group_config import GroupConfig
+from twisted_kafka.coordinator.interfaces import IPartitionReader, IPartitionWriter
+from twisted_kafka.coordinator.records import GROUP_RECORD_KINDS, CoordinatorRecord, decode_record
+from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
+from twisted_kafka.protocol.errors import ErrorCode, NotLeaderOrFollowerError
+from twisted_kafka.protocol.records.batch import batches
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.timing.clock import ManualClock
+from twisted_kafka.timing.scheduler import ManualScheduler
+from twisted_kafka.timing.timer import Timer
+from zope.interface import implementer
+
+
+@implementer(IPartitionReader, IPartitionWriter)
+class MemoryLog:
+    """Partitions as lists of batches; appends can be made to fail, or to wait for replicas."""
+
+    def __init__(self):
+        self.batches = defaultdict(list)
+        self.fail_next = []
+        self.holds = False
+        self.held = []
+        self.missing = False
+
+    def append(self, partition, batch):
+        if self.fail_next:
+            return self.fail_next.pop(0)
+        self.batches[partition].append(bytes(batch))
+        if self.holds:
+            future = Future()
+            self.held.append(future)
+            return future
+        return ErrorCode.NONE
+
+    def release(self, error=ErrorCode.NONE):
+        held, self.held, self.holds = self.held, [], False
+        for future in held:
+            future.set_result(error)
+
+    def read_all(self, partition, buffer_size):
+        if self.missing:
+            raise NotLeaderOrFollowerError("no such log")
+        yield from list(self.batches[partition])
+
+    def records(self, partition) -> list[CoordinatorRecord]:
+        return [
+            decode_record(GROUP_RECORD_KINDS, record.key, record.value)
+            for data in self.batches[partition]
+            for batch in batches(data)
+            for record in batch.records()
+        ]
+
+
+class Bench:
+    """A coordinator over a MemoryLog under a ManualClock."""
+
+    def __init__(self, partitions=1, log=None, clock=None, **settings):
+        self.clock = clock or ManualClock()
+        self.log = log or MemoryLog()
+        self.partitions = partitions
+        self.config = GroupConfig(**settings)
+        self._ids = itertools.count(1)
+        self.start()
+
+    def start(self, load=True):
+        self.scheduler = ManualScheduler(self.clock)
+        self.timer = Timer(self.clock)
+        shards = GroupShards(self.clock, self.config, lambda: f"id{next(self._ids)}")
+        self.runtime = CoordinatorRuntime(
+            RuntimeSettings(GROUP_METADATA_TOPIC, lambda: self.partitions),
+            shards,
+            self.log,
+            self.log,
+            self.scheduler,
+            self.timer,
+            self.clock,
+        )
+        self.groups = GroupCoordinator(self.runtime, self.scheduler, self.config)
+        self.groups.startup()
+        if load:
+            self.elect()
+
+    def elect(self, epoch=0, load=True):
+        self.groups.on_leadership_change([(partition, epoch) for partition in range(self.partitions)], [])
+        if load:
+            self.scheduler.run_due()
+
+    def restart(self, load=True):
+        """Stop, and start anew over the same log; without ``load`` nobody is elected."""
+        self.groups.shutdown()
+        self.scheduler.shutdown()
+        self.start(load)
+
+    def advance(self, ms):
+        """Let time pass in steps, as timers that ring set others."""
+        end_ns = self.clock.monotonic_ns() + int(ms * 1_000_000)
+        while (left_ns := end_ns - self.clock.monotonic_ns()) > 0:
+            self.clock.advance_ms(min(left_ns / 1_000_000, 100))
+            self.timer.expire_due()
+            self.scheduler.run_due()
+
+    def written(self, partition=0):
+        return self.log.records(TopicPartition(GROUP_METADATA_TOPIC, partition))

@@ -1,0 +1,304 @@
+"""Runs a transcript: lines with ``> `` are commands, the lines below each are what it must bring about.
+
+    > join a                     client "a" joins group g: a new member unless it has an id already
+    a joins: MEMBER_ID_REQUIRED as a-id1
+    > advance 3000               three seconds pass
+    [PreparingRebalance 0]       the group's state and generation, whenever they change
+
+``REWRITE_TRANSCRIPTS=1 pytest tests/coordinator`` writes what really happens into the files; read the difference before you commit it.
+"""
+
+import dataclasses
+from concurrent.futures import Future
+
+from tests.coordinator.fakes import Bench
+from twisted_kafka.coordinator.group.joining import JoinRequest
+from twisted_kafka.coordinator.group.member import MemberTerms
+from twisted_kafka.coordinator.group.results import LeavingMember
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages.coordinator_records import GroupMetadataValue, OffsetCommitValue
+from twisted_kafka.protocol.topic_partition import TopicPartition
+
+GROUP = "g"
+MIN_SESSION_MS = 6_000
+
+
+class Client:
+    def __init__(self, name):
+        self.name = name
+        self.member_id = ""
+        self.generation = -1
+        self.options = {}
+
+
+class Transcript:
+    """One scenario's coordinator and clients."""
+
+    def __init__(self):
+        self.bench = None
+        self.settings = {}
+        self.clients = {}
+        self.lines = []
+        self.waiting = []
+        self.state = None
+        self.read_records = 0
+
+    def run(self, command):
+        """Run one command; returns the lines that it brought about."""
+        self.lines = []
+        word, *rest = command.split()
+        positional = [item for item in rest if "=" not in item or item.startswith("=")]
+        options = dict(item.split("=", 1) for item in rest if "=" in item)
+        if word == "config":
+            self.settings = {key: int(value) for key, value in options.items()}
+            return []
+        if self.bench is None:
+            self.bench = Bench(**self.settings)
+        getattr(self, f"do_{word}")(positional, options)
+        self.collect()
+        return self.lines
+
+    def say(self, text):
+        self.lines.append(text.rstrip())
+
+    def client(self, name):
+        return self.clients.setdefault(name, Client(name))
+
+    def answered(self, result, tell):
+        if isinstance(result, Future):
+            self.waiting.append((result, tell))
+        else:
+            tell(result)
+
+    def collect(self):
+        left = []
+        for future, tell in self.waiting:
+            if future.done():
+                tell(future.result())
+            else:
+                left.append((future, tell))
+        self.waiting = left
+        described = self.bench.groups.describe_group(GROUP)
+        shard = self.bench.runtime._slots.get(0)
+        group = shard.shard._groups.get(GROUP) if shard is not None else None
+        state = None if group is None else f"[{described.state} {group.generation}]"
+        if state != self.state:
+            self.say(state or "[none]")
+            self.state = state
+
+    # commands
+
+    def do_join(self, names, options):
+        client = self.client(names[0])
+        client.options |= options
+        options = client.options
+        group_id = options.pop("group", GROUP)
+        member_id = options.pop("member", client.member_id)
+        session_ms = int(options.get("session", 10_000))
+        protocols = tuple(
+            (name, metadata.encode())
+            for name, _, metadata in (item.partition(":") for item in options.get("protocols", "range").split(",") if item)
+        )
+        terms = MemberTerms(
+            client.name, "/host", int(options.get("rebalance", 60_000)), session_ms, options.get("type", "consumer"), protocols
+        )
+        version = int(options.get("version", 9))
+        instance = options.get("instance")
+        request = JoinRequest(
+            group_id, member_id, instance, terms, version >= 4 and instance is None, version >= 9
+        )
+
+        def tell(result):
+            if not result.error or result.error == ErrorCode.MEMBER_ID_REQUIRED:
+                client.member_id = result.member_id
+            if result.error:
+                suffix = f" as {result.member_id}" if result.member_id else ""
+                self.say(f"{client.name} joins: {result.error.name}{suffix}")
+                return
+            client.generation = result.generation
+            members = " ".join(
+                f"{member.member_id}{'/' + member.instance_id if member.instance_id else ''}={member.metadata.decode()}"
+                for member in result.members
+            )
+            skip = " skips assignment" if result.skip_assignment else ""
+            self.say(
+                f"{client.name} joined as {result.member_id}: generation {result.generation} {result.protocol_type}/{result.protocol}"
+                f" led by {result.leader}{skip}{' of ' + members if members else ''}"
+            )
+
+        self.answered(self.bench.groups.join(request), tell)
+
+    def do_sync(self, names, options):
+        client = self.client(names[0])
+        assignments = {}
+        for item in filter(None, options.get("assign", "").split(",")):
+            name, _, part = item.partition(":")
+            assignments[self.client(name).member_id] = part.encode()
+        result = self.bench.groups.sync(
+            options.get("group", GROUP),
+            options.get("member", client.member_id),
+            options.get("instance", client.options.get("instance")),
+            int(options.get("generation", client.generation)),
+            (options.get("type"), options.get("protocol")),
+            assignments,
+        )
+
+        def tell(result):
+            self.say(f"{client.name} syncs: {result.error.name if result.error else result.assignment.decode() or '(nothing)'}")
+
+        self.answered(result, tell)
+
+    def do_heartbeat(self, names, options):
+        client = self.client(names[0])
+        error = self.bench.groups.heartbeat(
+            options.get("group", GROUP),
+            options.get("member", client.member_id),
+            options.get("instance", client.options.get("instance")),
+            int(options.get("generation", client.generation)),
+        )
+        self.say(f"{client.name} heartbeats: {error.name}")
+
+    def do_leave(self, names, options):
+        leaving = [LeavingMember(self.client(name).member_id, self.client(name).options.get("instance")) for name in names]
+        if "instance" in options:
+            leaving.append(LeavingMember("", options["instance"]))
+        error, left = self.bench.groups.leave(options.get("group", GROUP), leaving)
+        if error:
+            self.say(f"leave: {error.name}")
+        for member in left:
+            self.say(f"{member.member_id or member.instance_id} leaves: {member.error.name}")
+
+    def do_commit(self, names, options):
+        client = self.client(names[0]) if names else None
+        generation = int(options.pop("generation", client.generation if client else -1))
+        member_id = options.pop("member", client.member_id if client else "")
+        instance = options.pop("instance", client.options.get("instance") if client else None)
+        expire_ms = int(options.pop("retention", -1))
+        now_ms = self.bench.clock.wall_ms()
+        offsets = {
+            partition(name): OffsetCommitValue(
+                offset=int(offset), commit_timestamp=now_ms, expire_timestamp=-1 if expire_ms == -1 else now_ms + expire_ms
+            )
+            for name, offset in options.items()
+        }
+        who = client.name if client else "somebody"
+        self.answered(
+            self.bench.groups.commit_offsets(GROUP, member_id, instance, generation, offsets),
+            lambda error: self.say(f"{who} commits: {error.name}"),
+        )
+
+    def do_fetch(self, names, options):
+        def tell(result):
+            error, offsets = result
+            shown = [f"{key}={value.name if isinstance(value, ErrorCode) else value and value.offset}" for key, value in offsets.items()]
+            self.say(f"offsets: {error.name if error else ' '.join(sorted(shown)) or '(none)'}")
+
+        self.answered(
+            self.bench.groups.fetch_offsets(GROUP, [partition(name) for name in names] or None, "stable" in options), tell
+        )
+
+    def do_forget(self, names, options):
+        def tell(result):
+            error, results = result
+            self.say(error.name if error else " ".join(f"{key}={code.name}" for key, code in results.items()))
+
+        self.answered(self.bench.groups.delete_offsets(GROUP, [partition(name) for name in names]), tell)
+
+    def do_describe(self, names, options):
+        described = self.bench.groups.describe_group(GROUP)
+        self.say(f"{described.error.name} {described.state} {described.protocol_type}/{described.protocol}")
+        for member in described.members:
+            self.say(
+                f"  {member.member_id} {member.instance_id or '-'} {member.client_id} {member.client_host}"
+                f" {member.metadata.decode() or '-'} {member.assignment.decode() or '-'}"
+            )
+
+    def do_list(self, names, options):
+        error, listings = self.bench.groups.list_groups(
+            filter(None, options.get("states", "").split(",")), filter(None, options.get("types", "").split(","))
+        )
+        self.say(f"{error.name} " + " ".join(f"{one.group_id}:{one.protocol_type}:{one.state}:{one.type}" for one in listings))
+
+    def do_delete(self, names, options):
+        self.answered(self.bench.groups.delete_group(GROUP), lambda error: self.say(f"deleted: {error.name}"))
+
+    def do_advance(self, names, options):
+        """Let milliseconds pass; the clients named after them heartbeat every second meanwhile."""
+        left = int(names[0])
+        while left > 0:
+            for name in names[1:]:
+                client = self.client(name)
+                self.bench.groups.heartbeat(GROUP, client.member_id, client.options.get("instance"), client.generation)
+            self.bench.advance(min(left, 1000))
+            left -= 1000
+            self.collect()
+
+    def do_restart(self, names, options):
+        self.bench.restart(load=False)
+        self.bench.elect(load="unloaded" not in names)
+
+    def do_shrink(self, names, options):
+        """Restart with a lower group.max.size."""
+        self.bench.config = dataclasses.replace(self.bench.config, max_size=int(names[0]))
+        self.bench.restart()
+
+    def do_load(self, names, options):
+        self.bench.scheduler.run_due()
+
+    def do_resign(self, names, options):
+        self.bench.groups.on_leadership_change([], [(0, 0)])
+
+    def do_elect(self, names, options):
+        self.bench.elect(epoch=int(options.get("epoch", 1)))
+
+    def do_fail(self, names, options):
+        """Let the next append fail."""
+        self.bench.log.fail_next.append(ErrorCode[names[0]])
+
+    def do_hold(self, names, options):
+        """Let appends wait for replicas from now on."""
+        self.bench.log.holds = True
+
+    def do_release(self, names, options):
+        """Let the replicas answer."""
+        self.bench.log.release(ErrorCode[names[0]] if names else ErrorCode.NONE)
+
+    def do_log(self, names, options):
+        """Show the records written since the last look."""
+        records = self.bench.written()
+        for record in records[self.read_records :]:
+            self.say(f"  {show(record)}")
+        self.read_records = len(records)
+
+
+def partition(text):
+    topic, _, index = text.rpartition("-")
+    return TopicPartition(topic, int(index))
+
+
+def show(record):
+    key, value = record.key, record.value
+    if hasattr(key, "topic"):
+        what = f"offset of {key.group} in {key.topic}-{key.partition}"
+        return f"{what}: {'tombstone' if value is None else value.offset}"
+    if value is None:
+        return f"group {key.group}: tombstone"
+    assert isinstance(value, GroupMetadataValue)
+    members = " ".join(f"{member.member_id}={member.assignment.decode()}" for member in value.members)
+    return f"group {key.group}: generation {value.generation} {value.protocol_type}/{value.protocol} led by {value.leader} of {members or 'nobody'}"
+
+
+def check(text):
+    """Run a whole transcript; returns what its text should have been."""
+    transcript, output, skipping = Transcript(), [], False
+    for line in text.splitlines():
+        if line.startswith("> "):
+            output.append(line)
+            output.extend(transcript.run(line[2:]))
+            skipping = True
+        elif not line.strip() or line.startswith("#"):
+            output.append(line)
+            skipping = False
+        elif not skipping:
+            output.append(line)
+    return "\n".join(output) + "\n"
