@@ -1,0 +1,220 @@
+"""Check what is about to be appended, and give it offsets (Kafka: UnifiedLog.analyzeAndValidateRecords and LogValidator).
+
+A batch of format 2 whose codec suits the topic is patched where it lies. What else arrives (formats 0 and 1, another codec, offset
+deltas that aren't 0, 1, 2...) is written anew. Records that would not parse at a consumer are refused in every case.
+"""
+
+import struct
+
+from twisted_kafka.log.validation_convert import (
+    check_size,
+    decompression_limit,
+    target_compression,
+    target_level,
+    validate_message_set,
+)
+from twisted_kafka.log.validation_records import LOG_APPEND_TIME, breaks_rules, check_records
+from twisted_kafka.log.validation_types import (
+    AppendOrigin,
+    BatchInfo,
+    InvalidRecordsError,
+    InvalidTimestampsError,
+    RecordValidationError,
+    TopicRules,
+    ValidationContext,
+    ValidationResult,
+)
+from twisted_kafka.protocol.errors import CorruptRecordError, InvalidRecordError, UnsupportedCompressionTypeError
+from twisted_kafka.protocol.records.batch import CRC_START, HEADER, HEADER_SIZE, MAGIC_AT, batch_size, parse_records
+from twisted_kafka.protocol.records.builder import assemble_batch, encode_records
+from twisted_kafka.protocol.records.checksums import crc32c
+from twisted_kafka.protocol.records.compression import CODECS, Compression, compress, decompress
+from twisted_kafka.protocol.records.record import COMPRESSION_MASK, CONTROL_FLAG, TIMESTAMP_TYPE_MASK, TRANSACTIONAL_FLAG
+from twisted_kafka.protocol.records.scan import RecordScan, scan_records
+from twisted_kafka.protocol.regions import Buffer
+
+__all__ = [
+    "AppendOrigin",
+    "BatchInfo",
+    "InvalidRecordsError",
+    "InvalidTimestampsError",
+    "RecordValidationError",
+    "TopicRules",
+    "ValidationContext",
+    "ValidationResult",
+    "check_produced_records",
+    "validate_and_assign_offsets",
+]
+
+_CODEC_COUNT = len(CODECS)
+_NONE = Compression.NONE
+_CLIENT = AppendOrigin.CLIENT
+_PREFIX = struct.Struct(">qii")
+_CRC_AT = 17
+_CODEC_AT = 22
+_CRC = struct.Struct(">I")
+_COVERED_HEAD = struct.Struct(">Ih")
+_MAX_TIMESTAMP_AT = 35
+_TIMESTAMP = struct.Struct(">q")
+_INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
+
+_FIRST_VERSION_OF_FORMAT_2 = 3
+_FIRST_VERSION_WITH_ZSTD = 7
+
+
+def validate_and_assign_offsets(records: Buffer, *, context: ValidationContext) -> ValidationResult:
+    """Check the records of one partition and return them with the offsets that follow ``context.offset``.
+
+    Where possible the bytes are patched in place when they are writable, and in one copy when not. A last batch that isn't there
+    in full is left out.
+
+    Raises CorruptRecordError (size, magic, CRC), InvalidRecordError (records that don't parse, counts and offsets that lie, control
+    batches of clients, more than one batch), InvalidRecordsError and InvalidTimestampsError (single records, listed),
+    RecordTooLargeError, UnsupportedCompressionTypeError.
+    """
+    view = records if type(records) is memoryview else memoryview(records)
+    size = batch_size(view)
+    if size is None or size > len(view):
+        return ValidationResult(b"", [], 0, _NONE)
+    if view[MAGIC_AT] != 2:
+        return validate_message_set(view, context)
+    if size != len(view):
+        _check_alone(view, size)
+        view = view[:size]
+    return _validate_batch(view, context)
+
+
+def _check_alone(view: memoryview, size: int) -> None:
+    following = batch_size(view, size)
+    if following is not None and following <= len(view) - size:
+        raise InvalidRecordError("more than one record batch for a partition")
+
+
+def _validate_batch(view: memoryview, context: ValidationContext) -> ValidationResult:
+    header = HEADER.unpack_from(view)
+    base_offset, _, leader_epoch, _, crc, attributes, last_delta, base_timestamp, max_timestamp, _, _, _, count = header
+    if context.origin is _CLIENT:
+        if base_offset:
+            raise InvalidRecordError(f"the base offset of a batch from a client should be 0, and is {base_offset}")
+    elif context.origin is AppendOrigin.RAFT_LEADER and leader_epoch != context.leader_epoch:
+        raise InvalidRecordError(f"the batch has leader epoch {leader_epoch}, the append {context.leader_epoch}")
+    size = len(view)
+    if size > context.config.max_message_bytes:
+        check_size(size, context)
+    if crc32c(view[CRC_START:]) != crc:
+        raise CorruptRecordError(
+            f"the record batch for {context.topic_partition} is corrupt: its CRC {crc} is not that of its bytes"
+        )
+    if attributes & CONTROL_FLAG and context.origin is _CLIENT:
+        raise InvalidRecordError("clients are not allowed to write control records")
+    number = attributes & COMPRESSION_MASK
+    if number >= _CODEC_COUNT:
+        raise UnsupportedCompressionTypeError(f"unknown compression type {number}")
+    if count <= 0 or last_delta != count - 1:
+        raise InvalidRecordError(f"the batch says that it has {count} records and a last offset delta of {last_delta}")
+    payload = bytes(view[HEADER_SIZE:]) if not number else _decompressed(CODECS[number], view[HEADER_SIZE:], context)
+    scan = scan_records(payload, count)
+    sent_append_time = max_timestamp if attributes & TIMESTAMP_TYPE_MASK else None
+    if breaks_rules(scan, base_timestamp, sent_append_time, context):
+        parsed = parse_records(payload, count, 0, base_timestamp, sent_append_time)
+        check_records(parsed, context, sent_append_time=sent_append_time is not None)
+    return _assign(view, header, payload, scan, context)
+
+
+def _decompressed(codec: Compression, data: memoryview, context: ValidationContext) -> bytes:
+    try:
+        return decompress(codec, data, limit_bytes=decompression_limit(context))
+    except CorruptRecordError as error:
+        # The checksum is right, so sending it again would not help: a code that clients don't retry.
+        raise InvalidRecordError(str(error)) from None
+
+
+def _timestamps(header: tuple[int, ...], scan: RecordScan, context: ValidationContext) -> tuple[int, int]:
+    """Return the attributes and the largest timestamp that the batch gets."""
+    attributes, base_timestamp, max_timestamp = header[5], header[7], header[8]
+    if context.config.message_timestamp_type == LOG_APPEND_TIME:
+        return attributes | TIMESTAMP_TYPE_MASK, context.now_ms
+    if attributes & TIMESTAMP_TYPE_MASK:
+        return attributes & ~TIMESTAMP_TYPE_MASK, max_timestamp
+    largest = base_timestamp + scan.largest_timestamp_delta
+    if largest > _INT64_MAX or base_timestamp + scan.smallest_timestamp_delta < _INT64_MIN:
+        raise InvalidRecordError("a record's timestamp needs more than 64 bits")
+    return attributes, largest
+
+
+def _assign(
+    view: memoryview, header: tuple[int, ...], payload: bytes, scan: RecordScan, context: ValidationContext
+) -> ValidationResult:
+    attributes, max_timestamp = _timestamps(header, scan, context)
+    source = CODECS[attributes & COMPRESSION_MASK]
+    target = source
+    if context.config.compression_type != "producer" and (source or not attributes & CONTROL_FLAG):
+        target = target_compression(source, context)
+    if source is target and scan.sequential:
+        records = _patched(view, header, (attributes, max_timestamp), context)
+    else:
+        records = memoryview(_rewritten(header, payload, (attributes, max_timestamp, target), scan.sequential, context))
+        check_size(len(records), context)
+    info = BatchInfo()
+    info.base_offset = context.offset
+    info.last_offset = context.offset + header[6]
+    info.max_timestamp_ms = max_timestamp
+    info.position = 0
+    info.size_bytes = len(records)
+    info.producer_id, info.producer_epoch, info.base_sequence, count = header[9:]
+    info.is_transactional = attributes & TRANSACTIONAL_FLAG != 0
+    info.is_control = attributes & CONTROL_FLAG != 0
+    result = ValidationResult(records, [info], count, source)
+    if attributes & TIMESTAMP_TYPE_MASK:
+        result.log_append_time_ms = context.now_ms
+    return result
+
+
+def _patched(view: memoryview, header: tuple[int, ...], fields: tuple[int, int], context: ValidationContext) -> memoryview:
+    """Write offset and leader epoch, which the CRC doesn't cover, and where they change, attributes and largest timestamp."""
+    if view.readonly:
+        view = memoryview(bytearray(view))
+    _PREFIX.pack_into(view, 0, context.offset, header[1], context.leader_epoch)
+    attributes, max_timestamp = fields
+    if attributes != header[5] or max_timestamp != header[8]:
+        _COVERED_HEAD.pack_into(view, _CRC_AT, 0, attributes)
+        _TIMESTAMP.pack_into(view, _MAX_TIMESTAMP_AT, max_timestamp)
+        _CRC.pack_into(view, _CRC_AT, crc32c(view[CRC_START:]))
+    return view
+
+
+def _rewritten(
+    header: tuple[int, ...], payload: bytes, fields: tuple[int, int, Compression], sequential: bool, context: ValidationContext
+) -> bytes:
+    """Return the batch with another codec, or with offset deltas 0, 1, 2... in place of those it came with."""
+    attributes, max_timestamp, target = fields
+    base_timestamp, count = header[7], header[12]
+    records: Buffer = payload
+    if not sequential:
+        records = encode_records(list(parse_records(payload, count, 0, base_timestamp)), base_timestamp)
+    if target:
+        records = compress(target, records, target_level(target, context))
+    attributes = (attributes & ~COMPRESSION_MASK) | target
+    producer = (header[9], header[10], header[11])
+    return assemble_batch(
+        records, (context.offset, context.leader_epoch, attributes, count - 1, base_timestamp, max_timestamp, *producer, count)
+    )
+
+
+def check_produced_records(records: Buffer | None, version: int) -> None:
+    """Check what Produce of a version may carry for one partition (Kafka: ProduceRequest.validateRecords); before any append.
+
+    From version 3 on that is exactly one batch of format 2, and zstd only from version 7 on. Raises InvalidRecordError,
+    UnsupportedCompressionTypeError, CorruptRecordError.
+    """
+    if version < _FIRST_VERSION_OF_FORMAT_2 or records is None:
+        return
+    size = batch_size(records)
+    if size is None or size > len(records):
+        raise InvalidRecordError(f"Produce of version {version} must have a record batch for each partition")
+    if records[MAGIC_AT] != 2:
+        raise InvalidRecordError(f"Produce of version {version} must have record batches of magic 2")
+    if version < _FIRST_VERSION_WITH_ZSTD and records[_CODEC_AT] & COMPRESSION_MASK == Compression.ZSTD:
+        raise UnsupportedCompressionTypeError(f"Produce of version {version} must not have batches compressed with zstd")
+    if size != len(records):
+        _check_alone(memoryview(records), size)

@@ -1,0 +1,158 @@
+"""What validation is given and what it answers."""
+
+from enum import IntEnum
+from typing import Protocol
+
+from twisted_kafka.protocol.errors import InvalidRecordError, InvalidTimestampError, KafkaError
+from twisted_kafka.protocol.records.compression import Compression
+from twisted_kafka.protocol.records.record import NO_SEQUENCE, NO_TIMESTAMP, increment_sequence
+from twisted_kafka.protocol.regions import Buffer
+from twisted_kafka.protocol.topic_partition import TopicPartition
+
+
+class AppendOrigin(IntEnum):
+    """Who appends; clients are trusted least."""
+
+    CLIENT = 0
+    REPLICATION = 1
+    COORDINATOR = 2
+    RAFT_LEADER = 3
+
+
+class TopicRules(Protocol):
+    """The topic settings that validation reads; LogConfig has them."""
+
+    @property
+    def compression_type(self) -> str: ...  # noqa: D102
+    @property
+    def compression_gzip_level(self) -> int: ...  # noqa: D102
+    @property
+    def compression_lz4_level(self) -> int: ...  # noqa: D102
+    @property
+    def compression_zstd_level(self) -> int: ...  # noqa: D102
+    @property
+    def message_timestamp_type(self) -> str: ...  # noqa: D102
+    @property
+    def message_timestamp_before_max_ms(self) -> int: ...  # noqa: D102
+    @property
+    def message_timestamp_after_max_ms(self) -> int: ...  # noqa: D102
+    @property
+    def max_message_bytes(self) -> int: ...  # noqa: D102
+    @property
+    def compact(self) -> bool: ...  # noqa: D102
+
+
+class ValidationContext:
+    """One append: where to, with which first offset and leader epoch, when, from whom, under which settings."""
+
+    __slots__ = ("config", "leader_epoch", "now_ms", "offset", "origin", "topic_partition")
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        offset: int,
+        leader_epoch: int,
+        now_ms: int,
+        origin: AppendOrigin,
+        config: TopicRules,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.offset = offset
+        self.leader_epoch = leader_epoch
+        self.now_ms = now_ms
+        self.origin = origin
+        self.config = config
+
+
+class BatchInfo:
+    """A batch as it goes to the log; ``position`` is where it begins in the result's records."""
+
+    __slots__ = (
+        "base_offset",
+        "base_sequence",
+        "is_control",
+        "is_transactional",
+        "last_offset",
+        "max_timestamp_ms",
+        "position",
+        "producer_epoch",
+        "producer_id",
+        "size_bytes",
+    )
+
+    base_offset: int
+    base_sequence: int
+    is_control: bool
+    is_transactional: bool
+    last_offset: int
+    max_timestamp_ms: int
+    position: int
+    producer_epoch: int
+    producer_id: int
+    size_bytes: int
+
+    @property
+    def last_sequence(self) -> int:
+        """The last record's sequence number, -1 without an idempotent producer."""
+        if self.base_sequence < 0:
+            return NO_SEQUENCE
+        return increment_sequence(self.base_sequence, self.last_offset - self.base_offset)
+
+
+class ValidationResult:
+    """The records to write and what is known of them.
+
+    Timestamps are in milliseconds; ``log_append_time_ms`` is -1 when the records keep their own. ``offset_of_max_timestamp_ms``
+    is the last offset of the batch with the largest timestamp, as Kafka 3.9 has it. Without any complete batch in what was sent,
+    offsets are -1 and the count is 0. ``converted_count`` tells how many records came in formats 0 and 1.
+    """
+
+    __slots__ = (
+        "batches",
+        "converted_count",
+        "first_offset",
+        "last_offset",
+        "log_append_time_ms",
+        "max_timestamp_ms",
+        "offset_of_max_timestamp_ms",
+        "record_count",
+        "record_errors",
+        "records",
+        "source_compression",
+    )
+
+    def __init__(self, records: Buffer, batches: list[BatchInfo], record_count: int, source_compression: Compression) -> None:
+        self.records = records
+        self.batches = batches
+        self.record_count = record_count
+        self.source_compression = source_compression
+        self.record_errors: list[tuple[int, str]] = []
+        self.log_append_time_ms = NO_TIMESTAMP
+        self.converted_count = 0
+        if batches:
+            batch = batches[-1]
+            self.first_offset = batches[0].base_offset
+            self.last_offset = self.offset_of_max_timestamp_ms = batch.last_offset
+            self.max_timestamp_ms = batch.max_timestamp_ms
+        else:
+            self.first_offset = self.last_offset = self.offset_of_max_timestamp_ms = -1
+            self.max_timestamp_ms = NO_TIMESTAMP
+
+
+class RecordValidationError(KafkaError):
+    """Single records of a batch were refused, and the batch with them (Kafka: RecordValidationException).
+
+    ``record_errors`` has the index in the batch and the reason of each, for Produce from version 8 on.
+    """
+
+    def __init__(self, message: str, record_errors: list[tuple[int, str]]) -> None:
+        super().__init__(message)
+        self.record_errors = record_errors
+
+
+class InvalidRecordsError(RecordValidationError, InvalidRecordError):
+    """Records without a key for a compacted topic, say."""
+
+
+class InvalidTimestampsError(RecordValidationError, InvalidTimestampError):
+    """Records with timestamps out of the topic's range."""
