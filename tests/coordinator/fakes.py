@@ -4,6 +4,8 @@ import itertools
 from collections import defaultdict
 from concurrent.futures import Future
 
+from zope.interface import implementer
+
 from twisted_kafka.coordinator.group.coordinator import GROUP_METADATA_TOPIC, GroupCoordinator, GroupShards
 from twisted_kafka.coordinator.group.group_config import GroupConfig
 from twisted_kafka.coordinator.interfaces import IPartitionReader, IPartitionWriter
@@ -15,7 +17,6 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import ManualClock
 from twisted_kafka.timing.scheduler import ManualScheduler
 from twisted_kafka.timing.timer import Timer
-from zope.interface import implementer
 
 
 @implementer(IPartitionReader, IPartitionWriter)

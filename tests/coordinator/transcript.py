@@ -104,9 +104,7 @@ class Transcript:
         )
         version = int(options.get("version", 9))
         instance = options.get("instance")
-        request = JoinRequest(
-            group_id, member_id, instance, terms, version >= 4 and instance is None, version >= 9
-        )
+        request = JoinRequest(group_id, member_id, instance, terms, version >= 4 and instance is None, version >= 9)
 
         def tell(result):
             if not result.error or result.error == ErrorCode.MEMBER_ID_REQUIRED:
@@ -190,7 +188,9 @@ class Transcript:
     def do_fetch(self, names, options):
         def tell(result):
             error, offsets = result
-            shown = [f"{key}={value.name if isinstance(value, ErrorCode) else value and value.offset}" for key, value in offsets.items()]
+            shown = [
+                f"{key}={value.name if isinstance(value, ErrorCode) else value and value.offset}" for key, value in offsets.items()
+            ]
             self.say(f"offsets: {error.name if error else ' '.join(sorted(shown)) or '(none)'}")
 
         self.answered(

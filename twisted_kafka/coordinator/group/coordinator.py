@@ -88,9 +88,12 @@ class GroupCoordinator:
         self.runtime.shutdown()
 
     def on_leadership_change(self, leaders: Iterable[tuple[int, int]], followers: Iterable[tuple[int, int]]) -> None:
-        """Take over and hand over partitions of ``__consumer_offsets``, each given as (partition, leader epoch)."""
+        """Take over and hand over partitions of ``__consumer_offsets``, each given as (partition, leader epoch).
+
+        Epoch -1, unknown, is that of a partition which is not on this broker any more: it's handed over in any case.
+        """
         for partition, epoch in followers:
-            self.runtime.resigned(partition, epoch)
+            self.runtime.resigned(partition, None if epoch < 0 else epoch)
         for partition, epoch in leaders:
             self.runtime.elected(partition, epoch)
 

@@ -1,0 +1,109 @@
+"""The coordinator on the real replica manager and log: what it wrote is there after a restart, in Kafka's formats."""
+
+import pytest
+
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.coordinator.group.assembly import make_group_coordinator
+from twisted_kafka.coordinator.group.joining import JoinRequest
+from twisted_kafka.coordinator.group.member import MemberTerms
+from twisted_kafka.log.log_manager import LogManager
+from twisted_kafka.metadata.cache import MetadataCache
+from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.replication.partition import LeaderState
+from twisted_kafka.replication.purgatories import Purgatories
+from twisted_kafka.replication.replica_manager import ReplicaManager
+from twisted_kafka.timing.clock import ManualClock
+from twisted_kafka.timing.scheduler import ManualScheduler
+from twisted_kafka.timing.timer import Timer
+
+TOPIC = "__consumer_offsets"
+PARTITION = TopicPartition("orders", 3)
+
+
+class RealBroker:
+    def __init__(self, path, clock, **properties):
+        properties = {"broker.id": "1", "log.dirs": str(path), **properties}
+        config = KafkaConfig.embedded(properties)
+        self.clock = clock
+        self.scheduler = ManualScheduler(clock)
+        self.timer = Timer(clock)
+        self.logs = LogManager(config, self.scheduler, clock)
+        self.logs.startup()
+        metadata = MetadataCache(1)
+        self.replicas = ReplicaManager(
+            config, self.logs, metadata, self.scheduler, clock, Purgatories(clock, self.timer), MetricsRegistry(clock)
+        )
+        self.replicas.startup()
+        self.groups = make_group_coordinator(config, self.replicas, metadata, self.scheduler, self.timer, clock)
+        self.groups.startup()
+        self.partitions = config.int("offsets.topic.num.partitions")
+
+    def lead(self, epoch=0):
+        state = LeaderState(1, 1, epoch, (1,), (1,), 0)
+        self.replicas.state.become_leader_or_follower(
+            1, [(TopicPartition(TOPIC, index), b"o" * 16, state) for index in range(self.partitions)]
+        )
+        self.scheduler.run_due()
+
+    def stop(self):
+        self.groups.shutdown()
+        self.replicas.shutdown()
+        self.logs.shutdown()
+
+
+@pytest.fixture
+def clock():
+    return ManualClock()
+
+
+def join(group_id, member_id=""):
+    terms = MemberTerms("client", "/127.0.0.1", 60_000, 10_000, "consumer", (("range", b"\0\0"),))
+    return JoinRequest(group_id, member_id, None, terms, False, False)
+
+
+@pytest.mark.parametrize("codec", ["0", "1", "4"])
+def test_groups_and_offsets_survive_a_restart(tmp_path, clock, codec):
+    broker = RealBroker(tmp_path, clock, **{"offsets.topic.compression.codec": codec})
+    broker.lead()
+    assert sorted(broker.groups.runtime.active_partitions()) == [0, 1, 2, 3]
+    joined = {}
+    for index in range(20):
+        group_id = f"group-{index}"
+        joined[group_id] = broker.groups.join(join(group_id))
+        member_id = joined[group_id].member_id
+        synced = broker.groups.sync(group_id, member_id, None, 1, (None, None), {member_id: b"all of it"})
+        assert synced.assignment == b"all of it"
+        offset = OffsetCommitValue(offset=index, metadata=f"m{index}", commit_timestamp=clock.wall_ms())
+        assert broker.groups.commit_offsets(group_id, member_id, None, 1, {PARTITION: offset}) == ErrorCode.NONE
+    broker.stop()
+
+    broker = RealBroker(tmp_path, clock)
+    broker.lead(epoch=1)
+    error, listings = broker.groups.list_groups((), ())
+    assert (error, len(listings), {one.state for one in listings}) == (0, 20, {"Stable"})
+    for index in range(20):
+        group_id = f"group-{index}"
+        error, offsets = broker.groups.fetch_offsets(group_id, None, False)
+        assert {key: (value.offset, value.metadata) for key, value in offsets.items()} == {PARTITION: (index, f"m{index}")}
+        assert broker.groups.heartbeat(group_id, joined[group_id].member_id, None, 1) == ErrorCode.NONE
+    clock.advance_ms(10_001)
+    broker.timer.expire_due()
+    assert {one.state for one in broker.groups.list_groups((), ())[1]} == {"Empty"}
+    broker.stop()
+
+
+def test_not_coordinator_before_the_election_and_after_the_resignation(tmp_path, clock):
+    broker = RealBroker(tmp_path, clock)
+    assert broker.groups.heartbeat("g", "m", None, 1) == ErrorCode.NOT_COORDINATOR
+    broker.lead()
+    assert broker.groups.heartbeat("g", "m", None, 1) == ErrorCode.UNKNOWN_MEMBER_ID
+    broker.replicas.state.become_leader_or_follower(
+        1,
+        [(TopicPartition(TOPIC, index), b"o" * 16, LeaderState(1, 2, 1, (1, 2), (1, 2), 1)) for index in range(4)],
+    )
+    assert broker.groups.heartbeat("g", "m", None, 1) == ErrorCode.NOT_COORDINATOR
+    broker.stop()
+    assert broker.groups.heartbeat("g", "m", None, 1) == ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -1,0 +1,61 @@
+"""Putting the group coordinator together from the broker's parts."""
+
+from collections.abc import Sequence
+
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.coordinator.group.coordinator import GROUP_METADATA_TOPIC, GroupCoordinator, GroupShards
+from twisted_kafka.coordinator.group.group_config import GroupConfig
+from twisted_kafka.coordinator.replica_log import ReplicaReader, ReplicaWriter
+from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
+from twisted_kafka.metadata.cache import MetadataCache
+from twisted_kafka.protocol.records.compression import Compression
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.replication.replica_manager import ReplicaManager
+from twisted_kafka.timing.clock import IClock
+from twisted_kafka.timing.scheduler import IScheduler
+from twisted_kafka.timing.timer import Timer
+
+
+def make_group_coordinator(
+    config: KafkaConfig,
+    replica_manager: ReplicaManager,
+    metadata: MetadataCache,
+    scheduler: IScheduler,
+    timer: Timer,
+    clock: IClock,
+) -> GroupCoordinator:
+    """Make the coordinator and have it follow the leadership of ``__consumer_offsets``; its owner starts and stops it.
+
+    ``timer`` is the one of the purgatories or one of its own, started and stopped by the caller; ``scheduler`` loads the
+    partitions and expires offsets.
+    """
+    group_config = GroupConfig.from_config(config)
+    configured_count = config.int("offsets.topic.num.partitions")
+
+    def partition_count() -> int:
+        return metadata.partition_count(GROUP_METADATA_TOPIC) or configured_count
+
+    settings = RuntimeSettings(
+        GROUP_METADATA_TOPIC,
+        partition_count,
+        group_config.offsets_load_buffer_size,
+        Compression(group_config.offsets_topic_compression_codec),
+    )
+    writer = ReplicaWriter(replica_manager, group_config.offsets_commit_timeout_ms, group_config.offsets_commit_required_acks)
+    runtime = CoordinatorRuntime(
+        settings, GroupShards(clock, group_config), writer, ReplicaReader(replica_manager), scheduler, timer, clock
+    )
+    groups = GroupCoordinator(runtime, scheduler, group_config)
+
+    def follow_leadership(led: Sequence[TopicPartition], not_led: Sequence[TopicPartition]) -> None:
+        def with_epochs(partitions: Sequence[TopicPartition]) -> list[tuple[int, int]]:
+            return [
+                (partition.partition, replica_manager.current_leader(partition)[1])
+                for partition in partitions
+                if partition.topic == GROUP_METADATA_TOPIC
+            ]
+
+        groups.on_leadership_change(with_epochs(led), with_epochs(not_led))
+
+    replica_manager.add_leadership_listener(follow_leadership)
+    return groups
