@@ -85,6 +85,12 @@ class MetricsRegistry:
             self._instruments[metric_name(type_, name, tags)] = gauge
         return gauge
 
+    def add(self, instrument: _I, type_: str, name: str, **tags: object) -> _I:
+        """Put an instrument that somebody else made under this name, in place of an earlier one."""
+        with self._lock:
+            self._instruments[metric_name(type_, name, tags)] = instrument
+        return instrument
+
     def remove(self, type_: str, name: str, **tags: object) -> None:
         """Forget the instrument of this name, if there is one."""
         with self._lock:

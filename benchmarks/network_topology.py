@@ -1,0 +1,162 @@
+"""Requests per second of the network layer and dispatch alone: a handler that answers ApiVersions, nothing behind it.
+
+    python benchmarks/network_topology.py                      # a closed loop of our own, in Python, in processes of its own
+    python benchmarks/network_topology.py --kload ./kload      # the load generator in C, which costs less CPU than we do
+"""
+
+import argparse
+import os
+import select
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from twisted.internet.selectreactor import SelectReactor
+
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.network.request_channel import RequestChannel
+from twisted_kafka.network.request_metrics import RequestMetrics
+from twisted_kafka.network.socket_server import SocketServer
+from twisted_kafka.protocol.api import ApiKey
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.headers import encode_request_header
+from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
+from twisted_kafka.server.apis.api_versions import VersionsApis
+from twisted_kafka.server.dispatch import ApiRegistry
+from twisted_kafka.server.kafka_apis import KafkaApis
+from twisted_kafka.server.request_handler import KafkaRequestHandlerPool
+from twisted_kafka.timing.clock import SystemClock
+
+SHAPES = ((1, 1), (8, 1), (32, 4))
+APIS_TOLD = 60
+
+
+def request_frame() -> bytes:
+    body = ApiVersionsRequest(client_software_name="bench", client_software_version="1.0").encode(3)
+    frame = encode_request_header(ApiKey.API_VERSIONS, 3, 1, "bench") + body
+    return len(frame).to_bytes(4, "big") + frame
+
+
+class Server:
+    """The layer under test, in this process."""
+
+    def __init__(self, network_threads: int, io_threads: int) -> None:
+        self.clock = SystemClock()
+        self.metrics = MetricsRegistry(self.clock)
+        config = KafkaConfig.from_properties(
+            {"listeners": "PLAINTEXT://127.0.0.1:0", "num.network.threads": str(network_threads), "broker.id": "0"}
+        )
+        self.channel = RequestChannel(500, self.clock)
+        supported = {key: (0, 9) for key in range(APIS_TOLD)}
+        registry = ApiRegistry([VersionsApis(lambda: supported)])
+        apis = KafkaApis(registry, self.channel, self.clock)
+        observer = RequestMetrics(self.metrics, lambda key: ApiKey(key).title, lambda code: ErrorCode(code).name)
+        self.pool = KafkaRequestHandlerPool(self.channel, apis.handle, io_threads, self.clock, self.metrics)
+        self.reactor = SelectReactor()
+        self.server = SocketServer(config, self.reactor, self.channel, self.clock, self.metrics, [observer])
+        self.server.start()
+        self.server.enable_request_processing()
+        self.pool.start()
+        self.thread = threading.Thread(target=lambda: self.reactor.run(installSignalHandlers=False), daemon=True)
+        self.thread.start()
+        self.port = self.server.bound_port("PLAINTEXT")
+
+    def stop(self) -> None:
+        self.reactor.callFromThread(self.server.stop_processing_requests)
+        self.pool.shutdown()
+        self.server.shutdown()
+        self.reactor.callFromThread(self.reactor.stop)
+        self.thread.join(5)
+
+
+def python_load(port: int, connections: int, depth: int, seconds: float) -> None:
+    """A closed loop: each connection keeps ``depth`` requests under way. Prints requests/s and the median latency."""
+    frame = request_frame()
+    sockets = {}
+    poller = select.epoll()
+    for _ in range(connections):
+        connected = socket.create_connection(("127.0.0.1", port))
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sockets[connected.fileno()] = [connected, 0, 0.0]
+        poller.register(connected, select.EPOLLIN)
+        connected.sendall(frame)
+    response_size = len(_receive_one(next(iter(sockets.values()))[0])) if sockets else 0
+    first = next(iter(sockets.values()))[0]
+    first.sendall(frame)
+    start = time.perf_counter()
+    for state in sockets.values():
+        state[0].sendall(frame * (depth - 1))
+        state[2] = start
+    done, latencies = 0, []
+    while (now := time.perf_counter()) < start + seconds:
+        for fd, _event in poller.poll(0.1):
+            state = sockets[fd]
+            state[1] += len(state[0].recv(1 << 20))
+            count, state[1] = divmod(state[1], response_size)
+            if count:
+                done += count
+                now = time.perf_counter()
+                latencies.append((now - state[2]) / depth)
+                state[2] = now
+                state[0].sendall(frame * count)
+    elapsed = time.perf_counter() - start
+    print(f"req/s={done / elapsed:.0f} p50={statistics.median(latencies) * 1e6:.0f}us (per request in flight)")
+
+
+def _receive_one(connected: socket.socket) -> bytes:
+    data = b""
+    while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
+        data += connected.recv(65536)
+    return data
+
+
+def run_load(port: int, connections: int, depth: int, seconds: float, kload: str | None) -> str:
+    if kload:
+        with tempfile.NamedTemporaryFile(suffix=".frame") as file:
+            Path(file.name).write_bytes(request_frame())
+            command = [kload, str(port), str(connections), str(depth), str(seconds), file.name]
+            return subprocess.run(command, check=True, capture_output=True, text=True, timeout=seconds + 30).stdout.strip()
+    command = [sys.executable, __file__, "--load", f"{port},{connections},{depth},{seconds}"]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=seconds + 30).stdout.strip()
+
+
+def cpu_seconds() -> float:
+    times = os.times()
+    return times.user + times.system
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kload", help="path of the load generator in C")
+    parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--network-threads", type=int, default=1)
+    parser.add_argument("--io-threads", type=int, default=4)
+    parser.add_argument("--shape", help="CONNECTIONSxDEPTH, only this one")
+    parser.add_argument("--profile", action="store_true", help="leave the server running under py-spy until it is done")
+    parser.add_argument("--load", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.load:
+        port, connections, depth, seconds = options.load.split(",")
+        python_load(int(port), int(connections), int(depth), float(seconds))
+        return
+    server = Server(options.network_threads, options.io_threads)
+    print(f"{options.network_threads} network threads, {options.io_threads} handlers, ApiVersions v3, {APIS_TOLD} APIs told")
+    shapes = [tuple(map(int, options.shape.split("x")))] if options.shape else SHAPES
+    counted = "RequestsPerSec", {"request": "ApiVersions", "version": 3}
+    for connections, depth in shapes:
+        before, cpu_before = server.metrics.value("RequestMetrics", counted[0], **counted[1]) or 0, cpu_seconds()
+        line = run_load(server.port, connections, depth, options.seconds, options.kload)
+        count = server.metrics.value("RequestMetrics", counted[0], **counted[1]) - before
+        cpu_us = (cpu_seconds() - cpu_before) / max(1, count) * 1e6
+        print(f"{connections:3} x {depth}: {line}  server CPU {cpu_us:.1f} us/request")
+    server.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""Frames out of bytes: four bytes of size, then so many bytes. It knows no sockets.
+
+Small frames are cut from what was read. For a big one the reader tells where its bytes go (``wanted``), so that they can
+be received straight into place; that place grows with what has arrived, so a size alone costs no memory.
+"""
+
+from collections.abc import Sequence
+
+from twisted_kafka.protocol.regions import Buffer
+
+SIZE_BYTES = 4
+
+FIRST_ALLOCATION_BYTES = 256 * 1024
+"""A big frame's buffer begins with at most so much."""
+
+GROWTH = 4
+"""A buffer that is full gets so many times as large, at most as large as its frame."""
+
+_NOTHING: Sequence[Buffer] = ()
+
+
+class InvalidReceiveError(Exception):
+    """A size that no frame may have: the connection cannot be read any further (Kafka: InvalidReceiveException)."""
+
+
+class FrameReader:
+    """Collects the frames of one connection; ``max_bytes`` is the key ``socket.request.max.bytes``."""
+
+    __slots__ = ("_buffer", "_filled", "_head", "_max_bytes", "_size")
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._head = b""  # fewer bytes than a size takes
+        self._buffer: bytearray | None = None  # of the frame under way
+        self._filled = 0
+        self._size = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """How much of a frame that is not complete it holds."""
+        return self._filled if self._buffer is not None else len(self._head)
+
+    def feed(self, data: bytes) -> Sequence[Buffer]:
+        """Take bytes; return the frames that are complete now. Raises InvalidReceiveError."""
+        if self._buffer is not None:
+            return self._feed_buffer(data)
+        if self._head:
+            data = self._head + data
+            self._head = b""
+        available = len(data) - SIZE_BYTES
+        if available >= 0:
+            size = int.from_bytes(data[:SIZE_BYTES], "big", signed=True)
+            if size == available and 0 <= size <= self._max_bytes:
+                return (data[SIZE_BYTES:],)
+        return self._cut(data, 0)
+
+    def wanted(self) -> memoryview | None:
+        """Return where the next bytes of a big frame go; None when there is none. Release it before anything else."""
+        buffer = self._buffer
+        if buffer is None:
+            return None
+        return memoryview(buffer)[self._filled :]
+
+    def received(self, count: int) -> Sequence[Buffer]:
+        """Note that ``count`` bytes were put where ``wanted`` said; return the frame when it is complete."""
+        self._filled += count
+        buffer = self._buffer
+        assert buffer is not None, "nothing was wanted"
+        if self._filled < self._size:
+            if self._filled == len(buffer):
+                buffer.extend(bytes(min(self._size, len(buffer) * GROWTH) - len(buffer)))
+            return _NOTHING
+        self._buffer = None
+        return (buffer,)
+
+    def _cut(self, data: bytes, position: int) -> Sequence[Buffer]:
+        frames: list[Buffer] = []
+        end = len(data)
+        while end - position >= SIZE_BYTES:
+            size = int.from_bytes(data[position : position + SIZE_BYTES], "big", signed=True)
+            if not 0 <= size <= self._max_bytes:
+                self._check(size)
+            position += SIZE_BYTES
+            if end - position < size:
+                self._begin(size, data[position:])
+                return frames
+            frames.append(data[position : position + size])
+            position += size
+        self._head = data[position:]
+        return frames
+
+    def _begin(self, size: int, data: bytes) -> None:
+        self._size = size
+        self._filled = len(data)
+        buffer = bytearray(data)
+        buffer.extend(bytes(min(size, max(FIRST_ALLOCATION_BYTES, GROWTH * len(data))) - len(data)))
+        self._buffer = buffer
+
+    def _feed_buffer(self, data: bytes) -> Sequence[Buffer]:
+        position = 0
+        while self._buffer is not None:
+            with memoryview(self._buffer) as view:
+                count = min(len(view) - self._filled, len(data) - position)
+                view[self._filled : self._filled + count] = data[position : position + count]
+            position += count
+            frames = self.received(count)
+            if frames:
+                return [*frames, *self._cut(data, position)]
+            if position == len(data):
+                break
+        return _NOTHING
+
+    def _check(self, size: int) -> None:
+        if size < 0:
+            raise InvalidReceiveError(f"Invalid receive (size = {size})")
+        raise InvalidReceiveError(f"Invalid receive (size = {size} larger than {self._max_bytes})")

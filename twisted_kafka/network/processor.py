@@ -1,0 +1,332 @@
+"""A network thread: its reactor, its connections, their requests in and responses out. (Kafka: Processor.)
+
+The steps of Kafka's loop are methods here: ``configure_new_connections``, ``process_new_responses``, the reactor's poll,
+``receive`` (a completed receive), ``process_completed_send``, ``process_disconnected``, ``close_idle_connections``.
+All of them run on this thread; ``accept``, ``enqueue_response``, ``request_queue_drained``, ``begin_shutdown`` and
+``stop`` are for others.
+"""
+
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from twisted_kafka.network.channel import KafkaChannel
+from twisted_kafka.network.interfaces import IProcessorControl, IRequestObserver
+from twisted_kafka.network.reactors import ILoopHooks
+from twisted_kafka.network.request import CLOSE_CONNECTION, SEND, ConnectionInfo, Request, RequestContext
+from twisted_kafka.network.request_channel import STALL_S, IQueueListener, RequestChannel
+from twisted_kafka.network.transport import KafkaTransport
+from twisted_kafka.protocol.headers import parse_request_header
+from twisted_kafka.protocol.regions import Buffer
+from twisted_kafka.timing.clock import IClock
+
+NEW_CONNECTIONS = 20
+"""So many accepted connections may wait for a processor (Kafka: Processor.ConnectionQueueSize)."""
+
+IDLE_CHECKS = 10
+"""Idle connections are looked for so many times within the time that they may be idle ..."""
+
+MAX_IDLE_CHECK_S = 60.0
+"""... but at least this often."""
+
+_log = Logger()
+
+
+class ProcessorSettings:
+    """What a processor is told at its start; keys ``socket.request.max.bytes`` and ``connections.max.idle.ms``."""
+
+    __slots__ = ("idle_ms", "is_privileged", "listener_name", "max_request_bytes", "security_protocol")
+
+    def __init__(self, listener_name: str, security_protocol: str, max_request_bytes: int, idle_ms: int) -> None:
+        self.listener_name = listener_name
+        self.security_protocol = security_protocol
+        self.max_request_bytes = max_request_bytes
+        self.idle_ms = idle_ms
+        self.is_privileged = False
+
+
+@implementer(IProcessorControl, ILoopHooks, IQueueListener)
+class Processor:
+    """Owns the connections that it is given, on one reactor's thread."""
+
+    def __init__(
+        self,
+        number: int,
+        settings: ProcessorSettings,
+        reactor: Any,
+        request_channel: RequestChannel,
+        clock: IClock,
+        observers: Sequence[IRequestObserver] = (),
+    ) -> None:
+        self.number = number
+        self.settings = settings
+        self.now_ns: Callable[[], int] = clock.monotonic_ns
+        self.channels: dict[KafkaChannel, None] = {}
+        self.expired_connections_killed = 0
+        self.dropped_responses = 0
+        self.is_full = False
+        self._reactor = reactor
+        self._request_channel = request_channel
+        self._observers = tuple(observers)
+        self._new_connections: deque[tuple[socket.socket, tuple[Any, ...]]] = deque()
+        self._responses: deque[Request] = deque()
+        self._held: deque[Request] = deque()
+        self._is_awake = False
+        self._wake_pending = False
+        self._drained = False
+        self._stall_check_pending = False
+        self._is_draining = False
+        self._connection_index = 0
+        self._idle_check: LoopingCall | None = None
+        if hasattr(reactor, "hooks"):
+            reactor.hooks = self
+            self._wake: Callable[[], object] = reactor.wakeUp
+        else:
+            self._wake = lambda: reactor.callFromThread(self.run_pending)
+
+    # From any thread.
+
+    def accept(self, connected: socket.socket, peer: tuple[Any, ...]) -> bool:
+        """Take over an accepted connection; return False when too many wait already."""
+        if len(self._new_connections) >= NEW_CONNECTIONS:
+            return False
+        self._new_connections.append((connected, peer))
+        self._wake_up()
+        return True
+
+    def enqueue_response(self, request: Request) -> None:
+        """Have the response of ``request`` sent."""
+        self._responses.append(request)
+        if not self._is_awake and not self._wake_pending:
+            self._wake_pending = True
+            self._wake()
+
+    def request_queue_drained(self) -> None:
+        """Go on reading: there is room in the request queue again."""
+        self._drained = True
+        self._wake_up()
+
+    def begin_shutdown(self) -> None:
+        """Take no more requests; answer those under way, closing each connection then."""
+        self._reactor.callFromThread(self._begin_draining)
+
+    def close_all(self) -> None:
+        """Close all connections, whatever is under way on them."""
+        self._reactor.callFromThread(self._close_channels)
+
+    @property
+    def response_queue_size(self) -> int:
+        """Responses that wait for this processor (Kafka's metric ResponseQueueSize)."""
+        return len(self._responses)
+
+    def waited_ns(self) -> int:
+        """Nanoseconds that the thread has waited for events so far."""
+        since = getattr(self._reactor, "waiting_since_ns", 0)
+        return getattr(self._reactor, "waited_ns", 0) + (self.now_ns() - since if since else 0)
+
+    def _wake_up(self) -> None:
+        if not self._wake_pending:
+            self._wake_pending = True
+            self._wake()
+
+    # The loop's steps, on this thread.
+
+    def poll_begins(self) -> bool:
+        """Note that the thread is about to wait; return True when there is work instead."""
+        self._is_awake = False
+        return bool(self._responses or self._new_connections or self._drained)
+
+    def poll_ends(self) -> None:
+        """Note that the thread is awake: it looks for work before it sleeps again, nobody needs to wake it."""
+        self._is_awake = True
+
+    def run_pending(self) -> None:
+        """Do what other threads have asked for."""
+        self._wake_pending = False
+        if self._responses:
+            self.process_new_responses()
+        if self._new_connections:
+            self.configure_new_connections()
+        if self._drained:
+            self._drained = False
+            self._resume()
+
+    def configure_new_connections(self) -> None:
+        """Make channels of the accepted connections."""
+        while self._new_connections:
+            connected, peer = self._new_connections.popleft()
+            try:
+                local = connected.getsockname()
+                info = self._describe(local, peer)
+                channel = KafkaChannel(info, self, self.settings.max_request_bytes)
+                channel.transport = KafkaTransport(connected, channel, self._reactor)
+                self.add_channel(channel)
+            except OSError as error:
+                _log.info("A connection from {peer} was lost while it was set up: {error}", peer=peer, error=error)
+                connected.close()
+
+    def add_channel(self, channel: KafkaChannel) -> None:
+        """Begin to read from a channel, whose transport is set."""
+        channel.last_active_ns = self.now_ns()
+        self.channels[channel] = None
+        if self._is_draining:
+            channel.close()
+            return
+        channel.transport.resumeProducing()
+        if self._idle_check is None and self.settings.idle_ms > 0:
+            self._idle_check = LoopingCall(self.close_idle_connections)
+            self._idle_check.clock = self._reactor
+            interval_s = min(self.settings.idle_ms / 1000 / IDLE_CHECKS, MAX_IDLE_CHECK_S)
+            self._idle_check.start(interval_s, now=False)
+
+    def receive(self, channel: KafkaChannel, frame: Buffer) -> None:
+        """Take a complete frame: parse its header, queue it. A bad header closes the connection."""
+        now_ns = channel.last_active_ns = self.now_ns()
+        try:
+            header = parse_request_header(frame)
+        except Exception as error:  # noqa: BLE001 whatever is wrong with a frame concerns its connection only
+            self.refuse(channel, f"{type(error).__name__}: {error}")
+            return
+        context = RequestContext(header.api_key, header.api_version, header.correlation_id, header.client_id, channel.connection)
+        request = Request(context, frame, header.body_offset, channel, now_ns)
+        channel.request_received(request)
+        request_channel = self._request_channel
+        if self._held or not request_channel.send_request(request):
+            self._hold(request)
+        elif not self._stall_check_pending and request_channel.needs_relief:
+            self._stall_check_pending = True
+            self._reactor.callLater(STALL_S, self._check_stall, request_channel.oldest)
+
+    def process_new_responses(self) -> None:
+        """Send the responses that were completed meanwhile, as one batch."""
+        responses = self._responses
+        now_ns = self.now_ns()
+        while responses:
+            request = responses.popleft()
+            channel = request.channel
+            request.response_dequeued_ns = now_ns
+            if channel.in_flight is not request or not channel.is_open:
+                self.dropped_responses += 1
+                self._complete(request)
+            elif request.response_kind == SEND:
+                try:
+                    gone = channel.transport.send(request.parts, request.response_bytes)
+                except Exception:  # noqa: BLE001 one failing connection must not end the others
+                    _log.failure("Closing {id}: its response could not be sent", id=channel.connection_id)
+                    channel.close()
+                    continue
+                if gone:
+                    now_ns = self.process_completed_send(channel)
+            else:
+                self._finish(channel, request, now_ns)
+                if request.response_kind == CLOSE_CONNECTION:
+                    channel.close()
+
+    def process_completed_send(self, channel: KafkaChannel) -> int:
+        """Be done with the request whose response is gone, and go on with the channel's next; return the time."""
+        now_ns = channel.last_active_ns = self.now_ns()
+        request = channel.in_flight
+        if request is not None:
+            request.sent_ns = now_ns
+            self._finish(channel, request, now_ns)
+        return now_ns
+
+    def process_disconnected(self, channel: KafkaChannel) -> None:
+        """Forget a channel that is closed; a request under way is completed when its response comes."""
+        self.channels.pop(channel, None)
+        request, channel.in_flight = channel.in_flight, None
+        if request is not None and request.response_dequeued_ns and not request.sent_ns:
+            # Its response was being sent: nobody else will complete it.
+            self.dropped_responses += 1
+            self._complete(request)
+
+    def close_idle_connections(self) -> None:
+        """Close what neither sent nor took anything for ``connections.max.idle.ms``, unless a handler has its request."""
+        limit_ns = self.now_ns() - self.settings.idle_ms * 1_000_000
+        for channel in list(self.channels):
+            request = channel.in_flight
+            if channel.last_active_ns <= limit_ns and (request is None or request.response_dequeued_ns):
+                _log.info("Closing idle connection {id}", id=channel.connection_id)
+                self.expired_connections_killed += 1
+                channel.close()
+
+    def refuse(self, channel: KafkaChannel, why: str) -> None:
+        """Close a connection whose bytes cannot be understood, and say why in one line."""
+        _log.warn(
+            "Closing connection {id} of {listener}: {why}",
+            id=channel.connection_id,
+            listener=channel.connection.listener_name,
+            why=why,
+        )
+        channel.close()
+
+    # Less frequent things.
+
+    def _finish(self, channel: KafkaChannel, request: Request, now_ns: int) -> None:
+        request.sent_ns = request.sent_ns or now_ns
+        channel.response_sent()
+        self._complete(request)
+        if self._is_draining:
+            channel.close()
+        else:
+            channel.next_request()
+
+    def _complete(self, request: Request) -> None:
+        for observer in self._observers:
+            try:
+                observer.request_completed(request)
+            except Exception:  # noqa: BLE001 an observer's trouble is not the client's
+                _log.failure("An observer of completed requests failed")
+        request.parts = ()
+
+    def _hold(self, request: Request) -> None:
+        # The queue is full: each channel is paused once it has read again, sending goes on. At most one request per
+        # connection is held here.
+        self.is_full = True
+        self._held.append(request)
+        self._request_channel.notify_when_drained(self)
+
+    def _resume(self) -> None:
+        while self._held:
+            if not self._request_channel.send_request(self._held[0]):
+                self._request_channel.notify_when_drained(self)
+                return
+            self._held.popleft()
+        self.is_full = False
+        for channel in list(self.channels):
+            channel.next_request()
+
+    def _check_stall(self, waiting: Request | None) -> None:
+        oldest = self._request_channel.relieve(waiting)
+        if oldest is not None and self._request_channel.needs_relief:
+            self._reactor.callLater(STALL_S, self._check_stall, oldest)
+        else:
+            self._stall_check_pending = False
+
+    def _describe(self, local: tuple[Any, ...], peer: tuple[Any, ...]) -> ConnectionInfo:
+        index = self._connection_index
+        self._connection_index = (index + 1) & 0x7FFFFFFF
+        connection_id = f"{local[0]}:{local[1]}-{peer[0]}:{peer[1]}-{index}"
+        settings = self.settings
+        return ConnectionInfo(connection_id, settings.listener_name, settings.security_protocol, peer[0], settings.is_privileged)
+
+    def _begin_draining(self) -> None:
+        self._is_draining = True
+        for channel in list(self.channels):
+            if channel.in_flight is None:
+                channel.close()
+            else:
+                channel.pause()
+
+    def _close_channels(self) -> None:
+        self._is_draining = True
+        self.configure_new_connections()
+        for channel in list(self.channels):
+            channel.close()
+        if self._idle_check is not None and self._idle_check.running:
+            self._idle_check.stop()

@@ -1,0 +1,194 @@
+"""A request on its way: who sent it, its bytes, the marks of its phases, its response."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from twisted_kafka.protocol.regions import Buffer, Part
+
+if TYPE_CHECKING:
+    from twisted_kafka.network.channel import KafkaChannel
+
+ANONYMOUS = "User:ANONYMOUS"
+
+# Kinds of response (Kafka: RequestChannel.Response's subclasses).
+NO_ANSWER_YET = 0
+SEND = 1
+NO_OP = 2
+CLOSE_CONNECTION = 3
+
+TopicNote = tuple[str, int, int, int, int]
+"""What a request did to a topic: name, partitions, records, bytes, error code."""
+
+
+class ConnectionInfo:
+    """What stays the same for all requests of a connection, or changes with its authentication and its ApiVersions."""
+
+    __slots__ = (
+        "client_address",
+        "connection_id",
+        "is_privileged_listener",
+        "listener_name",
+        "principal",
+        "security_protocol",
+        "software_name",
+        "software_version",
+    )
+
+    def __init__(
+        self,
+        connection_id: str,
+        listener_name: str,
+        security_protocol: str,
+        client_address: str,
+        is_privileged_listener: bool = False,
+    ) -> None:
+        self.connection_id = connection_id
+        self.listener_name = listener_name
+        self.security_protocol = security_protocol
+        self.client_address = client_address
+        self.is_privileged_listener = is_privileged_listener
+        self.principal = ANONYMOUS
+        self.software_name = "unknown"
+        self.software_version = "unknown"
+
+
+class RequestContext:
+    """What a handler knows of a request beside its body; Kafka's class of this name."""
+
+    __slots__ = ("api_key", "api_version", "client_id", "connection", "correlation_id", "error", "topics")
+
+    def __init__(
+        self, api_key: int, api_version: int, correlation_id: int, client_id: str | None, connection: ConnectionInfo
+    ) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.connection = connection
+        self.topics: list[TopicNote] | None = None
+        self.error = 0
+
+    def note_topic(self, topic: str, partitions: int, records: int, size_bytes: int, error: int = 0) -> None:
+        """Note for the access log what this request did to a topic; the first error noted is the request's."""
+        if self.topics is None:
+            self.topics = [(topic, partitions, records, size_bytes, error)]
+        else:
+            self.topics.append((topic, partitions, records, size_bytes, error))
+        if error and not self.error:
+            self.error = int(error)
+
+    def note_error(self, error: int) -> None:
+        """Note an error code of the response; the first one is the request's in metrics and the access log."""
+        if not self.error:
+            self.error = int(error)
+
+    @property
+    def connection_id(self) -> str:
+        """``local:port-remote:port-index``."""
+        return self.connection.connection_id
+
+    @property
+    def listener_name(self) -> str:
+        """The listener that accepted the connection."""
+        return self.connection.listener_name
+
+    @property
+    def security_protocol(self) -> str:
+        """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
+        return self.connection.security_protocol
+
+    @property
+    def principal(self) -> str:
+        """Who sent it, as ``User:name``."""
+        return self.connection.principal
+
+    @property
+    def client_address(self) -> str:
+        """The client's IP address."""
+        return self.connection.client_address
+
+    @property
+    def software_name(self) -> str:
+        """The client library's name, from its ApiVersions request (KIP-511)."""
+        return self.connection.software_name
+
+    @property
+    def software_version(self) -> str:
+        """The client library's version, from its ApiVersions request."""
+        return self.connection.software_version
+
+    @property
+    def is_privileged_listener(self) -> bool:
+        """Whether requests among brokers are welcome on this listener."""
+        return self.connection.is_privileged_listener
+
+
+class Request:
+    """A request and, once there is one, its response.
+
+    The marks are nanoseconds of the monotonic clock, 0 until they are set. Each is written by one thread: the processor
+    (received, response_dequeued, sent), the handler (dequeued, local_complete), whoever completes it (response_ready).
+    """
+
+    __slots__ = (
+        "_unanswered",
+        "body_offset",
+        "channel",
+        "context",
+        "dequeued_ns",
+        "frame",
+        "local_complete_ns",
+        "parts",
+        "received_ns",
+        "request_bytes",
+        "response_bytes",
+        "response_dequeued_ns",
+        "response_kind",
+        "response_ready_ns",
+        "sent_ns",
+        "throttle_ns",
+    )
+
+    def __init__(self, context: RequestContext, frame: Buffer, body_offset: int, channel: "KafkaChannel", received_ns: int) -> None:
+        self.context = context
+        self.frame: Buffer = frame
+        self.body_offset = body_offset
+        self.channel = channel
+        self.request_bytes = len(frame)
+        self.response_bytes = 0
+        self.received_ns = received_ns
+        self.dequeued_ns = self.local_complete_ns = self.response_ready_ns = 0
+        self.response_dequeued_ns = self.sent_ns = self.throttle_ns = 0
+        self.response_kind = NO_ANSWER_YET
+        self.parts: Sequence[Part] = ()
+        self._unanswered = [True]
+
+    def claim(self) -> bool:
+        """Return True to the first who asks: the one that may answer this request."""
+        try:
+            return self._unanswered.pop()
+        except IndexError:
+            return False
+
+    def phases_ns(self) -> tuple[int, int, int, int, int, int, int]:
+        """Nanoseconds in the request queue, local, remote, throttled, in the response queue, sending; and in all.
+
+        A phase that did not happen (a response that was dropped has no sending) is 0, the sum is always the total.
+        """
+        received = self.received_ns
+        dequeued = self.dequeued_ns or received
+        local = self.local_complete_ns or dequeued
+        ready = self.response_ready_ns or local
+        if local > ready:  # answered by another thread before the handler had returned
+            local = ready
+        queued = self.response_dequeued_ns or ready
+        sent = self.sent_ns or queued
+        return (
+            dequeued - received,
+            local - dequeued,
+            ready - local,
+            self.throttle_ns,
+            queued - ready,
+            sent - queued,
+            sent - received,
+        )

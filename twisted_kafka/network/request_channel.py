@@ -1,0 +1,220 @@
+"""The bounded queue between the processors and the request handlers, and where idle handlers are parked.
+
+What the interpreter lock makes expensive is switching threads, so a handler that is awake takes the next request, and
+idle ones are parked last-in first-out. A parked one is woken when every handler that is awake is known to be busy for
+long: none is awake, or those that are have not taken a request for ``STALL_S`` seconds while one waited (``relieve``).
+Answering goes straight to the processor that owns the connection. (Kafka: RequestChannel.)
+"""
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+
+from zope.interface import Interface
+
+from twisted_kafka.network.request import CLOSE_CONNECTION, NO_OP, SEND, Request
+from twisted_kafka.protocol.regions import Part
+from twisted_kafka.timing.clock import IClock
+
+STALL_S = 0.001
+"""A request that waited for so long although handlers are awake gets one more handler woken."""
+
+MAX_PARK_S = 60.0
+"""No handler is parked for longer without looking again."""
+
+
+class IQueueListener(Interface):
+    """A processor that found the queue full."""
+
+    def request_queue_drained() -> None:
+        """There is room again; called from a handler's thread."""
+
+
+class Parker:
+    """Where one handler sleeps."""
+
+    __slots__ = ("_lock", "parked_ns", "parked_since_ns")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+        self.parked_ns = 0
+        self.parked_since_ns = 0
+
+    def park(self, timeout_s: float) -> bool:
+        """Sleep until woken; return False when ``timeout_s`` seconds passed before."""
+        return self._lock.acquire(timeout=timeout_s)
+
+    def wake(self) -> None:
+        """Wake it; to be called once for each time that it was taken from the idle ones."""
+        self._lock.release()
+
+
+class RequestChannel:
+    """Requests in, at most ``queue_size`` waiting (key ``queued.max.requests``); responses out."""
+
+    def __init__(self, queue_size: int, clock: IClock) -> None:
+        self._queue: deque[Request] = deque()
+        self._queue_size = queue_size
+        self._drained_size = queue_size // 2
+        self._now_ns = clock.monotonic_ns
+        self._idle: list[Parker] = []
+        self._stalled: set[Parker] = set()
+        self._parkers: list[Parker] = []
+        self._full_for: set[IQueueListener] = set()
+        self.is_open = True
+
+    # The processors' side.
+
+    def send_request(self, request: Request) -> bool:
+        """Queue a request; return False when the queue is full. Never blocks."""
+        queue = self._queue
+        if len(queue) >= self._queue_size:
+            return False
+        queue.append(request)
+        idle = self._idle
+        if idle and len(idle) + len(self._stalled) >= len(self._parkers):
+            self._wake_one()
+        return True
+
+    def notify_when_drained(self, listener: IQueueListener) -> None:
+        """Tell ``listener`` once, when the queue is half empty."""
+        self._full_for.add(listener)
+        if len(self._queue) <= self._drained_size:
+            self._notify_drained()
+
+    @property
+    def needs_relief(self) -> bool:
+        """Whether a request waits while handlers sleep: the processor looks again soon (``relieve``)."""
+        return bool(self._queue and self._idle)
+
+    @property
+    def oldest(self) -> Request | None:
+        """The request that is taken next."""
+        try:
+            return self._queue[0]
+        except IndexError:
+            return None
+
+    def relieve(self, waiting: Request | None) -> Request | None:
+        """Wake a further handler if ``waiting``, the oldest request a while ago, still is; return the oldest now."""
+        oldest = self.oldest
+        if oldest is not None and oldest is waiting and self._idle:
+            self._stalled.update(parker for parker in self._parkers if parker not in self._idle)
+            self._wake_one()
+        return oldest
+
+    @property
+    def size(self) -> int:
+        """How many requests wait (Kafka's metric RequestQueueSize)."""
+        return len(self._queue)
+
+    # The handlers' side.
+
+    def add_handler(self) -> Parker:
+        """Make the place where one more handler will sleep."""
+        parker = Parker()
+        self._parkers.append(parker)
+        return parker
+
+    def receive(self, parker: Parker, timeout_s: float = MAX_PARK_S) -> Request | None:
+        """Take the oldest request, sleeping at most ``timeout_s`` seconds until there is one.
+
+        Returns None after that time, or when the channel is closed and nothing is left.
+        """
+        if self._stalled:
+            self._stalled.discard(parker)
+        queue = self._queue
+        while True:
+            try:
+                request = queue.popleft()
+            except IndexError:
+                pass
+            else:
+                request.dequeued_ns = self._now_ns()
+                if self._full_for and len(queue) <= self._drained_size:
+                    self._notify_drained()
+                return request
+            if not self.is_open or not self._sleep(parker, timeout_s):
+                return None
+
+    def _sleep(self, parker: Parker, timeout_s: float) -> bool:
+        started = parker.parked_since_ns = self._now_ns()
+        self._idle.append(parker)
+        # A request that came before this handler was seen as idle would wait for the next one: look once more.
+        must_wait = not self._queue and self.is_open
+        woken = must_wait and parker.park(timeout_s)
+        if not woken:
+            try:
+                self._idle.remove(parker)
+            except ValueError:
+                parker.park(MAX_PARK_S)  # somebody is just waking it
+                woken = True
+        parker.parked_since_ns = 0
+        parker.parked_ns += self._now_ns() - started
+        return woken or not must_wait
+
+    def close(self) -> None:
+        """Let the handlers end once the queue is empty."""
+        self.is_open = False
+        while self._wake_one():
+            pass
+
+    def idle_ns(self) -> int:
+        """Nanoseconds that the handlers have slept so far, in all."""
+        now_ns = self._now_ns()
+        total = 0
+        for parker in self._parkers:
+            since = parker.parked_since_ns
+            total += parker.parked_ns + (now_ns - since if since else 0)
+        return total
+
+    # Answers, from any thread.
+
+    def send_response(self, request: Request, parts: Sequence[Part], size_bytes: int) -> None:
+        """Answer with these bytes, the size prefix among them; ``size_bytes`` is their length in all."""
+        self._answer(request, SEND, parts, size_bytes)
+
+    def send_no_op(self, request: Request) -> None:
+        """Be done with a request that gets no answer (a produce with acks=0)."""
+        self._answer(request, NO_OP, (), 0)
+
+    def close_connection(self, request: Request) -> None:
+        """Close the request's connection instead of answering it."""
+        self._answer(request, CLOSE_CONNECTION, (), 0)
+
+    def _answer(self, request: Request, kind: int, parts: Sequence[Part], size_bytes: int) -> None:
+        if not request.claim():
+            raise AlreadyAnsweredError(f"request {request.context.correlation_id} of {request.context.connection_id}")
+        self._hand_over(request, kind, parts, size_bytes)
+
+    def abandon(self, request: Request) -> None:
+        """Close the connection of a request that its handler failed to answer, once it is claimed."""
+        self._hand_over(request, CLOSE_CONNECTION, (), 0)
+
+    def _hand_over(self, request: Request, kind: int, parts: Sequence[Part], size_bytes: int) -> None:
+        request.response_kind = kind
+        request.parts = parts
+        request.response_bytes = size_bytes
+        request.response_ready_ns = self._now_ns()
+        request.channel.processor.enqueue_response(request)
+
+    def _wake_one(self) -> bool:
+        try:
+            parker = self._idle.pop()
+        except IndexError:
+            return False
+        parker.wake()
+        return True
+
+    def _notify_drained(self) -> None:
+        while self._full_for:
+            try:
+                listener = self._full_for.pop()
+            except KeyError:
+                return
+            listener.request_queue_drained()
+
+
+class AlreadyAnsweredError(Exception):
+    """A request is answered once only: this answer is the second, and is dropped."""

@@ -1,0 +1,1 @@
+"""The APIs, a class for each family."""

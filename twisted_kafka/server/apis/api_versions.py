@@ -1,0 +1,50 @@
+"""ApiVersions: v0 the APIs, v1 throttle time, v3 the client's software and the features, v4 minimum feature versions of 0."""
+
+import re
+from collections.abc import Callable, Mapping
+
+from twisted_kafka.network.request import RequestContext
+from twisted_kafka.protocol.api import ApiKey
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from twisted_kafka.server.dispatch import api
+
+FINALIZED_FEATURES_EPOCH = 0
+"""A broker in ZooKeeper mode has no finalized features, and says so with epoch 0."""
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+class VersionsApis:
+    """Tells clients what is served. ``supported`` is asked once, when the first client is."""
+
+    def __init__(self, supported: Callable[[], Mapping[int, tuple[int, int]]]) -> None:
+        self._supported = supported
+        self._answer: ApiVersionsResponse | None = None
+
+    @api(ApiVersionsRequest, ApiVersionsResponse, versions=(0, 4))
+    def api_versions(self, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+        """Answer with all APIs, and remember which client asks (KIP-511)."""
+        if context.api_version >= 3:
+            name, version = request.client_software_name, request.client_software_version
+            if not _SOFTWARE.fullmatch(name) or not _SOFTWARE.fullmatch(version):
+                return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+            context.connection.software_name = name
+            context.connection.software_version = version
+        if self._answer is None:
+            self._answer = versions_response(self._supported())
+        return self._answer
+
+
+def versions_response(supported: Mapping[int, tuple[int, int]]) -> ApiVersionsResponse:
+    """Return the answer that lists the versions of these APIs."""
+    return ApiVersionsResponse(
+        api_keys=[ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in supported.items()],
+        finalized_features_epoch=FINALIZED_FEATURES_EPOCH,
+    )
+
+
+def unsupported_version_response(min_version: int, max_version: int) -> ApiVersionsResponse:
+    """Return the answer, to be written as v0, to an ApiVersions request of a version that is not known."""
+    this = ApiVersion(api_key=int(ApiKey.API_VERSIONS), min_version=min_version, max_version=max_version)
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[this])

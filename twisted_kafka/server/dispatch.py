@@ -1,0 +1,106 @@
+"""Which method answers which API: declared at the method, collected from the families, used for everything.
+
+    class GroupApis:
+        @api(HeartbeatRequest, HeartbeatResponse, versions=(0, 4))
+        def heartbeat(self, context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse: ...
+
+    registry = ApiRegistry([GroupApis(...), ...])
+
+The registry answers dispatch, ApiVersions and the documentation's table: there is no second list.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from twisted_kafka.network.request import RequestContext
+from twisted_kafka.protocol.api import ApiKey
+from twisted_kafka.protocol.codec import Message
+from twisted_kafka.server.error_responses import has_field
+
+
+class Outcome:
+    """What a handler returns when there is no response to send."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return self._name
+
+
+NO_RESPONSE = Outcome("NO_RESPONSE")
+"""The request gets no answer, its connection goes on (a produce with acks=0)."""
+
+CLOSE_CONNECTION = Outcome("CLOSE_CONNECTION")
+"""The connection is closed instead (a produce with acks=0 that failed)."""
+
+Result = Message | Future[Any] | Outcome
+Handler = Callable[[RequestContext, Any], Result]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_DECLARATION = "__kafka_api__"
+
+
+class Api:
+    """An API as its handler declares it."""
+
+    __slots__ = ("handler", "key", "max_version", "min_version", "name", "request_class", "response_class", "with_error")
+
+    def __init__(
+        self, request_class: type[Message], response_class: type[Message], versions: tuple[int, int], handler: Handler
+    ) -> None:
+        self.key = request_class.KEY
+        self.name = ApiKey(self.key).title
+        self.request_class = request_class
+        self.response_class = response_class
+        self.min_version, self.max_version = versions
+        self.handler = handler
+        self.with_error = has_field(response_class, "error_code", versions[1])
+
+    def serves(self, version: int) -> bool:
+        """Whether this version is answered."""
+        return self.min_version <= version <= self.max_version
+
+
+def api(request_class: type[Message], response_class: type[Message], *, versions: tuple[int, int]) -> Callable[[_F], _F]:
+    """Declare that a method answers ``request_class``, from the first to the last of ``versions``."""
+    if request_class.KEY != response_class.KEY:
+        raise TypeError(f"{response_class.__name__} does not answer {request_class.__name__}")
+    low, high = request_class.VERSIONS
+    if not low <= versions[0] <= versions[1] <= high:
+        raise ValueError(f"{request_class.__name__} has the versions {low} to {high}, not {versions}")
+
+    def declare(method: _F) -> _F:
+        setattr(method, _DECLARATION, (request_class, response_class, versions))
+        return method
+
+    return declare
+
+
+class ApiRegistry:
+    """The APIs of some families, by key."""
+
+    def __init__(self, families: Iterable[object]) -> None:
+        self.apis: dict[int, Api] = {}
+        for family in families:
+            for found in _declared(family):
+                if found.key in self.apis:
+                    raise ValueError(f"{found.name} is answered twice")
+                self.apis[found.key] = found
+
+    @property
+    def supported(self) -> dict[int, tuple[int, int]]:
+        """First and last version by key, in the order of the keys."""
+        return {key: (self.apis[key].min_version, self.apis[key].max_version) for key in sorted(self.apis)}
+
+
+def _declared(family: object) -> Iterator[Api]:
+    for name in dir(type(family)):
+        declaration = getattr(getattr(type(family), name), _DECLARATION, None)
+        if declaration is not None:
+            request_class, response_class, versions = declaration
+            yield Api(request_class, response_class, versions, getattr(family, name))

@@ -1,0 +1,260 @@
+"""The response that says an error, for every API: made from the request, where Kafka's ``getErrorResponse`` has a method per class.
+
+An API with an error code for the whole response gets it there. Otherwise, or in addition where Kafka does so, each item
+that was asked about gets the error: ``_MIRRORS`` says which items those are and what is copied from them.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+from twisted_kafka.protocol.api import ApiKey
+from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.errors import KafkaError
+from twisted_kafka.protocol.schema import ListOf, StructType
+
+_LAST = 0x7FFF
+
+
+class _Mirror(NamedTuple):
+    """Items of the request's list ``asked`` are answered in the response's list ``answered``.
+
+    ``copied`` are the fields that are taken over, as ``theirs=ours`` where the names differ; ``.`` is the item itself.
+    The error is on the items, or, where there is ``inner``, on the items of the list inside each.
+    """
+
+    answered: str
+    asked: str
+    copied: str = ""
+    inner: "_Mirror | None" = None
+    since: int = 0
+    until: int = _LAST
+
+
+_PARTITIONS = _Mirror("partitions", "partitions", "partition_index")
+_INDEXES = _Mirror("partitions", "partition_indexes", "partition_index=.")
+_CONFIG_RESOURCES = _Mirror("responses", "resources", "resource_type resource_name")
+
+_MIRRORS: dict[int, tuple[_Mirror, ...]] = {
+    ApiKey.PRODUCE: (
+        _Mirror("responses", "topic_data", "name topic_id", _Mirror("partition_responses", "partition_data", "index")),
+    ),
+    ApiKey.FETCH: (
+        _Mirror(
+            "responses", "topics", "topic topic_id", _Mirror("partitions", "partitions", "partition_index=partition"), until=12
+        ),
+    ),
+    ApiKey.LIST_OFFSETS: (_Mirror("topics", "topics", "name", _PARTITIONS),),
+    ApiKey.METADATA: (_Mirror("topics", "topics", "name topic_id"),),
+    ApiKey.OFFSET_COMMIT: (_Mirror("topics", "topics", "name topic_id", _PARTITIONS),),
+    ApiKey.OFFSET_FETCH: (
+        _Mirror("topics", "topics", "name", _INDEXES, until=1),
+        _Mirror("groups", "groups", "group_id", since=8),
+    ),
+    ApiKey.FIND_COORDINATOR: (_Mirror("coordinators", "coordinator_keys", "key=.", since=4),),
+    ApiKey.DESCRIBE_GROUPS: (_Mirror("groups", "groups", "group_id=."),),
+    ApiKey.CREATE_TOPICS: (_Mirror("topics", "topics", "name"),),
+    ApiKey.DELETE_TOPICS: (
+        _Mirror("responses", "topic_names", "name=.", until=5),
+        _Mirror("responses", "topics", "name topic_id", since=6),
+    ),
+    ApiKey.DELETE_RECORDS: (_Mirror("topics", "topics", "name", _PARTITIONS),),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: (_Mirror("topics", "topics", "topic", _Mirror("partitions", "partitions", "partition")),),
+    ApiKey.ADD_PARTITIONS_TO_TXN: (
+        _Mirror(
+            "results_by_topic_v3_and_below",
+            "v3_and_below_topics",
+            "name",
+            _Mirror("results_by_partition", "partitions", "partition_index=."),
+            until=3,
+        ),
+    ),
+    ApiKey.WRITE_TXN_MARKERS: (_Mirror("markers", "markers", "producer_id", _Mirror("topics", "topics", "name", _INDEXES)),),
+    ApiKey.TXN_OFFSET_COMMIT: (_Mirror("topics", "topics", "name topic_id", _PARTITIONS),),
+    ApiKey.CREATE_ACLS: (_Mirror("results", "creations"),),
+    ApiKey.DELETE_ACLS: (_Mirror("filter_results", "filters"),),
+    ApiKey.DESCRIBE_CONFIGS: (_Mirror("results", "resources", "resource_type resource_name"),),
+    ApiKey.ALTER_CONFIGS: (_CONFIG_RESOURCES,),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (_CONFIG_RESOURCES,),
+    ApiKey.CREATE_PARTITIONS: (_Mirror("results", "topics", "name"),),
+    ApiKey.DELETE_GROUPS: (_Mirror("results", "groups_names", "group_id=."),),
+    ApiKey.ELECT_LEADERS: (
+        _Mirror(
+            "replica_election_results", "topic_partitions", "topic", _Mirror("partition_result", "partitions", "partition_id=.")
+        ),
+    ),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (_Mirror("responses", "topics", "name", _PARTITIONS),),
+    ApiKey.ALTER_CLIENT_QUOTAS: (_Mirror("entries", "entries"),),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (_Mirror("results", "users", "user=name"),),
+    ApiKey.DESCRIBE_PRODUCERS: (_Mirror("topics", "topics", "name", _INDEXES),),
+    ApiKey.DESCRIBE_TRANSACTIONS: (_Mirror("transaction_states", "transactional_ids", "transactional_id=."),),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (_Mirror("groups", "group_ids", "group_id=."),),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: (_Mirror("topics", "topics", "name"),),
+}
+
+# The lists above stay empty in these versions, where the response as a whole has an error code.
+_WHOLE_ONLY_SINCE = {ApiKey.METADATA: 13}
+
+
+def error_response(request: Message, response_class: type[Message], version: int, code: int, message: str | None) -> Message:
+    """Return the ``response_class`` that answers ``request`` with an error code and, where it has a place, a message."""
+    response = response_class()
+    if has_field(response_class, "error_code", version):
+        _set_error(response, code, message)
+        if code and response_class.KEY == ApiKey.FETCH:
+            response.session_id = request.session_id  # type: ignore[attr-defined]
+    for mirror in _MIRRORS.get(response_class.KEY, ()):
+        if mirror.since <= version <= mirror.until and version < _WHOLE_ONLY_SINCE.get(ApiKey(response_class.KEY), _LAST):
+            setattr(response, mirror.answered, _mirrored(request, response_class, mirror, code, message))
+    special = _SPECIAL.get(response_class.KEY)
+    if special is not None:
+        special(request, response, version, code, message)
+    return response
+
+
+def error_text(error: BaseException, code: int) -> str | None:
+    """Return what a client may read of an exception: a KafkaError's message, of others nothing that tells of this host."""
+    if isinstance(error, KafkaError):
+        return str(error) or None
+    return "The server experienced an unexpected error when processing the request." if code else None
+
+
+@cache
+def has_field(struct: StructType, name: str, version: int) -> bool:
+    """Whether messages of this version carry a field of this name at their top."""
+    return any(field.name == name and field.at(version) for field in struct.FIELDS)
+
+
+def _mirrored(asked_in: Any, struct: StructType, mirror: _Mirror, code: int, message: str | None) -> list[Any]:
+    element = _element(struct, mirror.answered)
+    answers = []
+    for item in getattr(asked_in, mirror.asked) or ():
+        answer = element()
+        for pair in mirror.copied.split():
+            theirs, _, ours = pair.partition("=")
+            setattr(answer, theirs, item if ours == "." else getattr(item, ours or theirs))
+        if mirror.inner is None:
+            _set_error(answer, code, message)
+        else:
+            setattr(answer, mirror.inner.answered, _mirrored(item, element, mirror.inner, code, message))
+        answers.append(answer)
+    return answers
+
+
+def _element(struct: Any, name: str) -> Any:
+    for field in struct.FIELDS:
+        if field.name == name and isinstance(field.type, ListOf):
+            return field.type.element
+    raise KeyError(f"{struct.__name__} has no list {name}")
+
+
+def _set_error(answer: Any, code: int, message: str | None) -> None:
+    names = {field.name: field for field in type(answer).FIELDS}
+    # AddPartitionsToTxn's partitions have a name of their own for it.
+    setattr(answer, "error_code" if "error_code" in names else "partition_error_code", code)
+    if message is not None and "error_message" in names:
+        answer.error_message = message
+
+
+def _delete_topics(request: Any, response: Any, version: int, code: int, message: str | None) -> None:
+    if version < 5:
+        for answer in response.responses:
+            answer.error_message = None
+
+
+def _leader_and_isr(request: Any, response: Any, version: int, code: int, message: str | None) -> None:
+    if version >= 5:
+        element = _element(type(response), "topics")
+        partition_class = _element(element, "partition_errors")
+        response.topics = [
+            element(
+                topic_id=topic.topic_id,
+                partition_errors=[
+                    partition_class(partition_index=state.partition_index, error_code=code) for state in topic.partition_states
+                ],
+            )
+            for topic in request.topic_states
+        ]
+        return
+    partition_class = _element(type(response), "partition_errors")
+    states = [(state.topic_name, state) for state in request.ungrouped_partition_states]
+    states += [(topic.topic_name, state) for topic in request.topic_states for state in topic.partition_states]
+    response.partition_errors = [
+        partition_class(topic_name=name, partition_index=state.partition_index, error_code=code) for name, state in states
+    ]
+
+
+def _alter_replica_log_dirs(request: Any, response: Any, version: int, code: int, message: str | None) -> None:
+    element = _element(type(response), "results")
+    partition_class = _element(element, "partitions")
+    topics: dict[str, list[int]] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            topics.setdefault(topic.name, []).extend(topic.partitions)
+    response.results = [
+        element(topic_name=name, partitions=[partition_class(partition_index=index, error_code=code) for index in indexes])
+        for name, indexes in topics.items()
+    ]
+
+
+def _alter_user_scram_credentials(request: Any, response: Any, version: int, code: int, message: str | None) -> None:
+    element = _element(type(response), "results")
+    users = dict.fromkeys(change.name for changes in (request.deletions, request.upsertions) for change in changes)
+    response.results = [element(user=user, error_code=code, error_message=message) for user in users]
+
+
+def _alter_client_quotas(request: Any, response: Any, version: int, code: int, message: str | None) -> None:
+    entity_class = _element(_element(type(response), "entries"), "entity")
+    for asked, answer in zip(request.entries, response.entries, strict=True):
+        answer.entity = [entity_class(entity_type=e.entity_type, entity_name=e.entity_name) for e in asked.entity]
+
+
+def _describe_client_quotas(request: Any, response: Any, version: int, code: int, message: str | None) -> None:
+    response.entries = None
+
+
+def _unknown_coordinator(request: Any, response: Any, version: int, code: int, message: str | None) -> None:
+    response.node_id = -1
+    response.port = -1
+    for coordinator in response.coordinators:
+        coordinator.node_id = coordinator.port = -1
+
+
+def _unknown_offsets(request: Any, response: Any, version: int, code: int, message: str | None) -> None:
+    partitions: Sequence[Any] = [partition for topic in response.topics for partition in topic.partitions]
+    for partition in partitions:
+        partition.committed_offset = -1
+        partition.committed_leader_epoch = -1
+
+
+def _unknown_watermarks(request: Any, response: Any, version: int, code: int, message: str | None) -> None:
+    for topic in response.responses:
+        for partition in topic.partitions:
+            partition.high_watermark = -1
+
+
+def _unknown_base_offsets(request: Any, response: Any, version: int, code: int, message: str | None) -> None:
+    for topic in response.responses:
+        for partition in topic.partition_responses:
+            partition.base_offset = -1
+
+
+def _unknown_low_watermarks(request: Any, response: Any, version: int, code: int, message: str | None) -> None:
+    for topic in response.topics:
+        for partition in topic.partitions:
+            partition.low_watermark = -1
+
+
+_SPECIAL: dict[int, Callable[[Any, Any, int, int, str | None], None]] = {
+    ApiKey.PRODUCE: _unknown_base_offsets,
+    ApiKey.FETCH: _unknown_watermarks,
+    ApiKey.LEADER_AND_ISR: _leader_and_isr,
+    ApiKey.OFFSET_FETCH: _unknown_offsets,
+    ApiKey.FIND_COORDINATOR: _unknown_coordinator,
+    ApiKey.DELETE_TOPICS: _delete_topics,
+    ApiKey.DELETE_RECORDS: _unknown_low_watermarks,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: _alter_replica_log_dirs,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _alter_user_scram_credentials,
+    ApiKey.ALTER_CLIENT_QUOTAS: _alter_client_quotas,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: _describe_client_quotas,
+}

@@ -1,0 +1,150 @@
+"""A request out of the queue: version check, decode, handler, answer. (Kafka: KafkaApis.)"""
+
+from concurrent.futures import Future
+from typing import Any
+
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from twisted_kafka.network.request import Request
+from twisted_kafka.network.request_channel import RequestChannel
+from twisted_kafka.protocol.api import ApiKey
+from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.errors import ErrorCode, KafkaError, error_of
+from twisted_kafka.protocol.headers import response_header_version
+from twisted_kafka.protocol.regions import Part
+from twisted_kafka.server.apis.api_versions import unsupported_version_response
+from twisted_kafka.server.dispatch import CLOSE_CONNECTION, NO_RESPONSE, Api, ApiRegistry, Outcome
+from twisted_kafka.server.error_responses import error_response, error_text
+from twisted_kafka.timing.clock import IClock
+
+JOIN_BYTES = 64 * 1024
+"""A response of several parts up to this size is made one byte string: a copy costs less than gathering."""
+
+_log = Logger()
+
+
+class KafkaApis:
+    """Answers requests by the handlers of a registry. ``handle`` runs on a request handler's thread."""
+
+    def __init__(self, registry: ApiRegistry, request_channel: RequestChannel, clock: IClock) -> None:
+        self._apis = registry.apis
+        self._channel = request_channel
+        self._now_ns = clock.monotonic_ns
+        # By API key and version: whether its response header has tagged fields. Filled as they are met.
+        self._tagged_headers: dict[tuple[int, int], bool] = {}
+
+    def handle(self, request: Request) -> None:
+        """Answer ``request``, now or once its future is done; exactly once, whatever happens."""
+        context = request.context
+        api = self._apis.get(context.api_key)
+        version = context.api_version
+        if api is None or not api.min_version <= version <= api.max_version:
+            self._refuse_version(request, api)
+            return
+        try:
+            message = api.request_class.decode(request.frame, version, request.body_offset)
+        except Exception as error:  # noqa: BLE001 whatever a body does to the decoder concerns its connection only
+            self._refuse(request, f"cannot read {api.name} v{version}: {type(error).__name__}: {error}")
+            return
+        try:
+            result = api.handler(context, message)
+        except Exception as error:  # noqa: BLE001 it is answered
+            self._fail(request, api, message, error)
+            return
+        if isinstance(result, Future):
+            request.local_complete_ns = self._now_ns()
+            result.add_done_callback(lambda future: self._complete(request, api, message, future))
+        else:
+            self._finish(request, api, message, result)
+
+    def _complete(self, request: Request, api: Api, message: Message, future: "Future[Any]") -> None:
+        try:
+            result = future.result()
+        except BaseException as error:  # noqa: BLE001 a cancelled future is answered too
+            self._fail(request, api, message, error)
+            return
+        self._finish(request, api, message, result)
+
+    def _finish(self, request: Request, api: Api, message: Message, result: Message | Outcome) -> None:
+        if isinstance(result, Outcome):
+            if result is NO_RESPONSE:
+                self._channel.send_no_op(request)
+            else:
+                assert result is CLOSE_CONNECTION, result
+                self._channel.close_connection(request)
+            return
+        if api.with_error and result.error_code:  # type: ignore[attr-defined]
+            request.context.note_error(result.error_code)  # type: ignore[attr-defined]
+        try:
+            parts, size_bytes = self._encode(request, result)
+        except Exception as error:  # noqa: BLE001 it is answered
+            self._fail(request, api, message, error)
+            return
+        self._channel.send_response(request, parts, size_bytes)
+
+    def _encode(self, request: Request, response: Message) -> tuple[list[Part], int]:
+        context = request.context
+        version = context.api_version
+        key = context.api_key
+        tagged = self._tagged_headers.get((key, version))
+        if tagged is None:
+            tagged = self._tagged_headers[key, version] = response_header_version(key, version) > 0
+        header = context.correlation_id.to_bytes(4, "big", signed=True)
+        parts = response.encode_parts(version, header + b"\0" if tagged else header)
+        if len(parts) == 1:
+            body = parts[0]
+            size = len(body)
+            prefix = size.to_bytes(4, "big")
+            if size <= JOIN_BYTES and isinstance(body, bytes):
+                return [prefix + body], size + 4
+        else:
+            size = sum(map(len, parts))
+            prefix = size.to_bytes(4, "big")
+        return [prefix, *parts], size + 4
+
+    def _fail(self, request: Request, api: Api, message: Message, error: BaseException) -> None:
+        """Answer with the error; if even that fails, close the connection."""
+        context = request.context
+        code = error_of(error)
+        if not isinstance(error, KafkaError):
+            _log.failure(
+                "Error when handling {api} v{version}, correlation id {correlation_id}, client {client} at {connection}",
+                Failure(error),  # type: ignore[no-untyped-call]
+                api=api.name,
+                version=context.api_version,
+                correlation_id=context.correlation_id,
+                client=context.client_id,
+                connection=context.connection_id,
+            )
+        context.note_error(code)
+        try:
+            response = error_response(message, api.response_class, context.api_version, code, error_text(error, code))
+            parts, size_bytes = self._encode(request, response)
+        except Exception:  # noqa: BLE001 the last resort
+            _log.failure("{api} has no answer for {code}", api=api.name, code=code.name)
+            self._channel.close_connection(request)
+            return
+        self._channel.send_response(request, parts, size_bytes)
+
+    def _refuse_version(self, request: Request, api: Api | None) -> None:
+        context = request.context
+        if api is not None and api.key == ApiKey.API_VERSIONS:
+            context.note_error(ErrorCode.UNSUPPORTED_VERSION)
+            response = unsupported_version_response(api.min_version, api.max_version)
+            self._channel.send_response(request, *self._encode_plain(context.correlation_id, response))
+        elif api is None:
+            self._refuse(request, f"API key {context.api_key} is not served here")
+        else:
+            self._refuse(request, f"{api.name} v{context.api_version} is not served, only v{api.min_version} to v{api.max_version}")
+
+    def _encode_plain(self, correlation_id: int, response: Message) -> tuple[list[Part], int]:
+        body = response.encode(0)
+        size = len(body) + 4
+        return [size.to_bytes(4, "big") + correlation_id.to_bytes(4, "big", signed=True) + body], size + 4
+
+    def _refuse(self, request: Request, why: str) -> None:
+        context = request.context
+        context.note_error(ErrorCode.INVALID_REQUEST)
+        _log.warn("Closing connection {id} of {listener}: {why}", id=context.connection_id, listener=context.listener_name, why=why)
+        self._channel.close_connection(request)
