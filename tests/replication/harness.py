@@ -1,0 +1,185 @@
+"""A replica manager over real logs in a directory, with its clock, timer and scheduler in the test's hand."""
+
+import threading
+from pathlib import Path
+
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.topic_config import LogConfig
+from twisted_kafka.log.environment import LogEnvironment
+from twisted_kafka.log.unified_log import UnifiedLog
+from twisted_kafka.metadata.cache import MetadataCache
+from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.protocol.messages.inter_broker import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from twisted_kafka.protocol.records.builder import build_batch
+from twisted_kafka.protocol.records.record import SimpleRecord
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.replication.control_plane import ControlPlane
+from twisted_kafka.replication.purgatories import Purgatories
+from twisted_kafka.replication.replica_manager import ReplicaManager
+from twisted_kafka.timing.clock import ManualClock
+from twisted_kafka.timing.scheduler import ManualScheduler
+from twisted_kafka.timing.timer import Timer
+
+BROKER = 1
+OTHER = 2
+TOPIC = "orders"
+TP = TopicPartition(TOPIC, 0)
+NO_ID = bytes(16)
+
+
+def topic_id(topic):
+    return topic.encode().ljust(16, b".")[:16]
+
+
+class Logs:
+    """Logs in one directory, without a LogManager's threads."""
+
+    def __init__(self, directory: Path, environment: LogEnvironment):
+        self.directory = directory
+        self.environment = environment
+        self.configs: dict[str, dict[str, str]] = {}
+        self.logs: dict[TopicPartition, UnifiedLog] = {}
+        self.deleted: list[TopicPartition] = []
+        self.failing: set[TopicPartition] = set()
+
+    def get_or_create_log(self, topic_partition, topic_id):
+        if topic_partition in self.failing:
+            raise OSError(5, "the disk is broken")
+        log = self.logs.get(topic_partition)
+        if log is None:
+            config = LogConfig.from_broker(KafkaConfig.from_properties({}), self.configs.get(topic_partition.topic, {}))
+            log = UnifiedLog.open(self.directory / str(topic_partition), topic_partition, config, self.environment)
+            self.logs[topic_partition] = log
+        return log
+
+    def get_log(self, topic_partition):
+        return self.logs.get(topic_partition)
+
+    def delete_log(self, topic_partition):
+        self.deleted.append(topic_partition)
+        self.logs.pop(topic_partition)
+
+
+class Harness:
+    def __init__(self, directory: Path, **properties):
+        self.clock = ManualClock()
+        self.scheduler = ManualScheduler(self.clock)
+        self.timer = Timer(self.clock)
+        self.metrics = MetricsRegistry(self.clock)
+        self.config = KafkaConfig.from_properties({key.replace("_", "."): str(value) for key, value in properties.items()})
+        self.metadata = MetadataCache(BROKER, "cluster")
+        self.logs = Logs(directory, LogEnvironment(self.clock, self.scheduler))
+        self.replicas = ReplicaManager(
+            self.config,
+            self.logs,
+            self.metadata,
+            self.scheduler,
+            self.clock,
+            Purgatories(self.clock, self.timer),
+            self.metrics,
+        )
+        self.control = ControlPlane(self.replicas)
+        self.changes = []
+        self.replicas.add_leadership_listener(lambda led, not_led: self.changes.append((list(led), list(not_led))))
+
+    def advance_ms(self, ms):
+        self.clock.advance_ms(ms)
+        self.timer.expire_due()
+        self.scheduler.run_due()
+
+    def order(
+        self,
+        topic=TOPIC,
+        partition=0,
+        *,
+        leader=BROKER,
+        epoch=0,
+        isr=None,
+        replicas=(BROKER,),
+        controller_epoch=1,
+        version=0,
+        id=None,
+    ):
+        """Order a role as the controller does; return the partition's error code, or the response's."""
+        state = LeaderAndIsrPartitionState(
+            partition_index=partition,
+            controller_epoch=controller_epoch,
+            leader=leader,
+            leader_epoch=epoch,
+            isr=list(replicas if isr is None else isr),
+            partition_epoch=version,
+            replicas=list(replicas),
+        )
+        topic_state = LeaderAndIsrTopicState(
+            topic_name=topic, topic_id=topic_id(topic) if id is None else id, partition_states=[state]
+        )
+        response = self.control.leader_and_isr(
+            LeaderAndIsrRequest(controller_id=BROKER, controller_epoch=controller_epoch, topic_states=[topic_state])
+        )
+        if response.error_code:
+            return response.error_code
+        return response.topics[0].partition_errors[0].error_code
+
+    def announce(self, topic=TOPIC, partition=0, *, leader=BROKER, epoch=0, replicas=(BROKER,), id=None, controller_epoch=1):
+        """Tell the metadata cache of a partition, and of two brokers."""
+        state = UpdateMetadataPartitionState(
+            partition_index=partition, leader=leader, leader_epoch=epoch, isr=list(replicas), replicas=list(replicas)
+        )
+        brokers = [
+            UpdateMetadataBroker(
+                id=broker,
+                endpoints=[
+                    UpdateMetadataEndpoint(port=9090 + broker, host=f"b{broker}", listener="PLAINTEXT", security_protocol=0)
+                ],
+            )
+            for broker in (BROKER, OTHER)
+        ]
+        self.control.update_metadata(
+            UpdateMetadataRequest(
+                controller_id=BROKER,
+                controller_epoch=controller_epoch,
+                topic_states=[
+                    UpdateMetadataTopicState(
+                        topic_name=topic, topic_id=topic_id(topic) if id is None else id, partition_states=[state]
+                    )
+                ],
+                live_brokers=brokers,
+            )
+        )
+
+    def lead(self, topic=TOPIC, partition=0, *, config=None, **how):
+        """Lead a partition that everybody knows of."""
+        if config:
+            self.logs.configs[topic] = config
+        assert self.order(topic, partition, **how) == 0
+        self.announce(topic, partition, epoch=how.get("epoch", 0), replicas=how.get("replicas", (BROKER,)))
+        return self.replicas.get_partition(TopicPartition(topic, partition))
+
+    def append(self, *values, topic_partition=TP, acks=1, timeout_ms=1000, batch_options=None, **options):
+        """Append the values as one batch; return the partition's result, or a future of the results."""
+        batch = batch_of(*values, **(batch_options or {}))
+        results = self.replicas.append_records(timeout_ms, acks, {topic_partition: batch}, **options)
+        return results[topic_partition] if isinstance(results, dict) else results
+
+
+def batch_of(*values, timestamp_ms=1_700_000_000_000, **options):
+    return bytearray(build_batch([SimpleRecord(timestamp_ms, None, value) for value in values], **options))
+
+
+def in_thread(action):
+    """Run the action on another thread, to its end."""
+    outcome = []
+    thread = threading.Thread(target=lambda: outcome.append(action()))
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive()
+    return outcome[0] if outcome else None

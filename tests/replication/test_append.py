@@ -1,0 +1,159 @@
+from concurrent.futures import Future
+
+import pytest
+
+from tests.replication.harness import BROKER, OTHER, TOPIC, TP, Harness, batch_of
+from twisted_kafka.log.results import FetchIsolation
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.replication.fetch_data import FetchParams, PartitionFetch
+
+BOTH = (BROKER, OTHER)
+
+
+@pytest.fixture
+def h(tmp_path):
+    return Harness(tmp_path)
+
+
+def follower_fetches(h, offset, *, replica=OTHER, epoch=-1):
+    params = FetchParams(replica, 0, 1, 1 << 20, FetchIsolation.LOG_END, 12)
+    fetch = PartitionFetch(TP, bytes(16), 0, offset, 1 << 20, log_start_offset=0, current_leader_epoch=epoch)
+    return h.replicas.fetch(params, [fetch])[0]
+
+
+def test_offsets_follow_each_other_and_are_readable_at_once(h):
+    partition = h.lead()
+    assert (h.append(b"a", b"b").base_offset, h.append(b"c").base_offset) == (0, 2)
+    assert partition.log.high_watermark == partition.log.log_end_offset == 3
+
+
+def test_a_result_says_how_many_records_and_where_the_log_begins(h):
+    h.lead()
+    result = h.append(b"a", b"b")
+    assert (result.error, result.record_count, result.log_start_offset, result.log_append_time_ms) == (0, 2, 0, -1)
+
+
+@pytest.mark.parametrize("acks", [-2, 2, 17])
+def test_other_acks_are_refused(h, acks):
+    h.lead()
+    assert h.append(b"a", acks=acks).error == ErrorCode.INVALID_REQUIRED_ACKS
+
+
+def test_acks_all_with_one_replica_is_answered_at_once(h):
+    h.lead()
+    assert h.append(b"a", acks=-1).base_offset == 0
+
+
+def test_unknown_partition_another_brokers_and_one_that_is_followed(h):
+    assert h.append(b"a").error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    h.announce(leader=OTHER, replicas=(OTHER,))
+    assert h.append(b"a").error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    h.order(leader=OTHER, replicas=BOTH)
+    assert h.append(b"a").error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_internal_topics_need_to_be_allowed(h):
+    internal = TopicPartition("__consumer_offsets", 0)
+    h.lead(internal.topic)
+    assert h.append(b"a", topic_partition=internal).error == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert h.append(b"a", topic_partition=internal, internal_topics_allowed=True).error == 0
+
+
+def test_one_partitions_failure_is_its_own(h):
+    h.lead()
+    other = TopicPartition(TOPIC, 1)
+    results = h.replicas.append_records(0, 1, {other: batch_of(b"x"), TP: batch_of(b"y")})
+    assert [results[tp].error for tp in (other, TP)] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0]
+
+
+def test_a_corrupt_batch_is_refused_and_nothing_is_written(h):
+    partition = h.lead()
+    batch = batch_of(b"abc")
+    batch[-1] ^= 1
+    results = h.replicas.append_records(0, 1, {TP: batch})
+    assert results[TP].error == ErrorCode.CORRUPT_MESSAGE
+    assert partition.log.log_end_offset == 0
+
+
+def test_too_few_in_sync_replicas(h):
+    h.lead(config={"min.insync.replicas": "2"}, replicas=BOTH, isr=(BROKER,))
+    assert h.append(b"a", acks=-1).error == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert h.append(b"a", acks=1).error == 0
+
+
+def test_the_minimum_is_never_more_than_the_replicas_there_are(h):
+    h.lead(config={"min.insync.replicas": "3"})
+    assert h.append(b"a", acks=-1).error == 0
+
+
+class TestWithAFollower:
+    def test_the_high_watermark_is_what_all_in_sync_replicas_have(self, h):
+        partition = h.lead(replicas=BOTH)
+        h.append(b"a", b"b")
+        assert partition.log.high_watermark == 0
+        follower_fetches(h, 1)
+        assert partition.log.high_watermark == 1
+        follower_fetches(h, 2)
+        assert partition.log.high_watermark == 2
+
+    def test_acks_all_waits_for_the_follower(self, h):
+        h.lead(replicas=BOTH)
+        answer = h.append(b"a", acks=-1)
+        assert isinstance(answer, Future)
+        assert not answer.done()
+        follower_fetches(h, 1)
+        assert answer.result(0)[TP].error == 0
+        assert answer.result(0)[TP].base_offset == 0
+
+    def test_acks_all_times_out(self, h):
+        h.lead(replicas=BOTH)
+        answer = h.append(b"a", acks=-1, timeout_ms=300)
+        h.advance_ms(299)
+        assert not answer.done()
+        h.advance_ms(2)
+        assert answer.result(0)[TP].error == ErrorCode.REQUEST_TIMED_OUT
+
+    def test_acks_all_fails_when_the_leader_changes(self, h):
+        h.lead(replicas=BOTH)
+        answer = h.append(b"a", acks=-1)
+        h.order(leader=OTHER, epoch=1, replicas=BOTH, version=1)
+        assert answer.result(0)[TP].error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def test_in_sync_replicas_fell_below_the_minimum_after_the_append(self, h):
+        h.lead(config={"min.insync.replicas": "2"}, replicas=BOTH)
+        partition = h.replicas.get_partition(TP)
+        answer = h.append(b"a", acks=-1)
+        partition.log.update_high_watermark(1)
+        h.order(epoch=0, replicas=BOTH, isr=(BROKER,), version=1)
+        assert answer.result(0)[TP].error == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+    def test_a_replica_out_of_sync_is_not_waited_for(self, h):
+        partition = h.lead(replicas=BOTH, isr=(BROKER,))
+        h.append(b"a")
+        assert partition.log.high_watermark == 1
+
+    def test_a_broker_without_replica_may_not_fetch_as_follower(self, h):
+        h.lead(replicas=BOTH)
+        assert follower_fetches(h, 0, replica=9).error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_the_meters_of_the_topic_and_of_all(h):
+    h.lead()
+    size = len(batch_of(b"a", b"b"))
+    h.append(b"a", b"b")
+    h.append(b"a", topic_partition=TopicPartition("nowhere", 0))
+
+    def counts(**tags):
+        names = ("MessagesInPerSec", "BytesInPerSec", "TotalProduceRequestsPerSec")
+        return [h.metrics.value("BrokerTopicMetrics", name, **tags) for name in names]
+
+    assert counts(topic=TOPIC) == [2, size, 1]
+    assert counts() == [2, size, 2]
+
+
+def test_unexpected_failures_are_counted_expected_ones_not(h):
+    h.lead(config={"min.insync.replicas": "2"}, replicas=BOTH, isr=(BROKER,))
+    h.append(b"a", acks=-1)
+    h.append(b"a", topic_partition=TopicPartition("nowhere", 0))
+    assert h.metrics.value("BrokerTopicMetrics", "FailedProduceRequestsPerSec") == 1

@@ -1,0 +1,294 @@
+from concurrent.futures import Future
+
+import pytest
+
+from tests.replication.harness import BROKER, OTHER, TOPIC, TP, Harness, batch_of, in_thread, topic_id
+from twisted_kafka.log.results import FetchIsolation
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.regions import FileRegion
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.replication.fetch_data import FetchParams, PartitionFetch
+
+BOTH = (BROKER, OTHER)
+TP1 = TopicPartition(TOPIC, 1)
+
+
+@pytest.fixture
+def h(tmp_path):
+    return Harness(tmp_path)
+
+
+def params(*, wait_ms=0, min_bytes=1, max_bytes=1 << 20, isolation=FetchIsolation.HIGH_WATERMARK, version=12, replica=-1):
+    return FetchParams(replica, wait_ms, min_bytes, max_bytes, isolation, version)
+
+
+def ask(offset, *, topic_partition=TP, id=bytes(16), max_bytes=1 << 20, epoch=-1, last_epoch=-1):
+    return PartitionFetch(
+        topic_partition, id, 0, offset, max_bytes, current_leader_epoch=epoch, last_fetched_epoch=last_epoch, log_start_offset=0
+    )
+
+
+def fetch(h, *fetches, **how):
+    return h.replicas.fetch(params(**how), list(fetches))
+
+
+def test_data_stays_in_its_file(h):
+    h.lead()
+    h.append(b"hello")
+    [read] = fetch(h, ask(0))
+    assert isinstance(read.records, FileRegion)
+    assert b"hello" in read.records.read()
+    assert (read.high_watermark, read.last_stable_offset, read.log_start_offset) == (1, 1, 0)
+
+
+def test_nothing_new_and_no_wait(h):
+    h.lead()
+    h.append(b"a")
+    [read] = fetch(h, ask(1))
+    assert (read.error, read.size_bytes, read.high_watermark) == (0, 0, 1)
+
+
+@pytest.mark.parametrize("offset", [-1, 5])
+def test_out_of_range(h, offset):
+    h.lead()
+    h.append(b"a")
+    [read] = fetch(h, ask(offset), wait_ms=1000)
+    assert (read.error, read.high_watermark, read.log_start_offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1)
+
+
+def test_below_the_log_start_is_out_of_range(h):
+    partition = h.lead()
+    h.append(b"a")
+    h.append(b"b")
+    partition.delete_records(1)
+    assert fetch(h, ask(0))[0].error == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert fetch(h, ask(1))[0].log_start_offset == 1
+
+
+def test_errors_of_the_partition(h):
+    assert fetch(h, ask(0), wait_ms=100)[0].error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    h.announce(leader=OTHER)
+    assert fetch(h, ask(0), wait_ms=100)[0].error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert fetch(h, ask(0, topic_partition=None, id=b"x" * 16))[0].error == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_leader_epochs_fence(h):
+    h.lead(epoch=5)
+    assert fetch(h, ask(0, epoch=5))[0].error == 0
+    assert fetch(h, ask(0, epoch=4))[0].error == ErrorCode.FENCED_LEADER_EPOCH
+    assert fetch(h, ask(0, epoch=6))[0].error == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def test_the_topic_id_must_be_the_logs(h):
+    h.lead()
+    assert fetch(h, ask(0, id=topic_id(TOPIC)))[0].error == 0
+    assert fetch(h, ask(0, id=b"y" * 16))[0].error == ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+def test_consumers_see_the_high_watermark_followers_the_end(h):
+    h.lead(replicas=BOTH)
+    h.append(b"a")
+    assert fetch(h, ask(0))[0].size_bytes == 0
+    assert fetch(h, ask(0), replica=OTHER, isolation=FetchIsolation.LOG_END)[0].size_bytes > 0
+
+
+def test_a_follower_serves_consumers_from_version_11_on(h):
+    h.lead(replicas=BOTH)
+    h.order(leader=OTHER, epoch=1, replicas=BOTH, version=1)
+    assert fetch(h, ask(0), version=10)[0].error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert fetch(h, ask(0), version=11)[0].error == 0
+
+
+class TestLimits:
+    @pytest.fixture
+    def size(self, h):
+        h.lead()
+        h.lead(partition=1)
+        for tp in (TP, TP1):
+            for _ in range(2):
+                h.append(b"x" * 100, topic_partition=tp)
+        return len(batch_of(b"x" * 100))
+
+    def sizes(self, h, version=12, **how):
+        partition_max = how.pop("partition_max", 1 << 20)
+        reads = fetch(
+            h, ask(0, max_bytes=partition_max), ask(0, topic_partition=TP1, max_bytes=partition_max), version=version, **how
+        )
+        return [read.size_bytes for read in reads]
+
+    def test_all(self, h, size):
+        assert self.sizes(h) == [2 * size, 2 * size]
+
+    def test_the_partition_limit_cuts_within_a_batch(self, h, size):
+        assert self.sizes(h, partition_max=size + 10) == [size + 10, size + 10]
+
+    def test_the_first_batch_comes_whole_and_only_the_first(self, h, size):
+        assert self.sizes(h, partition_max=10) == [size, 0]
+
+    def test_the_request_limit_is_shared(self, h, size):
+        assert self.sizes(h, max_bytes=3 * size) == [2 * size, size]
+        assert self.sizes(h, max_bytes=1) == [size, 0]
+
+    def test_old_versions_get_a_piece_of_the_first_batch(self, h, size):
+        assert self.sizes(h, version=2, partition_max=10) == [10, 10]
+
+
+class TestWaiting:
+    def test_an_append_completes_it_on_the_appending_thread(self, h):
+        h.lead()
+        answer = fetch(h, ask(0), wait_ms=500)
+        assert isinstance(answer, Future)
+        completed = []
+        answer.add_done_callback(lambda _: completed.append(True))
+        in_thread(lambda: h.append(b"new"))
+        assert completed == [True]
+        [read] = answer.result(0)
+        assert b"new" in read.records.read()
+
+    def test_it_is_over_after_max_wait(self, h):
+        h.lead()
+        answer = fetch(h, ask(0), wait_ms=500)
+        h.advance_ms(499)
+        assert not answer.done()
+        h.advance_ms(2)
+        assert answer.result(0)[0].size_bytes == 0
+
+    def test_min_bytes_are_summed_over_batches(self, h):
+        h.lead()
+        size = len(batch_of(b"a"))
+        answer = fetch(h, ask(0), wait_ms=500, min_bytes=3 * size)
+        h.append(b"a")
+        h.append(b"a")
+        assert not answer.done()
+        h.append(b"a")
+        assert answer.result(0)[0].size_bytes == 3 * size
+
+    def test_min_bytes_count_what_was_there_before(self, h):
+        h.lead()
+        size = len(batch_of(b"a"))
+        h.append(b"a")
+        h.append(b"a")
+        answer = fetch(h, ask(1), wait_ms=500, min_bytes=2 * size)
+        h.append(b"a")
+        assert answer.result(0)[0].size_bytes == 2 * size
+
+    def test_min_bytes_are_summed_over_partitions(self, h):
+        h.lead()
+        h.lead(partition=1)
+        size = len(batch_of(b"a"))
+        answer = fetch(h, ask(0), ask(0, topic_partition=TP1), wait_ms=500, min_bytes=2 * size)
+        h.append(b"a")
+        assert not answer.done()
+        h.append(b"a", topic_partition=TP1)
+        assert [read.size_bytes for read in answer.result(0)] == [size, size]
+
+    def test_a_partitions_limit_bounds_what_it_counts_for(self, h):
+        h.lead()
+        size = len(batch_of(b"a"))
+        answer = fetch(h, ask(0, max_bytes=size), wait_ms=500, min_bytes=2 * size)
+        for _ in range(3):
+            h.append(b"a")
+        assert not answer.done()
+
+    def test_another_segment_is_news(self, h):
+        partition = h.lead()
+        h.append(b"a")
+        answer = fetch(h, ask(0), wait_ms=500, min_bytes=1 << 19)
+        partition.log.roll()
+        h.append(b"b")
+        assert answer.done()
+
+    def test_a_change_of_leader_completes_it(self, h):
+        h.lead(replicas=BOTH)
+        answer = fetch(h, ask(0), wait_ms=500, version=10)
+        h.order(leader=OTHER, epoch=1, replicas=BOTH, version=1)
+        assert answer.result(0)[0].error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def test_followers_wait_for_the_end_consumers_for_the_high_watermark(self, h):
+        h.lead(replicas=BOTH)
+        consumer = fetch(h, ask(0), wait_ms=500)
+        follower = fetch(h, ask(0), wait_ms=500, replica=OTHER, isolation=FetchIsolation.LOG_END)
+        h.append(b"a")
+        assert follower.done()
+        assert not consumer.done()
+        fetch(h, ask(1), replica=OTHER, isolation=FetchIsolation.LOG_END)
+        assert consumer.result(0)[0].size_bytes > 0
+
+    def test_an_error_is_told_at_once(self, h):
+        h.lead()
+        reads = fetch(h, ask(0), ask(0, topic_partition=TP1), wait_ms=500)
+        assert [read.error for read in reads] == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+    def test_nothing_asked_for_is_answered_at_once(self, h):
+        assert fetch(h, wait_ms=500) == []
+
+    def test_what_building_the_answer_raises_reaches_the_waiter(self, h):
+        h.lead()
+
+        def fail(reads):
+            raise RuntimeError("no")
+
+        answer = h.replicas.fetch_and_respond(params(wait_ms=500), [ask(0)], fail)
+        h.append(b"a")
+        with pytest.raises(RuntimeError):
+            answer.result(0)
+
+    def test_no_operation_stays_behind(self, h):
+        h.lead()
+        for _ in range(10):
+            fetch(h, ask(0), wait_ms=500)
+        assert h.replicas.purgatories.fetch.num_delayed == 10
+        h.append(b"a")
+        assert h.replicas.purgatories.fetch.num_delayed == h.replicas.purgatories.fetch.watched == 0
+
+
+class TestDivergence:
+    """The epochs here: 1 from offset 0, 3 from offset 2, the log's end is 3 (KIP-595)."""
+
+    @pytest.fixture
+    def h(self, tmp_path):
+        h = Harness(tmp_path)
+        h.lead(epoch=1)
+        h.append(b"a", b"b")
+        h.lead(epoch=3, version=1)
+        h.append(b"c")
+        return h
+
+    @pytest.mark.parametrize(
+        ("offset", "last_epoch", "expected"),
+        [(2, 1, None), (3, 3, None), (3, 1, (1, 2)), (3, 2, (1, 2)), (2, 3, None)],
+    )
+    def test_where_the_readers_log_branched_off(self, h, offset, last_epoch, expected):
+        [read] = (
+            fetch(h, ask(offset, last_epoch=last_epoch), wait_ms=10)[:1]
+            if expected
+            else [h.replicas.fetch(params(), [ask(offset, last_epoch=last_epoch)])[0]]
+        )
+        assert (read.error, read.diverging_epoch) == (0, expected)
+        if expected:
+            assert read.size_bytes == 0
+
+    def test_an_epoch_from_the_future_is_out_of_range(self, h):
+        assert fetch(h, ask(3, last_epoch=9))[0].error == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_a_disk_that_fails_is_a_storage_error_of_its_partition(h, monkeypatch):
+    partition = h.lead()
+    h.lead(partition=1)
+    h.append(b"a")
+    h.append(b"a", topic_partition=TP1)
+
+    def fail(*args):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(partition.log, "read", fail)
+    assert [read.error for read in fetch(h, ask(0), ask(0, topic_partition=TP1))] == [ErrorCode.KAFKA_STORAGE_ERROR, 0]
+
+
+def test_the_meters(h):
+    h.lead()
+    h.append(b"a")
+    fetch(h, ask(0))
+    fetch(h, ask(0), ask(0, topic_partition=TP1))
+    assert h.metrics.value("BrokerTopicMetrics", "TotalFetchRequestsPerSec") == 3
+    assert h.metrics.value("BrokerTopicMetrics", "TotalFetchRequestsPerSec", topic=TOPIC) == 2
