@@ -1,0 +1,193 @@
+"""Ask a broker one request after another and note its answers in a form that two brokers' answers can be compared in."""
+
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from typing import Any
+
+from twisted_kafka.protocol.api import request_class, response_class
+from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.headers import request_header_version, response_header_version
+from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from twisted_kafka.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from twisted_kafka.protocol.records.batch import batches
+from twisted_kafka.protocol.types import NO_UUID
+
+TIMEOUT_S = 40
+CLOSED = "connection closed"
+
+CHANGING = {
+    "host": lambda value: "<host>" if value else value,
+    "port": lambda value: "<port>" if value > 0 else value,
+    "cluster_id": lambda value: "<cluster>" if value else value,
+    "topic_id": lambda value: "<none>" if value == NO_UUID else "<id>",
+    "error_message": lambda value: "<text>" if value else value,
+    "session_id": lambda value: "<session>" if value else 0,
+    "producer_id": lambda value: "<producer>" if value >= 0 else value,
+    "log_append_time_ms": lambda value: "<now>" if value > 0 else value,
+    "member_id": lambda value: "<member>" if value else value,
+    "leader": lambda value: ("<member>" if value else value) if isinstance(value, str) else value,
+    "documentation": lambda value: "<text>" if value else value,
+}
+"""Fields whose values differ between any two brokers, by what is compared instead."""
+
+
+def plain(value: Any, name: str = "") -> Any:
+    """Return a message as dictionaries, lists and scalars, with what changes made equal."""
+    if name == "records" and value is not None:
+        return [_plain_batch(batch) for batch in batches(value)]
+    if name in CHANGING:
+        return CHANGING[name](value)
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if hasattr(value, "__dataclass_fields__"):
+        return {
+            field.name: plain(getattr(value, field.name), field.name) for field in fields(value) if field.name != "throttle_time_ms"
+        }
+    return value
+
+
+def _plain_batch(batch: Any) -> Any:
+    return {
+        "magic": batch.magic,
+        "base_offset": batch.base_offset,
+        "last_offset": batch.last_offset,
+        "compression": int(batch.compression),
+        "records": [
+            (record.offset, record.timestamp_ms, record.key, record.value, list(record.headers)) for record in batch.records()
+        ],
+    }
+
+
+def differences(expected: Any, found: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Yield where two plain values differ, as (path, expected, found)."""
+    if isinstance(expected, dict) and isinstance(found, dict):
+        for name in expected.keys() | found.keys():
+            yield from differences(expected.get(name, "<absent>"), found.get(name, "<absent>"), f"{path}.{name}")
+    elif isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
+        for at, (one, other) in enumerate(zip(expected, found, strict=True)):
+            yield from differences(one, other, f"{path}[{at}]")
+    elif expected != found:
+        yield path, expected, found
+
+
+class Talk:
+    """One scenario's conversation with one broker; `answers` has what it said."""
+
+    def __init__(self, port: int, name: str) -> None:
+        self._port = port
+        self._name = name
+        self._connection: socket.socket | None = None
+        self.answers: list[tuple[str, Any]] = []
+
+    def topic(self, name: str) -> str:
+        """Return a name that no other scenario or version uses."""
+        return f"{self._name}.{name}"
+
+    def ask(self, request: Message, version: int, *, note: bool = True) -> Any:
+        """Send a request, note and return the answer; None when the broker closed the connection instead."""
+        return self.ask_bytes(type(request), version, request.encode(version), note=note)
+
+    def ask_bytes(
+        self, cls: type[Message], version: int, body: bytes, *, note: bool = True, answer_version: int | None = None
+    ) -> Any:
+        """Send these bytes as the body of a request."""
+        key = cls.KEY
+        header = (
+            struct.pack(">hhih", key, version, 7, 6) + b"oracle" + (b"\0" if request_header_version(key, version) == 2 else b"")
+        )
+        frame = self.exchange(header + body)
+        answer: Any = None
+        if frame is not None:
+            offset = 5 if response_header_version(key, version) == 1 else 4
+            answer = response_class(key).decode(frame, version if answer_version is None else answer_version, offset)
+        if note:
+            self.answers.append((f"{cls.__name__} v{version}", CLOSED if answer is None else plain(answer)))
+        return answer
+
+    def send(self, request: Message, version: int) -> None:
+        """Send a request that has no answer."""
+        header = struct.pack(">hhih", request.KEY, version, 7, 6) + b"oracle"
+        frame = header + (b"\0" if request_header_version(request.KEY, version) == 2 else b"") + request.encode(version)
+        self._connect().sendall(struct.pack(">i", len(frame)) + frame)
+
+    def exchange(self, frame: bytes) -> bytes | None:
+        """Send a frame and return the answer's, or None when the connection was closed."""
+        connection = self._connect()
+        try:
+            connection.sendall(struct.pack(">i", len(frame)) + frame)
+            size = struct.unpack(">i", self._read(4))[0]
+            return self._read(size)
+        except ConnectionError:
+            self.close()
+            return None
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def create(self, name: str, partitions: int = 1, **configs: str) -> str:
+        """Create a topic (not noted) and return its name."""
+        topic = self.topic(name)
+        settings = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
+        made = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1, configs=settings)
+        answer = self.ask(CreateTopicsRequest(topics=[made], timeout_ms=30_000), 4, note=False)
+        assert [each.error_code for each in answer.topics] == [0]
+        return topic
+
+    def topic_id(self, topic: str) -> bytes:
+        answer = self.ask(
+            MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False), 12, note=False
+        )
+        topic_id: bytes = answer.topics[0].topic_id
+        return topic_id
+
+    def _connect(self) -> socket.socket:
+        if self._connection is None:
+            self._connection = socket.create_connection(("127.0.0.1", self._port), TIMEOUT_S)
+        return self._connection
+
+    def _read(self, count: int) -> bytes:
+        assert self._connection is not None
+        data = b""
+        while len(data) < count:
+            chunk = self._connection.recv(count - len(data))
+            if not chunk:
+                raise ConnectionResetError("closed")
+            data += chunk
+        return data
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What is said to a broker for one version of one API."""
+
+    name: str
+    request: type[Message]
+    run: Callable[[Talk, int], None]
+    versions: tuple[int, int]
+
+
+SCENARIOS: list[Scenario] = []
+
+
+def scenario(
+    request: type[Message], since: int = 0, until: int = 99
+) -> Callable[[Callable[[Talk, int], None]], Callable[[Talk, int], None]]:
+    """Register a function as a scenario for each version of ``request`` from ``since`` to ``until``."""
+
+    def register(run: Callable[[Talk, int], None]) -> Callable[[Talk, int], None]:
+        SCENARIOS.append(Scenario(run.__name__, request, run, (since, until)))
+        return run
+
+    return register
+
+
+def known(key: int) -> bool:
+    try:
+        request_class(key)
+    except ValueError:
+        return False
+    return True
