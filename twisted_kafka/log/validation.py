@@ -5,6 +5,7 @@ deltas that aren't 0, 1, 2...) is written anew. Records that would not parse at 
 """
 
 import struct
+from typing import NoReturn
 
 from twisted_kafka.log.validation_convert import (
     check_size,
@@ -25,7 +26,7 @@ from twisted_kafka.log.validation_types import (
     ValidationResult,
 )
 from twisted_kafka.protocol.errors import CorruptRecordError, InvalidRecordError, UnsupportedCompressionTypeError
-from twisted_kafka.protocol.records.batch import CRC_START, HEADER, HEADER_SIZE, MAGIC_AT, batch_size, parse_records
+from twisted_kafka.protocol.records.batch import CRC_START, HEADER, HEADER_SIZE, MAGIC_AT, batch_size, batches, parse_records
 from twisted_kafka.protocol.records.builder import assemble_batch, encode_records
 from twisted_kafka.protocol.records.checksums import crc32c
 from twisted_kafka.protocol.records.compression import CODECS, Compression, compress, decompress
@@ -46,6 +47,7 @@ __all__ = [
     "validate_and_assign_offsets",
 ]
 
+_LATEST_MAGIC = 2
 _CODEC_COUNT = len(CODECS)
 _NONE = Compression.NONE
 _CLIENT = AppendOrigin.CLIENT
@@ -76,18 +78,29 @@ def validate_and_assign_offsets(records: Buffer, *, context: ValidationContext) 
     size = batch_size(view)
     if size is None or size > len(view):
         return ValidationResult(b"", [], 0, _NONE)
-    if view[MAGIC_AT] != 2:
+    if view[MAGIC_AT] != _LATEST_MAGIC:
         return validate_message_set(view, context)
     if size != len(view):
-        _check_alone(view, size)
+        _check_all(view, context)
         view = view[:size]
     return _validate_batch(view, context)
 
 
-def _check_alone(view: memoryview, size: int) -> None:
-    following = batch_size(view, size)
-    if following is not None and following <= len(view) - size:
-        raise InvalidRecordError("more than one record batch for a partition")
+def _check_all(view: memoryview, context: ValidationContext) -> None:
+    """Check every batch's header, and that there is one only: further ones have their faults reported first, as Kafka does."""
+    count = 0
+    for batch in batches(view):
+        if context.origin is _CLIENT and batch.magic == _LATEST_MAGIC and batch.base_offset:
+            _refuse_base_offset(batch.base_offset)
+        check_size(batch.size_bytes, context)
+        batch.ensure_valid()
+        count += 1
+    if count > 1:
+        raise InvalidRecordError(f"{count} record batches for {context.topic_partition} where one is allowed")
+
+
+def _refuse_base_offset(base_offset: int) -> NoReturn:
+    raise InvalidRecordError(f"the base offset of a batch from a client should be 0, and is {base_offset}")
 
 
 def _validate_batch(view: memoryview, context: ValidationContext) -> ValidationResult:
@@ -95,7 +108,7 @@ def _validate_batch(view: memoryview, context: ValidationContext) -> ValidationR
     base_offset, _, leader_epoch, _, crc, attributes, last_delta, base_timestamp, max_timestamp, _, _, _, count = header
     if context.origin is _CLIENT:
         if base_offset:
-            raise InvalidRecordError(f"the base offset of a batch from a client should be 0, and is {base_offset}")
+            _refuse_base_offset(base_offset)
     elif context.origin is AppendOrigin.RAFT_LEADER and leader_epoch != context.leader_epoch:
         raise InvalidRecordError(f"the batch has leader epoch {leader_epoch}, the append {context.leader_epoch}")
     size = len(view)
@@ -107,6 +120,8 @@ def _validate_batch(view: memoryview, context: ValidationContext) -> ValidationR
         )
     if attributes & CONTROL_FLAG and context.origin is _CLIENT:
         raise InvalidRecordError("clients are not allowed to write control records")
+    if header[9] >= 0 and header[11] < 0 and context.origin is _CLIENT:
+        raise InvalidRecordError(f"a batch of producer {header[9]} has sequence number {header[11]}")
     number = attributes & COMPRESSION_MASK
     if number >= _CODEC_COUNT:
         raise UnsupportedCompressionTypeError(f"unknown compression type {number}")
@@ -153,7 +168,8 @@ def _assign(
     if source is target and scan.sequential:
         records = _patched(view, header, (attributes, max_timestamp), context)
     else:
-        records = memoryview(_rewritten(header, payload, (attributes, max_timestamp, target), scan.sequential, context))
+        keeps_payload = scan.sequential and attributes & TIMESTAMP_TYPE_MASK >= header[5] & TIMESTAMP_TYPE_MASK
+        records = memoryview(_rewritten(header, payload, (attributes, max_timestamp, target), keeps_payload, context))
         check_size(len(records), context)
     info = BatchInfo()
     info.base_offset = context.offset
@@ -184,14 +200,15 @@ def _patched(view: memoryview, header: tuple[int, ...], fields: tuple[int, int],
 
 
 def _rewritten(
-    header: tuple[int, ...], payload: bytes, fields: tuple[int, int, Compression], sequential: bool, context: ValidationContext
+    header: tuple[int, ...], payload: bytes, fields: tuple[int, int, Compression], keeps_payload: bool, context: ValidationContext
 ) -> bytes:
-    """Return the batch with another codec, or with offset deltas 0, 1, 2... in place of those it came with."""
+    """Return the batch with another codec; without ``keeps_payload``, also with offset deltas 0, 1, 2... and the timestamps as read."""
     attributes, max_timestamp, target = fields
     base_timestamp, count = header[7], header[12]
     records: Buffer = payload
-    if not sequential:
-        records = encode_records(list(parse_records(payload, count, 0, base_timestamp)), base_timestamp)
+    if not keeps_payload:
+        append_time = header[8] if header[5] & TIMESTAMP_TYPE_MASK else None
+        records = encode_records(list(parse_records(payload, count, 0, base_timestamp, append_time)), base_timestamp)
     if target:
         records = compress(target, records, target_level(target, context))
     attributes = (attributes & ~COMPRESSION_MASK) | target
@@ -212,9 +229,10 @@ def check_produced_records(records: Buffer | None, version: int) -> None:
     size = batch_size(records)
     if size is None or size > len(records):
         raise InvalidRecordError(f"Produce of version {version} must have a record batch for each partition")
-    if records[MAGIC_AT] != 2:
+    if records[MAGIC_AT] != _LATEST_MAGIC:
         raise InvalidRecordError(f"Produce of version {version} must have record batches of magic 2")
     if version < _FIRST_VERSION_WITH_ZSTD and records[_CODEC_AT] & COMPRESSION_MASK == Compression.ZSTD:
         raise UnsupportedCompressionTypeError(f"Produce of version {version} must not have batches compressed with zstd")
-    if size != len(records):
-        _check_alone(memoryview(records), size)
+    following = batch_size(records, size)
+    if following is not None and following <= len(records) - size:
+        raise InvalidRecordError(f"Produce of version {version} must have one record batch for each partition, and no more")

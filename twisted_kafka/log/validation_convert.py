@@ -114,9 +114,17 @@ def _checked_messages(view: memoryview, context: ValidationContext) -> Sequence[
     return legacy
 
 
+def _inner_messages(message: LegacyBatch, limit_bytes: int) -> list[LegacyBatch]:
+    try:
+        return message.inner_messages(limit_bytes)
+    except CorruptRecordError as error:
+        # The outer checksum is right, so sending it again would not help: a code that clients don't retry.
+        raise InvalidRecordError(str(error)) from None
+
+
 def _records(message: LegacyBatch, context: ValidationContext, limit_bytes: int) -> list[Record]:
     if message.compression:
-        for index, inner in enumerate(message.inner_messages(limit_bytes)):
+        for index, inner in enumerate(_inner_messages(message, limit_bytes)):
             if inner.compression:
                 raise InvalidRecordError(f"record {index} in a compressed message is compressed itself")
             if not inner.is_valid():

@@ -18,6 +18,8 @@ def breaks_rules(scan: RecordScan, base_timestamp_ms: int, sent_append_time_ms: 
     if config.message_timestamp_type == LOG_APPEND_TIME:
         return sent_append_time_ms is not None
     if sent_append_time_ms is not None:
+        if sent_append_time_ms == NO_TIMESTAMP:
+            return True
         smallest = largest = sent_append_time_ms
     else:
         smallest = base_timestamp_ms + scan.smallest_timestamp_delta

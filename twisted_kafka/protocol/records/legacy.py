@@ -84,10 +84,8 @@ class LegacyBatch(RecordBatch):
     def key_and_value(self) -> tuple[bytes | None, bytes | None]:
         """Return the message's own key and value; raises InvalidRecordError when their lengths don't fit."""
         key, position = self._read_bytes(self._payload_start)
-        value, position = self._read_bytes(position)
-        if position != self.size_bytes:
-            raise InvalidRecordError(f"{self.size_bytes - position} bytes are left after a message's value")
-        return key, value
+        # Bytes after the value mean nothing to Kafka.
+        return key, self._read_bytes(position)[0]
 
     def _read_bytes(self, position: int) -> tuple[bytes | None, int]:
         try:
@@ -120,6 +118,8 @@ class LegacyBatch(RecordBatch):
         """What to add to the inner offsets. Old versions of librdkafka send an outer offset of 0."""
         if self.magic == 0 or self.last_offset == 0:
             return 0
+        if last_inner_offset > self.last_offset:
+            raise InvalidRecordError(f"a compressed message has offset {self.last_offset}, its last record {last_inner_offset}")
         return self.last_offset - last_inner_offset
 
     def inner_messages(self, limit_bytes: int = DEFAULT_DECOMPRESSION_LIMIT_BYTES) -> list["LegacyBatch"]:
