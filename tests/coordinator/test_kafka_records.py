@@ -1,0 +1,91 @@
+"""Partitions of ``__consumer_offsets`` that Apache Kafka wrote: read, replayed, and written again to the same bytes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.coordinator.fakes import Bench, MemoryLog
+from twisted_kafka.coordinator.group.coordinator import GROUP_METADATA_TOPIC
+from twisted_kafka.coordinator.hashing import partition_for
+from twisted_kafka.coordinator.records import GROUP_RECORD_KINDS, UnknownRecordKindError, decode_record
+from twisted_kafka.protocol.json_form import to_json
+from twisted_kafka.protocol.records.batch import batches
+from twisted_kafka.protocol.topic_partition import TopicPartition
+
+SEGMENTS = Path(__file__).parent.parent / "data" / "coordinator" / "segments"
+VERSIONS = sorted(path.name for path in SEGMENTS.iterdir())
+PARTITIONS = 4
+
+
+def data_batches(version, partition):
+    data = (SEGMENTS / version / f"{GROUP_METADATA_TOPIC}-{partition}.log").read_bytes()
+    return [batch for batch in batches(data) if not batch.is_control]
+
+
+def expected(version):
+    for line in (SEGMENTS / version / "expected.jsonl").read_text().splitlines():
+        record = json.loads(line)
+        if record["keyType"] in ("GroupMetadataKey", "OffsetCommitKey"):
+            yield record
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_each_record_is_read_and_written_as_kafka_does(version):
+    by_place = {(record["file"], record["offset"]): record for record in expected(version)}
+    for partition in range(PARTITIONS):
+        for batch in data_batches(version, partition):
+            for record in batch.records():
+                try:
+                    decoded = decode_record(GROUP_RECORD_KINDS, record.key, record.value)
+                except UnknownRecordKindError:
+                    continue
+                wanted = by_place.pop((f"{GROUP_METADATA_TOPIC}-{partition}", record.offset))
+                assert decoded.kind == wanted["keyVersion"]
+                assert to_json(decoded.key, 0) == wanted["key"]
+                if wanted.get("value") is None:
+                    assert decoded.value is None
+                else:
+                    assert decoded.value_version == wanted["valueVersion"]
+                    assert to_json(decoded.value, decoded.value_version) == wanted["value"]
+                assert (decoded.encode_key(), decoded.encode_value()) == (record.key, record.value)
+    assert not by_place
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_whole_partitions_are_loaded(version):
+    log = MemoryLog()
+    for partition in range(PARTITIONS):
+        data = (SEGMENTS / version / f"{GROUP_METADATA_TOPIC}-{partition}.log").read_bytes()
+        log.batches[TopicPartition(GROUP_METADATA_TOPIC, partition)].append(data)
+    bench = Bench(partitions=PARTITIONS, log=log)
+    assert sorted(bench.runtime.active_partitions()) == list(range(PARTITIONS))
+
+    offsets, groups = {}, {}
+    for record in expected(version):
+        if record["keyType"] == "OffsetCommitKey":
+            of_group = offsets.setdefault(record["key"]["group"], {})
+            of_group[record["key"]["topic"], record["key"]["partition"]] = record.get("value")
+        else:
+            groups[record["key"]["group"]] = record.get("value")
+    for group_id, of_group in offsets.items():
+        error, fetched = bench.groups.fetch_offsets(group_id, None, False)
+        assert error == 0
+        wanted = {key: (value["offset"], value["metadata"]) for key, value in of_group.items() if value is not None}
+        assert {key: (value.offset, value.metadata) for key, value in fetched.items()} == wanted
+    for group_id, group in groups.items():
+        described = bench.groups.describe_group(group_id)
+        if group is None:
+            assert described.state in ("Dead", "Empty")
+            continue
+        assert described.state == ("Stable" if group["members"] else "Empty")
+        assert {member.member_id for member in described.members} == {member["memberId"] for member in group["members"]}
+    names = {one.group_id for one in bench.groups.list_groups((), ())[1]}
+    assert {group_id for group_id, group in groups.items() if group is not None} <= names
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_groups_lie_in_the_partitions_that_we_would_choose(version):
+    for record in expected(version):
+        group_id = record["key"]["group"]
+        assert record["file"] == f"{GROUP_METADATA_TOPIC}-{partition_for(group_id, PARTITIONS)}"
