@@ -150,7 +150,7 @@ class LineMaker:
 
 def api_name(key: int) -> str:
     """Return an API's name as Kafka writes it: ListOffsets for LIST_OFFSETS."""
-    return "".join(word.capitalize() for word in ApiKey(key).name.split("_"))
+    return ApiKey(key).title
 
 
 def utc_text(second: int) -> str:

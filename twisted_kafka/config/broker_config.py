@@ -75,6 +75,12 @@ class KafkaConfig(TypedValues):
                 properties.pop(key, None)
         return type(self)(properties, in_process=self.in_process)
 
+    def with_broker_id(self, broker_id: int) -> Self:
+        """Return the same configuration for the number that the cluster gave to this broker."""
+        config = self.updated({})
+        config._values["broker.id"] = broker_id
+        return config
+
     def is_set(self, key: str) -> bool:
         """Tell whether the key was given a value (a static broker config, in the words of DescribeConfigs)."""
         return key in self.originals

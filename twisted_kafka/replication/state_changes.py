@@ -36,7 +36,7 @@ class ILogs(Protocol):
     def get_log(self, topic_partition: TopicPartition) -> UnifiedLog | None:
         """Return the partition's log if there is one."""
 
-    def delete_log(self, topic_partition: TopicPartition) -> None:
+    def delete_log(self, topic_partition: TopicPartition) -> object:
         """Remove the log: it is renamed now and deleted later."""
 
 

@@ -1,0 +1,33 @@
+"""Tells twistd of the service `kafka`; everything else is in twisted_kafka.tap."""
+
+from typing import Any
+
+from twisted.application.service import IService, IServiceMaker
+from twisted.plugin import IPlugin
+from zope.interface import implementer
+
+
+@implementer(IPlugin, IServiceMaker)
+class KafkaServiceMaker:
+    """Makes the service when twistd is told to run it; what it needs is imported no earlier."""
+
+    tapname = "kafka"
+    description = "A Kafka broker."
+
+    @property
+    def options(self) -> Any:
+        """The class of the command line's options."""
+        from twisted_kafka.tap import Options
+
+        return Options
+
+    def makeService(self, options: Any) -> IService:
+        """Make the broker's service on the reactor that twistd has chosen."""
+        from twisted.internet import reactor
+
+        from twisted_kafka.tap import makeService
+
+        return makeService(options, reactor)
+
+
+service_maker = KafkaServiceMaker()

@@ -1,0 +1,235 @@
+"""The parts of a running broker: made and started in Kafka's order, stopped in Kafka's order (KafkaServer.startup, .shutdown)."""
+
+from collections.abc import Callable
+from typing import Final
+
+from twisted.logger import Logger
+from zope.interface import classImplements
+
+from twisted_kafka.access_log.access_log import make_access_log
+from twisted_kafka.broker_parts.families import Parts, make_families
+from twisted_kafka.broker_parts.identity import establish
+from twisted_kafka.broker_parts.main_reactor import MainReactor
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.endpoints import EndPoint
+from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.controller.channels import InProcessChannels
+from twisted_kafka.controller.dynamic_config import ConfigRepository
+from twisted_kafka.controller.interfaces import IControlPlane
+from twisted_kafka.controller.kafka_controller import KafkaController
+from twisted_kafka.controller.registration import broker_node, prepare_store, register_broker
+from twisted_kafka.coordinator.group.assembly import make_group_coordinator
+from twisted_kafka.log.broker_metadata import MetaPropertiesError
+from twisted_kafka.log.log_directory import LogDirectoryError
+from twisted_kafka.log.log_manager import LogManager
+from twisted_kafka.metadata.cache import MetadataCache
+from twisted_kafka.metadata.embedded import SqliteStore
+from twisted_kafka.metadata.store import IMetadataStore, StoreError
+from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.network.acceptor import BindError
+from twisted_kafka.network.interfaces import IRequestObserver
+from twisted_kafka.network.request_channel import RequestChannel
+from twisted_kafka.network.request_metrics import RequestMetrics
+from twisted_kafka.network.socket_server import SocketServer
+from twisted_kafka.protocol.api import ApiKey
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.replication.control_plane import ControlPlane
+from twisted_kafka.replication.purgatories import Purgatories
+from twisted_kafka.replication.replica_manager import ReplicaManager
+from twisted_kafka.server.dispatch import ApiRegistry
+from twisted_kafka.server.kafka_apis import KafkaApis
+from twisted_kafka.server.request_handler import KafkaRequestHandlerPool
+from twisted_kafka.timing.clock import IClock
+from twisted_kafka.timing.scheduler import KafkaScheduler
+from twisted_kafka.timing.timer import Timer
+
+METADATA_FILE: Final = "metadata.sqlite"
+"""The embedded metadata store, in the first log directory."""
+
+_METRICS_TICK_MS: Final = 5_000
+_CONTROLLER_TIMEOUT_S: Final = 60.0
+
+# What an operator can put right: such an error becomes one line.
+_EXPECTED: Final = (BindError, ConfigError, LogDirectoryError, MetaPropertiesError, StoreError, OSError)
+
+# No new requests; let those under way end; write everything down; close the connections. As Kafka: KafkaServer.shutdown.
+_STOP_ORDER: Final = (
+    "ports",
+    "request handlers",
+    "scheduler",
+    "group coordinator",
+    "replica manager",
+    "log manager",
+    "controller",
+    "dynamic configs",
+    "metadata store",
+    "network threads",
+    "timer",
+    "access log",
+)
+
+_log = Logger()
+
+classImplements(ControlPlane, IControlPlane)  # said here, for replication may not know the controller's interface
+
+
+class StartError(Exception):
+    """The broker cannot start for a reason that the operator can put right; the text is one line."""
+
+
+class Assembly:
+    """All parts of one broker."""
+
+    def __init__(self, config: KafkaConfig, clock: IClock) -> None:
+        self.config = config
+        self.cluster_id = ""
+        self.metrics = MetricsRegistry(clock)
+        self.listeners: list[EndPoint] = []
+        self.supported_apis: dict[int, tuple[int, int]] = {}
+        self._clock = clock
+        self._stops: dict[str, Callable[[], object]] = {}
+
+    def start(self, main: MainReactor) -> None:
+        """Start everything and serve; raise StartError, after which nothing is left running."""
+        began_ns = self._clock.monotonic_ns()
+        for line in self.config.warnings:
+            _log.warn("{line}", line=line)
+        try:
+            self._start(main)
+        except _EXPECTED as error:
+            self.stop()
+            raise StartError(" ".join(str(error).split())) from error
+        except BaseException:
+            self.stop()
+            raise
+        took_ms = (self._clock.monotonic_ns() - began_ns) // 1_000_000
+        _log.info(
+            "Kafka broker {id} listens on {listeners}, data in {directories}, started in {ms} ms",
+            id=self.config.broker_id,
+            listeners=", ".join(end_point.text for end_point in self.listeners),
+            directories=", ".join(self.config.log_dirs),
+            ms=took_ms,
+        )
+
+    def stop(self) -> None:
+        """Stop what runs, in order; what goes wrong with a part is logged and keeps no other from stopping."""
+        for name in _STOP_ORDER:
+            stop = self._stops.pop(name, None)
+            if stop is None:
+                continue
+            try:
+                stop()
+            except Exception:  # noqa: BLE001 the other parts have to be stopped too
+                _log.failure("The {part} did not stop as it should", part=name)
+
+    def _start(self, main: MainReactor) -> None:
+        scheduler, timer = self._start_time()
+        logs, store = self._open_storage(scheduler)
+        configs = self._start_configs(store, logs)
+        metadata = MetadataCache(self.config.broker_id, self.cluster_id)
+        channel = RequestChannel(self.config.int("queued.max.requests"), self._clock)
+        sockets = self._bind(main, channel)
+        replicas = self._start_replicas(logs, metadata, scheduler, timer)
+        groups = make_group_coordinator(self.config, replicas, metadata, scheduler, timer, self._clock)
+        self._stops["group coordinator"] = groups.shutdown
+        groups.startup()
+        self._register(store)
+        controller = self._start_controller(store, configs, ControlPlane(replicas, [groups.on_partitions_deleted]))
+        parts = Parts(
+            config=self.config,
+            clock=self._clock,
+            metrics=self.metrics,
+            store=store,
+            configs=configs,
+            metadata=metadata,
+            logs=logs,
+            replicas=replicas,
+            groups=groups,
+            controller=controller,
+            supported=lambda: self.supported_apis,
+        )
+        self._serve(main, channel, sockets, parts)
+
+    def _start_time(self) -> tuple[KafkaScheduler, Timer]:
+        scheduler = KafkaScheduler(self._clock, self.config.int("background.threads"))
+        self._stops["scheduler"] = scheduler.shutdown
+        scheduler.startup()
+        scheduler.schedule("metrics-tick", self.metrics.tick, _METRICS_TICK_MS, _METRICS_TICK_MS)
+        timer = Timer(self._clock)
+        self._stops["timer"] = timer.shutdown
+        timer.start()
+        return scheduler, timer
+
+    def _open_storage(self, scheduler: KafkaScheduler) -> tuple[LogManager, IMetadataStore]:
+        logs = LogManager(self.config, scheduler, self._clock)
+        logs.acquire_directories()
+        directories = [directory.path for directory in logs.directories]
+        self._stops["log manager"] = lambda: _release(logs)
+        store = SqliteStore(directories[0] / METADATA_FILE)
+        self._stops["metadata store"] = store.close
+        prepare_store(store)
+        self.config, self.cluster_id = establish(self.config, directories, store)
+        return logs, store
+
+    def _start_configs(self, store: IMetadataStore, logs: LogManager) -> ConfigRepository:
+        configs = ConfigRepository(store)
+        self._stops["dynamic configs"] = configs.shutdown
+        configs.startup()
+        logs.startup(configs.topic_config)
+        self._stops["log manager"] = logs.shutdown
+        configs.add_listener("topics", lambda topic, _: logs.update_topic_config(topic))
+        return configs
+
+    def _bind(self, main: MainReactor, channel: RequestChannel) -> SocketServer:
+        observers: list[IRequestObserver] = [
+            RequestMetrics(self.metrics, lambda key: ApiKey(key).title, lambda code: ErrorCode(code).name)
+        ]
+        access_log = make_access_log(self.config, self.config.broker_id, self._clock, self.metrics)
+        if access_log is not None:
+            self._stops["access log"] = access_log.stop
+            access_log.start()
+            observers.append(access_log)
+        sockets = SocketServer(self.config, main.reactor, channel, self._clock, self.metrics, observers)
+        self._stops["ports"] = lambda: main.call(sockets.stop_processing_requests)
+        self._stops["network threads"] = sockets.shutdown
+        sockets.start()
+        self.listeners = sockets.bound_end_points()
+        return sockets
+
+    def _start_replicas(self, logs: LogManager, metadata: MetadataCache, scheduler: KafkaScheduler, timer: Timer) -> ReplicaManager:
+        purgatories = Purgatories(self._clock, timer)
+        replicas = ReplicaManager(self.config, logs, metadata, scheduler, self._clock, purgatories, self.metrics)
+        self._stops["replica manager"] = replicas.shutdown
+        replicas.startup()
+        return replicas
+
+    def _register(self, store: IMetadataStore) -> None:
+        ports = {end_point.listener_name: end_point.port for end_point in self.listeners}
+        advertised = [
+            end_point if end_point.port else end_point._replace(port=ports[end_point.listener_name])
+            for end_point in self.config.advertised_listeners
+        ]
+        node = broker_node(advertised, rack=self.config.optional_string("broker.rack"), now_ms=self._clock.wall_ms())
+        register_broker(store, self.config.broker_id, node)
+
+    def _start_controller(self, store: IMetadataStore, configs: ConfigRepository, control: ControlPlane) -> KafkaController:
+        channels = InProcessChannels(self.config.broker_id, control)
+        controller = KafkaController(self.config, store, configs, channels, self._clock)
+        self._stops["controller"] = controller.shutdown
+        controller.startup().result(_CONTROLLER_TIMEOUT_S)
+        return controller
+
+    def _serve(self, main: MainReactor, channel: RequestChannel, sockets: SocketServer, parts: Parts) -> None:
+        registry = ApiRegistry(make_families(parts))
+        self.supported_apis = registry.supported
+        apis = KafkaApis(registry, channel, self._clock)
+        handlers = KafkaRequestHandlerPool(channel, apis.handle, self.config.int("num.io.threads"), self._clock, self.metrics)
+        self._stops["request handlers"] = handlers.shutdown
+        handlers.start()
+        sockets.enable_request_processing()
+        main.start()
+
+
+def _release(logs: LogManager) -> None:
+    for directory in logs.directories:
+        directory.release()

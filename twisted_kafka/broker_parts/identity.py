@@ -1,0 +1,31 @@
+"""Which broker of which cluster this is: from the settings, the log directories and the metadata store (Kafka: KafkaServer)."""
+
+from pathlib import Path
+
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.controller.registration import cluster_id
+from twisted_kafka.log.broker_metadata import claim_directories, load_meta_properties
+from twisted_kafka.metadata import znodes
+from twisted_kafka.metadata.store import IMetadataStore
+
+
+def establish(config: KafkaConfig, directories: list[Path], store: IMetadataStore) -> tuple[KafkaConfig, str]:
+    """Return the configuration with the broker's number in it, and the cluster's id; both are then in every log directory.
+
+    Raises ConfigError where broker.id is not the directories' own, MetaPropertiesError where they belong elsewhere.
+    """
+    known = load_meta_properties(directories)
+    cluster = cluster_id(store, known.cluster_id)
+    broker_id = config.broker_id
+    if broker_id < 0:
+        broker_id = known.broker_id if known.broker_id is not None else _generated(config, store)
+    elif known.broker_id not in (None, broker_id):
+        raise ConfigError(f"Invalid value '{broker_id}' for broker.id: must be {known.broker_id}, as the log directories have it")
+    claim_directories(directories, cluster, broker_id)
+    return config.with_broker_id(broker_id), cluster
+
+
+def _generated(config: KafkaConfig, store: IMetadataStore) -> int:
+    # The version that a node gets by writing it counts the writes: a number that nobody had before.
+    return config.int("reserved.broker.max.id") + store.set(znodes.BROKER_SEQUENCE, b"").version

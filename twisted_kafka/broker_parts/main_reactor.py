@@ -1,0 +1,70 @@
+"""The reactor on which a broker accepts connections: the application's, or one of its own in a thread of its own."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Final, TypeVar
+
+from twisted.logger import Logger
+
+from twisted_kafka.network.reactors import make_reactor
+from twisted_kafka.timing.clock import IClock
+
+_log = Logger()
+
+STOP_TIMEOUT_S: Final = 5.0
+CALL_TIMEOUT_S: Final = 60.0
+
+T = TypeVar("T")
+
+
+class MainReactor:
+    """Runs things on the main reactor's thread.
+
+    A reactor that is given is the application's: it is neither started nor stopped here, and `start` has to be called on its
+    thread, or before it runs on the thread that will run it.
+    """
+
+    def __init__(self, reactor: Any, clock: IClock) -> None:
+        self.is_own = reactor is None
+        self.reactor: Any = make_reactor(clock) if reactor is None else reactor
+        self._own_thread = threading.Thread(target=self._run, name="kafka-main-reactor", daemon=True)
+        self._thread_id: int | None = None
+
+    def start(self) -> None:
+        """Run the reactor when it is our own."""
+        if self.is_own:
+            self._own_thread.start()
+            self._thread_id = self._own_thread.ident
+        else:
+            self._thread_id = threading.get_ident()
+
+    def call(self, action: Callable[[], T]) -> T:
+        """Call `action` on the reactor's thread; return its result or raise its error, TimeoutError when it is not called."""
+        if self._thread_id in (None, threading.get_ident()) or not self.reactor.running:
+            return action()
+        done: Future[T] = Future()
+
+        def call() -> None:
+            try:
+                done.set_result(action())
+            except BaseException as error:  # noqa: BLE001 it goes to the thread that asked
+                done.set_exception(error)
+
+        self.reactor.callFromThread(call)
+        return done.result(CALL_TIMEOUT_S)
+
+    def stop(self) -> None:
+        """End our own reactor and its thread."""
+        if not self.is_own or not self._own_thread.is_alive():
+            return
+        self.reactor.callFromThread(self.reactor.stop)
+        self._own_thread.join(STOP_TIMEOUT_S)
+        if self._own_thread.is_alive():
+            _log.warn("The broker's main reactor did not end in {seconds} s", seconds=STOP_TIMEOUT_S)
+
+    def _run(self) -> None:
+        try:
+            self.reactor.run(installSignalHandlers=False)
+        except Exception:  # noqa: BLE001 it is the thread's end: say so
+            _log.failure("The broker's main reactor ended with an error")

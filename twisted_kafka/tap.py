@@ -1,0 +1,138 @@
+"""The command line of `twistd -n kafka` and the service that it makes."""
+
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from twisted.logger import Logger
+from twisted.python import usage
+
+from twisted_kafka.config.broker_config import KafkaConfig, parse_overrides
+from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.config.properties import load_properties
+
+if TYPE_CHECKING:
+    from twisted_kafka.service import BrokerService
+
+_log = Logger()
+
+EXIT_STATUS_BAD_START = 1
+
+
+class Options(usage.Options):
+    """The options of the service `kafka`."""
+
+    synopsis = "Usage: twistd -n kafka [options]"
+    longdesc = (
+        "Runs a Kafka broker that any Kafka client can use. Without options it listens on port 9092 of every interface, and keeps "
+        "what it stores in ./kafka-data: the records in log/, a line about every request in access/. "
+        "Settings have the names that Apache Kafka gives them; a server.properties file of Kafka's works as it is. "
+        "What is said here goes before --override, that before --config, and that before Kafka's defaults. "
+        "SIGTERM and ctrl-C stop the broker cleanly."
+    )
+    optParameters = [  # noqa: N815, RUF012  (the form that usage.Options reads)
+        ["config", "c", None, "A file of settings in Kafka's server.properties form."],
+        ["listeners", "l", None, "Where to listen, as NAME://host:port, several with commas between; port 0 takes any free one."],
+        ["data-dir", "d", None, "Directory of everything that is kept: log/ and access/ in it. [default: ./kafka-data]"],
+        ["broker-id", "b", None, "Number of this broker in its cluster."],
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.overrides: list[str] = []
+        self.config: KafkaConfig | None = None
+
+    def opt_override(self, setting: str) -> None:
+        """KEY=VALUE: a setting that goes before the file's; may be given many times."""
+        self.overrides.append(setting)
+
+    opt_o = opt_override
+
+    def parseArgs(self, *args: str) -> None:
+        """Refuse arguments: everything is an option."""
+        if args:
+            raise usage.UsageError(f"Unexpected argument: {args[0]}")
+
+    def parseOptions(self, options: Sequence[str] | None = None) -> None:
+        """Parse the command line; what is wrong with it ends the program with one line and status 1."""
+        try:
+            super().parseOptions(options)  # type: ignore[no-untyped-call]
+        except (usage.UsageError, ConfigError) as error:
+            refuse(str(error))
+
+    def postOptions(self) -> None:
+        """Make the configuration of the options."""
+        self.config = make_config(self, self.overrides)
+
+
+def make_config(options: "Options | dict[str, Any]", overrides: Sequence[str]) -> KafkaConfig:
+    """Return the configuration that the options and KEY=VALUE overrides ask for; raise ConfigError."""
+    properties = load_properties(options["config"]) if options["config"] else {}
+    properties.update(parse_overrides(overrides))
+    if options["listeners"]:
+        properties["listeners"] = options["listeners"]
+    if options["broker-id"] is not None:
+        properties["broker.id"] = options["broker-id"]
+    data_dir = Path(options["data-dir"] or "kafka-data").absolute()
+    if options["data-dir"] is not None or not ("log.dirs" in properties or "log.dir" in properties):
+        properties["log.dirs"] = str(data_dir / "log")
+    properties.setdefault("access.log.dir", str(data_dir / "access"))
+    return KafkaConfig.from_properties(properties)
+
+
+def makeService(options: Options, reactor: Any) -> "BrokerService":
+    """Return the service of a broker on this reactor; it starts with the application, after twistd has become a daemon."""
+    from twisted_kafka.broker import StartError
+    from twisted_kafka.service import BrokerService
+
+    config = options.config
+    assert config is not None, "the options have been parsed"
+    _tell_in_one_line(StartError)
+    reactor.callWhenRunning(_stop_cleanly_on_signals, reactor)
+    return BrokerService(config, reactor)
+
+
+def refuse(message: str) -> NoReturn:
+    """Write one line to stderr and end the program with status 1."""
+    _complain(message)
+    sys.exit(EXIT_STATUS_BAD_START)
+
+
+def _complain(message: str) -> None:
+    one_line = " ".join(message.split())
+    print(f"twistd kafka: {one_line}", file=sys.__stderr__)
+
+
+def _tell_in_one_line(expected: type[Exception]) -> None:
+    # twistd lets an exception of startService end the program with a traceback and status 1; for what an operator can put
+    # right, the one line of its message is what helps.
+    shown_otherwise = sys.excepthook
+
+    def show(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+        if issubclass(kind, expected):
+            _complain(str(error))
+        else:
+            shown_otherwise(kind, error, traceback)
+
+    sys.excepthook = show
+
+
+def _stop_cleanly_on_signals(reactor: Any) -> None:
+    # The reactor's own handlers make twistd end as if killed by the signal. A broker that stopped in order ended well: status 0.
+    stopping: list[str] = []
+
+    def stop(number: int, _: FrameType | None) -> None:
+        if not stopping:
+            stopping.append(signal.Signals(number).name)
+            reactor.callFromThread(_stop, reactor, stopping[0])
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+
+
+def _stop(reactor: Any, signal_name: str) -> None:
+    _log.info("{signal} received: stopping", signal=signal_name)
+    reactor.stop()
