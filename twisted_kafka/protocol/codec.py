@@ -20,6 +20,9 @@ __all__ = ["EncodeError", "MalformedMessageError", "Message", "decoder_of", "enc
 Decoder = Callable[[Buffer, int], tuple[Any, int]]
 Encoder = Callable[[Any, list[Part]], None]
 
+# Decoders of memoryviews stand in the same dictionary as the others, under the version plus this: no int16 gets there.
+VIEWS = 0x10000
+
 
 def _check_version(cls: StructType, version: int) -> None:
     low, high = cls.VERSIONS
@@ -41,8 +44,7 @@ def decoder_of(cls: type["Message"], version: int, from_view: bool = False) -> D
     With ``from_view`` it takes memoryviews, else bytes and bytearrays. Raises UnsupportedVersionError for a version that the
     message has not got.
     """
-    # Views have keys of their own in the same dictionary: the complement of a version is negative.
-    key = ~version if from_view else version
+    key = version + VIEWS if from_view else version
     decoder: Decoder | None = cls.DECODERS.get(key)
     if decoder is None:
         _check_version(cls, version)
@@ -88,7 +90,7 @@ class Message(Struct):
         message, UnsupportedVersionError when there is no such version.
         """
         from_view = type(data) is memoryview
-        decoder = cls.DECODERS.get(~version if from_view else version) or decoder_of(cls, version, from_view)
+        decoder = cls.DECODERS.get(version + VIEWS if from_view else version) or decoder_of(cls, version, from_view)
         return cast(Self, decoder(data, offset)[0])
 
     @classmethod

@@ -1,0 +1,172 @@
+"""Hostile bytes: one kind of error, no hanging, no memory beyond a small multiple of the frame."""
+
+import contextlib
+import random
+import struct
+import tracemalloc
+from collections.abc import Iterable
+
+import pytest
+
+from tests.protocol import samples, vectors
+from twisted_kafka.protocol.codec import MalformedMessageError, Message
+from twisted_kafka.protocol.messages.acls import DescribeAclsResponse
+from twisted_kafka.protocol.messages.fetch import FetchRequest
+from twisted_kafka.protocol.messages.groups import HeartbeatRequest, JoinGroupRequest
+from twisted_kafka.protocol.messages.metadata import MetadataRequest
+from twisted_kafka.protocol.messages.produce import ProduceRequest
+from twisted_kafka.protocol.wire import varint_bytes
+
+# Objects of Python are big: a struct of two bytes on the wire (an empty array and no tags) takes some 150 bytes.
+MEMORY_FACTOR = 110
+MUTATIONS = 60_000
+
+
+def frames(max_bytes: int) -> list[tuple[type[Message], int, bytes]]:
+    """Return the frames of the vectors that are not longer than this."""
+    found = []
+    for vector in vectors.load():
+        data = bytes.fromhex(vector["hex"])
+        if len(data) <= max_bytes:
+            cls, version, _ = vectors.resolve(vector)
+            found.append((cls, version, data))
+    return found
+
+
+def test_every_truncation_is_refused() -> None:
+    for cls, version, data in frames(160):
+        for size in range(len(data)):
+            with pytest.raises(MalformedMessageError):
+                cls.decode(data[:size], version)
+
+
+def mutate(data: bytes, rng: random.Random) -> bytes:
+    out = bytearray(data)
+    for _ in range(rng.choice((1, 1, 1, 2, 4))):
+        if not out:
+            break
+        place = rng.randrange(len(out))
+        kind = rng.randrange(5)
+        if kind == 0:
+            out[place] = rng.randrange(256)
+        elif kind == 1:
+            out[place] ^= 1 << rng.randrange(8)
+        elif kind == 2:
+            del out[place : place + rng.randrange(1, 5)]
+        elif kind == 3:
+            out[place:place] = rng.randbytes(rng.randrange(1, 5))
+        else:
+            out[place : place + 4] = rng.choice((b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\0\0\0\0"))
+    return bytes(out)
+
+
+def run_mutations(count: int, seed: int) -> None:
+    rng = random.Random(seed)
+    known = frames(2000)
+    refused = 0
+    for _ in range(count):
+        cls, version, data = known[rng.randrange(len(known))]
+        mutated = mutate(data, rng)
+        try:
+            message = cls.decode(mutated, version)
+        except MalformedMessageError:
+            refused += 1
+            continue
+        again = message.encode(version)
+        assert cls.decode(again, version).encode(version) == again
+    assert 0 < refused < count
+
+
+def test_mutations_are_refused_or_decode() -> None:
+    run_mutations(MUTATIONS, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_a_million_mutations_are_refused_or_decode() -> None:
+    run_mutations(1_000_000, 2)
+
+
+def test_random_bytes() -> None:
+    rng = random.Random(3)
+    for cls, version in samples.every_version():
+        for size in (0, 1, 3, 20, 200):
+            data = rng.randbytes(size)
+            with contextlib.suppress(MalformedMessageError):
+                cls.decode(data, version)
+
+
+def peak_bytes(cls: type[Message], version: int, data: bytes) -> int:
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        with contextlib.suppress(MalformedMessageError):
+            cls.decode(data, version)
+        return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+
+
+def hostile_bodies() -> Iterable[tuple[type[Message], int, bytes]]:
+    huge = struct.pack(">i", 0x7FFFFFFF)
+    yield MetadataRequest, 0, huge
+    yield MetadataRequest, 9, varint_bytes(2**32 - 1) + b"\0" * 10
+    yield ProduceRequest, 8, struct.pack(">hhi", -1, 1, 1) + huge
+    yield JoinGroupRequest, 0, b"\x7f\xff" + bytes(100)
+    yield FetchRequest, 12, bytes(16) + varint_bytes(2**31 - 1)
+    yield HeartbeatRequest, 4, b"\x01\0\0\0\0\x01\0" + varint_bytes(2**31) + b"\0" * 100
+    body = 100_000
+    # As many of the smallest elements as fit: topics without partitions, empty names, tags without content.
+    yield MetadataRequest, 0, struct.pack(">i", body // 2) + bytes(body)
+    yield FetchRequest, 4, bytes(17) + struct.pack(">i", body // 6) + bytes(body)
+    yield FetchRequest, 12, bytes(25) + varint_bytes(body // 3 + 1) + b"\x01\x01\0" * (body // 3) + b"\x01\x01\0"
+    yield DescribeAclsResponse, 2, bytes(6) + b"\0" + varint_bytes(body // 5 + 1) + b"\0\x01\0\x01\0" * (body // 5) + b"\0"
+    tags = b"".join(varint_bytes(tag) + b"\0" for tag in range(20_000))
+    yield HeartbeatRequest, 4, b"\x01\0\0\0\0\x01\0" + varint_bytes(20_000) + tags
+
+
+def test_memory_stays_within_a_small_multiple_of_the_frame() -> None:
+    for cls, version, data in hostile_bodies():
+        cls.decode(cls().encode(version), version)  # compile outside of the measurement
+        peak = peak_bytes(cls, version, data)
+        assert peak <= len(data) * MEMORY_FACTOR + 20_000, (cls, version, len(data), peak / len(data))
+
+
+def test_no_message_asks_for_more_memory_than_its_frame_deserves() -> None:
+    rng = random.Random(4)
+    patterns = [bytes(20_000), b"\x01" * 20_000, b"\x02" * 20_000, b"\x00\x01" * 10_000, b"\xff" * 20_000, rng.randbytes(20_000)]
+    for cls, version in samples.every_version():
+        if version not in (cls.VERSIONS[0], cls.VERSIONS[1]):
+            continue
+        cls.decode(cls().encode(version), version)
+        for data in patterns:
+            peak = peak_bytes(cls, version, data)
+            assert peak <= len(data) * MEMORY_FACTOR + 20_000, (cls, version, data[:4], peak / len(data))
+
+
+@pytest.mark.parametrize(
+    ("version", "data", "why"),
+    [
+        (0, b"\xff\xfe\0\0", "negative length"),
+        (0, b"\xff\xff\0\0\0\0", "null"),
+        (4, b"\0\0\0\0\0\x01\0\0", "null"),
+        (0, b"\0\x02\xc3\x28\0\0\0\0\0\0", "not UTF-8"),
+        (4, b"\xff\xff\xff\xff\xff\x01", "longer than 5 bytes"),
+        (4, b"\x81\x80\x80\x80\x10" + bytes(20), "too long"),
+        (3, b"\0\0\0\0\0\0\0\0\xff\xfe", "negative length"),
+        (4, b"\x01\0\0\0\0\x01\0\x02\x05\0\x05\0", "comes after tag 5"),
+        (4, b"\x01\0\0\0\0\x01\0\x02\x05\0\x04\0", "comes after tag 5"),
+        (4, b"\x01\0\0\0\0\x01\0\x01\x05\x09", "has 9 bytes"),
+        (4, b"\x01\0\0\0\0\x01\0\x05\0", "more tagged fields"),
+    ],
+)
+def test_what_is_refused(version: int, data: bytes, why: str) -> None:
+    with pytest.raises(MalformedMessageError, match=why):
+        HeartbeatRequest.decode(data, version)
+
+
+def test_a_known_tag_must_take_the_size_that_it_tells() -> None:
+    start = FetchRequest().encode(12)[:-1]
+    with pytest.raises(MalformedMessageError, match="its value 2"):
+        FetchRequest.decode(start + b"\x01\0\x03\x02ab", 12)
+    assert FetchRequest.decode(start + b"\x01\0\x02\x02a", 12).cluster_id == "a"
