@@ -29,7 +29,7 @@ from twisted_kafka.coordinator.group.results import (
     LeftMember,
     SyncResult,
 )
-from twisted_kafka.coordinator.group.states import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE
+from twisted_kafka.coordinator.group.states import COMPLETING_REBALANCE, DEAD, EMPTY
 from twisted_kafka.coordinator.interfaces import ICoordinatorShard
 from twisted_kafka.coordinator.records import CoordinatorRecord
 from twisted_kafka.protocol.errors import ErrorCode
@@ -45,6 +45,8 @@ from twisted_kafka.timing.clock import IClock
 
 _NONE = ErrorCode.NONE
 CLASSIC_TYPE = "classic"
+MAX_TOMBSTONES = 2000
+"""More records than that are not put into one batch, which would outgrow ``max.message.bytes``."""
 
 
 @implementer(ICoordinatorShard)
@@ -242,6 +244,11 @@ class GroupShard:
         ]
         if not records:
             return _NONE, results
+        answer: Callable[[ErrorCode], tuple[ErrorCode, dict[TopicPartition, ErrorCode]]]
+        if self._is_over(group, len(records)):
+            bury = self._bury(group, records)
+            answer = lambda error: (bury.completed(error), results if not error else {})  # noqa: E731 the type is above
+            return Write(bury.records, answer)
         return Write(records, lambda error: (offset_commit_error(error), results if not error else {}))
 
     # administration
@@ -271,8 +278,11 @@ class GroupShard:
         return self._bury(group, records)
 
     def _bury(self, group: ClassicGroup, records: list[CoordinatorRecord]) -> Write:
-        """Make an empty group Dead and write its tombstones; it's gone once they are committed."""
+        """Make an empty group Dead and write its tombstones; it's gone once the last of them are committed."""
         group.close()
+        while len(records) > MAX_TOMBSTONES:
+            self._effects.write(records[:MAX_TOMBSTONES], self._tombstones_written)
+            records = records[MAX_TOMBSTONES:]
         if group.generation > 0:  # else no record of it was ever written
             records.append(group_tombstone(group.group_id))
 
@@ -310,28 +320,18 @@ class GroupShard:
 
     def _forget(self, group: ClassicGroup, partitions: list[TopicPartition]) -> None:
         records = [offset_tombstone(group.group_id, *partition) for partition in partitions]
-        left = len(self._offsets.of(group.group_id)) - len(partitions)
-        idle = group.state is EMPTY and not group.pending_members
-        if idle and not left and not self._offsets.has_pending(group.group_id):
+        if self._is_over(group, len(partitions)):
             self._effects.writes.append(self._bury(group, records))
-        elif records:
-            self._effects.write(records, self._tombstones_written)
+            return
+        for start in range(0, len(records), MAX_TOMBSTONES):
+            self._effects.write(records[start : start + MAX_TOMBSTONES], self._tombstones_written)
+
+    def _is_over(self, group: ClassicGroup, going: int) -> bool:
+        """Return whether nothing keeps the group when ``going`` of its offsets are gone."""
+        if group.state is not EMPTY or group.pending_members or self._offsets.has_pending(group.group_id):
+            return False
+        return len(self._offsets.of(group.group_id)) == going
 
     def _tombstones_written(self, error: ErrorCode) -> None:
         if error:
             self.log.warn("tombstones of offsets could not be written: {error}", error=error.name)
-
-    # figures
-
-    def counts(self) -> dict[str, int]:
-        """Return how many groups are in each state, and how many offsets there are."""
-        counts = {"groups": len(self._groups), "offsets": 0}
-        for group in self._groups.values():
-            counts[group.state.value] = counts.get(group.state.value, 0) + 1
-            counts["offsets"] += len(self._offsets.of(group.group_id))
-        return counts
-
-    def is_stable(self, group_id: str) -> bool:
-        """Return whether the group exists and rests in Stable."""
-        group = self._groups.get(group_id)
-        return group is not None and group.state is STABLE

@@ -19,8 +19,7 @@ TRANSACTION: Final = 1
 SHARE: Final = 2
 
 SEVERAL_KEYS_SINCE: Final = 4
-MAX_KEYS: Final = 100_000
-"""More keys than that in one request are a mistake; the frame's size bounds them anyway."""
+SHARE_SINCE: Final = 6
 
 
 class CoordinatorTopic(NamedTuple):
@@ -32,11 +31,12 @@ class CoordinatorTopic(NamedTuple):
 
 _NO_NODE: Final = Node(-1, "", -1, None)
 Found = tuple[ErrorCode, Node, str | None]
-_NOT_AVAILABLE: Final[Found] = (ErrorCode.COORDINATOR_NOT_AVAILABLE, _NO_NODE, "The coordinator is not available.")
+_NOT_AVAILABLE: Final[Found] = (ErrorCode.COORDINATOR_NOT_AVAILABLE, _NO_NODE, None)
+_NOT_AVAILABLE_MESSAGE: Final = "The coordinator is not available."
 
 
 class FindCoordinatorApis:
-    """Finds coordinators of the kinds that this broker knows, by key type (GROUP, TRANSACTION)."""
+    """Finds coordinators of the kinds that this broker has, by key type (GROUP, TRANSACTION)."""
 
     def __init__(self, kinds: Mapping[int, CoordinatorTopic], metadata: MetadataCache, topics: ITopicCreator) -> None:
         self._kinds = kinds
@@ -52,7 +52,7 @@ class FindCoordinatorApis:
             context.note_error(error)
             return FindCoordinatorResponse(
                 error_code=error,
-                error_message=message if error else ErrorCode.NONE.name,
+                error_message=(message or _NOT_AVAILABLE_MESSAGE) if error else ErrorCode.NONE.name,
                 node_id=node.id,
                 host=node.host,
                 port=node.port,
@@ -60,6 +60,8 @@ class FindCoordinatorApis:
         coordinators = []
         for key in request.coordinator_keys:
             error, node, message = self._find(request.key_type, key, listener)
+            if request.key_type == SHARE and context.api_version < SHARE_SINCE:
+                error = ErrorCode.INVALID_REQUEST
             if error:
                 context.note_error(error)
             coordinators.append(
@@ -83,4 +85,6 @@ def _refusal(key_type: int) -> Found:
     """Say no in a way that clients pass on to their user at once, instead of asking again until they time out."""
     if key_type == TRANSACTION:
         return ErrorCode.UNSUPPORTED_VERSION, _NO_NODE, "This broker does not support transactions yet."
-    return ErrorCode.INVALID_REQUEST, _NO_NODE, f"There are no coordinators of type {key_type} here."
+    if key_type == SHARE:
+        return _NOT_AVAILABLE
+    return ErrorCode.INVALID_REQUEST, _NO_NODE, f"There are no coordinators of type {key_type}."
