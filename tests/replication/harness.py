@@ -107,7 +107,7 @@ class Harness:
         replicas=(BROKER,),
         controller_epoch=1,
         version=0,
-        id=None,
+        topic_uuid=None,
     ):
         """Order a role as the controller does; return the partition's error code, or the response's."""
         state = LeaderAndIsrPartitionState(
@@ -120,7 +120,7 @@ class Harness:
             replicas=list(replicas),
         )
         topic_state = LeaderAndIsrTopicState(
-            topic_name=topic, topic_id=topic_id(topic) if id is None else id, partition_states=[state]
+            topic_name=topic, topic_id=topic_id(topic) if topic_uuid is None else topic_uuid, partition_states=[state]
         )
         response = self.control.leader_and_isr(
             LeaderAndIsrRequest(controller_id=BROKER, controller_epoch=controller_epoch, topic_states=[topic_state])
@@ -129,7 +129,9 @@ class Harness:
             return response.error_code
         return response.topics[0].partition_errors[0].error_code
 
-    def announce(self, topic=TOPIC, partition=0, *, leader=BROKER, epoch=0, replicas=(BROKER,), id=None, controller_epoch=1):
+    def announce(
+        self, topic=TOPIC, partition=0, *, leader=BROKER, epoch=0, replicas=(BROKER,), topic_uuid=None, controller_epoch=1
+    ):
         """Tell the metadata cache of a partition, and of two brokers."""
         state = UpdateMetadataPartitionState(
             partition_index=partition, leader=leader, leader_epoch=epoch, isr=list(replicas), replicas=list(replicas)
@@ -149,7 +151,7 @@ class Harness:
                 controller_epoch=controller_epoch,
                 topic_states=[
                     UpdateMetadataTopicState(
-                        topic_name=topic, topic_id=topic_id(topic) if id is None else id, partition_states=[state]
+                        topic_name=topic, topic_id=topic_id(topic) if topic_uuid is None else topic_uuid, partition_states=[state]
                     )
                 ],
                 live_brokers=brokers,

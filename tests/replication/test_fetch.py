@@ -22,9 +22,16 @@ def params(*, wait_ms=0, min_bytes=1, max_bytes=1 << 20, isolation=FetchIsolatio
     return FetchParams(replica, wait_ms, min_bytes, max_bytes, isolation, version)
 
 
-def ask(offset, *, topic_partition=TP, id=bytes(16), max_bytes=1 << 20, epoch=-1, last_epoch=-1):
+def ask(offset, *, topic_partition=TP, topic_uuid=bytes(16), max_bytes=1 << 20, epoch=-1, last_epoch=-1):
     return PartitionFetch(
-        topic_partition, id, 0, offset, max_bytes, current_leader_epoch=epoch, last_fetched_epoch=last_epoch, log_start_offset=0
+        topic_partition,
+        topic_uuid,
+        0,
+        offset,
+        max_bytes,
+        current_leader_epoch=epoch,
+        last_fetched_epoch=last_epoch,
+        log_start_offset=0,
     )
 
 
@@ -69,7 +76,7 @@ def test_errors_of_the_partition(h):
     assert fetch(h, ask(0), wait_ms=100)[0].error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     h.announce(leader=OTHER)
     assert fetch(h, ask(0), wait_ms=100)[0].error == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert fetch(h, ask(0, topic_partition=None, id=b"x" * 16))[0].error == ErrorCode.UNKNOWN_TOPIC_ID
+    assert fetch(h, ask(0, topic_partition=None, topic_uuid=b"x" * 16))[0].error == ErrorCode.UNKNOWN_TOPIC_ID
 
 
 def test_leader_epochs_fence(h):
@@ -81,8 +88,8 @@ def test_leader_epochs_fence(h):
 
 def test_the_topic_id_must_be_the_logs(h):
     h.lead()
-    assert fetch(h, ask(0, id=topic_id(TOPIC)))[0].error == 0
-    assert fetch(h, ask(0, id=b"y" * 16))[0].error == ErrorCode.INCONSISTENT_TOPIC_ID
+    assert fetch(h, ask(0, topic_uuid=topic_id(TOPIC)))[0].error == 0
+    assert fetch(h, ask(0, topic_uuid=b"y" * 16))[0].error == ErrorCode.INCONSISTENT_TOPIC_ID
 
 
 def test_consumers_see_the_high_watermark_followers_the_end(h):

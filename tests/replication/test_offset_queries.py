@@ -1,0 +1,170 @@
+import os
+
+import pytest
+
+from tests.replication.harness import BROKER, OTHER, TP, Harness
+from twisted_kafka.protocol.errors import (
+    ErrorCode,
+    FencedLeaderEpochError,
+    NotLeaderOrFollowerError,
+    OffsetNotAvailableError,
+    UnknownTopicOrPartitionError,
+)
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.replication.replica import Replica
+
+BOTH = (BROKER, OTHER)
+T0 = 1_700_000_000_000
+
+
+@pytest.fixture
+def h(tmp_path):
+    h = Harness(tmp_path)
+    h.lead(epoch=2)
+    for step, value in enumerate((b"a", b"b", b"c")):
+        h.append(value, batch_options={"timestamp_ms": T0 + 1000 * step})
+    return h
+
+
+def ask(h, timestamp, *, replica=-1, isolation=0, epoch=-1, tp=TP):
+    return h.replicas.offsets.list_offset(tp, timestamp, replica, isolation, epoch)
+
+
+def test_special_timestamps(h):
+    h.replicas.get_partition(TP).delete_records(1)
+    assert ask(h, -1) == (-1, 3, 2)
+    assert ask(h, -2) == ask(h, -4) == (-1, 1, 2)
+    assert ask(h, -3) == (T0 + 2000, 2, 2)
+    assert ask(h, -5) == (-1, -1, -1)
+
+
+def test_by_time(h):
+    assert ask(h, T0 + 500) == (T0 + 1000, 1, 2)
+    assert ask(h, T0 + 5000) is None
+
+
+def test_an_empty_log(h):
+    h.lead("empty", epoch=1)
+    tp = TopicPartition("empty", 0)
+    assert ask(h, -1, tp=tp) == (-1, 0, 1)
+    assert ask(h, -3, tp=tp) is None
+
+
+def test_consumers_see_the_high_watermark_followers_the_end(h):
+    h.lead("r", replicas=BOTH)
+    tp = TopicPartition("r", 0)
+    h.append(b"a", topic_partition=tp)
+    assert ask(h, -1, tp=tp).offset == 0
+    assert ask(h, -1, tp=tp, replica=OTHER).offset == 1
+    assert ask(h, T0, tp=tp) is None
+    assert ask(h, T0, tp=tp, replica=OTHER).offset == 0
+
+
+def test_a_new_leader_does_not_know_yet(h, tmp_path):
+    h.lead("r", replicas=BOTH)
+    tp = TopicPartition("r", 0)
+    h.append(b"a", topic_partition=tp)
+    h.lead("r", replicas=BOTH, epoch=1, version=1)
+    with pytest.raises(OffsetNotAvailableError):
+        ask(h, -1, tp=tp)
+    with pytest.raises(OffsetNotAvailableError):
+        ask(h, T0 + 9999, tp=tp)
+    assert ask(h, -2, tp=tp).offset == 0
+
+
+def test_who_may_ask(h):
+    with pytest.raises(FencedLeaderEpochError):
+        ask(h, -1, epoch=1)
+    with pytest.raises(UnknownTopicOrPartitionError):
+        ask(h, -1, tp=TopicPartition("nowhere", 0))
+    h.order(leader=OTHER, epoch=3, replicas=BOTH, version=1)
+    with pytest.raises(NotLeaderOrFollowerError):
+        ask(h, -1)
+    assert ask(h, -1, replica=-2).offset == 3  # a tool for debugging
+
+
+class TestSegmentStarts:
+    def starts(self, h, timestamp, count=10, replica=-1):
+        return h.replicas.offsets.list_offsets_before(TP, timestamp, count, replica)
+
+    @pytest.fixture
+    def h(self, h):
+        log = h.replicas.get_partition(TP).log
+        log.roll()
+        h.append(b"d")
+        h.clock.advance_ms(60_000)
+        for number, segment in enumerate(log.segments):
+            os.utime(segment.path, (T0 / 1000 + number, T0 / 1000 + number))
+        return h
+
+    def test_latest_and_earliest(self, h):
+        assert self.starts(h, -1) == [4, 3, 0]
+        assert self.starts(h, -1, count=1) == [4]
+        assert self.starts(h, -2) == [0]
+
+    def test_by_time_of_change(self, h):
+        assert self.starts(h, T0 + 500) == [0]
+        assert self.starts(h, T0 + 1500) == [3, 0]
+        assert self.starts(h, T0 - 1) == []
+
+    def test_a_consumer_sees_at_most_the_high_watermark(self, h):
+        log = h.replicas.get_partition(TP).log
+        log.update_high_watermark(2)
+        assert self.starts(h, -1) == [2, 0]
+        assert self.starts(h, -1, replica=OTHER) == [4, 3, 0]
+
+
+class TestDeletingRecords:
+    def delete(self, h, offset, *, tp=TP, timeout_ms=1000):
+        return h.replicas.offsets.delete_records(timeout_ms, {tp: offset}, lambda results: results[tp])
+
+    def test_up_to_an_offset_and_to_the_high_watermark(self, h):
+        assert self.delete(h, 1).low_watermark == 1
+        assert self.delete(h, 0).low_watermark == 1
+        assert self.delete(h, -1).low_watermark == 3
+        assert h.replicas.get_partition(TP).log.log_start_offset == 3
+
+    @pytest.mark.parametrize("offset", [-2, 4])
+    def test_out_of_range(self, h, offset):
+        result = self.delete(h, offset)
+        assert (result.error, result.low_watermark) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+
+    def test_refused(self, h):
+        h.lead("compacted", config={"cleanup.policy": "compact"})
+        h.lead("__consumer_offsets")
+        assert self.delete(h, 0, tp=TopicPartition("compacted", 0)).error == ErrorCode.POLICY_VIOLATION
+        assert self.delete(h, 0, tp=TopicPartition("__consumer_offsets", 0)).error == ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert self.delete(h, 0, tp=TopicPartition("nowhere", 0)).error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    @pytest.fixture
+    def replicated(self, h):
+        h.lead("r", replicas=BOTH, isr=(BROKER,))
+        tp = TopicPartition("r", 0)
+        h.append(b"a", b"b", topic_partition=tp)
+        return tp
+
+    def test_it_waits_for_the_followers_logs(self, h, replicated):
+        answer = self.delete(h, 1, tp=replicated)
+        follower: Replica = h.replicas.get_partition(replicated).remote_replicas[OTHER]
+        follower.fetched(2, 1, T0, 2)
+        h.replicas.purgatories.check_all(replicated)
+        assert (answer.result(0).error, answer.result(0).low_watermark) == (0, 1)
+
+    def test_it_times_out(self, h, replicated):
+        answer = self.delete(h, 1, tp=replicated)
+        h.advance_ms(1001)
+        assert answer.result(0).error == ErrorCode.REQUEST_TIMED_OUT
+
+    def test_it_fails_when_the_leader_changes(self, h, replicated):
+        answer = self.delete(h, 1, tp=replicated)
+        h.order("r", leader=OTHER, epoch=1, replicas=BOTH, version=1)
+        assert answer.result(0).error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_the_end_of_an_epoch(h):
+    h.lead(epoch=5, version=1)
+    h.append(b"d")
+    ends = [h.replicas.offsets.end_offset_for_epoch(TP, -1, epoch) for epoch in (2, 4, 5, 6)]
+    assert ends == [(2, 3), (2, 3), (5, 4), (-1, -1)]
+    with pytest.raises(FencedLeaderEpochError):
+        h.replicas.offsets.end_offset_for_epoch(TP, 2, 2)
