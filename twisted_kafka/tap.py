@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from twisted.logger import Logger
 from twisted.python import usage
 
+from twisted_kafka import __version__
 from twisted_kafka.config.broker_config import KafkaConfig, parse_overrides
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.properties import load_properties
@@ -22,16 +23,23 @@ _log = Logger()
 EXIT_STATUS_BAD_START = 1
 
 
+_EXAMPLES = """
+Examples:
+  twistd -n kafka
+  twistd -n kafka --listeners PLAINTEXT://127.0.0.1:9192 --data-dir /var/lib/kafka
+  twistd -n kafka --config server.properties --override num.partitions=3 --override log.retention.hours=24
+"""
+
+
 class Options(usage.Options):
     """The options of the service `kafka`."""
 
-    synopsis = "Usage: twistd -n kafka [options]"
+    synopsis = "[options]"
     longdesc = (
-        "Runs a Kafka broker that any Kafka client can use. Without options it listens on port 9092 of every interface, and keeps "
-        "what it stores in ./kafka-data: the records in log/, a line about every request in access/. "
-        "Settings have the names that Apache Kafka gives them; a server.properties file of Kafka's works as it is. "
-        "What is said here goes before --override, that before --config, and that before Kafka's defaults. "
-        "SIGTERM and ctrl-C stop the broker cleanly."
+        "A Kafka broker that any Kafka client can use. Without options it listens on port 9092 of every interface and keeps what "
+        "it stores in ./kafka-data: the records in log/, one line about every request in access/. Settings have the names that "
+        "Apache Kafka gives them, and a server.properties file of Kafka's works as it is. The other options go before --override, "
+        "that goes before --config, and that before Kafka's defaults. SIGTERM and ctrl-C stop the broker cleanly."
     )
     optParameters = [  # noqa: N815, RUF012  (the form that usage.Options reads)
         ["config", "c", None, "A file of settings in Kafka's server.properties form."],
@@ -50,6 +58,15 @@ class Options(usage.Options):
         self.overrides.append(setting)
 
     opt_o = opt_override
+
+    def opt_version(self) -> None:
+        """Show the version and exit."""
+        print(f"twisted_kafka {__version__}")  # noqa: T201  (what was asked for)
+        sys.exit(0)
+
+    def getUsage(self, width: int | None = None) -> str:
+        """Return the help: what the options mean, and what is often wanted."""
+        return f"{super().getUsage(width)}{_EXAMPLES}"
 
     def parseArgs(self, *args: str) -> None:
         """Refuse arguments: everything is an option."""

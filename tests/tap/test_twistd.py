@@ -1,0 +1,117 @@
+"""The service as an operator meets it: twistd in a process of its own."""
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+_TIMEOUT_S = 30
+
+
+class Twistd:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.running: list[subprocess.Popen[str]] = []
+
+    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+        command = [str(Path(sys.executable).with_name("twistd")), "-n", "--pidfile=", "kafka", *arguments]
+        process = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.running.append(process)
+        return process
+
+    def fails(self, *arguments: str) -> str:
+        process = self.start(*arguments)
+        _, errors = process.communicate(timeout=_TIMEOUT_S)
+        assert process.returncode == 1
+        return errors
+
+    def started(self, *arguments: str) -> tuple["subprocess.Popen[str]", int]:
+        process = self.start("--listeners", "PLAINTEXT://127.0.0.1:0", *arguments)
+        assert process.stdout is not None
+        for line in process.stdout:
+            if found := re.search(r"listens on PLAINTEXT://127\.0\.0\.1:(\d+), data in (\S+), started in \d+ ms", line):
+                return process, int(found[1])
+        raise AssertionError(process.communicate(timeout=_TIMEOUT_S)[1])
+
+
+@pytest.fixture
+def twistd(tmp_path: Path) -> Iterator[Twistd]:
+    made = Twistd(tmp_path)
+    yield made
+    for process in made.running:
+        if process.poll() is None:
+            process.kill()
+            process.communicate(timeout=_TIMEOUT_S)
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_it_serves_and_stops_cleanly(twistd: Twistd, how: signal.Signals) -> None:
+    process, port = twistd.started()
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
+        client.sendall(bytes.fromhex("0000000a 0012 0000 00000007 ffff"))
+        assert client.recv(8)[4:8] == bytes.fromhex("00000007")
+    process.send_signal(how)
+    process.communicate(timeout=_TIMEOUT_S)
+    assert process.returncode == 0
+    log = twistd.folder / "kafka-data" / "log"
+    assert (log / ".kafka_cleanshutdown").exists()
+    lines = [line for file in (twistd.folder / "kafka-data" / "access").rglob("node-*.jsonl") for line in file.open()]
+    assert len(lines) == 1
+    assert '"api":"ApiVersions"' in lines[0]
+
+
+def test_a_taken_port_is_one_line_and_status_1(twistd: Twistd) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        errors = twistd.fails("--listeners", f"PLAINTEXT://127.0.0.1:{port}")
+    assert errors == f"twistd kafka: Socket server failed to bind to 127.0.0.1:{port}: Address already in use\n"
+
+
+def test_a_locked_directory_is_one_line_and_status_1(twistd: Twistd) -> None:
+    twistd.started()
+    errors = twistd.fails("--listeners", "PLAINTEXT://127.0.0.1:0")
+    assert errors.count("\n") == 1
+    assert f"{twistd.folder}/kafka-data/log is in use" in errors
+
+
+def test_another_brokers_directory_is_one_line_and_status_1(twistd: Twistd) -> None:
+    process, _ = twistd.started("--broker-id", "3")
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=_TIMEOUT_S)
+    errors = twistd.fails("--broker-id", "4", "--listeners", "PLAINTEXT://127.0.0.1:0")
+    assert errors == "twistd kafka: Invalid value '4' for broker.id: must be 3, as the log directories have it\n"
+
+
+def test_a_bad_option_is_one_line_and_status_1(twistd: Twistd) -> None:
+    assert (
+        twistd.fails("--override", "num.partitions=0") == "twistd kafka: Invalid value '0' for num.partitions: must be at least 1\n"
+    )
+
+
+def test_after_a_kill_the_access_log_is_whole(twistd: Twistd) -> None:
+    process, port = twistd.started()
+    access = twistd.folder / "kafka-data" / "access"
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
+        client.sendall(bytes.fromhex("0000000a 0012 0000 00000007 ffff"))
+        client.recv(100)
+        deadline = time.monotonic() + _TIMEOUT_S
+        while not (found := list(access.rglob(".node-*.jsonl"))) or not found[0].stat().st_size:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    process.kill()
+    process.communicate(timeout=_TIMEOUT_S)
+    with found[0].open("a") as file:
+        file.write('{"v":1,"ti')
+    process, _ = twistd.started()
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=_TIMEOUT_S)
+    assert not list(access.rglob(".*.jsonl"))
+    assert all(line.endswith("}\n") for file in access.rglob("*.jsonl") for line in file.open())
