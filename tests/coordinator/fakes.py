@@ -8,6 +8,8 @@ from zope.interface import implementer
 
 from twisted_kafka.coordinator.group.coordinator import GROUP_METADATA_TOPIC, GroupCoordinator, GroupShards
 from twisted_kafka.coordinator.group.group_config import GroupConfig
+from twisted_kafka.coordinator.group.joining import JoinRequest
+from twisted_kafka.coordinator.group.member import MemberTerms
 from twisted_kafka.coordinator.interfaces import IPartitionReader, IPartitionWriter
 from twisted_kafka.coordinator.records import GROUP_RECORD_KINDS, CoordinatorRecord, decode_record
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
@@ -109,3 +111,8 @@ class Bench:
 
     def written(self, partition=0):
         return self.log.records(TopicPartition(GROUP_METADATA_TOPIC, partition))
+
+
+def join(group_id, member_id=""):
+    terms = MemberTerms("client", "/127.0.0.1", 60_000, 10_000, "consumer", (("range", b"\0\0"),))
+    return JoinRequest(group_id, member_id, None, terms, False, False)

@@ -2,10 +2,9 @@
 
 import pytest
 
+from tests.coordinator.fakes import join
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.coordinator.group.assembly import make_group_coordinator
-from twisted_kafka.coordinator.group.joining import JoinRequest
-from twisted_kafka.coordinator.group.member import MemberTerms
 from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metrics.registry import MetricsRegistry
@@ -57,11 +56,6 @@ class RealBroker:
 @pytest.fixture
 def clock():
     return ManualClock()
-
-
-def join(group_id, member_id=""):
-    terms = MemberTerms("client", "/127.0.0.1", 60_000, 10_000, "consumer", (("range", b"\0\0"),))
-    return JoinRequest(group_id, member_id, None, terms, False, False)
 
 
 @pytest.mark.parametrize("codec", ["0", "1", "4"])

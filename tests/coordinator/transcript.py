@@ -5,7 +5,7 @@
     > advance 3000               three seconds pass
     [PreparingRebalance 0]       the group's state and generation, whenever they change
 
-``REWRITE_TRANSCRIPTS=1 pytest tests/coordinator`` writes what really happens into the files; read the difference before you commit it.
+``REWRITE_TRANSCRIPTS=1 pytest tests/coordinator`` writes what really happens into the files: read the difference.
 """
 
 import dataclasses
@@ -119,8 +119,9 @@ class Transcript:
                 for member in result.members
             )
             skip = " skips assignment" if result.skip_assignment else ""
+            protocol = f"{result.protocol_type}/{result.protocol}"
             self.say(
-                f"{client.name} joined as {result.member_id}: generation {result.generation} {result.protocol_type}/{result.protocol}"
+                f"{client.name} joined as {result.member_id}: generation {result.generation} {protocol}"
                 f" led by {result.leader}{skip}{' of ' + members if members else ''}"
             )
 
@@ -285,7 +286,8 @@ def show(record):
         return f"group {key.group}: tombstone"
     assert isinstance(value, GroupMetadataValue)
     members = " ".join(f"{member.member_id}={member.assignment.decode()}" for member in value.members)
-    return f"group {key.group}: generation {value.generation} {value.protocol_type}/{value.protocol} led by {value.leader} of {members or 'nobody'}"
+    protocol = f"{value.protocol_type}/{value.protocol}"
+    return f"group {key.group}: generation {value.generation} {protocol} led by {value.leader} of {members or 'nobody'}"
 
 
 def check(text):

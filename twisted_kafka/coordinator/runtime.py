@@ -10,6 +10,7 @@ replicas, and so does every ``read``: nothing is told that a change of leader co
 """
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -84,6 +85,8 @@ class CoordinatorRuntime:
         self._clock = clock
         self._slots: dict[int, Slot] = {}
         self._slots_lock = threading.Lock()
+        self._to_load: deque[Slot] = deque()
+        self._is_loader_busy = False
         self._is_running = False
 
     # life
@@ -111,9 +114,13 @@ class CoordinatorRuntime:
             slot.effects = Effects(_SlotTimers(self, slot, self._timer))
             slot.shard = self._shards.shard(partition, slot.effects)
             self._slots[partition] = slot
+            self._to_load.append(slot)
+            starts_loader = not self._is_loader_busy
+            self._is_loader_busy = True
         if old is not None:
             self._close(old)
-        self._scheduler.schedule_once(f"load-{slot.partition}", lambda: self._load(slot))
+        if starts_loader:
+            self._scheduler.schedule_once(f"load-{self.topic}", self._load_all)
 
     def resigned(self, partition: int, leader_epoch: int | None = None) -> None:
         """This broker leads the partition no more: forget its shard; an older epoch than the loaded one says nothing."""
@@ -132,6 +139,16 @@ class CoordinatorRuntime:
                 slot.shard.unloaded()
                 slot.effects.writes.clear()
         slot.settle()
+
+    def _load_all(self) -> None:
+        """Load one partition after the other: fifty empty ones, the usual case of a start, aren't worth a thread each."""
+        while True:
+            with self._slots_lock:
+                if not self._to_load:
+                    self._is_loader_busy = False
+                    return
+                slot = self._to_load.popleft()
+            self._load(slot)
 
     def _load(self, slot: Slot) -> None:
         started_ns = self._clock.monotonic_ns()

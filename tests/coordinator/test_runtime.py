@@ -1,0 +1,195 @@
+"""The runtime: who may be asked when, what happens to answers when replicas are slow, what a broken log does."""
+
+import threading
+from concurrent.futures import Future
+
+import pytest
+
+from tests.coordinator.fakes import Bench, join
+from twisted_kafka.coordinator.futures import gather, then
+from twisted_kafka.coordinator.group.coordinator import GROUP_METADATA_TOPIC
+from twisted_kafka.coordinator.group.group_records import offset_commit
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
+from twisted_kafka.protocol.records.builder import build_batch, end_transaction_marker
+from twisted_kafka.protocol.records.record import SimpleRecord
+from twisted_kafka.protocol.topic_partition import TopicPartition
+
+PARTITION = TopicPartition("t", 0)
+LOG = TopicPartition(GROUP_METADATA_TOPIC, 0)
+
+
+def commit(bench, offset, group_id="g"):
+    return bench.groups.commit_offsets(group_id, "", None, -1, {PARTITION: OffsetCommitValue(offset=offset)})
+
+
+def fetched(bench, group_id="g"):
+    error, offsets = bench.groups.fetch_offsets(group_id, [PARTITION], False)
+    assert error == 0
+    value = offsets[PARTITION]
+    return value and value.offset
+
+
+def test_a_partition_that_can_not_be_read_is_not_available_and_is_tried_again():
+    bench = Bench()
+    commit(bench, 5)
+    bench.restart(load=False)
+    bench.log.missing = True
+    bench.elect()
+    assert commit(bench, 6) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    bench.log.missing = False
+    bench.elect()
+    assert fetched(bench) == 5
+
+
+def test_a_corrupt_partition_serves_nothing():
+    bench = Bench()
+    commit(bench, 5)
+    bench.log.batches[LOG][0] = bytearray(bench.log.batches[LOG][0])
+    bench.log.batches[LOG].append(b"\0" * 5 + b"rubbish" * 20)
+    bench.restart()
+    assert bench.groups.fetch_offsets("g", None, False)[0] == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_records_of_unknown_kinds_are_left_out():
+    bench = Bench()
+    commit(bench, 5)
+    strange = build_batch([SimpleRecord(0, b"\0\x63what", b"\0\0ever"), SimpleRecord(0, None, b"x"), SimpleRecord(0, b"\0", b"")])
+    bench.log.batches[LOG].append(strange)
+    commit(bench, 6)
+    bench.restart()
+    assert fetched(bench) == 6
+
+
+def test_reads_wait_for_what_they_saw_to_be_committed():
+    bench = Bench()
+    commit(bench, 5)
+    bench.log.holds = True
+    first, second = commit(bench, 6), commit(bench, 7)
+    read = bench.groups.fetch_offsets("g", [PARTITION], False)
+    assert not first.done()
+    assert not second.done()
+    assert not read.done()
+    bench.log.release()
+    assert (first.result(), second.result()) == (0, 0)
+    assert read.result()[1][PARTITION].offset == 7
+
+
+def test_an_append_that_completes_inside_another_operation_does_not_block():
+    """The same thread holds the shard's lock when the older append's future is completed."""
+    bench = Bench()
+    bench.log.holds = True
+    first = commit(bench, 1)
+    held = bench.log.held.pop()
+    append = bench.log.append
+
+    def append_and_complete(partition, batch):
+        bench.log.append = append
+        bench.log.holds = False
+        held.set_result(ErrorCode.NONE)
+        return append(partition, batch)
+
+    bench.log.append = append_and_complete
+    assert commit(bench, 2) == 0
+    assert first.result(0) == 0
+    assert fetched(bench) == 2
+
+
+def test_an_append_that_completes_after_the_partition_has_gone_is_still_answered():
+    bench = Bench()
+    bench.log.holds = True
+    answer = commit(bench, 1)
+    bench.groups.on_leadership_change([], [(0, 5)])
+    bench.log.release(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert answer.result(0) == ErrorCode.NOT_COORDINATOR
+
+
+def test_an_append_that_raises_is_an_error_of_the_operation():
+    bench = Bench()
+    bench.log.append = lambda partition, batch: 1 // 0
+    assert commit(bench, 1) == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert fetched(bench) is None
+
+
+def test_a_timer_of_an_older_election_does_nothing():
+    bench = Bench()
+    bench.groups.join(join("g"))
+    timers = len(bench.timer)
+    assert timers
+    bench.elect(epoch=1)
+    bench.advance(10_000)
+    assert bench.groups.describe_group("g").state == "Dead"
+
+
+def test_stopped_coordinator_is_not_available():
+    bench = Bench()
+    bench.groups.shutdown()
+    assert commit(bench, 1) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert bench.groups.list_groups((), ())[1] == []
+
+
+def test_offsets_of_deleted_partitions_are_removed():
+    bench = Bench(partitions=3)
+    for index in range(9):
+        commit(bench, index, f"g{index}")
+    bench.groups.on_partitions_deleted([PARTITION])
+    assert all(fetched(bench, f"g{index}") is None for index in range(9))
+    bench.restart()
+    assert bench.groups.list_groups((), ())[1] == []
+
+
+def test_a_transaction_s_offsets_count_when_it_commits():
+    bench = Bench()
+
+    def pending(producer_id, offset):
+        record = offset_commit("g", "t", 0, OffsetCommitValue(offset=offset)).simple(0)
+        bench.log.batches[LOG].append(
+            build_batch([record], producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True)
+        )
+
+    commit(bench, 1)
+    pending(7, 2)
+    bench.restart()
+    assert fetched(bench) == 1
+    error, offsets = bench.groups.fetch_offsets("g", [PARTITION], True)
+    assert (error, offsets[PARTITION]) == (0, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    bench.log.batches[LOG].append(marker(7, commit=True))
+    pending(8, 3)
+    bench.log.batches[LOG].append(marker(8, commit=False))
+    bench.restart()
+    assert bench.groups.fetch_offsets("g", [PARTITION], True)[1][PARTITION].offset == 2
+
+
+def marker(producer_id, commit):
+    return end_transaction_marker(commit=commit, producer_id=producer_id, producer_epoch=0, coordinator_epoch=0, timestamp_ms=0)
+
+
+def test_many_threads_commit_at_once():
+    bench = Bench(partitions=4)
+
+    def work(number):
+        for offset in range(200):
+            assert commit(bench, offset, f"g{number % 5}") == 0
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert sum(len(bench.log.batches[TopicPartition(GROUP_METADATA_TOPIC, index)]) for index in range(4)) == 1600
+    assert [fetched(bench, f"g{index}") for index in range(5)] == [199] * 5
+
+
+def test_futures_pass_failures_on():
+    first, second = Future(), Future()
+    both = gather([first, 2, second], sum)
+    first.set_result(1)
+    assert not both.done()
+    second.set_result(3)
+    assert both.result(0) == 6
+    assert gather([1, 2], sum) == 3
+    broken = Future()
+    chained = then(broken, lambda value: value)
+    broken.set_exception(ValueError("no"))
+    with pytest.raises(ValueError, match="no"):
+        chained.result(0)
