@@ -77,9 +77,10 @@ class RecordAppender:
         waiting = None
         for topic_partition, records in entries.items():
             try:
-                if topic_partition[0] in INTERNAL_TOPICS and not internal_topics_allowed:
-                    raise InvalidTopicError(f"Cannot append to internal topic {topic_partition[0]}")
                 partition = self._partitions.get(topic_partition)
+                if topic_partition[0] in INTERNAL_TOPICS and not internal_topics_allowed:
+                    self._partitions.ensure_known(topic_partition)
+                    raise InvalidTopicError(f"Cannot append to internal topic {topic_partition[0]}")
                 if partition is None:
                     partition = self._partitions.get_or_raise(topic_partition)
                 info, moved = partition.append_as_leader(records, origin, required_acks)

@@ -112,6 +112,7 @@ class OffsetQueries:
     def _delete_locally(self, topic_partition: TopicPartition, offset: int) -> tuple[DeleteRecordsResult, int]:
         try:
             if topic_partition.topic in INTERNAL_TOPICS:
+                self._partitions.ensure_known(topic_partition)
                 raise InvalidTopicError(f"Cannot delete records of internal topic {topic_partition.topic}")
             wanted, low_watermark = self._partitions.get_or_raise(topic_partition).delete_records(offset)
         except KafkaError as error:

@@ -37,6 +37,11 @@ class PartitionTable:
             raise NotLeaderOrFollowerError(f"this broker has no replica of {topic_partition}")
         raise UnknownTopicOrPartitionError(f"there is no partition {topic_partition}")
 
+    def ensure_known(self, topic_partition: TopicPartition) -> None:
+        """Raise UnknownTopicOrPartitionError unless there is such a partition, here or elsewhere."""
+        if topic_partition not in self._online and self._metadata.partition(topic_partition) is None:
+            raise UnknownTopicOrPartitionError(f"there is no partition {topic_partition}")
+
     def is_offline(self, topic_partition: TopicPartition) -> bool:
         """Tell whether its log directory failed."""
         return topic_partition in self._offline

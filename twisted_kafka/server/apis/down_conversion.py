@@ -56,12 +56,15 @@ class DownConversion:
             _refuse(read, ErrorCode.UNSUPPORTED_VERSION)
             return
         try:
-            converted = down_convert(_whole_batches(data), to_magic, fetch.fetch_offset)
+            whole = _whole_batches(data)
+            converted = down_convert(whole, to_magic, fetch.fetch_offset)
         except UnsupportedCompressionTypeError as error:
             _refuse(read, error.code)
             return
-        # A consumer that gets nothing of what there is must find out: a message that is cut off says that its limit is too small.
-        read.records = converted or _MOST_OFFSET_AND_SIZE.pack(-1, len(data) + 1)
+        if whole and not converted:
+            # A consumer that gets nothing of what there is must find out: it takes a message that is cut off for one above its limit.
+            converted = _MOST_OFFSET_AND_SIZE.pack(-1, len(data) + 1)
+        read.records = converted
         read.size_bytes = len(read.records)
         topic = fetch.topic_partition.topic
         self._replicas.stats.topic(topic).fetch_conversions.mark(1)

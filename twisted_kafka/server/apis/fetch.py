@@ -35,14 +35,8 @@ _FIRST_VERSION_WITH_LEADERS: Final = 16
 _LAST_VERSION_WITHOUT_STORAGE_ERROR: Final = 5
 _READ_COMMITTED: Final = 1
 
-_REFUSED_UNREAD: Final = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-        ErrorCode.UNSUPPORTED_VERSION,
-    }
-)
+_NOT_CONVERTED: Final = frozenset({ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, ErrorCode.UNSUPPORTED_VERSION})
+_NOT_READ: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, *_NOT_CONVERTED})
 """Here the aborted transactions are an empty list; after a failed read Kafka says null."""
 
 
@@ -195,8 +189,8 @@ def _partition_data(fetch: PartitionFetch, read: PartitionRead, params: FetchPar
         high_watermark=read.high_watermark,
         last_stable_offset=read.last_stable_offset,
         log_start_offset=read.log_start_offset,
-        aborted_transactions=[] if error in _REFUSED_UNREAD else None,
-        records=b"",
+        aborted_transactions=[] if error in _NOT_READ else None,
+        records=None if error in _NOT_CONVERTED else b"",
     )
     misplaced = error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
     if misplaced and params.version >= _FIRST_VERSION_WITH_LEADERS and fetch.topic_partition is not None:

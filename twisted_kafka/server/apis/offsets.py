@@ -8,7 +8,7 @@ from typing import Final
 from twisted.logger import Logger
 
 from twisted_kafka.network.request import RequestContext
-from twisted_kafka.protocol.errors import ErrorCode, KafkaError
+from twisted_kafka.protocol.errors import ErrorCode, InvalidRequestError, KafkaError
 from twisted_kafka.protocol.messages.list_offsets import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -27,10 +27,25 @@ from twisted_kafka.protocol.messages.list_offsets import (
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.delayed_delete_records import DeleteRecordsResult
+from twisted_kafka.replication.offset_queries import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    READ_COMMITTED,
+)
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.server.dispatch import api
 
 _FIRST_VERSION_WITH_EPOCHS: Final = 4
+_FIRST_VERSION_OF_SPECIALS: Final = {
+    LATEST_TIMESTAMP: 0,
+    EARLIEST_TIMESTAMP: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL_TIMESTAMP: 8,
+    LATEST_TIERED_TIMESTAMP: 9,
+}
 _FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE: Final = 5
 
 _log = Logger()
@@ -46,6 +61,8 @@ class OffsetApis:
     @api(ListOffsetsRequest, ListOffsetsResponse, versions=(0, 9))
     def list_offsets(self, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
         """Find an offset by time, or one of the special ones, in each partition."""
+        if request.isolation_level not in (0, READ_COMMITTED):
+            raise InvalidRequestError(f"there is no isolation level {request.isolation_level}")
         duplicates = _duplicates(request) if context.api_version > 0 else set()
         topics = []
         for topic in request.topics:
@@ -55,6 +72,8 @@ class OffsetApis:
                 topic_partition = TopicPartition(topic.name, partition.partition_index)
                 if topic_partition in duplicates:
                     answer = _list_error(partition, ErrorCode.INVALID_REQUEST)
+                elif partition.timestamp < 0 and not _knows_special(context.api_version, partition.timestamp):
+                    answer = _list_error(partition, ErrorCode.UNSUPPORTED_VERSION)
                 else:
                     answer = self._list_or_error(context.api_version, request, topic_partition, partition)
                 first_error = first_error or answer.error_code
@@ -133,6 +152,11 @@ class OffsetApis:
             for partition in topic.partitions
         }
         return self._offsets.delete_records(request.timeout_ms, wanted, partial(_deleted, context))
+
+
+def _knows_special(version: int, timestamp: int) -> bool:
+    first = _FIRST_VERSION_OF_SPECIALS.get(timestamp)
+    return first is not None and version >= first
 
 
 def _duplicates(request: ListOffsetsRequest) -> set[TopicPartition]:

@@ -82,7 +82,12 @@ class ProduceApis:
     def _refuse(self, topic_partition: TopicPartition, error: int) -> PartitionResult:
         """Refuse records unseen by the log; of a topic that does not exist that is said first, as Kafka does."""
         known = self._replicas.get_partition(topic_partition) or self._replicas.metadata.partition(topic_partition)
-        return PartitionResult(error if known is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if known is None:
+            return PartitionResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        result = PartitionResult(error)
+        if error == ErrorCode.CORRUPT_MESSAGE:
+            result.error_message = "the records do not begin with a batch: its length or its format is impossible"
+        return result
 
     def _respond(self, context: RequestContext, request: ProduceRequest, refused: Results | None, results: Results) -> Answer:
         if refused is not None:
