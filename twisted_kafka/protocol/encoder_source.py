@@ -30,10 +30,10 @@ class EncoderSource(SourceWriter):
             varint=wire.varint_bytes,
             tag_section=wire.tag_section,
             records_size=wire.records_size,
-            add_records=wire.add_records,
             EncodeError=wire.EncodeError,
             UnsupportedVersionError=UnsupportedVersionError,
             StructError=struct_error,
+            join_uuids=wire.join_uuids,
         )
         self._write(message)
 
@@ -126,10 +126,18 @@ class EncoderSource(SourceWriter):
             size = self._measure(value, compact, nullable, "b''", [f"{value} = {value}.encode()", f"len({value})"])
             self._length("h", size, compact, wire.MAX_STRING_BYTES)
         else:
-            length = f"records_size({value})" if kind.kind == "records" else f"len({value})"
+            length = f"len({value})"
+            if kind.kind == "records":
+                length = f"(len({value}) if type({value}) is not list else records_size({value}))"
             size = self._measure(value, compact, nullable, "b''", [length])
             self._length("i", size, compact)
-        self.line(f"add_records(out, {value})" if kind.kind == "records" else f"w({value})")
+        if kind.kind == "records":
+            self.line(f"if type({value}) is list:")
+            self.line(f"    out += {value}")
+            self.line("else:")
+            self.line(f"    w({value})")
+        else:
+            self.line(f"w({value})")
 
     def _array(self, kind: ListOf, source: str, compact: bool, nullable: bool) -> None:
         value = self.fresh("items")
@@ -139,7 +147,7 @@ class EncoderSource(SourceWriter):
         element = kind.element
         if isinstance(element, Wire) and element.kind == "fixed":
             if element.code == "16s":
-                self.line(f"out += {value}")
+                self.line(f"w(join_uuids({value}))")
             else:
                 pack = self.use(f"pack_{NUMBER_CODES[element.code]}s", array_codec(element.code).pack)
                 self.line(f"w({pack}({value}))")

@@ -6,6 +6,7 @@ from struct import Struct as Packer
 from typing import Any
 
 from twisted_kafka.protocol.regions import Buffer, FileRegion, Part
+from twisted_kafka.protocol.types import UUID_BYTES
 
 MAX_VARINT_BYTES = 5
 MAX_STRING_BYTES = 0x7FFF
@@ -119,19 +120,17 @@ class ArrayCodec:
         return Packer(f">{count}{self._code}").pack(*values)
 
 
-def records_size(records: Part | list[Part]) -> int:
-    """Return the bytes that a value of a records field takes."""
-    if type(records) is list:
-        return sum(len(part) for part in records)
-    return len(records)
+def join_uuids(values: Sequence[bytes]) -> bytes:
+    """Return the UUIDs without a count; raises EncodeError when one has not got 16 bytes."""
+    joined = b"".join(values)
+    if len(joined) != len(values) * UUID_BYTES or any(len(value) != UUID_BYTES for value in values):
+        raise EncodeError(f"one of {len(values)} UUIDs has not got {UUID_BYTES} bytes")
+    return joined
 
 
-def add_records(out: list[Part], records: Part | list[Part]) -> None:
-    """Append the pieces of a records field."""
-    if type(records) is list:
-        out += records
-    else:
-        out.append(records)  # type: ignore[arg-type]
+def records_size(records: list[Part]) -> int:
+    """Return the bytes that records in several pieces take."""
+    return sum(len(part) for part in records)
 
 
 def join(parts: Iterable[Part]) -> bytes:

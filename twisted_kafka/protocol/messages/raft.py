@@ -316,7 +316,7 @@ class FetchSnapshotResponsePartitionSnapshot(Struct):
     current_leader: LeaderIdAndEpoch | None = field(default=None, tag=0)
     size: Int64 = 0
     position: Int64 = 0
-    unaligned_records: Records | None = field(default=None, nullable=False)
+    unaligned_records: Records = b""
 
 
 class FetchSnapshotResponseTopicSnapshot(Struct):
