@@ -1,7 +1,7 @@
 """Requests per second of the network layer and dispatch alone: a handler that answers ApiVersions, nothing behind it.
 
-    python benchmarks/network_topology.py                      # a closed loop of our own, in Python, in processes of its own
-    python benchmarks/network_topology.py --kload ./kload      # the load generator in C, which costs less CPU than we do
+python benchmarks/network_topology.py                      # a closed loop of our own, in Python, in processes of its own
+python benchmarks/network_topology.py --kload ./kload      # the load generator in C, which costs less CPU than we do
 """
 
 import argparse
@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 from twisted.internet.selectreactor import SelectReactor
 
@@ -53,7 +54,7 @@ class Server:
             {"listeners": "PLAINTEXT://127.0.0.1:0", "num.network.threads": str(network_threads), "broker.id": "0"}
         )
         self.channel = RequestChannel(500, self.clock)
-        supported = {key: (0, 9) for key in range(APIS_TOLD)}
+        supported = dict.fromkeys(range(APIS_TOLD), (0, 9))
         registry = ApiRegistry([VersionsApis(lambda: supported)])
         apis = KafkaApis(registry, self.channel, self.clock)
         observer = RequestMetrics(self.metrics, lambda key: ApiKey(key).title, lambda code: ErrorCode(code).name)
@@ -78,7 +79,7 @@ class Server:
 def python_load(port: int, connections: int, depth: int, seconds: float) -> None:
     """A closed loop: each connection keeps ``depth`` requests under way. Prints requests/s and the median latency."""
     frame = request_frame()
-    sockets = {}
+    sockets: dict[int, list[Any]] = {}
     poller = select.epoll()
     for _ in range(connections):
         connected = socket.create_connection(("127.0.0.1", port))
@@ -148,11 +149,11 @@ def main() -> None:
     server = Server(options.network_threads, options.io_threads)
     print(f"{options.network_threads} network threads, {options.io_threads} handlers, ApiVersions v3, {APIS_TOLD} APIs told")
     shapes = [tuple(map(int, options.shape.split("x")))] if options.shape else SHAPES
-    counted = "RequestsPerSec", {"request": "ApiVersions", "version": 3}
+    meter = server.metrics.meter("RequestMetrics", "RequestsPerSec", request="ApiVersions", version=3)
     for connections, depth in shapes:
-        before, cpu_before = server.metrics.value("RequestMetrics", counted[0], **counted[1]) or 0, cpu_seconds()
+        before, cpu_before = meter.count, cpu_seconds()
         line = run_load(server.port, connections, depth, options.seconds, options.kload)
-        count = server.metrics.value("RequestMetrics", counted[0], **counted[1]) - before
+        count = meter.count - before
         cpu_us = (cpu_seconds() - cpu_before) / max(1, count) * 1e6
         print(f"{connections:3} x {depth}: {line}  server CPU {cpu_us:.1f} us/request")
     server.stop()

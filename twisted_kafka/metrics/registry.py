@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
-from twisted_kafka.metrics.instruments import Counter, Gauge, Histogram, Instrument, Meter
+from twisted_kafka.metrics.instruments import Counter, Gauge, Histogram, HistogramSnapshot, Instrument, Meter
 from twisted_kafka.timing.clock import IClock
 
 DEFAULT_GROUP = "kafka.server"
@@ -102,6 +102,11 @@ class MetricsRegistry:
         if instrument is None:
             return None
         return instrument.value if isinstance(instrument, Gauge) else instrument.count
+
+    def histogram_snapshot(self, type_: str, name: str, **tags: object) -> HistogramSnapshot | None:
+        """Read a histogram; None when there is none of this name."""
+        instrument = self._instruments.get(metric_name(type_, name, tags))
+        return instrument.snapshot() if isinstance(instrument, Histogram) else None
 
     def items(self) -> list[tuple[MetricName, Instrument]]:
         """All instruments, by name."""

@@ -40,8 +40,11 @@ class IChannelTransport(Interface):
 class IProcessorControl(Interface):
     """What others may ask a processor, from any thread."""
 
-    def enqueue_response(request: "Request") -> None:  # noqa: N805
-        """Have the response of ``request`` sent on the processor's thread."""
+    def append_response(request: "Request") -> None:  # noqa: N805
+        """Have the response of ``request`` sent on the processor's thread, when that is awake."""
+
+    def wake_for_responses() -> None:
+        """Wake the processor's thread for the responses that were appended, if it sleeps."""
 
     def request_queue_drained() -> None:
         """There is room in the request queue again."""

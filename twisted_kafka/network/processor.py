@@ -2,8 +2,8 @@
 
 The steps of Kafka's loop are methods here: ``configure_new_connections``, ``process_new_responses``, the reactor's poll,
 ``receive`` (a completed receive), ``process_completed_send``, ``process_disconnected``, ``close_idle_connections``.
-All of them run on this thread; ``accept``, ``enqueue_response``, ``request_queue_drained``, ``begin_shutdown`` and
-``stop`` are for others.
+All of them run on this thread; ``accept``, ``append_response``, ``wake_for_responses``,
+``request_queue_drained``, ``begin_shutdown`` and ``close_all`` are for others.
 """
 
 import socket
@@ -24,6 +24,9 @@ from twisted_kafka.network.transport import KafkaTransport
 from twisted_kafka.protocol.headers import parse_request_header
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.timing.clock import IClock
+
+REQUESTS_PER_WAKE = 32
+"""A handler is woken once all sockets that are readable were read, or so many requests are queued."""
 
 NEW_CONNECTIONS = 20
 """So many accepted connections may wait for a processor (Kafka: Processor.ConnectionQueueSize)."""
@@ -83,7 +86,10 @@ class Processor:
         self._is_draining = False
         self._connection_index = 0
         self._idle_check: LoopingCall | None = None
+        self._unannounced = 0
+        self._announce_after = 1
         if hasattr(reactor, "hooks"):
+            self._announce_after = REQUESTS_PER_WAKE
             reactor.hooks = self
             self._wake: Callable[[], object] = reactor.wakeUp
         else:
@@ -99,10 +105,13 @@ class Processor:
         self._wake_up()
         return True
 
-    def enqueue_response(self, request: Request) -> None:
-        """Have the response of ``request`` sent."""
+    def append_response(self, request: Request) -> None:
+        """Have the response of ``request`` sent when this thread is awake."""
         self._responses.append(request)
-        if not self._is_awake and not self._wake_pending:
+
+    def wake_for_responses(self) -> None:
+        """Wake this thread for the responses that were appended, if it sleeps."""
+        if self._responses and not self._is_awake and not self._wake_pending:
             self._wake_pending = True
             self._wake()
 
@@ -155,6 +164,8 @@ class Processor:
         if self._drained:
             self._drained = False
             self._resume()
+        if self._unannounced:
+            self._announce()
 
     def configure_new_connections(self) -> None:
         """Make channels of the accepted connections."""
@@ -198,7 +209,16 @@ class Processor:
         request_channel = self._request_channel
         if self._held or not request_channel.send_request(request):
             self._hold(request)
-        elif not self._stall_check_pending and request_channel.needs_relief:
+            return
+        self._unannounced += 1
+        if self._unannounced >= self._announce_after:
+            self._announce()
+
+    def _announce(self) -> None:
+        self._unannounced = 0
+        request_channel = self._request_channel
+        request_channel.announce()
+        if not self._stall_check_pending:
             self._stall_check_pending = True
             self._reactor.callLater(STALL_S, self._check_stall, request_channel.oldest)
 
@@ -297,16 +317,19 @@ class Processor:
                 self._request_channel.notify_when_drained(self)
                 return
             self._held.popleft()
+            self._unannounced += 1
         self.is_full = False
         for channel in list(self.channels):
             channel.next_request()
 
     def _check_stall(self, waiting: Request | None) -> None:
         oldest = self._request_channel.relieve(waiting)
-        if oldest is not None and self._request_channel.needs_relief:
+        if self._request_channel.is_busy:
             self._reactor.callLater(STALL_S, self._check_stall, oldest)
         else:
             self._stall_check_pending = False
+        if self._responses:
+            self.run_pending()
 
     def _describe(self, local: tuple[Any, ...], peer: tuple[Any, ...]) -> ConnectionInfo:
         index = self._connection_index

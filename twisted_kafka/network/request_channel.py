@@ -1,9 +1,14 @@
 """The bounded queue between the processors and the request handlers, and where idle handlers are parked.
 
-What the interpreter lock makes expensive is switching threads, so a handler that is awake takes the next request, and
-idle ones are parked last-in first-out. A parked one is woken when every handler that is awake is known to be busy for
-long: none is awake, or those that are have not taken a request for ``STALL_S`` seconds while one waited (``relieve``).
-Answering goes straight to the processor that owns the connection. (Kafka: RequestChannel.)
+What the interpreter lock makes expensive is switching threads, so both sides work in batches:
+
+- A processor queues what its sockets brought and says so once (``announce``). A handler that is awake takes the next request,
+  idle ones are parked last-in first-out, and one is woken only when none is awake, or when those that are have not
+  taken a request for ``STALL_S`` seconds while one waited (``relieve``): they are busy for long, or blocked.
+- A handler appends its answers to the processor that owns the connection and wakes it when the queue is empty, or after
+  ``ANSWERS_PER_WAKE``. Should the next request take long, the processor finds the answers by itself within ``STALL_S``.
+
+(Kafka: RequestChannel.)
 """
 
 import threading
@@ -12,12 +17,16 @@ from collections.abc import Sequence
 
 from zope.interface import Interface
 
+from twisted_kafka.network.interfaces import IProcessorControl
 from twisted_kafka.network.request import CLOSE_CONNECTION, NO_OP, SEND, Request
 from twisted_kafka.protocol.regions import Part
 from twisted_kafka.timing.clock import IClock
 
 STALL_S = 0.001
 """A request that waited for so long although handlers are awake gets one more handler woken."""
+
+ANSWERS_PER_WAKE = 32
+"""A handler that has so many answers ready wakes their processors, although more requests wait."""
 
 MAX_PARK_S = 60.0
 """No handler is parked for longer without looking again."""
@@ -62,20 +71,25 @@ class RequestChannel:
         self._stalled: set[Parker] = set()
         self._parkers: list[Parker] = []
         self._full_for: set[IQueueListener] = set()
+        self._to_wake: set[IProcessorControl] = set()
+        self._unwoken_answers = 0
         self.is_open = True
 
     # The processors' side.
 
     def send_request(self, request: Request) -> bool:
-        """Queue a request; return False when the queue is full. Never blocks."""
+        """Queue a request; return False when the queue is full. Never blocks. To be followed by ``announce``."""
         queue = self._queue
         if len(queue) >= self._queue_size:
             return False
         queue.append(request)
-        idle = self._idle
-        if idle and len(idle) + len(self._stalled) >= len(self._parkers):
-            self._wake_one()
         return True
+
+    def announce(self) -> None:
+        """See to it that somebody takes what was queued."""
+        idle = self._idle
+        if idle and self._queue and len(idle) + len(self._stalled) >= len(self._parkers):
+            self._wake_one()
 
     def notify_when_drained(self, listener: IQueueListener) -> None:
         """Tell ``listener`` once, when the queue is half empty."""
@@ -84,9 +98,9 @@ class RequestChannel:
             self._notify_drained()
 
     @property
-    def needs_relief(self) -> bool:
-        """Whether a request waits while handlers sleep: the processor looks again soon (``relieve``)."""
-        return bool(self._queue and self._idle)
+    def is_busy(self) -> bool:
+        """Whether requests wait or handlers are awake: processors look again soon."""
+        return bool(self._queue) or len(self._idle) < len(self._parkers)
 
     @property
     def oldest(self) -> Request | None:
@@ -126,6 +140,8 @@ class RequestChannel:
             self._stalled.discard(parker)
         queue = self._queue
         while True:
+            if self._to_wake and (not queue or self._unwoken_answers >= ANSWERS_PER_WAKE):
+                self._wake_processors()
             try:
                 request = queue.popleft()
             except IndexError:
@@ -171,33 +187,52 @@ class RequestChannel:
 
     # Answers, from any thread.
 
-    def send_response(self, request: Request, parts: Sequence[Part], size_bytes: int) -> None:
-        """Answer with these bytes, the size prefix among them; ``size_bytes`` is their length in all."""
-        self._answer(request, SEND, parts, size_bytes)
+    def send_response(self, request: Request, parts: Sequence[Part], size_bytes: int, by_handler: bool = False) -> None:
+        """Answer with these bytes, the size prefix among them; ``size_bytes`` is their length in all.
 
-    def send_no_op(self, request: Request) -> None:
+        ``by_handler`` says that the calling thread is a handler, which comes back to ``receive`` next: only then may the
+        processor's waking wait for further answers.
+        """
+        self._answer(request, SEND, parts, size_bytes, by_handler)
+
+    def send_no_op(self, request: Request, by_handler: bool = False) -> None:
         """Be done with a request that gets no answer (a produce with acks=0)."""
-        self._answer(request, NO_OP, (), 0)
+        self._answer(request, NO_OP, (), 0, by_handler)
 
     def close_connection(self, request: Request) -> None:
         """Close the request's connection instead of answering it."""
-        self._answer(request, CLOSE_CONNECTION, (), 0)
+        self._answer(request, CLOSE_CONNECTION, (), 0, False)
 
-    def _answer(self, request: Request, kind: int, parts: Sequence[Part], size_bytes: int) -> None:
+    def _answer(self, request: Request, kind: int, parts: Sequence[Part], size_bytes: int, by_handler: bool) -> None:
         if not request.claim():
             raise AlreadyAnsweredError(f"request {request.context.correlation_id} of {request.context.connection_id}")
-        self._hand_over(request, kind, parts, size_bytes)
+        self._hand_over(request, kind, parts, size_bytes, by_handler)
 
     def abandon(self, request: Request) -> None:
         """Close the connection of a request that its handler failed to answer, once it is claimed."""
-        self._hand_over(request, CLOSE_CONNECTION, (), 0)
+        self._hand_over(request, CLOSE_CONNECTION, (), 0, False)
 
-    def _hand_over(self, request: Request, kind: int, parts: Sequence[Part], size_bytes: int) -> None:
+    def _hand_over(self, request: Request, kind: int, parts: Sequence[Part], size_bytes: int, by_handler: bool) -> None:
         request.response_kind = kind
         request.parts = parts
         request.response_bytes = size_bytes
         request.response_ready_ns = self._now_ns()
-        request.channel.processor.enqueue_response(request)
+        processor = request.channel.processor
+        processor.append_response(request)
+        if by_handler:
+            self._to_wake.add(processor)
+            self._unwoken_answers += 1  # not exact among threads, and need not be
+        else:
+            processor.wake_for_responses()
+
+    def _wake_processors(self) -> None:
+        self._unwoken_answers = 0
+        while self._to_wake:
+            try:
+                processor = self._to_wake.pop()
+            except KeyError:
+                return
+            processor.wake_for_responses()
 
     def _wake_one(self) -> bool:
         try:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from twisted_kafka.network.request import RequestContext
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.regions import Part
 from twisted_kafka.server.error_responses import has_field
 
 
@@ -37,7 +38,27 @@ NO_RESPONSE = Outcome("NO_RESPONSE")
 CLOSE_CONNECTION = Outcome("CLOSE_CONNECTION")
 """The connection is closed instead (a produce with acks=0 that failed)."""
 
-Result = Message | Future[Any] | Outcome
+
+class FrozenResponse:
+    """A response that is the same for everybody: encoded once for each version, and never changed again."""
+
+    __slots__ = ("_bodies", "error_code", "response")
+
+    def __init__(self, response: Message) -> None:
+        self.response = response
+        self.error_code = getattr(response, "error_code", 0)
+        self._bodies: dict[int, bytes] = {}
+
+    def encode_parts(self, version: int, prefix: bytes = b"") -> list[Part]:
+        """Return ``prefix`` and the response as one part."""
+        body = self._bodies.get(version)
+        if body is None:
+            body = self._bodies[version] = self.response.encode(version)
+        return [prefix + body]
+
+
+Response = Message | FrozenResponse
+Result = Response | Future[Any] | Outcome
 Handler = Callable[[RequestContext, Any], Result]
 
 _F = TypeVar("_F", bound=Callable[..., Any])

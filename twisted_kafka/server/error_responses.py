@@ -100,12 +100,12 @@ def error_response(request: Message, response_class: type[Message], version: int
     """Return the ``response_class`` that answers ``request`` with an error code and, where it has a place, a message."""
     response = response_class()
     if has_field(response_class, "error_code", version):
-        _set_error(response, code, message)
+        _set_error(response, version, code, message)
         if code and response_class.KEY == ApiKey.FETCH:
             response.session_id = request.session_id  # type: ignore[attr-defined]
     for mirror in _MIRRORS.get(response_class.KEY, ()):
         if mirror.since <= version <= mirror.until and version < _WHOLE_ONLY_SINCE.get(ApiKey(response_class.KEY), _LAST):
-            setattr(response, mirror.answered, _mirrored(request, response_class, mirror, code, message))
+            setattr(response, mirror.answered, _mirrored(request, response_class, mirror, version, code, message))
     special = _SPECIAL.get(response_class.KEY)
     if special is not None:
         special(request, response, version, code, message)
@@ -125,7 +125,7 @@ def has_field(struct: StructType, name: str, version: int) -> bool:
     return any(field.name == name and field.at(version) for field in struct.FIELDS)
 
 
-def _mirrored(asked_in: Any, struct: StructType, mirror: _Mirror, code: int, message: str | None) -> list[Any]:
+def _mirrored(asked_in: Any, struct: StructType, mirror: _Mirror, version: int, code: int, message: str | None) -> list[Any]:
     element = _element(struct, mirror.answered)
     answers = []
     for item in getattr(asked_in, mirror.asked) or ():
@@ -134,9 +134,9 @@ def _mirrored(asked_in: Any, struct: StructType, mirror: _Mirror, code: int, mes
             theirs, _, ours = pair.partition("=")
             setattr(answer, theirs, item if ours == "." else getattr(item, ours or theirs))
         if mirror.inner is None:
-            _set_error(answer, code, message)
+            _set_error(answer, version, code, message)
         else:
-            setattr(answer, mirror.inner.answered, _mirrored(item, element, mirror.inner, code, message))
+            setattr(answer, mirror.inner.answered, _mirrored(item, element, mirror.inner, version, code, message))
         answers.append(answer)
     return answers
 
@@ -148,18 +148,12 @@ def _element(struct: Any, name: str) -> Any:
     raise KeyError(f"{struct.__name__} has no list {name}")
 
 
-def _set_error(answer: Any, code: int, message: str | None) -> None:
-    names = {field.name: field for field in type(answer).FIELDS}
+def _set_error(answer: Any, version: int, code: int, message: str | None) -> None:
+    names = {field.name for field in type(answer).FIELDS if field.at(version)}
     # AddPartitionsToTxn's partitions have a name of their own for it.
     setattr(answer, "error_code" if "error_code" in names else "partition_error_code", code)
     if message is not None and "error_message" in names:
         answer.error_message = message
-
-
-def _delete_topics(request: Any, response: Any, version: int, code: int, message: str | None) -> None:
-    if version < 5:
-        for answer in response.responses:
-            answer.error_message = None
 
 
 def _leader_and_isr(request: Any, response: Any, version: int, code: int, message: str | None) -> None:
@@ -214,8 +208,8 @@ def _describe_client_quotas(request: Any, response: Any, version: int, code: int
 
 
 def _unknown_coordinator(request: Any, response: Any, version: int, code: int, message: str | None) -> None:
-    response.node_id = -1
-    response.port = -1
+    if version < 4:
+        response.node_id = response.port = -1
     for coordinator in response.coordinators:
         coordinator.node_id = coordinator.port = -1
 
@@ -251,7 +245,6 @@ _SPECIAL: dict[int, Callable[[Any, Any, int, int, str | None], None]] = {
     ApiKey.LEADER_AND_ISR: _leader_and_isr,
     ApiKey.OFFSET_FETCH: _unknown_offsets,
     ApiKey.FIND_COORDINATOR: _unknown_coordinator,
-    ApiKey.DELETE_TOPICS: _delete_topics,
     ApiKey.DELETE_RECORDS: _unknown_low_watermarks,
     ApiKey.ALTER_REPLICA_LOG_DIRS: _alter_replica_log_dirs,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _alter_user_scram_credentials,

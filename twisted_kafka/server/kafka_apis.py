@@ -14,7 +14,7 @@ from twisted_kafka.protocol.errors import ErrorCode, KafkaError, error_of
 from twisted_kafka.protocol.headers import response_header_version
 from twisted_kafka.protocol.regions import Part
 from twisted_kafka.server.apis.api_versions import unsupported_version_response
-from twisted_kafka.server.dispatch import CLOSE_CONNECTION, NO_RESPONSE, Api, ApiRegistry, Outcome
+from twisted_kafka.server.dispatch import CLOSE_CONNECTION, NO_RESPONSE, Api, ApiRegistry, Outcome, Response
 from twisted_kafka.server.error_responses import error_response, error_text
 from twisted_kafka.timing.clock import IClock
 
@@ -56,7 +56,7 @@ class KafkaApis:
             request.local_complete_ns = self._now_ns()
             result.add_done_callback(lambda future: self._complete(request, api, message, future))
         else:
-            self._finish(request, api, message, result)
+            self._finish(request, api, message, result, by_handler=True)
 
     def _complete(self, request: Request, api: Api, message: Message, future: "Future[Any]") -> None:
         try:
@@ -66,24 +66,24 @@ class KafkaApis:
             return
         self._finish(request, api, message, result)
 
-    def _finish(self, request: Request, api: Api, message: Message, result: Message | Outcome) -> None:
+    def _finish(self, request: Request, api: Api, message: Message, result: Response | Outcome, by_handler: bool = False) -> None:
         if isinstance(result, Outcome):
             if result is NO_RESPONSE:
-                self._channel.send_no_op(request)
+                self._channel.send_no_op(request, by_handler)
             else:
                 assert result is CLOSE_CONNECTION, result
                 self._channel.close_connection(request)
             return
-        if api.with_error and result.error_code:  # type: ignore[attr-defined]
-            request.context.note_error(result.error_code)  # type: ignore[attr-defined]
+        if api.with_error and result.error_code:  # type: ignore[union-attr]
+            request.context.note_error(result.error_code)  # type: ignore[union-attr]
         try:
             parts, size_bytes = self._encode(request, result)
         except Exception as error:  # noqa: BLE001 it is answered
             self._fail(request, api, message, error)
             return
-        self._channel.send_response(request, parts, size_bytes)
+        self._channel.send_response(request, parts, size_bytes, by_handler)
 
-    def _encode(self, request: Request, response: Message) -> tuple[list[Part], int]:
+    def _encode(self, request: Request, response: Response) -> tuple[list[Part], int]:
         context = request.context
         version = context.api_version
         key = context.api_key

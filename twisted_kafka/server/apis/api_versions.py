@@ -7,7 +7,7 @@ from twisted_kafka.network.request import RequestContext
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-from twisted_kafka.server.dispatch import api
+from twisted_kafka.server.dispatch import FrozenResponse, api
 
 FINALIZED_FEATURES_EPOCH = 0
 """A broker in ZooKeeper mode has no finalized features, and says so with epoch 0."""
@@ -20,10 +20,10 @@ class VersionsApis:
 
     def __init__(self, supported: Callable[[], Mapping[int, tuple[int, int]]]) -> None:
         self._supported = supported
-        self._answer: ApiVersionsResponse | None = None
+        self._answer: FrozenResponse | None = None
 
     @api(ApiVersionsRequest, ApiVersionsResponse, versions=(0, 4))
-    def api_versions(self, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    def api_versions(self, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse | FrozenResponse:
         """Answer with all APIs, and remember which client asks (KIP-511)."""
         if context.api_version >= 3:
             name, version = request.client_software_name, request.client_software_version
@@ -32,7 +32,7 @@ class VersionsApis:
             context.connection.software_name = name
             context.connection.software_version = version
         if self._answer is None:
-            self._answer = versions_response(self._supported())
+            self._answer = FrozenResponse(versions_response(self._supported()))
         return self._answer
 
 

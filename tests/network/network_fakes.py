@@ -1,0 +1,129 @@
+"""A processor without threads or sockets: what the tests pump by hand."""
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from twisted.internet.task import Clock
+from zope.interface import implementer
+
+from twisted_kafka.network.channel import KafkaChannel
+from twisted_kafka.network.interfaces import IChannelTransport, IRequestObserver
+from twisted_kafka.network.processor import Processor, ProcessorSettings
+from twisted_kafka.network.request import ConnectionInfo, Request
+from twisted_kafka.network.request_channel import RequestChannel
+from twisted_kafka.protocol.regions import FileRegion, Part
+from twisted_kafka.timing.clock import ManualClock
+
+
+class FakeReactor(Clock):
+    """Time that moves when told, and calls from threads that run when told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
+
+    def callFromThread(self, function: Callable[..., Any], *args: Any) -> None:
+        self.asked.append((function, args))
+
+    def run_asked(self) -> int:
+        calls, self.asked = self.asked, []
+        for function, args in calls:
+            function(*args)
+        return len(calls)
+
+
+@implementer(IChannelTransport)
+class FakeTransport:
+    """Takes what is sent, as far as ``room`` allows."""
+
+    def __init__(self, channel: KafkaChannel) -> None:
+        self.channel = channel
+        self.written = b""
+        self.is_stuck = False
+        self.waiting = b""
+        self.is_reading = False
+        self.is_closed = False
+
+    def send(self, parts: Sequence[Part], size_bytes: int) -> bool:
+        data = b"".join(part.read() if isinstance(part, FileRegion) else bytes(part) for part in parts)
+        assert len(data) == size_bytes
+        if self.is_stuck:
+            self.waiting += data
+            return False
+        self.written += data
+        return True
+
+    def unstick(self) -> None:
+        self.is_stuck = False
+        self.written += self.waiting
+        self.waiting = b""
+        self.channel.sent()
+
+    def pauseProducing(self) -> None:
+        self.is_reading = False
+
+    def resumeProducing(self) -> None:
+        self.is_reading = True
+
+    def abortConnection(self) -> None:
+        if not self.is_closed:
+            self.is_closed = True
+            self.channel.connectionLost()
+
+
+@implementer(IRequestObserver)
+class Recorder:
+    """An observer that remembers."""
+
+    def __init__(self) -> None:
+        self.completed: list[Request] = []
+
+    def request_completed(self, request: Request) -> None:
+        self.completed.append(request)
+
+
+def transport_of(channel: KafkaChannel) -> FakeTransport:
+    assert isinstance(channel.transport, FakeTransport)
+    return channel.transport
+
+
+class Layer:
+    """One processor with its request channel and some clients."""
+
+    def __init__(self, queue_size: int = 500, max_request_bytes: int = 1_000_000, idle_ms: int = 0) -> None:
+        self.clock = ManualClock()
+        self.reactor = FakeReactor()
+        self.channel = RequestChannel(queue_size, self.clock)
+        self.observer = Recorder()
+        settings = ProcessorSettings("PLAINTEXT", "PLAINTEXT", max_request_bytes, idle_ms)
+        self.processor = Processor(0, settings, self.reactor, self.channel, self.clock, [self.observer])
+        self.parker = self.channel.add_handler()
+        self._clients = 0
+
+    def connect(self) -> tuple[KafkaChannel, FakeTransport]:
+        info = ConnectionInfo(f"127.0.0.1:9092-127.0.0.1:5000-{self._clients}", "PLAINTEXT", "PLAINTEXT", "127.0.0.1")
+        self._clients += 1
+        channel = KafkaChannel(info, self.processor, self.processor.settings.max_request_bytes)
+        transport = FakeTransport(channel)
+        channel.transport = transport
+        self.processor.add_channel(channel)
+        return channel, transport
+
+    def take(self) -> Request | None:
+        return self.channel.receive(self.parker, 0)
+
+    def advance_ms(self, ms: float) -> None:
+        self.clock.advance_ms(ms)
+        self.reactor.advance(ms / 1000)
+
+    def answer(self, request: Request, body: bytes = b"") -> bytes:
+        data = struct.pack(">ii", 4 + len(body), request.context.correlation_id) + body
+        self.channel.send_response(request, [data], len(data))
+        self.reactor.run_asked()
+        return data
+
+
+def frame(correlation_id: int, body: bytes = b"", api_key: int = 18, version: int = 0) -> bytes:
+    data = struct.pack(">hhih", api_key, version, correlation_id, 2) + b"me" + body
+    return struct.pack(">i", len(data)) + data

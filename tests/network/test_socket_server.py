@@ -1,0 +1,269 @@
+"""Real sockets and threads, on 127.0.0.1 and free ports; every wait is bounded."""
+
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from twisted.internet.pollreactor import PollReactor
+from twisted.internet.selectreactor import SelectReactor
+
+from tests.network.network_fakes import Recorder, frame
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.network.acceptor import BindError
+from twisted_kafka.network.reactors import make_reactor
+from twisted_kafka.network.request import Request
+from twisted_kafka.network.request_channel import RequestChannel
+from twisted_kafka.network.request_metrics import RequestMetrics
+from twisted_kafka.network.socket_server import SocketServer
+from twisted_kafka.server.request_handler import KafkaRequestHandlerPool
+from twisted_kafka.timing.clock import IClock, SystemClock
+
+WAIT_S = 10
+
+
+def poll_reactor(clock: IClock) -> Any:
+    reactor = PollReactor()  # type: ignore[no-untyped-call]
+    reactor._registerAsIOThread = False
+    return reactor
+
+
+class Running:
+    """A socket server that echoes bodies, on a main reactor of its own."""
+
+    def __init__(self, properties: dict[str, str], reactor_factory: Callable[[IClock], Any] = make_reactor) -> None:
+        clock = SystemClock()
+        self.metrics = MetricsRegistry(clock)
+        self.recorder = Recorder()
+        self.channel = RequestChannel(500, clock)
+        self.config = KafkaConfig.from_properties(
+            {"listeners": "PLAINTEXT://127.0.0.1:0", "broker.id": "5", "num.network.threads": "2", **properties}
+        )
+        observers = [RequestMetrics(self.metrics, lambda key: f"Api{key}", str), self.recorder]
+        self.reactor: Any = SelectReactor()
+        self.server = SocketServer(self.config, self.reactor, self.channel, clock, self.metrics, observers, reactor_factory)
+        self.slow = threading.Event()
+        self.pool = KafkaRequestHandlerPool(self.channel, self.handle, 3, clock, self.metrics)
+        self.main = threading.Thread(target=lambda: self.reactor.run(installSignalHandlers=False), daemon=True)
+
+    def handle(self, request: Request) -> None:
+        body = bytes(request.frame[request.body_offset :])
+        if body == b"slow":
+            self.slow.wait(WAIT_S)
+        if body == b"fail":
+            raise ValueError("a handler's fault")
+        data = struct.pack(">ii", 4 + len(body), request.context.correlation_id) + body
+        self.channel.send_response(request, [data], len(data), by_handler=True)
+
+    def start(self) -> "Running":
+        self.server.start()
+        self.pool.start()
+        self.main.start()
+        return self
+
+    def enable(self) -> "Running":
+        self.reactor.callFromThread(self.server.enable_request_processing)
+        return self
+
+    def connect(self, listener: str = "PLAINTEXT") -> socket.socket:
+        connected = socket.create_connection(("127.0.0.1", self.server.bound_port(listener)), timeout=WAIT_S)
+        connected.settimeout(WAIT_S)
+        return connected
+
+    def stop_processing(self) -> None:
+        done = threading.Event()
+        self.reactor.callFromThread(self.server.stop_processing_requests)
+        self.reactor.callFromThread(done.set)
+        assert done.wait(WAIT_S)
+
+    def await_completed(self, count: int) -> None:
+        """A client may have its response before the observers know."""
+        pause = threading.Event()
+        for _ in range(WAIT_S * 100):
+            if len(self.recorder.completed) >= count:
+                return
+            pause.wait(0.01)
+        raise AssertionError(f"{len(self.recorder.completed)} of {count} requests are completed")
+
+    def stop(self) -> None:
+        self.slow.set()
+        if self.main.ident is None:
+            return
+        self.stop_processing()
+        self.pool.shutdown()
+        self.server.shutdown()
+        self.reactor.callFromThread(self.reactor.stop)
+        self.main.join(WAIT_S)
+
+
+@pytest.fixture
+def running() -> Iterator[Callable[..., Running]]:
+    made: list[Running] = []
+
+    def make(properties: dict[str, str] | None = None, **options: Any) -> Running:
+        made.append(Running(properties or {}, **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.stop()
+    left = [t.name for t in threading.enumerate() if "kafka" in t.name]
+    assert not left, left
+
+
+def receive(connected: socket.socket) -> bytes:
+    data = b""
+    while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
+        chunk = connected.recv(65536)
+        if not chunk:
+            raise EOFError(data)
+        data += chunk
+    return data[4:]
+
+
+def echo(connected: socket.socket, correlation_id: int, body: bytes = b"hello") -> None:
+    connected.sendall(frame(correlation_id, body))
+    assert receive(connected) == struct.pack(">i", correlation_id) + body
+
+
+def is_closed(connected: socket.socket) -> bool:
+    try:
+        return connected.recv(100) == b""
+    except ConnectionResetError:
+        return True
+
+
+@pytest.mark.parametrize("factory", [make_reactor, poll_reactor])
+def test_echo_on_any_reactor(running: Callable[..., Running], factory: Any) -> None:
+    server = running(reactor_factory=factory).start().enable()
+    clients = [server.connect() for _ in range(5)]
+    for number in range(20):
+        for client in clients:
+            echo(client, number, b"x" * number * 1000)
+    pipelined = clients[0]
+    pipelined.sendall(b"".join(frame(n, b"p") for n in range(50)))
+    data = b""
+    while len(data) < 50 * 9:
+        data += pipelined.recv(65536)
+    assert [struct.unpack_from(">i", data, n * 9 + 4)[0] for n in range(50)] == list(range(50))
+    for client in clients:
+        client.close()
+    server.await_completed(150)
+    assert server.metrics.value("RequestMetrics", "RequestsPerSec", request="Api18", version=0) == 150
+    assert server.metrics.value("RequestMetrics", "TotalTimeMs", request="Api18") == 150
+    names = {thread.name for thread in threading.enumerate()}
+    assert "data-plane-kafka-network-thread-5-ListenerName(PLAINTEXT)-PLAINTEXT-0" in names
+    assert "data-plane-kafka-request-handler-2" in names
+
+
+def test_binds_first_and_serves_when_told(running: Callable[..., Running]) -> None:
+    server = running().start()
+    client = server.connect()
+    client.sendall(frame(1, b"early"))
+    client.settimeout(0.05)
+    with pytest.raises(TimeoutError):
+        client.recv(10)
+    server.enable()
+    client.settimeout(WAIT_S)
+    assert receive(client) == struct.pack(">i", 1) + b"early"
+    client.close()
+
+
+def test_several_listeners_and_the_inter_broker_one_first(running: Callable[..., Running]) -> None:
+    server = running(
+        {
+            "listeners": "OUTSIDE://127.0.0.1:0,INSIDE://127.0.0.1:0",
+            "listener.security.protocol.map": "OUTSIDE:PLAINTEXT,INSIDE:PLAINTEXT",
+            "inter.broker.listener.name": "INSIDE",
+        }
+    )
+    server.start().enable()
+    assert [e.listener_name for e in server.server.bound_end_points()] == ["INSIDE", "OUTSIDE"]
+    for listener in ("OUTSIDE", "INSIDE"):
+        client = server.connect(listener)
+        echo(client, 1)
+        client.close()
+    server.await_completed(2)
+    seen = {r.context.listener_name: r.context for r in server.recorder.completed}
+    assert seen["INSIDE"].is_privileged_listener
+    assert not seen["OUTSIDE"].is_privileged_listener
+    assert seen["OUTSIDE"].connection_id.startswith("127.0.0.1:")
+    with pytest.raises(KeyError):
+        server.server.bound_port("NOWHERE")
+
+
+def test_taken_port_is_one_clear_error(running: Callable[..., Running]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        server = running({"listeners": f"PLAINTEXT://127.0.0.1:{port}"})
+        with pytest.raises(BindError, match=f"failed to bind to 127.0.0.1:{port}: Address already in use"):
+            server.server.start()
+
+
+def test_hostile_clients_are_closed_and_others_served(running: Callable[..., Running]) -> None:
+    server = running({"socket.request.max.bytes": "100000"}).start().enable()
+    good = server.connect()
+    for bad in (
+        b"\xff\xff\xff\xff",
+        b"\x00\x01\x86\xa1",
+        b"\x7f\xff\xff\xff" + b"x" * 100,
+        b"GET / HTTP/1.1\r\n\r\n",
+        frame(1, api_key=9999),
+        b"\0\0\0\x02ab",
+        frame(1, b"fail"),
+    ):
+        client = server.connect()
+        client.sendall(bad)
+        assert is_closed(client), bad
+        client.close()
+        echo(good, 3)
+    half = server.connect()
+    half.sendall(frame(1, b"whole")[:10])
+    echo(good, 4)
+    half.sendall(frame(1, b"whole")[10:])
+    assert receive(half).endswith(b"whole")
+    half.close()
+    good.close()
+
+
+def test_slow_request_does_not_stall_cheap_ones(running: Callable[..., Running]) -> None:
+    server = running().start().enable()
+    slow, quick = server.connect(), server.connect()
+    slow.sendall(frame(1, b"slow"))
+    for number in range(50):
+        echo(quick, number)
+    server.slow.set()
+    assert receive(slow).endswith(b"slow")
+    slow.close()
+    quick.close()
+
+
+def test_client_that_never_reads_is_bounded_and_others_served(running: Callable[..., Running]) -> None:
+    server = running({"num.network.threads": "1"}).start().enable()
+    deaf, good = server.connect(), server.connect()
+    deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    deaf.settimeout(0.2)
+    flood = b"".join(frame(number, b"x" * 90_000) for number in range(200))
+    with pytest.raises(TimeoutError):
+        deaf.sendall(flood)
+    echo(good, 1)
+    deaf.close()
+    good.close()
+
+
+def test_shutdown_answers_what_is_under_way(running: Callable[..., Running]) -> None:
+    server = running().start().enable()
+    client = server.connect()
+    client.sendall(frame(7, b"slow"))
+    idle = server.connect()
+    echo(idle, 1)
+    server.stop_processing()
+    assert is_closed(idle)
+    server.slow.set()
+    assert receive(client) == struct.pack(">i", 7) + b"slow"
+    assert is_closed(client)
+    with pytest.raises(OSError):
+        socket.create_connection(("127.0.0.1", server.config.listeners[0].port or 1), timeout=1)

@@ -1,0 +1,78 @@
+"""Every API's error response, in every version: it can be written, and it says the error as often as something was asked."""
+
+from typing import Any
+
+import pytest
+
+from twisted_kafka.protocol.api import ApiKey, request_class, response_class
+from twisted_kafka.protocol.errors import ErrorCode, InvalidTopicError
+from twisted_kafka.protocol.schema import ListOf, StructType
+from twisted_kafka.protocol.types import Wire
+from twisted_kafka.server.error_responses import error_response, error_text, has_field
+
+CODE = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+# Asked for in ZooKeeper mode; the others are KRaft's.
+KEYS = [key for key in ApiKey if key <= 51 or key in (56, 57, 58, 60, 61, 65, 66, 67, 68, 69, 75)]
+CASES = [(key, v) for key in KEYS for v in range(response_class(key).VERSIONS[0], response_class(key).VERSIONS[1] + 1)]
+
+
+def example(struct: StructType, version: int) -> Any:
+    """A message whose lists have one item each."""
+    made = struct()
+    for field in struct.FIELDS:
+        if not field.at(version):
+            continue
+        kind = field.type
+        if isinstance(kind, ListOf):
+            element = kind.element
+            if isinstance(element, StructType):
+                setattr(made, field.name, [example(element, version)])
+            elif isinstance(element, Wire):
+                setattr(made, field.name, ["t"] if element.kind == "string" else [3] if element.kind == "fixed" else [])
+    return made
+
+
+def codes(value: Any) -> list[int]:
+    """All error codes within a response."""
+    found: list[int] = []
+    for field in type(value).FIELDS:
+        inner = getattr(value, field.name)
+        if field.name in ("error_code", "partition_error_code"):
+            found.append(inner)
+        elif isinstance(inner, list):
+            for item in inner:
+                if hasattr(type(item), "FIELDS"):
+                    found += codes(item)
+    return found
+
+
+@pytest.mark.parametrize(("key", "version"), CASES, ids=lambda value: value.title if isinstance(value, ApiKey) else f"v{value}")
+def test_error_response_of_every_version(key: ApiKey, version: int) -> None:
+    if key == ApiKey.DESCRIBE_LOG_DIRS and version < 3:
+        pytest.skip("there is no place for an error: Kafka answers with an empty list")
+    answers = response_class(key)
+    request = example(request_class(key), version)
+    response = error_response(request, answers, version, CODE, "no")
+    encoded = response.encode(version)
+    back = answers.decode(encoded, version)
+    assert CODE in codes(back)
+    if has_field(answers, "error_code", version):
+        assert back.error_code == CODE  # type: ignore[attr-defined]
+
+
+def test_produce_says_it_for_each_partition() -> None:
+    from twisted_kafka.protocol.messages.produce import ProduceRequest, ProduceResponse
+
+    request = ProduceRequest.decode(example(ProduceRequest, 9).encode(9), 9)
+    request.topic_data[0].name = "orders"
+    request.topic_data[0].partition_data[0].index = 4
+    response: Any = error_response(request, ProduceResponse, 9, CODE, "no")
+    (topic,) = response.responses
+    (partition,) = topic.partition_responses
+    assert (topic.name, partition.index, partition.error_code, partition.base_offset) == ("orders", 4, CODE, -1)
+
+
+def test_messages_of_other_exceptions_stay_here() -> None:
+    assert error_text(InvalidTopicError("bad name"), 17) == "bad name"
+    assert "secret" not in str(error_text(ValueError("secret"), -1))

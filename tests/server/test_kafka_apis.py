@@ -1,0 +1,201 @@
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, cast
+
+import pytest
+from twisted.logger import ILogObserver, globalLogPublisher
+
+from tests.network.network_fakes import FakeTransport, Layer
+from twisted_kafka.network.request import RequestContext
+from twisted_kafka.protocol.api import ApiKey
+from twisted_kafka.protocol.errors import ErrorCode, GroupAuthorizationError
+from twisted_kafka.protocol.headers import encode_request_header
+from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from twisted_kafka.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
+from twisted_kafka.server.apis.api_versions import VersionsApis
+from twisted_kafka.server.dispatch import CLOSE_CONNECTION, NO_RESPONSE, ApiRegistry, Result, api
+from twisted_kafka.server.kafka_apis import KafkaApis
+from twisted_kafka.server.request_handler import KafkaRequestHandler
+
+
+class Heartbeats:
+    """A family whose answer the test chooses."""
+
+    def __init__(self) -> None:
+        self.answer: Callable[[RequestContext], Result] = lambda context: HeartbeatResponse()
+
+    @api(HeartbeatRequest, HeartbeatResponse, versions=(0, 3))
+    def heartbeat(self, context: RequestContext, request: HeartbeatRequest) -> Result:
+        assert request.group_id == "g"
+        return self.answer(context)
+
+
+class Broker:
+    def __init__(self) -> None:
+        self.layer = Layer()
+        self.heartbeats = Heartbeats()
+        self.registry = ApiRegistry([VersionsApis(lambda: self.registry.supported), self.heartbeats])
+        self.apis = KafkaApis(self.registry, self.layer.channel, self.layer.clock)
+        self.handler = KafkaRequestHandler(self.layer.channel, self.apis.handle, self.layer.parker)
+
+    def send(self, key: ApiKey, version: int, body: bytes, correlation_id: int = 77) -> FakeTransport:
+        channel, transport = self.layer.connect()
+        data = encode_request_header(key, version, correlation_id, "test") + body
+        channel.dataReceived(len(data).to_bytes(4, "big") + data)
+        self.handler.step(0)
+        self.handler.step(0)
+        self.layer.reactor.run_asked()
+        return transport
+
+    def heartbeat(self, version: int = 0) -> FakeTransport:
+        return self.send(ApiKey.HEARTBEAT, version, HeartbeatRequest(group_id="g").encode(version))
+
+
+@pytest.fixture
+def broker() -> Broker:
+    return Broker()
+
+
+def body_of(transport: FakeTransport) -> bytes:
+    data = transport.written
+    assert int.from_bytes(data[:4], "big") == len(data) - 4
+    assert int.from_bytes(data[4:8], "big") == 77
+    return data[8:]
+
+
+def lines_while(action: Callable[[], object]) -> list[dict[str, Any]]:
+    events: list[dict[str, Any]] = []
+    observer = cast(ILogObserver, events.append)
+    globalLogPublisher.addObserver(observer)
+    try:
+        action()
+    finally:
+        globalLogPublisher.removeObserver(observer)
+    return [event for event in events if event["log_level"].name != "debug"]
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_answer(broker: Broker, version: int) -> None:
+    broker.heartbeats.answer = lambda context: HeartbeatResponse(error_code=ErrorCode.ILLEGAL_GENERATION)
+    transport = broker.heartbeat(version)
+    assert HeartbeatResponse.decode(body_of(transport), version).error_code == ErrorCode.ILLEGAL_GENERATION
+    (done,) = broker.layer.observer.completed
+    assert done.context.error == ErrorCode.ILLEGAL_GENERATION
+    assert done.response_bytes == len(transport.written)
+
+
+def test_future_is_answered_when_done(broker: Broker) -> None:
+    future: Future[HeartbeatResponse] = Future()
+    broker.heartbeats.answer = lambda context: future
+    transport = broker.heartbeat()
+    assert transport.written == b""
+    broker.layer.clock.advance_ms(5)
+    future.set_result(HeartbeatResponse(error_code=27))
+    broker.layer.reactor.run_asked()
+    assert HeartbeatResponse.decode(body_of(transport), 0).error_code == 27
+    (done,) = broker.layer.observer.completed
+    assert done.phases_ns()[2] == 5_000_000
+
+
+def test_failed_and_cancelled_futures_are_answered(broker: Broker) -> None:
+    fails: tuple[Callable[[Future[Any]], object], ...] = (
+        lambda future: future.set_exception(GroupAuthorizationError("no")),
+        lambda future: future.cancel(),
+    )
+    for fail in fails:
+        future: Future[HeartbeatResponse] = Future()
+        broker.heartbeats.answer = lambda context, future=future: future  # type: ignore[misc]
+        transport = broker.heartbeat()
+        fail(future)
+        broker.layer.reactor.run_asked()
+        assert HeartbeatResponse.decode(body_of(transport), 0).error_code in (30, -1)
+
+
+def test_kafka_error_becomes_the_response(broker: Broker) -> None:
+    def refuse(context: RequestContext) -> Result:
+        raise GroupAuthorizationError("no")
+
+    broker.heartbeats.answer = refuse
+    assert not lines_while(lambda: setattr(broker, "seen", broker.heartbeat()))
+    assert HeartbeatResponse.decode(body_of(broker.seen), 0).error_code == 30  # type: ignore[attr-defined]
+
+
+def test_unexpected_exception_is_logged_and_answered(broker: Broker) -> None:
+    def fail(context: RequestContext) -> Result:
+        raise ValueError("secret")
+
+    broker.heartbeats.answer = fail
+    (line,) = lines_while(lambda: setattr(broker, "seen", broker.heartbeat()))
+    assert line["api"] == "Heartbeat"
+    transport: FakeTransport = broker.seen  # type: ignore[attr-defined]
+    assert HeartbeatResponse.decode(body_of(transport), 0).error_code == -1
+    assert not transport.is_closed
+
+
+def test_response_that_cannot_be_written_is_answered(broker: Broker) -> None:
+    broker.heartbeats.answer = lambda context: HeartbeatResponse(error_code=1 << 20)
+    assert HeartbeatResponse.decode(body_of(broker.heartbeat()), 0).error_code == -1
+
+
+def test_no_response_and_close(broker: Broker) -> None:
+    broker.heartbeats.answer = lambda context: NO_RESPONSE
+    quiet = broker.heartbeat()
+    assert (quiet.written, quiet.is_closed) == (b"", False)
+    broker.heartbeats.answer = lambda context: CLOSE_CONNECTION
+    assert broker.heartbeat().is_closed
+    assert len(broker.layer.observer.completed) == 2
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "body"),
+    [
+        (ApiKey.HEARTBEAT, 4, HeartbeatRequest(group_id="g").encode(4)),
+        (ApiKey.HEARTBEAT, 99, b""),
+        (ApiKey.HEARTBEAT, -1, b""),
+        (ApiKey.VOTE, 0, b""),
+        (ApiKey.HEARTBEAT, 0, b"\0\x09short"),
+        (ApiKey.HEARTBEAT, 0, b""),
+    ],
+)
+def test_what_cannot_be_understood_closes_with_one_line(broker: Broker, key: ApiKey, version: int, body: bytes) -> None:
+    lines = lines_while(lambda: setattr(broker, "seen", broker.send(key, version, body)))
+    assert broker.seen.is_closed  # type: ignore[attr-defined]
+    assert len(lines) == 1
+    assert "Closing connection" in lines[0]["log_format"]
+
+
+def test_api_versions_tells_what_is_registered(broker: Broker) -> None:
+    for version in range(4 + 1):
+        request = ApiVersionsRequest(client_software_name="lib", client_software_version="1.2.3")
+        answer = ApiVersionsResponse.decode(body_of(broker.send(ApiKey.API_VERSIONS, version, request.encode(version))), version)
+        assert answer.error_code == 0
+        assert {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys} == {12: (0, 3), 18: (0, 4)}
+        assert answer.finalized_features_epoch == (0 if version >= 3 else -1)
+        assert not answer.supported_features
+    context = broker.layer.observer.completed[-1].context
+    assert (context.software_name, context.software_version) == ("lib", "1.2.3")
+
+
+def test_api_versions_of_an_unknown_version_is_answered_in_v0(broker: Broker) -> None:
+    transport = broker.send(ApiKey.API_VERSIONS, 99, b"whatever")
+    answer = ApiVersionsResponse.decode(body_of(transport), 0)
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert [(k.api_key, k.min_version, k.max_version) for k in answer.api_keys] == [(18, 0, 4)]
+    assert not transport.is_closed
+
+
+@pytest.mark.parametrize("name", ["", "-a", "a-", "a b", "ü", "a\n"])
+def test_invalid_software_name(broker: Broker, name: str) -> None:
+    request = ApiVersionsRequest(client_software_name=name, client_software_version="1")
+    answer = ApiVersionsResponse.decode(body_of(broker.send(ApiKey.API_VERSIONS, 3, request.encode(3))), 3)
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    assert not answer.api_keys
+
+
+def test_registry_refuses_what_cannot_be() -> None:
+    with pytest.raises(ValueError, match="answered twice"):
+        ApiRegistry([Heartbeats(), Heartbeats()])
+    with pytest.raises(ValueError, match="versions"):
+        api(HeartbeatRequest, HeartbeatResponse, versions=(0, 9))
+    with pytest.raises(TypeError):
+        api(HeartbeatRequest, ApiVersionsResponse, versions=(0, 1))
