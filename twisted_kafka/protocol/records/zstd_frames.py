@@ -85,10 +85,15 @@ def _decompress_frame(frame: memoryview, most: int, left: int, limit_bytes: int)
                 raise CorruptRecordError(f"a zstd frame declares {declared} bytes and holds at most {most}")
             if declared > left:
                 raise RecordTooLargeError(f"zstd data holds more than {limit_bytes} bytes")
-            return _decompressor().decompress(frame, max_output_size=declared) if declared else b""
+            if not declared:
+                if most:
+                    raise CorruptRecordError("a zstd frame declares to be empty and is not")
+                return b""
+            return _decompressor().decompress(frame, max_output_size=declared)
         return _decompressor().decompress(frame, max_output_size=max(1, min(most, left)))
     except zstandard.ZstdError as error:
-        if left < most and "too small" in str(error):
+        # All blocks are there, so what could not be decompressed in full did not fit.
+        if left < most and "full frame" in str(error):
             raise RecordTooLargeError(f"zstd data holds more than {limit_bytes} bytes") from None
         raise CorruptRecordError(f"bad zstd data: {error}") from None
 

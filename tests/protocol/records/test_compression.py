@@ -1,0 +1,187 @@
+import contextlib
+import random
+import struct
+import tracemalloc
+import zlib
+
+import pytest
+
+from twisted_kafka.protocol.errors import CorruptRecordError, RecordTooLargeError
+from twisted_kafka.protocol.records import lz4_frames, snappy
+from twisted_kafka.protocol.records.compression import Compression, compress, decompress
+
+CODECS = [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]
+TEXT = b"".join(b"line %d of a log that repeats itself\n" % (number % 97) for number in range(5000))
+LIMIT = 1 << 20
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+@pytest.mark.parametrize(
+    "data", [b"", b"x", TEXT, bytes(random.Random(1).randbytes(200_000))], ids=["empty", "one", "text", "random"]
+)
+def test_round_trip(codec: Compression, data: bytes) -> None:
+    assert decompress(codec, compress(codec, data), limit_bytes=len(data)) == data
+    assert decompress(codec, memoryview(bytearray(compress(codec, data))), limit_bytes=LIMIT) == data
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_truncated_data_is_corrupt(codec: Compression) -> None:
+    packed = compress(codec, TEXT)
+    for end in [0, 1, 5, 10, 20, len(packed) // 2, len(packed) - 1]:
+        if codec == Compression.ZSTD and end == 0:
+            continue
+        with pytest.raises(CorruptRecordError):
+            decompress(codec, packed[:end], limit_bytes=LIMIT)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_mutated_data_raises_one_of_two_errors(codec: Compression) -> None:
+    generator = random.Random(2)
+    packed = compress(codec, TEXT[:3000])
+    for _ in range(1500):
+        broken = bytearray(packed)
+        for _ in range(generator.choice([1, 1, 3])):
+            broken[generator.randrange(len(broken))] = generator.randrange(256)
+        with contextlib.suppress(CorruptRecordError, RecordTooLargeError):
+            decompress(codec, bytes(broken), limit_bytes=LIMIT)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_bomb_is_refused_within_the_limit(codec: Compression) -> None:
+    bomb = compress(codec, bytes(64 << 20))
+    decompress(codec, compress(codec, b"load the library"), limit_bytes=100)
+    tracemalloc.start()
+    with pytest.raises(RecordTooLargeError):
+        decompress(codec, bomb, limit_bytes=LIMIT)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 3 * LIMIT
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_exactly_the_limit_is_allowed(codec: Compression) -> None:
+    packed = compress(codec, TEXT)
+    assert decompress(codec, packed, limit_bytes=len(TEXT)) == TEXT
+    with pytest.raises(RecordTooLargeError):
+        decompress(codec, packed, limit_bytes=len(TEXT) - 1)
+
+
+def test_gzip_members_follow_each_other_and_other_bytes_after_them_are_ignored() -> None:
+    packed = compress(Compression.GZIP, b"one ") + compress(Compression.GZIP, b"two") + b"\x00garbage"
+    assert decompress(Compression.GZIP, packed, limit_bytes=7) == b"one two"
+    with pytest.raises(RecordTooLargeError):
+        decompress(Compression.GZIP, packed, limit_bytes=6)
+
+
+def test_very_many_gzip_members_are_refused() -> None:
+    with pytest.raises(CorruptRecordError, match="members"):
+        decompress(Compression.GZIP, compress(Compression.GZIP, b"") * 100_000, limit_bytes=LIMIT)
+
+
+def test_gzip_checks_its_checksum() -> None:
+    packed = bytearray(compress(Compression.GZIP, TEXT))
+    packed[-8] ^= 1
+    with pytest.raises(CorruptRecordError):
+        decompress(Compression.GZIP, packed, limit_bytes=LIMIT)
+
+
+def test_raw_snappy_is_read() -> None:
+    cramjam = pytest.importorskip("cramjam")
+    raw = bytes(cramjam.snappy.compress_raw(TEXT))
+    assert decompress(Compression.SNAPPY, raw, limit_bytes=LIMIT) == TEXT
+
+
+def test_snappy_streams_follow_each_other() -> None:
+    packed = snappy.compress(b"one ") + snappy.compress(b"two")
+    assert decompress(Compression.SNAPPY, packed, limit_bytes=LIMIT) == b"one two"
+
+
+def test_snappy_is_written_in_blocks_of_32_kib() -> None:
+    packed = snappy.compress(bytes(70_000))
+    lengths = []
+    position = len(snappy.HEADER)
+    while position < len(packed):
+        (length,) = struct.unpack_from(">i", packed, position)
+        lengths.append(length)
+        position += 4 + length
+    assert len(lengths) == 3
+
+
+@pytest.mark.parametrize("length", [-1, 1 << 30, 0x7FFFFFFF])
+def test_a_snappy_block_length_that_lies_is_corrupt(length: int) -> None:
+    with pytest.raises(CorruptRecordError):
+        snappy.decompress(snappy.HEADER + struct.pack(">i", length) + b"\x01\x00a", LIMIT)
+
+
+def test_a_snappy_block_that_declares_more_than_it_can_hold_is_corrupt() -> None:
+    with pytest.raises(CorruptRecordError, match="cannot hold"):
+        snappy.decompress(b"\xff\xff\xff\x0f" + bytes(20), 1 << 31)
+
+
+def test_the_old_lz4_header_checksum_is_written_and_read_for_magic_0_only() -> None:
+    old, new = compress(Compression.LZ4, TEXT, magic=0), compress(Compression.LZ4, TEXT)
+    assert old != new
+    assert decompress(Compression.LZ4, old, limit_bytes=LIMIT, magic=0) == TEXT
+    assert decompress(Compression.LZ4, new, limit_bytes=LIMIT, magic=0) == TEXT
+    with pytest.raises(CorruptRecordError, match="checksum"):
+        decompress(Compression.LZ4, old, limit_bytes=LIMIT, magic=1)
+
+
+def test_lz4_headers_are_those_that_kafka_writes() -> None:
+    assert compress(Compression.LZ4, TEXT, magic=0)[:7].hex() == "04224d1860401a"
+    assert compress(Compression.LZ4, TEXT, magic=1)[:7].hex() == "04224d18604082"
+
+
+def test_what_follows_an_lz4_frame_is_ignored() -> None:
+    packed = compress(Compression.LZ4, b"one") + compress(Compression.LZ4, b"two")
+    assert decompress(Compression.LZ4, packed, limit_bytes=LIMIT) == b"one"
+
+
+def test_lz4_blocks_that_depend_on_each_other_are_refused_as_kafka_does() -> None:
+    frame = pytest.importorskip("lz4.frame")
+    with pytest.raises(CorruptRecordError, match="depend"):
+        decompress(Compression.LZ4, frame.compress(TEXT, block_linked=True), limit_bytes=LIMIT)
+
+
+@pytest.mark.parametrize("store_size", [False, True])
+@pytest.mark.parametrize("checksums", [False, True])
+def test_lz4_frames_with_any_option_are_read(store_size: bool, checksums: bool) -> None:
+    frame = pytest.importorskip("lz4.frame")
+    packed = frame.compress(TEXT, block_linked=False, store_size=store_size, content_checksum=checksums, block_checksum=checksums)
+    assert decompress(Compression.LZ4, packed, limit_bytes=LIMIT) == TEXT
+
+
+def test_a_content_size_that_lies_allocates_nothing() -> None:
+    frame = pytest.importorskip("lz4.frame")
+    packed = bytearray(frame.compress(b"abc", block_linked=False, store_size=True))
+    struct.pack_into("<Q", packed, 6, 1 << 60)
+    packed[14] = lz4_frames.header_checksum(packed[4:14])
+    with pytest.raises(CorruptRecordError):
+        decompress(Compression.LZ4, packed, limit_bytes=LIMIT)
+
+
+def test_zstd_frames_of_unknown_size_and_several_of_them_are_read() -> None:
+    zstandard = pytest.importorskip("zstandard")
+    stream = zstandard.ZstdCompressor(write_content_size=False).compressobj()
+    unknown = stream.compress(TEXT) + stream.flush()
+    skippable = struct.pack("<II", 0x184D2A53, 3) + b"abc"
+    packed = (
+        compress(Compression.ZSTD, b"first ") + skippable + unknown + zstandard.ZstdCompressor(write_checksum=True).compress(b"x")
+    )
+    assert decompress(Compression.ZSTD, packed, limit_bytes=LIMIT) == b"first " + TEXT + b"x"
+    with pytest.raises(RecordTooLargeError):
+        decompress(Compression.ZSTD, packed, limit_bytes=len(TEXT))
+
+
+def test_zstd_of_no_frames_holds_nothing() -> None:
+    assert decompress(Compression.ZSTD, b"", limit_bytes=LIMIT) == b""
+
+
+@pytest.mark.parametrize("level", [None, 1, 9])
+@pytest.mark.parametrize("codec", CODECS)
+def test_levels(codec: Compression, level: int | None) -> None:
+    assert decompress(codec, compress(codec, TEXT, level), limit_bytes=LIMIT) == TEXT
+
+
+def test_gzip_is_read_by_zlib() -> None:
+    assert zlib.decompress(compress(Compression.GZIP, TEXT, 9), 31) == TEXT
