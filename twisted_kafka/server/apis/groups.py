@@ -116,12 +116,12 @@ class GroupApis:
     def leave_group(self, context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
         """Let members go: the sender up to v2, any number of them since."""
         if context.api_version < SEVERAL_LEAVE_SINCE:
-            leaving = [LeavingMember(request.member_id)]
-        else:
-            leaving = [LeavingMember(member.member_id, member.group_instance_id) for member in request.members]
+            error, left = self._groups.leave(request.group_id, [LeavingMember(request.member_id)])
+            error = error or left[0].error
+            context.note_error(error)
+            return LeaveGroupResponse(error_code=error)
+        leaving = [LeavingMember(member.member_id, member.group_instance_id) for member in request.members]
         error, left = self._groups.leave(request.group_id, leaving)
-        if context.api_version < SEVERAL_LEAVE_SINCE and not error and left:
-            error = left[0].error
         context.note_error(error)
         return LeaveGroupResponse(
             error_code=error,

@@ -1,0 +1,66 @@
+"""The group families over a coordinator in memory: requests and responses go through their bytes in the version asked for."""
+
+from concurrent.futures import Future
+
+from tests.coordinator.fakes import Bench
+from twisted_kafka.metadata.cache import Node
+from twisted_kafka.network.request import ConnectionInfo, RequestContext
+from twisted_kafka.server.apis.group_offsets import GroupOffsetApis
+from twisted_kafka.server.apis.groups import GroupApis
+from twisted_kafka.server.dispatch import ApiRegistry
+
+
+class FakeMetadata:
+    """Topics with a number of partitions each, led by broker 1."""
+
+    def __init__(self, **topics):
+        self.topics = topics
+
+    def contains(self, topic):
+        return topic in self.topics
+
+    def partition(self, key):
+        topic, index = key
+        return self if 0 <= index < self.topics.get(topic, 0) else None
+
+    leader = 1
+
+    def node(self, broker_id, listener_name):
+        return Node(broker_id, "broker.example", 9092, None) if listener_name == "PLAINTEXT" and broker_id == 1 else None
+
+
+def ask(family, request, version, client_id="client", listener="PLAINTEXT"):
+    """Return the response, or a future of it, and the context."""
+    api = ApiRegistry([family]).apis[type(request).KEY]
+    assert api.serves(version), f"{api.name} v{version}"
+    decoded = type(request).decode(request.encode(version), version)
+    context = RequestContext(api.key, version, 1, client_id, ConnectionInfo("c", listener, listener, "10.0.0.1"))
+
+    def through_bytes(response):
+        return type(response).decode(response.encode(version), version)
+
+    result = api.handler(context, decoded)
+    if isinstance(result, Future):
+        answer = Future()
+        result.add_done_callback(lambda done: answer.set_result(through_bytes(done.result())))
+        return answer, context
+    return through_bytes(result), context
+
+
+class Handlers:
+    """The two families and short ways to ask them."""
+
+    def __init__(self, **settings):
+        settings.setdefault("initial_rebalance_delay_ms", 0)
+        self.bench = Bench(**settings)
+        self.metadata = FakeMetadata(orders=4)
+        self.groups = GroupApis(self.bench.groups)
+        self.offsets = GroupOffsetApis(self.bench.groups, self.metadata, self.bench.clock)
+
+    def ask(self, request, version, **options):
+        family = self.offsets if type(request).__name__.startswith("Offset") else self.groups
+        return ask(family, request, version, **options)[0]
+
+    def context_of(self, request, version):
+        family = self.offsets if type(request).__name__.startswith("Offset") else self.groups
+        return ask(family, request, version)[1]

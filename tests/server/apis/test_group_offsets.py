@@ -1,0 +1,158 @@
+import pytest
+
+from tests.server.apis.group_handlers import Handlers
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+
+
+def commit_request(offsets, topic="orders", metadata="", **fields):
+    partitions = [
+        OffsetCommitRequestPartition(partition_index=index, committed_offset=offset, committed_metadata=metadata)
+        for index, offset in offsets.items()
+    ]
+    fields.setdefault("group_id", "g")
+    return OffsetCommitRequest(topics=[OffsetCommitRequestTopic(name=topic, partitions=partitions)], **fields)
+
+
+def codes(response):
+    return {partition.partition_index: partition.error_code for topic in response.topics for partition in topic.partitions}
+
+
+@pytest.mark.parametrize("version", range(10))
+def test_commit_in_every_version(version):
+    handlers = Handlers()
+    assert codes(handlers.ask(commit_request({0: 5, 1: 6}, metadata="note"), version)) == {0: 0, 1: 0}
+    first, second = handlers.bench.written()
+    assert (first.key.group, first.key.topic, first.key.partition, first.value.offset) == ("g", "orders", 0, 5)
+    assert (second.value.metadata, first.value_version) == ("note", 3)
+    assert first.value.commit_timestamp == handlers.bench.clock.wall_ms()
+
+
+def test_partitions_that_are_not_there_and_metadata_that_is_too_large():
+    handlers = Handlers(offset_metadata_max_bytes=10)
+    assert codes(handlers.ask(commit_request({0: 5, 4: 5}, metadata="x" * 11), 8)) == {0: 12, 4: 3}
+    assert codes(handlers.ask(commit_request({0: 5}, metadata="x" * 10), 8)) == {0: 0}
+    assert codes(handlers.ask(commit_request({0: 5}, topic="none"), 8)) == {0: 3}
+    assert codes(handlers.ask(commit_request({0: 5}, metadata=None), 8)) == {0: 0}
+    # the group's error goes before the metadata's, the partition's before both
+    request = commit_request({0: 5, 4: 5}, metadata="x" * 11, generation_id_or_member_epoch=3, member_id="m")
+    assert codes(handlers.ask(request, 8)) == {0: ErrorCode.UNKNOWN_MEMBER_ID, 4: 3}
+
+
+def test_retention_and_time_of_the_old_versions():
+    handlers = Handlers()
+    now_ms = handlers.bench.clock.wall_ms()
+    handlers.ask(commit_request({0: 5}, retention_time_ms=1000), 4)
+    request = commit_request({1: 5})
+    request.topics[0].partitions[0].commit_timestamp = 12345
+    handlers.ask(request, 1)
+    first, second = handlers.bench.written()
+    assert (first.value_version, first.value.expire_timestamp) == (1, now_ms + 1000)
+    assert (second.value_version, second.value.commit_timestamp) == (3, 12345)
+
+
+def test_commit_waits_for_replicas():
+    handlers = Handlers()
+    handlers.bench.log.holds = True
+    answer = handlers.ask(commit_request({0: 5}), 8)
+    fetch = handlers.ask(fetch_request(8), 8)
+    assert not answer.done()
+    assert not fetch.done()
+    handlers.bench.log.release()
+    assert codes(answer.result(0)) == {0: 0}
+    assert fetch.result(0).groups[0].topics[0].partitions[0].committed_offset == 5
+
+
+def fetch_request(version, group_id="g", topic="orders", indexes=(0, 1), all_topics=False, **fields):
+    if version < 8:
+        topics = [OffsetFetchRequestTopic(name=topic, partition_indexes=list(indexes))]
+        return OffsetFetchRequest(group_id=group_id, topics=None if all_topics else topics, **fields)
+    topics = [OffsetFetchRequestTopics(name=topic, partition_indexes=list(indexes))]
+    group = OffsetFetchRequestGroup(group_id=group_id, topics=None if all_topics else topics)
+    return OffsetFetchRequest(groups=[group], **fields)
+
+
+def fetched(response, version):
+    """Return the group's error and (offset, epoch, metadata, error) by partition."""
+    group = response if version < 8 else response.groups[0]
+    return group.error_code, {
+        partition.partition_index: (
+            partition.committed_offset,
+            partition.committed_leader_epoch,
+            partition.metadata,
+            partition.error_code,
+        )
+        for topic in group.topics
+        for partition in topic.partitions
+    }
+
+
+@pytest.mark.parametrize("version", range(10))
+def test_fetch_in_every_version(version):
+    handlers = Handlers()
+    request = commit_request({0: 5}, metadata="note")
+    request.topics[0].partitions[0].committed_leader_epoch = 7
+    handlers.ask(request, 9)
+    epoch = 7 if version >= 5 else -1
+    missing = 3 if version == 0 else 0
+    wanted = {0: (5, epoch, "note", 0), 1: (-1, -1, "", missing)}
+    assert fetched(handlers.ask(fetch_request(version), version), version) == (0, wanted)
+    if version >= 2:
+        response = handlers.ask(fetch_request(version, all_topics=True), version)
+        assert fetched(response, version) == (0, {0: wanted[0]})
+        assert fetched(handlers.ask(fetch_request(version, "none", all_topics=True), version), version) == (0, {})
+
+
+@pytest.mark.parametrize("version", [1, 2, 7, 8])
+def test_fetch_errors_of_the_group(version):
+    handlers = Handlers()
+    handlers.bench.groups.on_leadership_change([], [(0, 0)])
+    error, partitions = fetched(handlers.ask(fetch_request(version), version), version)
+    if version < 2:
+        assert (error, partitions) == (0, {0: (-1, -1, "", 16), 1: (-1, -1, "", 16)})
+    else:
+        assert (error, partitions) == (ErrorCode.NOT_COORDINATOR, {})
+
+
+def test_fetch_several_groups():
+    handlers = Handlers()
+    for number in range(3):
+        handlers.ask(commit_request({number: number}, group_id=f"g{number}"), 8)
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=f"g{number}", topics=None) for number in (2, 0, 9)])
+    response = handlers.ask(request, 9)
+    found = {
+        group.group_id: [(one.partition_index, one.committed_offset) for topic in group.topics for one in topic.partitions]
+        for group in response.groups
+    }
+    assert found == {"g2": [(2, 2)], "g0": [(0, 0)], "g9": []}
+
+
+def test_delete():
+    handlers = Handlers()
+    handlers.ask(commit_request({0: 5, 1: 6}), 8)
+
+    def delete(group_id, *indexes):
+        partitions = [OffsetDeleteRequestPartition(partition_index=index) for index in indexes]
+        request = OffsetDeleteRequest(group_id=group_id, topics=[OffsetDeleteRequestTopic(name="orders", partitions=partitions)])
+        return handlers.ask(request, 0)
+
+    assert delete("none", 0).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert delete("", 0).error_code == ErrorCode.INVALID_GROUP_ID
+    response = delete("g", 0, 2, 9)
+    assert (response.error_code, codes(response)) == (0, {0: 0, 2: 0, 9: 3})
+    handlers.bench.log.holds = True
+    answer = delete("g", 1)
+    handlers.bench.log.release()
+    assert codes(answer.result(0)) == {1: 0}
+    assert handlers.bench.groups.list_groups((), ())[1] == []
