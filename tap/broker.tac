@@ -1,0 +1,25 @@
+"""One broker as a Twisted application file: twistd -n -y tap/broker.tac
+
+The settings are Kafka's; change them here, or load a file with twisted_kafka.config.properties.load_properties.
+"""
+
+from pathlib import Path
+
+from twisted.application.service import Application
+from twisted.internet import reactor
+
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.service import BrokerService
+
+data = Path("kafka-data").absolute()
+
+config = KafkaConfig.from_properties(
+    {
+        "listeners": "PLAINTEXT://:9092",
+        "log.dirs": str(data / "log"),
+        "access.log.dir": str(data / "access"),
+    }
+)
+
+application = Application("kafka")
+BrokerService(config, reactor).setServiceParent(application)

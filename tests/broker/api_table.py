@@ -1,0 +1,32 @@
+"""The README's table of APIs, from the handlers that a broker registers; run as a program it writes it."""
+
+from pathlib import Path
+
+import twisted_kafka
+from twisted_kafka.protocol.api import ApiKey
+
+README = Path(__file__).parents[2] / "README.md"
+
+_BEGIN = "<!-- apis -->\n"
+_END = "<!-- end of apis -->\n"
+
+
+def api_table() -> str:
+    with twisted_kafka.Broker() as broker:
+        supported = broker.supported_apis
+    lines = ["| API | key | versions |", "|---|---|---|"]
+    lines += [f"| {ApiKey(key).title} | {key} | {low} to {high} |" for key, (low, high) in supported.items()]
+    return "\n".join(lines) + "\n"
+
+
+def written_table() -> str:
+    return README.read_text().partition(_BEGIN)[2].partition(_END)[0]
+
+
+def write() -> None:
+    before, begin, rest = README.read_text().partition(_BEGIN)
+    README.write_text(before + begin + api_table() + _END + rest.partition(_END)[2])
+
+
+if __name__ == "__main__":
+    write()

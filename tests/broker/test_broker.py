@@ -1,0 +1,124 @@
+"""The embedded broker as a program uses it."""
+
+import json
+import socket
+import struct
+import threading
+from pathlib import Path
+
+import pytest
+from twisted.internet.epollreactor import EPollReactor
+
+import twisted_kafka
+from twisted_kafka.broker import Broker, StartError
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.service import BrokerService
+
+API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 7, -1)
+
+
+def ask_versions(broker: Broker) -> bytes:
+    host, _, port = broker.bootstrap_servers.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=5) as client:
+        client.sendall(API_VERSIONS)
+        return client.recv(4096)
+
+
+def test_it_serves_inside_a_with_block_and_leaves_nothing_behind() -> None:
+    threads = set(threading.enumerate())
+    with twisted_kafka.Broker() as broker:
+        assert broker.is_running
+        assert broker.bootstrap_servers.startswith("127.0.0.1:")
+        assert ask_versions(broker)[4:8] == b"\0\0\0\7"
+        (log_dir,) = map(Path, broker.config.log_dirs)
+        assert log_dir.is_dir()
+    assert not broker.is_running
+    assert not log_dir.parent.exists()
+    assert set(threading.enumerate()) <= threads
+    with pytest.raises(OSError, match="refused"):
+        ask_versions(broker)
+
+
+def test_a_process_may_have_several() -> None:
+    with Broker() as one, Broker() as two:
+        assert one.cluster_id != two.cluster_id
+        assert ask_versions(one)
+        assert ask_versions(two)
+
+
+def test_its_identity_lasts_in_its_directory(tmp_path: Path) -> None:
+    with Broker({"broker.id": 5}, data_dir=tmp_path) as broker:
+        first = (broker.broker_id, broker.cluster_id)
+    with Broker(data_dir=tmp_path) as broker:
+        assert (broker.broker_id, broker.cluster_id) == first
+    with pytest.raises(StartError, match=r"Invalid value '6' for broker\.id: must be 5"):
+        Broker({"broker.id": 6}, data_dir=tmp_path).start()
+
+
+def test_without_a_number_it_gets_one_above_those_given_by_hand(tmp_path: Path) -> None:
+    for _ in range(2):
+        with Broker(data_dir=tmp_path) as broker:
+            assert broker.broker_id == 1001
+
+
+def test_settings_may_be_of_pythons_types(tmp_path: Path) -> None:
+    broker = Broker({"auto.create.topics.enable": False, "num.partitions": 3, "log.cleanup.policy": ["compact"]}, data_dir=tmp_path)
+    assert broker.config.boolean("auto.create.topics.enable") is False
+    assert broker.config.int("num.partitions") == 3
+    assert broker.config.list("log.cleanup.policy") == ("compact",)
+    with pytest.raises(ConfigError, match=r"num\.partitions"):
+        Broker({"num.partitions": 0})
+
+
+def test_a_start_that_fails_leaves_nothing_running(tmp_path: Path) -> None:
+    threads = set(threading.enumerate())
+    with Broker(data_dir=tmp_path) as broker:
+        with pytest.raises(StartError, match="is in use"):
+            Broker(data_dir=tmp_path).start()
+        with pytest.raises(StartError, match="Address already in use") as caught:
+            Broker({"listeners": f"PLAINTEXT://{broker.bootstrap_servers}"}).start()
+        assert "\n" not in str(caught.value)
+    assert set(threading.enumerate()) <= threads
+
+
+def test_it_is_started_once(tmp_path: Path) -> None:
+    broker = Broker(data_dir=tmp_path)
+    broker.stop()
+    broker.start()
+    with pytest.raises(RuntimeError):
+        broker.start()
+    broker.stop()
+    broker.stop()
+
+
+def test_the_access_log_counts_what_the_metrics_count(tmp_path: Path) -> None:
+    with Broker({"access.log.dir": str(tmp_path / "access")}) as broker:
+        for _ in range(20):
+            ask_versions(broker)
+        metrics = broker.metrics
+    lines = [json.loads(line) for path in (tmp_path / "access").rglob("node-*.jsonl") for line in path.open()]
+    assert len(lines) == 20
+    assert metrics.value("RequestMetrics", "RequestsPerSec", request="ApiVersions", version=0) == 20
+    assert {line["api"] for line in lines} == {"ApiVersions"}
+
+
+def test_a_twisted_application_may_have_it_on_its_own_reactor(tmp_path: Path) -> None:
+    reactor = EPollReactor()
+    config = KafkaConfig.embedded({"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path)})
+    service = BrokerService(config, reactor)
+    answers: list[bytes] = []
+
+    def ask() -> None:
+        answers.append(ask_versions(service.broker))
+        reactor.callFromThread(stop)
+
+    def stop() -> None:
+        service.stopService().addCallback(lambda _: reactor.stop())
+
+    service.startService()
+    reactor.callWhenRunning(lambda: threading.Thread(target=ask).start())
+    reactor.run(installSignalHandlers=False)
+    assert answers[0][4:8] == b"\0\0\0\7"
+    assert not service.broker.is_running
+    assert (tmp_path / ".kafka_cleanshutdown").exists()

@@ -1,0 +1,50 @@
+"""What the documents say of the code is so."""
+
+import importlib
+import re
+from pathlib import Path
+
+from tests.broker.api_table import api_table, written_table
+from twisted_kafka.config.keys import BROKER_KEYS, OWN_KEYS
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_readmes_table_lists_the_registered_apis() -> None:
+    assert written_table() == api_table(), "write it anew: python -m tests.broker.api_table"
+
+
+def test_the_one_path_exists() -> None:
+    steps = re.findall(r"^\| `(\w+)\.(\w+)` \| `([\w/]+)\.py` \|", (ROOT / "docs" / "architecture.md").read_text(), re.MULTILINE)
+    assert len(steps) > 10
+    for class_name, method, module in steps:
+        found = getattr(importlib.import_module(f"twisted_kafka.{module.replace('/', '.')}"), class_name)
+        assert callable(getattr(found, method)), f"{class_name}.{method}"
+
+
+def test_the_packages_of_the_floors_exist() -> None:
+    floors = (ROOT / "docs" / "architecture.md").read_text().partition("## Floors")[2].partition("\n## ")[0]
+    packages = re.findall(r"`(\w+)/?`", "\n".join(line for line in floors.splitlines() if re.match(r"\| \d", line)))
+    assert len(packages) > 10
+    for package in packages:
+        assert (ROOT / "twisted_kafka" / package).is_dir() or (ROOT / "twisted_kafka" / f"{package}.py").exists(), package
+
+
+def test_documents_name_keys_that_exist_and_all_of_our_own() -> None:
+    named: set[str] = set()
+    for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        for key in re.findall(
+            r"`((?:log|access|num|offsets|group|queued|advertised|reserved|process|zookeeper)\.[a-z.]+[a-z])", path.read_text()
+        ):
+            named.add(key)
+    modules = {
+        ".".join(path.relative_to(ROOT / "twisted_kafka").with_suffix("").parts) for path in (ROOT / "twisted_kafka").rglob("*.py")
+    }
+    assert named - set(BROKER_KEYS) - modules == set()
+    assert named >= OWN_KEYS
+
+
+def test_links_lead_somewhere() -> None:
+    for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
+            assert (path.parent / target).exists(), f"{path.name}: {target}"
