@@ -19,6 +19,8 @@ from twisted_kafka.log.files import remove_if_there, write_fully
 
 _OFFSET_ENTRY = struct.Struct(">II")
 _TIME_ENTRY = struct.Struct(">qI")
+_NOTHING_YET = -1
+"""Instead of a number of entries in the file: it is to be written anew."""
 
 
 class TimestampOffset(NamedTuple):
@@ -42,7 +44,7 @@ class _Index:
         self.max_entries = max_bytes // self.entry.size
         self._columns: tuple[array[int], array[int]] | None = None
         self._file_entries = -1
-        self._written = 0
+        self._written = _NOTHING_YET
 
     @property
     def entries(self) -> int:
@@ -64,11 +66,12 @@ class _Index:
     def load(self) -> None:
         """Read the entries into memory, as appending needs; unused entries that Kafka preallocated are left out."""
         keys, values = array(self.key_type), array("I")
+        size = self.entry.size
         try:
             data = self.path.read_bytes()
+            file_entries = len(data) / size
         except FileNotFoundError:
-            data = b""
-        size = self.entry.size
+            data, file_entries = b"", _NOTHING_YET
         for key, value in self.entry.iter_unpack(data[: len(data) // size * size]):
             if keys and (key <= keys[-1] or value < values[-1]):
                 break
@@ -77,12 +80,12 @@ class _Index:
         if len(keys) == 1 and keys[0] == values[0] == 0:
             del keys[:], values[:]
         self._columns = (keys, values)
-        self._written = len(keys) if len(keys) * size == len(data) else 0
+        self._written = len(keys) if len(keys) == file_entries else _NOTHING_YET
 
     def reset(self) -> None:
         """Begin anew without entries, in memory."""
         self._columns = (array(self.key_type), array("I"))
-        self._written = 0
+        self._written = _NOTHING_YET
 
     def release(self) -> None:
         """Write what is new and forget the entries in memory."""
@@ -97,15 +100,15 @@ class _Index:
             return
         keys, values = self._columns
         count = len(keys)
-        if self._written == count and (count or self.path.exists()):
+        if self._written == count:
             return
         pack, size = self.entry.pack, self.entry.size
-        data = b"".join([pack(keys[i], values[i]) for i in range(self._written, count)])
-        fd = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o644)
+        is_new = self._written == _NOTHING_YET
+        start = 0 if is_new else self._written
+        data = b"".join([pack(keys[i], values[i]) for i in range(start, count)])
+        fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if is_new else 0), 0o644)
         try:
-            if self._written == 0:
-                os.ftruncate(fd, 0)
-            write_fully(fd, data, self._written * size)
+            write_fully(fd, data, start * size)
         finally:
             os.close(fd)
         self._written = count
@@ -139,7 +142,7 @@ class _Index:
         keys, values = self._columns
         if count < len(keys):
             self._columns = (keys[:count], values[:count])
-            self._written = 0
+            self._written = _NOTHING_YET
             self.write()
 
     def _floor(self, key: int) -> tuple[int, int] | None:

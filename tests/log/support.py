@@ -1,0 +1,69 @@
+"""Logs on a clock that stands still, and batches to put into them."""
+
+from pathlib import Path
+
+from twisted_kafka.config.topic_config import LogConfig
+from twisted_kafka.log.environment import LogEnvironment
+from twisted_kafka.log.results import FetchIsolation
+from twisted_kafka.log.unified_log import UnifiedLog
+from twisted_kafka.protocol.records.batch import batches
+from twisted_kafka.protocol.records.builder import build_batch
+from twisted_kafka.protocol.records.record import SimpleRecord
+from twisted_kafka.protocol.regions import FileRegion
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.timing.clock import ManualClock
+from twisted_kafka.timing.scheduler import ManualScheduler
+
+PARTITION = TopicPartition("topic", 0)
+NOW_MS = 1_700_000_000_000
+KAFKA_LOGS = Path(__file__).parent.parent / "data" / "kafka_logs"
+
+
+class Bench:
+    """One log's directory, which can be opened again and again."""
+
+    def __init__(self, directory: Path, **settings: object) -> None:
+        self.clock = ManualClock(NOW_MS)
+        self.scheduler = ManualScheduler(self.clock)
+        self.failures: list[OSError] = []
+        self.environment = LogEnvironment(
+            self.clock, self.scheduler, on_storage_failure=lambda _path, error: self.failures.append(error)
+        )
+        self.directory = directory
+        self.config = LogConfig(**settings)
+
+    def open(self, **known: object) -> UnifiedLog:
+        return UnifiedLog.open(self.directory, PARTITION, self.config, self.environment, **known)
+
+    def reopen_clean(self, log: UnifiedLog) -> UnifiedLog:
+        log.flush()
+        log.close()
+        return self.open(was_clean=True, recovery_point=log.recovery_point, log_start_offset=log.log_start_offset)
+
+
+def batch(*values: bytes, timestamp_ms: int = NOW_MS, **options: object) -> bytearray:
+    records = [SimpleRecord(timestamp_ms + number, None, value) for number, value in enumerate(values)]
+    return bytearray(build_batch(records, **options))
+
+
+def append(log: UnifiedLog, *values: bytes, epoch: int = 0, **options: object) -> int:
+    return log.append_as_leader(batch(*values, **options), epoch).first_offset
+
+
+def data_of(records: FileRegion | bytes) -> bytes:
+    return records.read() if isinstance(records, FileRegion) else records
+
+
+def contents(log: UnifiedLog, start: int | None = None) -> list[tuple[int, bytes]]:
+    """Return (offset, value) of everything from ``start`` on, read as a follower would."""
+    found = []
+    offset = log.log_start_offset if start is None else start
+    while offset < log.log_end_offset:
+        data = data_of(log.read(offset, 1 << 20, FetchIsolation.LOG_END, True).records)
+        if not data:
+            break
+        for each in batches(data):
+            found += [(record.offset, record.value) for record in each.records() if record.offset >= offset]
+            end = each.last_offset + 1
+        offset = end
+    return found

@@ -1,0 +1,126 @@
+import pytest
+
+from twisted_kafka.log.checkpoints import MalformedCheckpointError, OffsetCheckpoint
+from twisted_kafka.log.files import parse_partition_directory, write_atomically
+from twisted_kafka.log.leader_epoch import LeaderEpochCache
+from twisted_kafka.log.partition_metadata import read_topic_id, write_topic_id
+from twisted_kafka.protocol.topic_partition import TopicPartition
+
+
+def test_offsets_are_written_as_kafka_does(tmp_path):
+    checkpoint = OffsetCheckpoint(tmp_path / "recovery-point-offset-checkpoint")
+    assert checkpoint.read() == {}
+    offsets = {TopicPartition("orders.eu", 2): 2**40, TopicPartition("a", 0): 0}
+    checkpoint.write(offsets)
+    assert checkpoint.path.read_text() == "0\n2\norders.eu 2 1099511627776\na 0 0\n"
+    assert checkpoint.read() == offsets
+    checkpoint.write({})
+    assert checkpoint.path.read_text() == "0\n0\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["recovery-point-offset-checkpoint"]
+
+
+def test_a_file_of_no_bytes_is_empty(tmp_path):
+    path = tmp_path / "cleaner-offset-checkpoint"
+    path.write_bytes(b"")
+    assert OffsetCheckpoint(path).read() == {}
+
+
+@pytest.mark.parametrize("text", ["1\n0\n", "0\n", "0\n2\na 0 1\n", "0\n1\na 0\n", "0\n1\na b c\n", "x", "0\n1\n\xff"])
+def test_damage_is_told_with_the_file(tmp_path, text):
+    path = tmp_path / "checkpoint"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(MalformedCheckpointError, match="checkpoint"):
+        OffsetCheckpoint(path).read()
+
+
+def test_a_half_written_replacement_does_no_harm(tmp_path):
+    path = tmp_path / "checkpoint"
+    write_atomically(path, b"0\n0\n")
+    (tmp_path / "checkpoint.tmp").write_bytes(b"0\n5")
+    assert OffsetCheckpoint(path).read() == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "topic", "partition"),
+    [
+        ("topic-0", "topic", 0),
+        ("a-b-12", "a-b", 12),
+        ("x-3.0123456789abcdef-delete", "x", 3),
+        ("with.dots-1.abc-future", "with.dots", 1),
+    ],
+)
+def test_directory_names(name, topic, partition):
+    assert parse_partition_directory(name) == (topic, partition)
+
+
+@pytest.mark.parametrize("name", ["topic", "topic-", "-1", "topic-x", "lost+found"])
+def test_other_directories(name):
+    with pytest.raises(ValueError):
+        parse_partition_directory(name)
+
+
+def test_topic_ids(tmp_path):
+    assert read_topic_id(tmp_path) is None
+    topic_id = bytes(range(1, 17))
+    write_topic_id(tmp_path, topic_id)
+    assert (tmp_path / "partition.metadata").read_text() == "version: 0\ntopic_id: AQIDBAUGBwgJCgsMDQ4PEA"
+    assert read_topic_id(tmp_path) == topic_id
+    (tmp_path / "partition.metadata").write_text("")
+    assert read_topic_id(tmp_path) is None
+    (tmp_path / "partition.metadata").write_text("version: 9\n")
+    with pytest.raises(ValueError):
+        read_topic_id(tmp_path)
+
+
+# Leader epochs.
+
+
+@pytest.fixture
+def cache(tmp_path):
+    cache = LeaderEpochCache(tmp_path, pytest.fail)
+    for epoch, offset in ((1, 0), (3, 10), (7, 30)):
+        cache.assign(epoch, offset)
+    return cache
+
+
+def test_ends_of_epochs(cache):
+    ends = {epoch: tuple(cache.end_offset_for(epoch, 50)) for epoch in range(-1, 9)}
+    assert ends == {
+        -1: (-1, -1),
+        0: (0, 0),
+        1: (1, 10),
+        2: (1, 10),
+        3: (3, 30),
+        4: (3, 30),
+        5: (3, 30),
+        6: (3, 30),
+        7: (7, 50),
+        8: (-1, -1),
+    }
+
+
+def test_an_assignment_drops_what_contradicts_it(cache):
+    cache.assign(5, 20)
+    assert cache.entries == ((1, 0), (3, 10), (5, 20))
+    cache.assign(6, 5)
+    assert cache.entries == ((1, 0), (6, 5))
+    cache.assign(6, 9)
+    assert cache.entries == ((1, 0), (6, 5))
+
+
+def test_cutting_epochs(cache):
+    cache.truncate_from_end(30)
+    assert cache.entries == ((1, 0), (3, 10))
+    cache.truncate_from_start(12)
+    assert cache.entries == ((3, 12),)
+    assert cache.path.read_text() == "0\n1\n3 12\n"
+    cache.truncate_from_end(12)
+    assert cache.entries == ()
+    assert cache.latest_epoch == -1
+
+
+def test_epochs_are_read_again(cache, tmp_path):
+    again = LeaderEpochCache(tmp_path, pytest.fail)
+    again.load()
+    assert again.entries == cache.entries
+    assert [again.epoch_for_offset(offset) for offset in (0, 9, 10, 29, 30, 99)] == [1, 1, 3, 3, 7, 7]

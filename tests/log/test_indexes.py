@@ -1,0 +1,154 @@
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twisted_kafka.log.batch_headers import HEADER_BYTES, batches_in, crc_matches, find_batch, scan_batches, scan_headers
+from twisted_kafka.log.indexes import OffsetIndex, TimeIndex
+from twisted_kafka.protocol.records.builder import build_batch
+from twisted_kafka.protocol.records.record import SimpleRecord
+
+BASE = 1000
+
+
+@pytest.fixture
+def index(tmp_path):
+    index = OffsetIndex(tmp_path / "x.index", BASE, 10 * 8)
+    index.reset()
+    for number in range(1, 6):
+        index.append(BASE + 10 * number, 100 * number)
+    return index
+
+
+@pytest.fixture
+def times(tmp_path):
+    times = TimeIndex(tmp_path / "x.timeindex", BASE, 5 * 12)
+    times.reset()
+    for number in range(1, 4):
+        times.maybe_append(100 * number, BASE + 10 * number)
+    return times
+
+
+@pytest.mark.parametrize("where", ["memory", "file"])
+def test_positions_are_found(index, where):
+    if where == "file":
+        index.release()
+        assert not index.in_memory
+    assert [index.position_before(BASE + offset) for offset in (0, 9, 10, 11, 50, 999)] == [0, 0, 100, 100, 500, 500]
+    assert index.entries == 5
+    assert index.last_entry() == (BASE + 50, 500)
+
+
+@pytest.mark.parametrize("where", ["memory", "file"])
+def test_times_are_found(times, where):
+    if where == "file":
+        times.release()
+    assert [times.lookup(time) for time in (99, 100, 250, 999)] == [
+        (-1, BASE),
+        (100, BASE + 10),
+        (200, BASE + 20),
+        (300, BASE + 30),
+    ]
+
+
+def test_a_time_that_is_not_later_adds_nothing(times):
+    times.maybe_append(300, BASE + 40)
+    times.maybe_append(20, BASE + 50)
+    times.maybe_append(-1, BASE + 60)
+    assert times.entries == 3
+
+
+def test_files_are_written_in_pieces(index):
+    index.write()
+    assert index.path.stat().st_size == 40
+    index.append(BASE + 60, 600)
+    index.write()
+    assert index.path.read_bytes()[40:] == bytes.fromhex("0000003c00000258")
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_cutting(index, times, written):
+    if written:
+        index.release()
+        times.release()
+    index.truncate_to(BASE + 30)
+    times.truncate_to(BASE + 30)
+    assert index.last_entry() == (BASE + 20, 200)
+    assert times.last_entry() == (200, BASE + 20)
+    assert index.path.stat().st_size == 16
+    index.truncate_to(BASE)
+    assert index.entries == 0
+    index.write()
+    assert index.path.stat().st_size == 0
+
+
+def test_fullness(index, times):
+    assert not index.is_full
+    for number in range(6, 11):
+        index.append(BASE + 10 * number, 100 * number)
+    assert index.is_full
+    assert not times.is_full
+    times.maybe_append(1000, BASE + 100)
+    assert times.is_full
+
+
+def test_an_empty_file_is_found_empty(tmp_path):
+    (tmp_path / "x.index").write_bytes(b"")
+    index = OffsetIndex(tmp_path / "x.index", BASE, 80)
+    assert index.position_before(BASE + 5) == 0
+    assert index.last_entry() == (BASE, 0)
+    assert OffsetIndex(tmp_path / "missing.index", BASE, 80).position_before(BASE) == 0
+
+
+# Batch headers.
+
+
+def one(number, size=10):
+    return build_batch([SimpleRecord(number, None, b"x" * size)], base_offset=number)
+
+
+@given(st.lists(st.integers(0, 6000), max_size=12), st.binary(max_size=80))
+def test_walking_a_file(sizes, junk):
+    data = b"".join(one(number, size) for number, size in enumerate(sizes))
+    fd = os.memfd_create("batches")
+    try:
+        os.pwrite(fd, data, 0)
+        os.pwrite(fd, junk[:HEADER_BYTES], len(data))
+        end = os.fstat(fd).st_size
+        whole = [(header.position, header.size_bytes, header.base_offset) for header in scan_headers(fd, 0, end)][: len(sizes)]
+        assert [offset for _, _, offset in whole] == list(range(len(sizes)))
+        bodies = [(header.position, bytes(body)) for header, body in scan_batches(fd, 0, len(data))]
+        assert [body for _, body in bodies] == [one(number, size) for number, size in enumerate(sizes)]
+        assert all(crc_matches(memoryview(body)) for _, body in bodies)
+        for position, size, offset in whole:
+            assert find_batch(fd, 0, len(data), offset) == (offset, position, position + size, offset)
+        assert find_batch(fd, 0, len(data), len(sizes)) is None
+    finally:
+        os.close(fd)
+
+
+def test_a_file_shorter_than_it_should_be_ends_the_walk():
+    fd = os.memfd_create("batches")
+    try:
+        os.pwrite(fd, one(0) + one(1)[:-1], 0)
+        assert [header.base_offset for header, _ in scan_batches(fd, 0, 2 * len(one(0)))] == [0]
+    finally:
+        os.close(fd)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_old_formats(magic):
+    data = build_batch([SimpleRecord(5, None, None), SimpleRecord(9, b"k", b"v")], base_offset=3, magic=magic)
+    headers = list(batches_in(data))
+    assert [(header.base_offset, header.last_offset, header.magic) for header in headers] == [(3, 3, magic), (4, 4, magic)]
+    assert [header.max_timestamp_ms for header in headers] == ([5, 9] if magic else [-1, -1])
+    view = memoryview(data)
+    assert all(crc_matches(view[header.position : header.position + header.size_bytes]) for header in headers)
+    fd = os.memfd_create("batches")
+    try:
+        os.pwrite(fd, data, 0)
+        assert [header.base_offset for header, _ in scan_batches(fd, 0, len(data))] == [3, 4]
+        assert find_batch(fd, 0, len(data), 4)[:2] == (4, headers[1].position)
+    finally:
+        os.close(fd)

@@ -1,0 +1,286 @@
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.log.support import NOW_MS, append, contents
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.log.broker_metadata import (
+    MetaProperties,
+    MetaPropertiesError,
+    claim_directories,
+    load_meta_properties,
+    read_meta_properties,
+    write_meta_properties,
+)
+from twisted_kafka.log.log_directory import LogDirectory, LogDirectoryError
+from twisted_kafka.log.log_manager import LogManager
+from twisted_kafka.protocol.errors import KafkaStorageError
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.timing.clock import ManualClock
+from twisted_kafka.timing.scheduler import ManualScheduler
+
+ONE = TopicPartition("one", 0)
+TWO = TopicPartition("two", 0)
+
+
+class Broker:
+    """Log managers over the same directories, one after the other."""
+
+    def __init__(self, path):
+        self.path = path
+        self.clock = ManualClock(NOW_MS)
+        self.failed = []
+        self.topic_configs = {}
+
+    def start(self, dirs=("a",), **settings):
+        self.scheduler = ManualScheduler(self.clock)
+        properties = {key.replace("_", "."): str(value) for key, value in settings.items()}
+        properties["log.dirs"] = ",".join(str(self.path / name) for name in dirs)
+        manager = LogManager(
+            KafkaConfig.from_properties(properties), self.scheduler, self.clock, on_directory_failure=self.failed.append
+        )
+        manager.startup(lambda topic: self.topic_configs.get(topic, {}))
+        return manager
+
+    def crash(self, manager):
+        for directory in manager.directories:
+            directory.release()
+
+    def later(self, ms):
+        self.clock.advance_ms(ms)
+        self.scheduler.run_due()
+
+    def names(self, directory="a"):
+        return sorted(os.listdir(self.path / directory))
+
+
+@pytest.fixture
+def broker(tmp_path):
+    return Broker(tmp_path)
+
+
+def test_logs_are_there_after_a_clean_stop(broker):
+    manager = broker.start()
+    log = manager.get_or_create_log(ONE, bytes(range(16)))
+    assert manager.get_or_create_log(ONE) is log is manager.get_log(ONE)
+    assert manager.get_log(TWO) is None
+    append(log, b"x")
+    manager.shutdown()
+    assert (broker.path / "a" / ".kafka_cleanshutdown").read_text() == '{"version":0,"brokerEpoch":-1}'
+    assert (broker.path / "a" / "recovery-point-offset-checkpoint").read_text() == "0\n1\none 0 1\n"
+    manager = broker.start()
+    log = manager.get_log(ONE)
+    assert contents(log) == [(0, b"x")]
+    assert log.topic_id == bytes(range(16))
+    assert ".kafka_cleanshutdown" not in broker.names()
+    assert manager.directories[0].was_clean
+
+
+def test_logs_are_recovered_after_a_crash(broker):
+    manager = broker.start(num_recovery_threads_per_data_dir=3)
+    for partition in range(10):
+        append(manager.get_or_create_log(TopicPartition("t", partition)), b"x")
+    broker.crash(manager)
+    torn = manager.get_log(TopicPartition("t", 4)).segments.active.path
+    os.truncate(torn, torn.stat().st_size - 1)
+    manager = broker.start(num_recovery_threads_per_data_dir=3)
+    assert not manager.directories[0].was_clean
+    assert [manager.get_log(TopicPartition("t", number)).log_end_offset for number in range(10)] == [1, 1, 1, 1, 0, 1, 1, 1, 1, 1]
+
+
+def test_a_directory_is_used_by_one_broker_only(broker):
+    broker.start()
+    with pytest.raises(LogDirectoryError, match="in use") as caught:
+        broker.start()
+    assert "\n" not in str(caught.value)
+
+
+def test_another_process_keeps_its_directory(broker, tmp_path):
+    program = (
+        "import sys, pathlib; from twisted_kafka.log.log_directory import *\n"
+        "LogDirectory(pathlib.Path(sys.argv[1])).acquire(); print('held', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path / "a")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout.readline() == b"held\n"
+        with pytest.raises(LogDirectoryError, match="in use"):
+            broker.start(("b", "a"))
+        other.stdin.close()
+    broker.start(("b", "a"))
+
+
+def test_a_directory_that_cannot_be_made_is_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LogDirectoryError, match="Cannot use the log directory"):
+        LogDirectory(tmp_path / "file" / "x").acquire()
+
+
+def test_new_logs_go_where_the_fewest_are(broker):
+    manager = broker.start(("a", "b"))
+    for partition in range(6):
+        manager.get_or_create_log(TopicPartition("t", partition))
+    assert [len(manager.logs_in(directory)) for directory in manager.directories] == [3, 3]
+    assert manager.directory_of(TopicPartition("t", 0)) is manager.directories[0]
+
+
+def test_a_deleted_log_is_gone_at_once_and_its_files_later(broker):
+    manager = broker.start()
+    append(manager.get_or_create_log(ONE), b"x")
+    assert manager.delete_log(ONE)
+    assert not manager.delete_log(ONE)
+    assert manager.get_log(ONE) is None
+    assert [name for name in broker.names() if name.startswith("one-0.") and name.endswith("-delete")]
+    assert manager.get_or_create_log(ONE).log_end_offset == 0
+    broker.later(60_000)
+    assert [name for name in broker.names() if name.startswith("one")] == ["one-0"]
+
+
+def test_a_deletion_that_was_not_finished_is_finished_at_the_next_start(broker):
+    manager = broker.start()
+    manager.get_or_create_log(ONE)
+    manager.delete_log(ONE)
+    manager.shutdown()
+    manager = broker.start()
+    broker.later(0)
+    assert manager.all_logs() == []
+    assert not [name for name in broker.names() if name.startswith("one")]
+
+
+def test_a_long_name_fits_when_marked(broker):
+    manager = broker.start()
+    partition = TopicPartition("x" * 249, 11)
+    manager.get_or_create_log(partition)
+    assert manager.delete_log(partition)
+
+
+def test_checkpoints_are_written_from_time_to_time(broker):
+    manager = broker.start(log_segment_bytes=200)
+    log = manager.get_or_create_log(ONE)
+    for _ in range(3):
+        append(log, b"x" * 20)
+    log.update_high_watermark(3)
+    log.increment_log_start_offset(1)
+    broker.later(60_000)
+    assert (broker.path / "a" / "recovery-point-offset-checkpoint").read_text() == "0\n1\none 0 2\n"
+    assert (broker.path / "a" / "log-start-offset-checkpoint").read_text() == "0\n1\none 0 1\n"
+    broker.crash(manager)
+    assert broker.start(log_segment_bytes=200).get_log(ONE).log_start_offset == 1
+
+
+def test_damaged_checkpoints_only_cost_time(broker):
+    manager = broker.start()
+    append(manager.get_or_create_log(ONE), b"x")
+    manager.shutdown()
+    for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint"):
+        (broker.path / "a" / name).write_bytes(b"\0\0\0")
+    assert contents(broker.start().get_log(ONE)) == [(0, b"x")]
+
+
+def test_retention_runs_from_time_to_time(broker):
+    broker.topic_configs["one"] = {"retention.ms": "1000"}
+    manager = broker.start()
+    for partition in (ONE, TWO):
+        log = manager.get_or_create_log(partition)
+        append(log, b"x")
+        log.update_high_watermark(1)
+    broker.later(300_000)
+    assert [manager.get_log(partition).log_start_offset for partition in (ONE, TWO)] == [1, 0]
+
+
+def test_flush_by_time(broker):
+    manager = broker.start(log_flush_scheduler_interval_ms=500, log_flush_interval_ms=2000)
+    log = manager.get_or_create_log(ONE)
+    append(log, b"x")
+    broker.later(1500)
+    assert log.recovery_point == 0
+    broker.later(500)
+    assert log.recovery_point == 1
+
+
+def test_topic_settings_can_change(broker):
+    manager = broker.start()
+    log = manager.get_or_create_log(ONE)
+    assert log.config.retention_ms == 604_800_000
+    broker.topic_configs["one"] = {"retention.ms": "5"}
+    manager.update_topic_config("one")
+    assert log.config.retention_ms == 5
+    manager.reconfigure(KafkaConfig.from_properties({"log.segment.bytes": "12345", "log.dirs": "x"}))
+    assert (log.config.retention_ms, log.config.segment_bytes) == (5, 12345)
+
+
+def test_a_failed_directory_goes_offline_and_the_others_serve(broker, monkeypatch):
+    manager = broker.start(("a", "b"))
+    one, two = manager.get_or_create_log(ONE), manager.get_or_create_log(TWO)
+    assert one.dir.parent != two.dir.parent
+
+    def broken(*_):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("twisted_kafka.log.segment.write_fully", broken)
+    with pytest.raises(KafkaStorageError):
+        append(one, b"x")
+    monkeypatch.undo()
+    assert broker.failed == [manager.directories[0]]
+    append(two, b"x")
+    assert manager.get_or_create_log(TopicPartition("three", 0)).dir.parent == manager.directories[1].path
+    manager.shutdown()
+    assert ".kafka_cleanshutdown" not in broker.names("a")
+    assert ".kafka_cleanshutdown" in broker.names("b")
+
+
+def test_other_directories_are_left_alone(broker):
+    for name in ("lost+found", "notes", "one-0.abc-stray"):
+        (broker.path / "a" / name).mkdir(parents=True)
+    (broker.path / "a" / "metadata.sqlite").write_text("")
+    assert broker.start().all_logs() == []
+    assert {"lost+found", "notes", "one-0.abc-stray"} < set(broker.names())
+
+
+def test_one_partition_in_two_directories_stops_the_start(broker):
+    for name in ("a", "b"):
+        (broker.path / name / "one-0").mkdir(parents=True)
+    with pytest.raises(ValueError, match="two log directories"):
+        broker.start(("a", "b"))
+
+
+# meta.properties.
+
+
+def test_meta_properties(tmp_path):
+    first, second = tmp_path / "a", tmp_path / "b"
+    first.mkdir()
+    second.mkdir()
+    assert load_meta_properties([first, second]) == (None, None, None)
+    claim_directories([first], "clusterclusterclusterC", 7)
+    assert (first / "meta.properties").read_text() == "#\nversion=0\nbroker.id=7\ncluster.id=clusterclusterclusterC\n"
+    assert load_meta_properties([first, second]) == ("clusterclusterclusterC", 7, None)
+    claim_directories([first, second], "clusterclusterclusterC", 7)
+    assert read_meta_properties(second) == read_meta_properties(first)
+
+
+def test_directories_of_others_are_refused(tmp_path):
+    claim_directories([tmp_path], "mine", 7)
+    with pytest.raises(MetaPropertiesError, match="cluster mine"):
+        claim_directories([tmp_path], "other", 7)
+    with pytest.raises(MetaPropertiesError, match=r"broker\.id=8"):
+        claim_directories([tmp_path], "mine", 8)
+    (tmp_path / "b").mkdir()
+    write_meta_properties(tmp_path / "b", MetaProperties("other", 7))
+    with pytest.raises(MetaPropertiesError):
+        load_meta_properties([tmp_path, tmp_path / "b"])
+
+
+def test_the_directory_id_is_kept(tmp_path):
+    (tmp_path / "meta.properties").write_text("version=1\ndirectory.id=abc\nnode.id=3\n")
+    claim_directories([tmp_path], "c", 3)
+    assert read_meta_properties(tmp_path) == ("c", 3, "abc")
+
+
+@pytest.mark.parametrize("text", ["version=9\n", "broker.id=1\n", "version=0\nbroker.id=x\n"])
+def test_meta_properties_that_cannot_be(tmp_path, text):
+    (tmp_path / "meta.properties").write_text(text)
+    with pytest.raises(MetaPropertiesError):
+        read_meta_properties(tmp_path)

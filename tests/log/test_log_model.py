@@ -1,0 +1,149 @@
+"""Random operations on a log against a list: whatever happens, the log holds what the list holds."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from tests.log.support import NOW_MS, Bench, batch, contents
+from twisted_kafka.log.results import FetchIsolation
+
+MOST_BATCHES = 40
+
+
+class LogMachine(RuleBasedStateMachine):
+    """``self.records`` is the model: (offset, value, timestamp) of everything from the log start on."""
+
+    @initialize(segment_bytes=st.sampled_from([300, 1000, 5000]), interval=st.sampled_from([0, 100, 4096]))
+    def make(self, segment_bytes, interval):
+        self.holder = tempfile.TemporaryDirectory()
+        self.bench = Bench(Path(self.holder.name) / "topic-0", segment_bytes=segment_bytes, index_interval_bytes=interval)
+        self.log = self.bench.open()
+        self.records = []
+        self.batches = []
+        self.start = self.end = self.high_watermark = 0
+        self.serial = 0
+
+    def teardown(self):
+        if hasattr(self, "holder"):
+            self.holder.cleanup()
+
+    def _new(self, count, timestamps):
+        found = []
+        for number in range(count):
+            self.serial += 1
+            found.append((self.end + number, b"%d" % self.serial, NOW_MS + timestamps + number))
+        return found
+
+    @rule(count=st.integers(1, 4), time=st.integers(0, 50), as_follower=st.booleans(), gap=st.integers(0, 3))
+    def append(self, count, time, as_follower, gap):
+        if as_follower:
+            self.end += gap
+        new = self._new(count, time)
+        values = [value for _, value, _ in new]
+        if as_follower:
+            self.log.append_as_follower(batch(*values, timestamp_ms=NOW_MS + time, base_offset=self.end, partition_leader_epoch=0))
+        else:
+            assert self.log.append_as_leader(batch(*values, timestamp_ms=NOW_MS + time), 0).first_offset == self.end
+        self.batches.append(self.end)
+        self.records += new
+        self.end += count
+
+    @rule()
+    def roll(self):
+        self.log.roll()
+
+    @rule()
+    def flush(self):
+        self.bench.scheduler.run_due()
+        self.log.flush()
+
+    @rule(data=st.data())
+    def truncate(self, data):
+        offset = data.draw(st.integers(self.start, self.end))
+        if offset <= self.log.segments.first.base_offset and offset < self.end:
+            self.start = offset
+        if offset < self.end:
+            inside = [base for base in self.batches if base < offset]
+            if inside:
+                last = [record for record in self.records if record[0] >= inside[-1]]
+                size = len([r for r in last if r[0] < min([b for b in self.batches if b > inside[-1]], default=self.end)])
+                if inside[-1] + size > offset:
+                    offset = inside[-1]
+            self.log.truncate_to(offset)
+            self.batches = [base for base in self.batches if base < offset]
+            self.records = [record for record in self.records if record[0] < offset]
+            self.end = offset
+            self.start = min(self.start, offset)
+            self.high_watermark = min(self.high_watermark, offset)
+            self.high_watermark = max(self.high_watermark, self.start)
+
+    @rule(data=st.data())
+    def raise_high_watermark(self, data):
+        self.high_watermark = data.draw(st.integers(self.high_watermark, self.end))
+        self.log.update_high_watermark(self.high_watermark)
+
+    @rule(data=st.data(), clean_up=st.booleans())
+    def delete_records(self, data, clean_up):
+        self.start = data.draw(st.integers(self.start, self.high_watermark))
+        self.log.increment_log_start_offset(self.start)
+        if clean_up:
+            self.log.delete_old_segments()
+            self.start = self.log.log_start_offset
+        self.records = [record for record in self.records if record[0] >= self.start]
+
+    @rule(torn=st.integers(0, 60))
+    def crash(self, torn):
+        """The process dies; what a torn last write left behind is junk after the last batch."""
+        with open(self.log.segments.active.path, "ab") as file:
+            file.write(os.urandom(torn))
+        self._reopened(self.bench.open(recovery_point=self.log.recovery_point, log_start_offset=self.start))
+
+    @rule()
+    def restart(self):
+        self._reopened(self.bench.reopen_clean(self.log))
+
+    def _reopened(self, log):
+        # A gap that truncation left at the end is not on disk.
+        last = max([offset for offset, _, _ in self.records], default=None)
+        assert log.log_end_offset <= self.end
+        if last is not None:
+            assert log.log_end_offset > last
+        self.log = log
+        self.end = log.log_end_offset
+        self.start = log.log_start_offset
+        log.update_high_watermark(min(self.high_watermark, self.end))
+        self.high_watermark = log.high_watermark
+
+    @invariant()
+    def the_log_holds_what_the_model_holds(self):
+        if not hasattr(self, "log"):
+            return
+        log = self.log
+        assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (self.start, self.end, self.high_watermark)
+        assert contents(log) == [(offset, value) for offset, value, _ in self.records]
+
+    @rule(data=st.data())
+    def read_anywhere(self, data):
+        offset = data.draw(st.integers(self.start, self.end))
+        assert contents(self.log, offset) == [(at, value) for at, value, _ in self.records if at >= offset]
+        visible = self.log.read(offset, 1 << 20, FetchIsolation.HIGH_WATERMARK)
+        assert bool(visible.records) == any(offset <= at < self.high_watermark for at, _, _ in self.records)
+
+    @rule(time=st.integers(-1, 60))
+    def find_by_time(self, time):
+        found = self.log.offset_for_timestamp(NOW_MS + time)
+        wanted = next(((stamp, offset) for offset, _, stamp in self.records if stamp >= NOW_MS + time), None)
+        assert (found and found[:2]) == wanted
+
+
+TestLogMachine = LogMachine.TestCase
+TestLogMachine.settings = settings(
+    max_examples=int(os.environ.get("LOG_MODEL_EXAMPLES", "60")),
+    stateful_step_count=MOST_BATCHES,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)

@@ -1,0 +1,224 @@
+import os
+
+import pytest
+
+from tests.log.support import NOW_MS, Bench, append, batch, contents
+from twisted_kafka.log.batch_headers import advance_sequence, retreat_sequence
+from twisted_kafka.log.producer_snapshot import CorruptSnapshotError, decode_snapshot, encode_snapshot
+from twisted_kafka.log.results import AbortedTransaction, FetchIsolation
+from twisted_kafka.log.validation import AppendOrigin
+from twisted_kafka.protocol.errors import InvalidProducerEpochError, OutOfOrderSequenceError, TransactionCoordinatorFencedError
+from twisted_kafka.protocol.records.builder import end_transaction_marker
+
+LARGEST = 2**31 - 1
+
+
+@pytest.fixture
+def bench(tmp_path):
+    return Bench(tmp_path / "topic-0", segment_bytes=2048)
+
+
+@pytest.fixture
+def log(bench):
+    return bench.open()
+
+
+def produce(log, sequence, count=1, *, producer=7, epoch=0, transactional=False, timestamp_ms=NOW_MS):
+    data = batch(
+        *[b"v"] * count,
+        producer_id=producer,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        is_transactional=transactional,
+        timestamp_ms=timestamp_ms,
+    )
+    return log.append_as_leader(data, 0)
+
+
+def end(log, *, commit, producer=7, epoch=0, coordinator_epoch=0):
+    data = end_transaction_marker(
+        commit=commit, producer_id=producer, producer_epoch=epoch, coordinator_epoch=coordinator_epoch, timestamp_ms=NOW_MS
+    )
+    return log.append_as_leader(bytearray(data), 0, AppendOrigin.COORDINATOR)
+
+
+def test_a_repeated_batch_gets_the_offsets_of_the_first_time(log):
+    produce(log, 0, 3)
+    append(log, b"other")
+    produce(log, 3, 2)
+    again = produce(log, 0, 3)
+    assert (again.first_offset, again.last_offset, again.is_duplicate) == (0, 2, True)
+    assert produce(log, 3, 2).first_offset == 4
+    assert log.log_end_offset == 6
+
+
+def test_only_the_last_five_batches_are_remembered(log):
+    for sequence in range(7):
+        produce(log, sequence)
+    assert [produce(log, sequence).first_offset for sequence in range(2, 7)] == [2, 3, 4, 5, 6]
+    with pytest.raises(OutOfOrderSequenceError):
+        produce(log, 1)
+
+
+@pytest.mark.parametrize("sequence", [0, 1, 4, 99])
+def test_a_gap_or_a_step_back_is_refused(log, sequence):
+    produce(log, 0, 3)
+    with pytest.raises(OutOfOrderSequenceError):
+        produce(log, sequence)
+    assert log.log_end_offset == 3
+
+
+def test_an_unknown_producer_may_begin_anywhere(log):
+    assert produce(log, 55).first_offset == 0
+    assert produce(log, 56).first_offset == 1
+
+
+def test_a_new_epoch_begins_at_zero_and_fences_the_old(log):
+    produce(log, 0, 5)
+    with pytest.raises(OutOfOrderSequenceError):
+        produce(log, 5, epoch=1)
+    produce(log, 0, epoch=1)
+    with pytest.raises(InvalidProducerEpochError):
+        produce(log, 5, epoch=0)
+    assert produce(log, 1, epoch=1).first_offset == 6
+
+
+def test_sequences_wrap(log):
+    produce(log, LARGEST - 1, 4)
+    assert produce(log, 2).first_offset == 4
+    assert produce(log, LARGEST - 1, 4).first_offset == 0
+    assert advance_sequence(LARGEST, 1) == 0
+    assert retreat_sequence(0, 1) == LARGEST
+    assert retreat_sequence(advance_sequence(LARGEST - 3, 10), 10) == LARGEST - 3
+
+
+@pytest.mark.parametrize("stop", ["clean", "crash", "crash without snapshots"])
+def test_the_state_survives_a_restart(log, bench, stop):
+    for sequence in range(40):
+        produce(log, sequence)
+    if stop == "clean":
+        again = bench.reopen_clean(log)
+        assert produce(again, 39).is_duplicate
+    else:
+        for name in os.listdir(log.dir):
+            if name.endswith(".snapshot") and stop != "crash":
+                os.unlink(log.dir / name)
+        again = bench.open()
+        assert [produce(again, sequence).is_duplicate for sequence in range(35, 40)] == [True] * 5
+    with pytest.raises(OutOfOrderSequenceError):
+        produce(again, 41)
+    assert not produce(again, 40).is_duplicate
+
+
+def test_a_damaged_snapshot_is_passed_over(log, bench):
+    for sequence in range(40):
+        produce(log, sequence)
+    log.flush()
+    log.close()
+    path = log.dir / "00000000000000000040.snapshot"
+    path.write_bytes(path.read_bytes()[:-1])
+    again = bench.open(was_clean=True)
+    assert produce(again, 39).is_duplicate
+
+
+def test_truncation_takes_the_state_back(log):
+    for sequence in range(40):
+        produce(log, sequence)
+    log.truncate_to(17)
+    assert produce(log, 16).is_duplicate
+    assert produce(log, 17).first_offset == 17
+
+
+def test_followers_take_the_state_over(log, tmp_path):
+    for sequence in range(3):
+        produce(log, sequence)
+    follower = Bench(tmp_path / "other" / "topic-0")
+    follower.directory.parent.mkdir()
+    copy = follower.open()
+    copy.append_as_follower(log.read(0, 10_000, FetchIsolation.LOG_END).records.read())
+    assert produce(copy, 2).is_duplicate
+    assert produce(copy, 3).first_offset == 3
+
+
+def test_idle_producers_are_forgotten(log):
+    produce(log, 0, producer=1)
+    produce(log, 0, producer=2, timestamp_ms=NOW_MS + 60_000)
+    assert log.remove_expired_producers(NOW_MS + 86_400_000) == 1
+    assert list(log.producer_state.producers) == [2]
+
+
+def test_snapshots_refuse_damage():
+    data = encode_snapshot([])
+    assert decode_snapshot(data) == []
+    for bad in (b"", data[:-1], data + b"x", b"\0\2" + data[2:], data[:5] + b"x" + data[6:]):
+        with pytest.raises(CorruptSnapshotError):
+            decode_snapshot(bad)
+
+
+# Transactions.
+
+
+def test_the_last_stable_offset_waits_for_the_marker_and_its_replication(log):
+    append(log, b"before")
+    produce(log, 0, transactional=True)
+    append(log, b"between")
+    log.update_high_watermark(3)
+    assert log.last_stable_offset == 1
+    assert log.read(1, 1000, FetchIsolation.TXN_COMMITTED).records == b""
+    end(log, commit=True)
+    assert log.last_stable_offset == 1
+    log.update_high_watermark(4)
+    assert log.last_stable_offset == 4
+    found = log.read(1, 1000, FetchIsolation.TXN_COMMITTED)
+    assert len(found.records) > 0
+    assert found.aborted_transactions == []
+
+
+def test_aborted_transactions_are_told_to_readers_of_committed_data(log, bench):
+    produce(log, 0, producer=1, transactional=True)
+    produce(log, 0, producer=2, transactional=True)
+    produce(log, 1, producer=1, transactional=True)
+    end(log, commit=False, producer=1)
+    log.update_high_watermark(4)
+    assert log.last_stable_offset == 1
+    end(log, commit=True, producer=2)
+    log.update_high_watermark(5)
+    wanted = [AbortedTransaction(1, 0, 3, 1)]
+    assert log.read(0, 1000, FetchIsolation.TXN_COMMITTED).aborted_transactions == wanted
+    assert log.read(0, 1000, FetchIsolation.HIGH_WATERMARK).aborted_transactions is None
+    assert log.read(4, 1000, FetchIsolation.TXN_COMMITTED).aborted_transactions == []
+    index = (log.dir / "00000000000000000000.txnindex").read_bytes()
+    for again in (bench.open(), bench.reopen_clean(log)):
+        again.update_high_watermark(5)
+        assert again.read(0, 1000, FetchIsolation.TXN_COMMITTED).aborted_transactions == wanted
+        assert (log.dir / "00000000000000000000.txnindex").read_bytes() == index
+
+
+def test_an_open_transaction_is_still_open_after_a_restart(log, bench):
+    produce(log, 0, transactional=True)
+    log.update_high_watermark(1)
+    again = bench.reopen_clean(log)
+    again.update_high_watermark(1)
+    assert again.last_stable_offset == 0
+    end(again, commit=True)
+    again.update_high_watermark(2)
+    assert again.last_stable_offset == 2
+
+
+def test_markers_of_an_old_coordinator_are_refused(log):
+    produce(log, 0, transactional=True)
+    end(log, commit=True, coordinator_epoch=4)
+    with pytest.raises(TransactionCoordinatorFencedError):
+        end(log, commit=True, coordinator_epoch=3)
+    produce(log, 0, epoch=3)
+    with pytest.raises(InvalidProducerEpochError):
+        end(log, commit=True, epoch=2)
+
+
+def test_after_a_marker_of_a_new_epoch_sequences_begin_at_zero(log):
+    produce(log, 0, transactional=True)
+    end(log, commit=False, epoch=1)
+    with pytest.raises(OutOfOrderSequenceError):
+        produce(log, 1, epoch=1, transactional=True)
+    produce(log, 0, epoch=1, transactional=True)
+    assert len(contents(log)) == 4 - 1

@@ -1,0 +1,224 @@
+import os
+import shutil
+
+import pytest
+
+from tests.log.support import NOW_MS, Bench, append, batch, contents
+from twisted_kafka.log.loader import LogLoader
+
+
+@pytest.fixture
+def bench(tmp_path):
+    return Bench(tmp_path / "topic-0", segment_bytes=1024, index_interval_bytes=150)
+
+
+def fill(log, count, start=0):
+    for number in range(start, start + count):
+        append(log, b"value-%d" % number, timestamp_ms=NOW_MS + number)
+
+
+def values(count):
+    return [(number, b"value-%d" % number) for number in range(count)]
+
+
+def index_files(directory):
+    return {path.name: path.read_bytes() for path in directory.iterdir() if path.name.endswith("index")}
+
+
+def test_a_process_that_dies_loses_nothing(bench):
+    log = bench.open()
+    fill(log, 50)
+    assert contents(bench.open()) == values(50)
+
+
+def test_a_tail_torn_at_any_byte_is_cut_at_the_batch(bench, tmp_path):
+    log = bench.open()
+    fill(log, 11)
+    whole = log.segments.active.path.read_bytes()
+    last = log.offset_metadata(10).relative_position
+    for size in range(last, len(whole)):
+        bench.directory = tmp_path / "copy" / "topic-0"
+        shutil.copytree(log.dir, bench.directory)
+        os.truncate(bench.directory / log.segments.active.path.name, size)
+        again = bench.open()
+        assert again.log_end_offset == 10
+        assert again.size_bytes == last
+        assert append(again, b"next") == 10
+        shutil.rmtree(bench.directory)
+
+
+@pytest.mark.parametrize("at", [0, 8, 12, 16, 17, 21, 23, 30, 45, 57, 61, 70])
+def test_a_damaged_byte_cuts_the_log_there(bench, at):
+    log = bench.open()
+    fill(log, 12)
+    path = log.segments.active.path
+    position = log.offset_metadata(9).relative_position
+    with open(path, "r+b") as file:
+        file.seek(position + at)
+        byte = file.read(1)[0]
+        file.seek(position + at)
+        file.write(bytes([byte ^ 0x80]))
+    again = bench.open()
+    if at == 12:  # the leader epoch is not covered by the CRC
+        assert again.log_end_offset == 12
+    elif at != 0:
+        assert contents(again) == values(9)
+    else:
+        assert again.log_end_offset == 9
+
+
+def test_what_lies_after_a_corrupt_segment_is_removed(bench):
+    log = bench.open()
+    fill(log, 60)
+    bases = [segment.base_offset for segment in log.segments]
+    second = list(log.segments)[1]
+    os.truncate(second.path, second.size_bytes - 1)
+    again = bench.open()
+    assert again.log_end_offset == bases[2] - 1
+    assert [segment.base_offset for segment in again.segments] == bases[:2]
+    assert contents(again) == values(bases[2] - 1)
+    assert contents(bench.reopen_clean(again)) == values(bases[2] - 1)
+
+
+def test_segments_before_the_recovery_point_are_not_read(bench):
+    log = bench.open()
+    fill(log, 60)
+    bench.scheduler.run_due()
+    assert log.recovery_point == log.segments.active.base_offset
+    first = log.segments.first
+    data = bytearray(first.path.read_bytes())
+    data[100] ^= 1
+    first.path.write_bytes(data)
+    assert bench.open(recovery_point=log.recovery_point).log_end_offset == 60
+    assert bench.open().log_end_offset < 60
+
+
+@pytest.mark.parametrize("known", [{"was_clean": True}, {}])
+@pytest.mark.parametrize("damage", ["missing", "short", "empty"])
+def test_indexes_are_built_anew(bench, damage, known):
+    log = bench.open()
+    fill(log, 60)
+    log.flush()
+    log.close()
+    before = index_files(bench.directory)
+    for name in before:
+        path = bench.directory / name
+        if damage == "missing":
+            path.unlink()
+        elif damage == "short":
+            os.truncate(path, max(0, path.stat().st_size - 5))
+        elif not known:
+            os.truncate(path, 0)
+    again = bench.open(recovery_point=0, **known)
+    assert contents(again) == values(60)
+    again.close()
+    assert index_files(bench.directory) == before
+
+
+def test_garbage_in_indexes_after_a_crash(bench):
+    log = bench.open()
+    fill(log, 60)
+    log.close()
+    before = index_files(bench.directory)
+    for name, data in before.items():
+        (bench.directory / name).write_bytes(os.urandom(len(data)))
+    again = bench.open()
+    assert contents(again) == values(60)
+    again.close()
+    assert index_files(bench.directory) == before
+
+
+def test_preallocated_indexes_of_kafka_are_cut(bench):
+    log = bench.open()
+    fill(log, 5)
+    log.close()
+    before = index_files(bench.directory)
+    for name, size in (("00000000000000000000.index", 16384), ("00000000000000000000.timeindex", 16380)):
+        os.truncate(bench.directory / name, size)
+    again = bench.open(was_clean=True)
+    assert contents(again) == values(5)
+    again.close()
+    assert index_files(bench.directory) == before
+
+
+def test_a_clean_start_reads_no_segment(bench, monkeypatch):
+    log = bench.open()
+    fill(log, 60)
+    log.flush()
+    log.close()
+    opened = []
+    monkeypatch.setattr(LogLoader, "_recover", lambda *_: opened.append(1))
+    monkeypatch.setattr("twisted_kafka.log.segment.LogSegment.locate", lambda *_: opened.append(1))
+    again = bench.open(was_clean=True)
+    assert again.log_end_offset == 60
+    assert not opened
+    assert all(segment._file is None for segment in list(again.segments)[:-1])
+
+
+def test_leftovers_are_removed(bench):
+    log = bench.open()
+    fill(log, 3)
+    log.close()
+    for name in ("00000000000000000000.log.deleted", "x.tmp", "00000000000000000007.log.cleaned", "00000000000000000009.index"):
+        (bench.directory / name).write_bytes(b"junk")
+    bench.open(was_clean=True)
+    assert sorted(os.listdir(bench.directory)) == [
+        "00000000000000000000.index",
+        "00000000000000000000.log",
+        "00000000000000000000.timeindex",
+        "00000000000000000003.snapshot",
+        "leader-epoch-checkpoint",
+    ]
+
+
+def test_a_recovery_point_beyond_the_end_does_no_harm(bench):
+    log = bench.open()
+    fill(log, 30)
+    again = bench.open(recovery_point=10_000)
+    assert contents(again) == values(30)
+    assert again.recovery_point <= 30
+
+
+def test_a_log_that_ends_before_its_start_offset_begins_anew(bench):
+    log = bench.open()
+    fill(log, 10)
+    again = bench.open(log_start_offset=20)
+    assert (again.log_start_offset, again.log_end_offset) == (20, 20)
+    assert append(again, b"x") == 20
+
+
+def test_epochs_come_back_from_the_batches(bench):
+    log = bench.open()
+    for epoch in (0, 0, 3, 3, 7):
+        append(log, b"x", epoch=epoch)
+    wanted = log.leader_epochs.entries
+    (bench.directory / "leader-epoch-checkpoint").write_text("rubbish")
+    assert bench.open().leader_epochs.entries == wanted == ((0, 0), (3, 2), (7, 4))
+
+
+def test_epochs_of_what_was_cut_are_forgotten(bench):
+    log = bench.open()
+    append(log, b"x", epoch=0)
+    append(log, b"y", epoch=5)
+    os.truncate(log.segments.active.path, log.size_bytes - 1)
+    assert bench.open().latest_epoch == 0
+
+
+def test_batches_larger_than_the_reading_window(tmp_path):
+    bench = Bench(tmp_path / "topic-0", max_message_bytes=10 << 20)
+    log = bench.open()
+    for size in (10, 3 << 20, 1 << 20, 5, (1 << 20) - 61):
+        append(log, os.urandom(size))
+    append(log, b"last")
+    assert contents(bench.open()) == contents(log)
+    os.truncate(log.segments.active.path, log.size_bytes - 20)
+    assert bench.open().log_end_offset == 5
+
+
+def test_an_old_format_file_recovers(bench):
+    data = b"".join(bytes(batch(b"a", b"b", base_offset=2 * number, magic=1)) for number in range(5))
+    bench.directory.mkdir()
+    (bench.directory / "00000000000000000000.log").write_bytes(data + data[:10])
+    log = bench.open()
+    assert log.log_end_offset == 10
+    assert [offset for offset, _ in contents(log)] == list(range(10))

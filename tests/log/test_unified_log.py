@@ -1,0 +1,408 @@
+import os
+import struct
+
+import pytest
+
+from tests.log.support import NOW_MS, Bench, append, batch, contents, data_of
+from twisted_kafka.log.results import EpochEndOffset, FetchIsolation, LogOffsetMetadata
+from twisted_kafka.log.unified_log import UnifiedLog
+from twisted_kafka.protocol.errors import (
+    CorruptRecordError,
+    InconsistentTopicIdError,
+    KafkaStorageError,
+    OffsetOutOfRangeError,
+    RecordBatchTooLargeError,
+)
+from twisted_kafka.protocol.records.batch import batches
+
+SMALL = 1024
+
+
+@pytest.fixture
+def bench(tmp_path):
+    return Bench(tmp_path / "topic-0", segment_bytes=SMALL, index_interval_bytes=200)
+
+
+@pytest.fixture
+def log(bench):
+    return bench.open()
+
+
+def fill(log, count):
+    for number in range(count):
+        append(log, b"value-%d" % number)
+
+
+def test_a_new_log_is_empty(log):
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset, log.size_bytes, log.latest_epoch) == (0, 0, 0, 0, -1)
+    assert log.read(0, 100).records == b""
+    assert log.max_timestamp_offset() is None
+    assert log.offset_for_timestamp(0) is None
+
+
+def test_an_append_answers_with_the_offsets_that_it_gave(log):
+    append(log, b"a", b"b")
+    info = log.append_as_leader(batch(b"c", b"d", b"e"), 4)
+    assert (info.first_offset, info.last_offset, info.record_count, info.log_start_offset) == (2, 4, 3, 0)
+    assert (info.max_timestamp_ms, info.log_append_time_ms, info.is_duplicate) == (NOW_MS + 2, -1, False)
+    assert log.log_end_offset == 5
+    assert log.latest_epoch == 4
+
+
+def test_every_offset_can_be_read_across_segments(log):
+    fill(log, 100)
+    assert len(log.segments) > 5
+    assert contents(log) == [(number, b"value-%d" % number) for number in range(100)]
+    for offset in range(100):
+        first = next(iter(batches(data_of(log.read(offset, 1, FetchIsolation.LOG_END).records))))
+        assert first.base_offset == offset
+
+
+def test_memory_that_cannot_be_written_is_copied(log):
+    data = bytes(batch(b"a"))
+    log.append_as_leader(data, 3)
+    assert struct.unpack_from(">i", data, 12)[0] == -1
+    assert next(iter(batches(data_of(log.read(0, 100, FetchIsolation.LOG_END).records)))).partition_leader_epoch == 3
+
+
+def test_readers_see_what_is_below_the_high_watermark(log):
+    fill(log, 10)
+    assert log.read(0, 10_000).records == b""
+    log.update_high_watermark(4)
+    found = list(batches(data_of(log.read(2, 10_000).records)))
+    assert [each.base_offset for each in found] == [2, 3]
+    assert log.read(4, 100).records == b""
+    assert log.read(7, 100).records == b""
+    log.update_high_watermark(10)
+    assert len(list(batches(data_of(log.read(2, 10_000).records)))) == 8
+
+
+def test_the_high_watermark_stays_within_the_log(log):
+    fill(log, 10)
+    assert log.update_high_watermark(99) == 10
+    assert log.high_watermark_metadata == log.log_end_offset_metadata
+    assert log.update_high_watermark(-5) == 0
+    assert log.maybe_increment_high_watermark(3)
+    assert not log.maybe_increment_high_watermark(3)
+    assert not log.maybe_increment_high_watermark(2)
+    assert log.maybe_increment_high_watermark(LogOffsetMetadata(5, 0, log.offset_metadata(5).relative_position))
+    assert log.high_watermark == 5
+
+
+def test_sizes_of_a_read(log):
+    fill(log, 3)
+    one = len(data_of(log.read(0, 1, FetchIsolation.LOG_END, True).records))
+    assert len(data_of(log.read(0, 2 * one + 5, FetchIsolation.LOG_END, True).records)) == 2 * one + 5
+    cut = log.read(0, 10, FetchIsolation.LOG_END, False)
+    assert (len(cut.records), cut.first_entry_incomplete) == (10, True)
+    whole = log.read(0, 10, FetchIsolation.LOG_END, True)
+    assert (len(whole.records), whole.first_entry_incomplete) == (one, False)
+    assert log.read(0, 0, FetchIsolation.LOG_END, False).records == b""
+
+
+@pytest.mark.parametrize("offset", [-1, 11])
+def test_offsets_outside_are_refused(log, offset):
+    fill(log, 10)
+    with pytest.raises(OffsetOutOfRangeError):
+        log.read(offset, 100, FetchIsolation.LOG_END)
+    with pytest.raises(OffsetOutOfRangeError):
+        log.offset_metadata(offset)
+
+
+def test_a_region_outlives_its_segment(log, bench):
+    fill(log, 40)
+    log.update_high_watermark(40)
+    region = log.read(0, 200).records
+    before = region.read()
+    log.increment_log_start_offset(40)
+    assert log.delete_old_segments() > 0
+    bench.clock.advance_ms(bench.config.file_delete_delay_ms)
+    bench.scheduler.run_due()
+    assert not [name for name in os.listdir(log.dir) if name.endswith(".deleted")]
+    assert region.read() == before
+
+
+def test_offset_metadata_tells_segment_and_position(log):
+    fill(log, 30)
+    second = list(log.segments)[1]
+    assert log.offset_metadata(second.base_offset) == (second.base_offset, second.base_offset, 0)
+    assert log.offset_metadata(30) == log.log_end_offset_metadata
+
+
+# Timestamps.
+
+
+def test_records_are_found_by_time(log):
+    for number in range(50):
+        append(log, b"a", b"b", timestamp_ms=NOW_MS + 10 * number)
+    assert log.offset_for_timestamp(0).offset == 0
+    for number in range(50):
+        assert log.offset_for_timestamp(NOW_MS + 10 * number) == (NOW_MS + 10 * number, 2 * number, 0)
+        assert log.offset_for_timestamp(NOW_MS + 10 * number + 1).offset == 2 * number + 1
+    assert log.offset_for_timestamp(NOW_MS + 10_000) is None
+
+
+def test_times_out_of_order_find_the_first_that_is_late_enough(log):
+    for late in (5, 1, 9, 2, 9, 3):
+        append(log, b"x", timestamp_ms=NOW_MS + late)
+    assert [log.offset_for_timestamp(NOW_MS + late).offset for late in (1, 5, 6, 9)] == [0, 0, 2, 2]
+    assert log.max_timestamp_offset() == (NOW_MS + 9, 2, 0)
+
+
+def test_times_before_the_log_start_do_not_count(log):
+    for number in range(10):
+        append(log, b"x", timestamp_ms=NOW_MS + number)
+    log.update_high_watermark(10)
+    log.increment_log_start_offset(4)
+    assert log.offset_for_timestamp(NOW_MS).offset == 4
+
+
+def test_the_largest_timestamp_is_known_after_a_restart(log, bench):
+    for number in range(40):
+        append(log, b"x" * 50, timestamp_ms=NOW_MS + (1000 if number == 7 else number))
+    again = bench.reopen_clean(log)
+    assert again.max_timestamp_offset() == (NOW_MS + 1000, 7, 0)
+    assert again.offset_for_timestamp(NOW_MS + 9).offset == 7
+
+
+# Rolling.
+
+
+def test_a_segment_is_rolled_by_its_age_in_record_time(tmp_path):
+    bench = Bench(tmp_path / "topic-0", segment_ms=1000)
+    log = bench.open()
+    append(log, b"a", timestamp_ms=NOW_MS)
+    append(log, b"a", timestamp_ms=NOW_MS + 1000)
+    assert len(log.segments) == 1
+    append(log, b"a", timestamp_ms=NOW_MS + 1001)
+    assert [segment.base_offset for segment in log.segments] == [0, 2]
+
+
+def test_a_segment_is_rolled_when_an_index_is_full(tmp_path):
+    bench = Bench(tmp_path / "topic-0", segment_index_bytes=3 * 12, index_interval_bytes=0)
+    log = bench.open()
+    for number in range(7):
+        append(log, b"a", timestamp_ms=NOW_MS + number)
+    assert [segment.base_offset for segment in log.segments] == [0, 3, 6]
+
+
+def test_a_segment_is_rolled_when_relative_offsets_overflow(tmp_path):
+    log = Bench(tmp_path / "topic-0").open()
+    log.append_as_follower(batch(b"a", base_offset=0))
+    far = 2**31
+    log.append_as_follower(batch(b"a", base_offset=far))
+    assert [segment.base_offset for segment in log.segments] == [0, far]
+    assert contents(log, 1) == [(far, b"a")]
+
+
+def test_an_empty_segment_that_cannot_hold_an_offset_is_made_anew(tmp_path):
+    log = Bench(tmp_path / "topic-0").open()
+    log.append_as_follower(batch(b"a", base_offset=2**33))
+    assert [segment.base_offset for segment in log.segments] == [2**33]
+
+
+def test_a_batch_larger_than_a_segment_is_refused(log):
+    with pytest.raises(RecordBatchTooLargeError):
+        append(log, b"x" * SMALL)
+    assert log.log_end_offset == 0
+
+
+def test_rolling_writes_a_snapshot_and_flushes_what_was_before(log, bench):
+    append(log, b"a")
+    log.roll()
+    log.roll()
+    bench.scheduler.run_due()
+    assert log.recovery_point == 1
+    assert sorted(name for name in os.listdir(log.dir) if name.endswith(".snapshot")) == ["00000000000000000001.snapshot"]
+
+
+def test_flush_messages(tmp_path):
+    log = Bench(tmp_path / "topic-0", flush_messages=3).open()
+    append(log, b"a", b"b")
+    assert log.recovery_point == 0
+    append(log, b"c")
+    assert log.recovery_point == 3
+
+
+# Followers.
+
+
+def test_a_follower_takes_offsets_and_epochs_as_they_are(log):
+    data = batch(b"a", b"b", base_offset=5, partition_leader_epoch=2) + batch(b"c", base_offset=9, partition_leader_epoch=3)
+    info = log.append_as_follower(data)
+    assert (info.first_offset, info.last_offset, log.log_end_offset, log.latest_epoch) == (5, 9, 10, 3)
+    assert contents(log) == [(5, b"a"), (6, b"b"), (9, b"c")]
+    assert log.end_offset_for_epoch(2) == EpochEndOffset(2, 9)
+    assert [log.epoch_for_offset(offset) for offset in (4, 5, 8, 9)] == [None, 2, 2, 3]
+
+
+def test_a_follower_leaves_out_a_batch_that_was_cut(log):
+    data = batch(b"a", base_offset=0) + batch(b"b", base_offset=1)[:-1]
+    assert log.append_as_follower(data).last_offset == 0
+    assert log.append_as_follower(data[:30]).last_offset == -1
+
+
+def test_a_follower_refuses_corrupt_and_repeated_batches(log):
+    log.append_as_follower(batch(b"a", base_offset=0))
+    bad = batch(b"b", base_offset=1)
+    bad[-1] ^= 1
+    for data in (bad, batch(b"a", base_offset=0), batch(b"b", base_offset=2) + batch(b"c", base_offset=1)):
+        with pytest.raises(CorruptRecordError):
+            log.append_as_follower(data)
+    assert log.log_end_offset == 1
+
+
+# Truncation.
+
+
+@pytest.mark.parametrize("offset", [1, 2, 9, 10, 11, 20, 39])
+def test_truncation_keeps_what_was_before(log, bench, offset):
+    fill(log, 40)
+    log.update_high_watermark(40)
+    assert log.truncate_to(offset)
+    assert log.log_end_offset == log.high_watermark == offset
+    append(log, b"new", epoch=1)
+    wanted = [(number, b"value-%d" % number) for number in range(offset)] + [(offset, b"new")]
+    assert contents(log) == wanted
+    assert contents(bench.reopen_clean(log)) == wanted
+    assert contents(bench.open()) == wanted
+
+
+def test_truncation_takes_whole_batches(log):
+    append(log, b"a", b"b", b"c")
+    append(log, b"d", b"e", b"f")
+    log.truncate_to(4)
+    assert log.log_end_offset == 3
+    assert not log.truncate_to(3)
+
+
+def test_truncation_forgets_epochs_and_times(log):
+    for epoch in range(4):
+        append(log, b"a", epoch=epoch, timestamp_ms=NOW_MS + epoch)
+    log.truncate_to(2)
+    assert log.latest_epoch == 1
+    assert log.max_timestamp_offset().timestamp_ms == NOW_MS + 1
+
+
+def test_truncation_to_before_the_first_segment_begins_anew(log):
+    log.truncate_fully_and_start_at(50)
+    append(log, b"a")
+    log.truncate_to(20)
+    assert (log.log_start_offset, log.log_end_offset) == (20, 20)
+    assert append(log, b"b") == 20
+
+
+# The start of the log.
+
+
+def test_the_log_start_moves_up_to_the_high_watermark(log):
+    fill(log, 10)
+    with pytest.raises(OffsetOutOfRangeError):
+        log.increment_log_start_offset(5)
+    log.update_high_watermark(5)
+    assert log.increment_log_start_offset(5, "client delete records")
+    assert not log.increment_log_start_offset(4)
+    with pytest.raises(OffsetOutOfRangeError):
+        log.read(4, 100)
+    assert log.leader_epochs.entries == ((0, 5),)
+
+
+def test_segments_before_the_log_start_are_deleted(log):
+    fill(log, 60)
+    log.update_high_watermark(60)
+    bases = [segment.base_offset for segment in log.segments]
+    log.increment_log_start_offset(bases[2] + 1)
+    assert log.delete_old_segments() == 2
+    assert [segment.base_offset for segment in log.segments] == bases[2:]
+    assert log.log_start_offset == bases[2] + 1
+
+
+# Retention.
+
+
+def test_retention_by_size(tmp_path):
+    log = Bench(tmp_path / "topic-0", segment_bytes=SMALL, retention_bytes=3 * SMALL).open()
+    fill(log, 100)
+    log.update_high_watermark(100)
+    assert log.delete_old_segments() > 0
+    assert 3 * SMALL <= log.size_bytes < 4 * SMALL
+    assert log.log_start_offset == log.segments.first.base_offset > 0
+    assert log.delete_old_segments() == 0
+
+
+def test_retention_by_time_rolls_even_the_active_segment(tmp_path):
+    bench = Bench(tmp_path / "topic-0", segment_bytes=SMALL, retention_ms=1000)
+    log = bench.open()
+    fill(log, 20)
+    log.update_high_watermark(20)
+    bench.clock.advance_ms(1000)
+    assert log.delete_old_segments() == 0
+    bench.clock.advance_ms(1)
+    assert log.delete_old_segments() == 2
+    assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (20, 20, 0)
+    assert append(log, b"a") == 20
+    again = bench.open()
+    assert (again.log_start_offset, again.log_end_offset) == (20, 21)
+
+
+def test_retention_leaves_what_is_above_the_high_watermark(tmp_path):
+    bench = Bench(tmp_path / "topic-0", segment_bytes=SMALL, retention_ms=1000)
+    log = bench.open()
+    fill(log, 40)
+    bench.clock.advance_ms(5000)
+    assert log.delete_old_segments() == 0
+
+
+def test_compacted_topics_have_no_retention(tmp_path):
+    bench = Bench(tmp_path / "topic-0", segment_bytes=SMALL, retention_ms=1, cleanup_policy=("compact",))
+    log = bench.open()
+    for number in range(20):
+        log.append_as_follower(batch(b"x" * 100, base_offset=number))
+    log.update_high_watermark(20)
+    bench.clock.advance_ms(5000)
+    assert log.delete_old_segments() == 0
+
+
+# Identity, failure, end.
+
+
+def test_the_topic_id_is_kept(log, bench):
+    log.assign_topic_id(bytes(range(16)))
+    log.assign_topic_id(bytes(range(16)))
+    with pytest.raises(InconsistentTopicIdError):
+        log.assign_topic_id(bytes(16))
+    again = bench.open()
+    assert again.topic_id == bytes(range(16))
+
+
+def test_a_failing_disk_is_told_and_leaves_the_log_as_it_was(log, bench, monkeypatch):
+    append(log, b"a")
+
+    def full(fd, data, position):
+        os.pwrite(fd, data[:20], position)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("twisted_kafka.log.segment.write_fully", full)
+    with pytest.raises(KafkaStorageError):
+        append(log, b"b")
+    monkeypatch.undo()
+    assert len(bench.failures) == 1
+    assert append(log, b"c") == 1
+    assert contents(log) == [(0, b"a"), (1, b"c")]
+
+
+def test_delete_removes_everything(log):
+    fill(log, 30)
+    log.delete()
+    assert not log.dir.exists()
+
+
+def test_the_directory_can_be_renamed_under_an_open_log(log, tmp_path):
+    fill(log, 30)
+    log.move_to(tmp_path / "elsewhere-0")
+    assert len(contents(log)) == 30
+    append(log, b"more", epoch=5)
+    log.flush()
+    log.close()
+    assert not (tmp_path / "topic-0").exists()
+    assert isinstance(log, UnifiedLog)
