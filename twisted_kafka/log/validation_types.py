@@ -94,7 +94,7 @@ class BatchInfo:
     @property
     def last_sequence(self) -> int:
         """The last record's sequence number, -1 without an idempotent producer."""
-        if self.base_sequence < 0:
+        if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return increment_sequence(self.base_sequence, self.last_offset - self.base_offset)
 
