@@ -202,6 +202,8 @@ class GroupCoordinator:
     def on_partitions_deleted(self, partitions: Collection[TopicPartition]) -> None:
         """Forget the offsets of deleted partitions."""
         gone = frozenset(partitions)
+        if not gone:
+            return
         self.runtime.execute_everywhere(lambda shard: shard.delete_partitions(gone.__contains__))
 
     # administration
