@@ -5,7 +5,7 @@ tells its version. A record without value (a tombstone) removes what the key nam
 """
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from twisted_kafka.protocol.messages.coordinator_records import (
@@ -15,6 +15,8 @@ from twisted_kafka.protocol.messages.coordinator_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from twisted_kafka.protocol.records.builder import assemble_batch, build_batch, encode_records
+from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.protocol.regions import Buffer
 
@@ -65,6 +67,16 @@ class CoordinatorRecord:
     def simple(self, timestamp_ms: int) -> SimpleRecord:
         """Return the record as a batch takes it."""
         return SimpleRecord(timestamp_ms, self.encode_key(), self.encode_value())
+
+
+def encode_batch(records: Sequence[CoordinatorRecord], now_ms: int, compression: Compression) -> bytes:
+    """Return the batch of format 2 that holds the records, all of this moment."""
+    simple = [record.simple(now_ms) for record in records]
+    if compression:
+        return build_batch(simple, compression=compression)
+    # Each commit comes through here: without the builder's options it takes half the time.
+    last = len(simple) - 1
+    return assemble_batch(encode_records(simple, now_ms), (0, -1, 0, last, now_ms, now_ms, -1, -1, -1, last + 1))
 
 
 def decode_record(kinds: RecordKinds, key: Buffer | None, value: Buffer | None) -> CoordinatorRecord:

@@ -22,6 +22,7 @@ from twisted_kafka.coordinator.effects import Effects, ITimers, TimerHandle, Wri
 from twisted_kafka.coordinator.hashing import partition_for
 from twisted_kafka.coordinator.interfaces import IPartitionReader, IPartitionWriter, IShardFactory
 from twisted_kafka.coordinator.loader import load_partition
+from twisted_kafka.coordinator.records import encode_batch
 from twisted_kafka.coordinator.slot import Slot, SlotState
 from twisted_kafka.protocol.errors import (
     CoordinatorLoadInProgressError,
@@ -30,7 +31,6 @@ from twisted_kafka.protocol.errors import (
     NotCoordinatorError,
     error_of,
 )
-from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import IClock
@@ -289,8 +289,7 @@ class CoordinatorRuntime:
 
     def _append(self, slot: Slot, write: Write) -> "ErrorCode | Future[ErrorCode]":
         try:
-            now_ms = self._clock.wall_ms()
-            batch = build_batch([record.simple(now_ms) for record in write.records], compression=self._settings.compression)
+            batch = encode_batch(write.records, self._clock.wall_ms(), self._settings.compression)
             return self._writer.append(slot.partition, batch)
         except Exception as error:  # noqa: BLE001 the operation answers it like any other failed append
             code = error_of(error)
