@@ -15,9 +15,12 @@ from twisted_kafka.protocol.messages.fetch import FetchRequest
 from twisted_kafka.protocol.messages.groups import HeartbeatRequest, JoinGroupRequest
 from twisted_kafka.protocol.messages.metadata import MetadataRequest
 from twisted_kafka.protocol.messages.produce import ProduceRequest
+from twisted_kafka.protocol.messages.quotas import AlterClientQuotasRequest
+from twisted_kafka.protocol.messages.topics import CreatePartitionsRequest
 from twisted_kafka.protocol.wire import varint_bytes
 
-# Objects of Python are big: a struct of two bytes on the wire (an empty array and no tags) takes some 150 bytes.
+# Objects of Python are big. The worst element of all messages has four bytes on the wire (three empty arrays and no tags) and takes
+# 288 bytes; lists grow by an eighth more than they need.
 MEMORY_FACTOR = 110
 MUTATIONS = 60_000
 
@@ -113,7 +116,7 @@ def hostile_bodies() -> Iterable[tuple[type[Message], int, bytes]]:
     yield MetadataRequest, 9, varint_bytes(2**32 - 1) + b"\0" * 10
     yield ProduceRequest, 8, struct.pack(">hhi", -1, 1, 1) + huge
     yield JoinGroupRequest, 0, b"\x7f\xff" + bytes(100)
-    yield FetchRequest, 12, bytes(16) + varint_bytes(2**31 - 1)
+    yield FetchRequest, 12, bytes(25) + varint_bytes(2**31 - 1)
     yield HeartbeatRequest, 4, b"\x01\0\0\0\0\x01\0" + varint_bytes(2**31) + b"\0" * 100
     body = 100_000
     # As many of the smallest elements as fit: topics without partitions, empty names, tags without content.
@@ -121,6 +124,9 @@ def hostile_bodies() -> Iterable[tuple[type[Message], int, bytes]]:
     yield FetchRequest, 4, bytes(17) + struct.pack(">i", body // 6) + bytes(body)
     yield FetchRequest, 12, bytes(25) + varint_bytes(body // 3 + 1) + b"\x01\x01\0" * (body // 3) + b"\x01\x01\0"
     yield DescribeAclsResponse, 2, bytes(6) + b"\0" + varint_bytes(body // 5 + 1) + b"\0\x01\0\x01\0" * (body // 5) + b"\0"
+    yield AlterClientQuotasRequest, 1, varint_bytes(body // 3 + 1) + b"\x01\x01\0" * (body // 3) + b"\0\0"
+    assignments = varint_bytes(body // 2 + 1) + b"\x01\0" * (body // 2) + b"\0"
+    yield CreatePartitionsRequest, 3, b"\x02\x01\0\0\0\x01" + assignments + bytes(6)
     tags = b"".join(varint_bytes(tag) + b"\0" for tag in range(20_000))
     yield HeartbeatRequest, 4, b"\x01\0\0\0\0\x01\0" + varint_bytes(20_000) + tags
 

@@ -96,7 +96,7 @@ class DecoderSource(SourceWriter):
     # Lengths
 
     def _fail(self, text: str) -> str:
-        where = ".".join(self.path)
+        where = ".".join(self.path) or "the message"
         return f"raise Malformed('{self.where}: {where} near byte %d {text}' % pos)"
 
     def _length(self, code: str, compact: bool, limit: int | None = None) -> tuple[str, str]:
