@@ -1,5 +1,6 @@
 """Partitions of ``__consumer_offsets`` that Apache Kafka wrote: read, replayed, and written again to the same bytes."""
 
+import base64
 import json
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from tests.coordinator.fakes import Bench, MemoryLog
 from twisted_kafka.coordinator.group.coordinator import GROUP_METADATA_TOPIC
+from twisted_kafka.coordinator.group.subscription import subscribed_topics
 from twisted_kafka.coordinator.hashing import partition_for
 from twisted_kafka.coordinator.records import GROUP_RECORD_KINDS, UnknownRecordKindError, decode_record
 from twisted_kafka.protocol.json_form import to_json
@@ -89,3 +91,21 @@ def test_groups_lie_in_the_partitions_that_we_would_choose(version):
     for record in expected(version):
         group_id = record["key"]["group"]
         assert record["file"] == f"{GROUP_METADATA_TOPIC}-{partition_for(group_id, PARTITIONS)}"
+
+
+def test_topics_of_real_subscriptions():
+    found = {
+        (record["key"]["group"], subscribed_topics(base64.b64decode(member["subscription"])))
+        for version in VERSIONS
+        for record in expected(version)
+        if record["keyType"] == "GroupMetadataKey" and record.get("value")
+        for member in record["value"]["members"]
+    }
+    assert ("classic-rangeassignor", frozenset({"codec-gzip", "orders.eu"})) in found
+    assert all(topics for _, topics in found)
+
+
+@pytest.mark.parametrize("data", [b"", b"x", b"\0\0", b"\xff\xff\0\0\0\0", b"\0\0\x7f\xff\xff\xff", b"\0\0\0\0\0\1\0\5abc"])
+def test_a_subscription_that_is_none(data):
+    with pytest.raises(ValueError, match="subscription"):
+        subscribed_topics(data)

@@ -150,6 +150,7 @@ class GroupOffsetApis:
                         error_code=failure,
                     )
                 )
+            context.note_topic(name, len(partitions), 0, 0, error)
             topics.append(OffsetFetchResponseTopic(name=name, partitions=partitions))
         return OffsetFetchResponse(topics=topics)
 
@@ -181,6 +182,7 @@ def _committed(
     for topic in request.topics:
         name = topic.name
         partitions = []
+        first_error = _NONE
         for partition in topic.partitions:
             index = partition.partition_index
             code = error
@@ -188,9 +190,9 @@ def _committed(
                 own = refused.get(TopicPartition(name, index), _NONE)
                 if own is _UNKNOWN_PARTITION or not error:
                     code = own
-            if code:
-                context.note_error(code)
+            first_error = first_error or code
             partitions.append(OffsetCommitResponsePartition(partition_index=index, error_code=code))
+        context.note_topic(name, len(partitions), 0, 0, first_error)
         topics.append(OffsetCommitResponseTopic(name=name, partitions=partitions))
     return OffsetCommitResponse(topics=topics)
 
@@ -247,6 +249,7 @@ def _fetched_groups(
                         error_code=failure,
                     )
                 )
+            context.note_topic(name, len(partitions), 0, 0)
             topics.append(OffsetFetchResponseTopics(name=name, partitions=partitions))
         answered.append(OffsetFetchResponseGroup(group_id=group.group_id, topics=topics))
     return OffsetFetchResponse(groups=answered)
