@@ -57,10 +57,10 @@ class Server:
         supported = dict.fromkeys(range(APIS_TOLD), (0, 9))
         registry = ApiRegistry([VersionsApis(lambda: supported)])
         apis = KafkaApis(registry, self.channel, self.clock)
-        observer = RequestMetrics(self.metrics, lambda key: ApiKey(key).title, lambda code: ErrorCode(code).name)
+        self.observer = RequestMetrics(self.metrics, lambda key: ApiKey(key).title, lambda code: ErrorCode(code).name)
         self.pool = KafkaRequestHandlerPool(self.channel, apis.handle, io_threads, self.clock, self.metrics)
         self.reactor = SelectReactor()
-        self.server = SocketServer(config, self.reactor, self.channel, self.clock, self.metrics, [observer])
+        self.server = SocketServer(config, self.reactor, self.channel, self.clock, self.metrics, [self.observer])
         self.server.start()
         self.server.enable_request_processing()
         self.pool.start()
@@ -127,9 +127,9 @@ def run_load(port: int, connections: int, depth: int, seconds: float, kload: str
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=seconds + 30).stdout.strip()
 
 
-def cpu_seconds() -> float:
+def cpu_seconds() -> tuple[float, float]:
     times = os.times()
-    return times.user + times.system
+    return times.user, times.system
 
 
 def main() -> None:
@@ -149,13 +149,12 @@ def main() -> None:
     server = Server(options.network_threads, options.io_threads)
     print(f"{options.network_threads} network threads, {options.io_threads} handlers, ApiVersions v3, {APIS_TOLD} APIs told")
     shapes = [tuple(map(int, options.shape.split("x")))] if options.shape else SHAPES
-    meter = server.metrics.meter("RequestMetrics", "RequestsPerSec", request="ApiVersions", version=3)
     for connections, depth in shapes:
-        before, cpu_before = meter.count, cpu_seconds()
+        before, cpu_before = server.observer.count(ApiKey.API_VERSIONS), cpu_seconds()
         line = run_load(server.port, connections, depth, options.seconds, options.kload)
-        count = meter.count - before
-        cpu_us = (cpu_seconds() - cpu_before) / max(1, count) * 1e6
-        print(f"{connections:3} x {depth}: {line}  server CPU {cpu_us:.1f} us/request")
+        count = server.observer.count(ApiKey.API_VERSIONS) - before
+        user, system = ((now - then) / max(1, count) * 1e6 for now, then in zip(cpu_seconds(), cpu_before, strict=True))
+        print(f"{connections:3} x {depth}: {line}  server CPU {user + system:.1f} us/request ({system:.1f} in the system)")
     server.stop()
 
 

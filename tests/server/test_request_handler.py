@@ -1,7 +1,6 @@
 import threading
 
 from tests.network.network_fakes import Layer, frame
-
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.request import Request
 from twisted_kafka.network.request_channel import RequestChannel

@@ -62,7 +62,7 @@ class MetricsRegistry:
     """
 
     def __init__(self, clock: IClock) -> None:
-        self._clock = clock
+        self.clock = clock
         self._lock = threading.Lock()
         self._instruments: dict[MetricName, Instrument] = {}
 
@@ -72,7 +72,7 @@ class MetricsRegistry:
 
     def meter(self, type_: str, name: str, **tags: object) -> Meter:
         """Get the meter of this name. Raises TypeError when the name is another kind of instrument's."""
-        return self._get(Meter, metric_name(type_, name, tags), lambda: Meter(self._clock))
+        return self._get(Meter, metric_name(type_, name, tags), lambda: Meter(self.clock))
 
     def histogram(self, type_: str, name: str, **tags: object) -> Histogram:
         """Get the histogram of this name. Raises TypeError when the name is another kind of instrument's."""

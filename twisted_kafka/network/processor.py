@@ -297,6 +297,8 @@ class Processor:
             channel.next_request()
 
     def _complete(self, request: Request) -> None:
+        if not request.sent_ns:
+            request.sent_ns = request.response_dequeued_ns  # its response was dropped
         for observer in self._observers:
             try:
                 observer.request_completed(request)

@@ -126,8 +126,9 @@ class RequestContext:
 class Request:
     """A request and, once there is one, its response.
 
-    The marks are nanoseconds of the monotonic clock, 0 until they are set. Each is written by one thread: the processor
-    (received, response_dequeued, sent), the handler (dequeued, local_complete), whoever completes it (response_ready).
+    The marks are nanoseconds of the monotonic clock, 0 until they are set; when it is completed, all are.
+    Each is written by one thread: the processor (received, response_dequeued, sent), the handler (dequeued,
+    local_complete), whoever completes it (response_ready).
     """
 
     __slots__ = (
@@ -173,16 +174,16 @@ class Request:
     def phases_ns(self) -> tuple[int, int, int, int, int, int, int]:
         """Nanoseconds in the request queue, local, remote, throttled, in the response queue, sending; and in all.
 
-        A phase that did not happen (a response that was dropped has no sending) is 0, the sum is always the total.
+        To be asked when the request is completed: all marks are set then, also those of a response that was dropped.
         """
+        dequeued, local, ready, queued, sent = (
+            self.dequeued_ns,
+            self.local_complete_ns,
+            self.response_ready_ns,
+            self.response_dequeued_ns,
+            self.sent_ns,
+        )
         received = self.received_ns
-        dequeued = self.dequeued_ns or received
-        local = self.local_complete_ns or dequeued
-        ready = self.response_ready_ns or local
-        if local > ready:  # answered by another thread before the handler had returned
-            local = ready
-        queued = self.response_dequeued_ns or ready
-        sent = self.sent_ns or queued
         return (
             dequeued - received,
             local - dequeued,

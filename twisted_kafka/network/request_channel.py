@@ -216,7 +216,9 @@ class RequestChannel:
         request.response_kind = kind
         request.parts = parts
         request.response_bytes = size_bytes
-        request.response_ready_ns = self._now_ns()
+        now_ns = request.response_ready_ns = self._now_ns()
+        if not request.local_complete_ns:
+            request.local_complete_ns = now_ns
         processor = request.channel.processor
         processor.append_response(request)
         if by_handler:

@@ -1,11 +1,13 @@
 """Kafka's RequestMetrics: for each API its requests by version, its errors, its sizes and the times of its phases.
 
-One row per request is appended to its API's list (one atomic step), and folded into the histograms some hundred rows
+One row per request is appended to its API's list (one atomic step), and folded into the instruments some hundred rows
 at a time. Reading folds what is left first, so nothing is ever missing.
 """
 
 import threading
-from collections.abc import Callable
+from collections import Counter as Counted
+from collections.abc import Callable, Sequence
+from operator import sub
 
 from zope.interface import implementer
 
@@ -13,6 +15,7 @@ from twisted_kafka.metrics.instruments import FOLD_SIZE, Histogram, HistogramSna
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.interfaces import IRequestObserver
 from twisted_kafka.network.request import Request
+from twisted_kafka.timing.clock import IClock
 
 TYPE = "RequestMetrics"
 
@@ -27,72 +30,103 @@ TIMES = (
 )
 """The histograms of the phases, in the order of ``Request.phases_ns``."""
 
-_Row = tuple[int, int, int, int, int, int, int]
+_Row = tuple[int, int, int, int, int, int, int, int, int, int]
+"""Version, error code, bytes of the request; nanoseconds throttled; the marks from received to sent."""
 
 
-class _PhaseHistogram(Histogram):
+class _Histogram(Histogram):
     """A histogram that takes its API's rows in before it is read."""
 
-    __slots__ = ("before_reading",)
+    __slots__ = ("_before_reading",)
 
-    def __init__(self) -> None:
+    def __init__(self, before_reading: Callable[[], None]) -> None:
         super().__init__()
-        self.before_reading: Callable[[], None] = lambda: None
+        self._before_reading = before_reading
 
     def snapshot(self) -> HistogramSnapshot:
         """Everything about it, at one moment."""
-        self.before_reading()
+        self._before_reading()
         return super().snapshot()
 
     @property
     def count(self) -> int:
         """How many values were added."""
-        self.before_reading()
+        self._before_reading()
         return self._count
+
+
+class _Meter(Meter):
+    """A meter that takes its API's rows in before it is read."""
+
+    __slots__ = ("_before_reading",)
+
+    def __init__(self, clock: IClock, before_reading: Callable[[], None]) -> None:
+        self._before_reading = before_reading
+        super().__init__(clock)
+
+    @property
+    def count(self) -> int:
+        """How many there were."""
+        self._before_reading()
+        return sum(list(self._cells.values()))
 
 
 class _ApiMetrics:
     """The instruments of one API."""
 
-    __slots__ = ("_lock", "_name", "_registry", "errors", "request_bytes", "rows", "sizes", "times", "versions")
+    __slots__ = ("_error_name", "_lock", "_name", "_registry", "_request_bytes", "_times", "errors", "rows", "versions")
 
-    def __init__(self, registry: MetricsRegistry, name: str) -> None:
+    def __init__(self, registry: MetricsRegistry, name: str, error_name: Callable[[int], str]) -> None:
         self._registry = registry
         self._name = name
-        self._lock = threading.Lock()
+        self._error_name = error_name
+        self._lock = threading.RLock()
         self.rows: list[_Row] = []
-        self.sizes: list[int] = []
         self.versions: dict[int, Meter] = {}
         self.errors: dict[int, Meter] = {}
-        self.times = [self._histogram(metric) for metric in TIMES]
-        self.request_bytes = self._histogram("RequestBytes")
+        self._times = [self._histogram(metric) for metric in TIMES]
+        self._request_bytes = self._histogram("RequestBytes")
 
-    def _histogram(self, metric: str) -> _PhaseHistogram:
-        histogram = self._registry.add(_PhaseHistogram(), TYPE, metric, request=self._name)
-        histogram.before_reading = self.fold
-        return histogram
+    def _histogram(self, metric: str) -> Histogram:
+        return self._registry.add(_Histogram(self.fold), TYPE, metric, request=self._name)
 
-    def version_meter(self, version: int) -> Meter:
-        """Make the meter of one version."""
-        meter = self.versions[version] = self._registry.meter(TYPE, "RequestsPerSec", request=self._name, version=version)
-        return meter
-
-    def error_meter(self, error: int, error_name: str) -> Meter:
-        """Make the meter of one error code."""
-        meter = self.errors[error] = self._registry.meter(TYPE, "ErrorsPerSec", request=self._name, error=error_name)
-        return meter
+    def count(self) -> int:
+        """Say how many requests there were."""
+        self.fold()
+        return sum(meter.count for meter in list(self.versions.values()))
 
     def fold(self) -> None:
-        """Put the rows so far into the histograms."""
+        """Put the rows so far into the instruments."""
         with self._lock:
-            size = len(self.sizes)
-            sizes = self.sizes[:size]
-            del self.sizes[:size]
-            rows = self.rows[:size]
-            del self.rows[:size]
-        self.request_bytes.update_many(sizes)
-        for histogram, column in zip(self.times, zip(*rows, strict=True), strict=False):
-            histogram.update_many([nanoseconds / 1_000_000 for nanoseconds in column])
+            rows = self.rows
+            size = len(rows)
+            if not size:
+                return
+            taken = rows[:size]
+            del rows[:size]  # what others append meanwhile stays: it is behind these
+            versions, errors, sizes, throttled, received, dequeued, local, ready, queued, sent = zip(*taken, strict=True)
+            self._mark(self.versions, "RequestsPerSec", versions, "version", str)
+            self._mark(self.errors, "ErrorsPerSec", errors, "error", self._error_name)
+            self._request_bytes.update_many(sizes)
+            phases = (
+                map(sub, dequeued, received),
+                map(sub, local, dequeued),
+                map(sub, ready, local),
+                throttled,
+                map(sub, queued, ready),
+                map(sub, sent, queued),
+                map(sub, sent, received),
+            )
+            for histogram, phase in zip(self._times, phases, strict=True):
+                histogram.update_many([nanoseconds / 1_000_000 for nanoseconds in phase])
+
+    def _mark(self, meters: dict[int, Meter], metric: str, column: Sequence[int], tag: str, text: Callable[[int], object]) -> None:
+        for value, count in Counted(column).items():
+            meter = meters.get(value)
+            if meter is None:
+                tags = {"request": self._name, tag: text(value)}
+                meter = meters[value] = self._registry.add(_Meter(self._registry.clock, self.fold), TYPE, metric, **tags)
+            meter.mark(count)
 
 
 @implementer(IRequestObserver)
@@ -109,22 +143,37 @@ class RequestMetrics:
     def request_completed(self, request: Request) -> None:
         """Count a request."""
         context = request.context
-        api = self._apis.get(context.api_key) or self._add(context.api_key)
+        api = self._apis.get(context.api_key)
+        if api is None:
+            api = self._add(context.api_key)
+        rows = api.rows
         version = context.api_version
-        (api.versions.get(version) or api.version_meter(version)).mark()
-        error = context.error
-        (api.errors.get(error) or api.error_meter(error, self._error_name(error))).mark()
-        # The row first: whoever folds takes as many rows as there are sizes.
-        api.rows.append(request.phases_ns())
-        api.sizes.append(request.request_bytes)
-        if len(api.sizes) >= FOLD_SIZE:
+        rows.append(
+            (
+                version,
+                context.error,
+                request.request_bytes,
+                request.throttle_ns,
+                request.received_ns,
+                request.dequeued_ns,
+                request.local_complete_ns,
+                request.response_ready_ns,
+                request.response_dequeued_ns,
+                request.sent_ns,
+            )
+        )
+        # What comes for the first time is folded at once, so that its meter can be found by name from then on.
+        if len(rows) >= FOLD_SIZE or version not in api.versions or context.error not in api.errors:
             api.fold()
 
     def count(self, api_key: int) -> int:
         """Say how many requests of an API were completed."""
         api = self._apis.get(api_key)
-        return sum(meter.count for meter in list(api.versions.values())) if api else 0
+        return api.count() if api else 0
 
     def _add(self, api_key: int) -> _ApiMetrics:
         with self._lock:
-            return self._apis.setdefault(api_key, _ApiMetrics(self._registry, self._api_name(api_key)))
+            api = self._apis.get(api_key)
+            if api is None:
+                api = self._apis[api_key] = _ApiMetrics(self._registry, self._api_name(api_key), self._error_name)
+            return api
