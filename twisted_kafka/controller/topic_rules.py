@@ -1,0 +1,107 @@
+"""What a topic may be called, and which brokers get its replicas (Kafka: ``Topic``, ``AdminUtils``)."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from twisted_kafka.protocol.errors import (
+    InvalidPartitionsError,
+    InvalidReplicaAssignmentError,
+    InvalidReplicationFactorError,
+    InvalidTopicError,
+)
+
+MAX_NAME_LENGTH: Final = 249
+GROUP_TOPIC: Final = "__consumer_offsets"
+TRANSACTION_TOPIC: Final = "__transaction_state"
+SHARE_TOPIC: Final = "__share_group_state"
+CLUSTER_TOPIC: Final = "__cluster_metadata"
+INTERNAL_TOPICS: Final = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC})
+"""What clients are told is internal; 4.x's share groups are not served."""
+
+_LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def name_error(name: str) -> str | None:
+    """Return what is wrong with a topic's name; None when nothing is."""
+    if not name:
+        return "A topic needs a name"
+    if name in (".", ".."):
+        return f"A topic cannot be named {name!r}"
+    if len(name) > MAX_NAME_LENGTH:
+        return f"The topic name has {len(name)} characters, {MAX_NAME_LENGTH} are allowed"
+    if _LEGAL.fullmatch(name) is None:
+        return f"The topic name {name!r} has characters other than letters and digits of ASCII, '.', '_' and '-'"
+    return None
+
+
+def ensure_valid_name(name: str) -> None:
+    """Raise InvalidTopicError unless a topic can have the name."""
+    error = name_error(name)
+    if error is not None:
+        raise InvalidTopicError(error)
+
+
+def collision_key(name: str) -> str:
+    """Return what must differ between topics: metrics write '.' as '_'."""
+    return name.replace(".", "_")
+
+
+def may_collide(name: str) -> bool:
+    """Tell whether another name could have the same collision key."""
+    return "." in name or "_" in name
+
+
+def assign_replicas(
+    brokers: Iterable[int],
+    partitions: int,
+    replication_factor: int,
+    *,
+    start_index: int,
+    shift: int,
+    first_partition: int = 0,
+) -> dict[int, list[int]]:
+    """Spread replicas over the brokers: leaders go round robin, followers are shifted by one more with each round.
+
+    ``start_index`` and ``shift`` are random for new topics. Raises InvalidPartitionsError and InvalidReplicationFactorError.
+    """
+    ids = sorted(brokers)
+    if partitions <= 0:
+        raise InvalidPartitionsError(f"A topic needs at least one partition, not {partitions}")
+    if replication_factor <= 0:
+        raise InvalidReplicationFactorError(f"The replication factor must be at least one, not {replication_factor}")
+    if replication_factor > len(ids):
+        raise InvalidReplicationFactorError(f"Only {len(ids)} brokers are alive for {replication_factor} replicas")
+    count = len(ids)
+    assigned: dict[int, list[int]] = {}
+    for partition in range(first_partition, first_partition + partitions):
+        if partition > 0 and partition % count == 0:
+            shift += 1
+        first = (partition + start_index) % count
+        followers = [(first + 1 + (shift + each) % (count - 1)) % count for each in range(replication_factor - 1)]
+        assigned[partition] = [ids[first], *(ids[each] for each in followers)]
+    return assigned
+
+
+def ensure_valid_assignment(assignment: Mapping[int, Sequence[int]], brokers: Iterable[int]) -> None:
+    """Raise InvalidReplicaAssignmentError unless partitions are numbered from 0, and as ``ensure_valid_replicas`` does."""
+    if sorted(assignment) != list(range(len(assignment))):
+        raise InvalidReplicaAssignmentError("The assigned partitions must be numbered from 0, without a gap")
+    ensure_valid_replicas(assignment.values(), brokers)
+
+
+def ensure_valid_replicas(lists: Iterable[Sequence[int]], brokers: Iterable[int]) -> None:
+    """Raise InvalidReplicaAssignmentError unless every list has as many, different and known brokers."""
+    known = set(brokers)
+    sizes = set()
+    for replicas in lists:
+        if not replicas:
+            raise InvalidReplicaAssignmentError("A partition is assigned to no broker")
+        if len(set(replicas)) != len(replicas):
+            raise InvalidReplicaAssignmentError(f"A partition is assigned to a broker twice: {list(replicas)}")
+        unknown = sorted(set(replicas) - known)
+        if unknown:
+            raise InvalidReplicaAssignmentError(f"There are no brokers {unknown}")
+        sizes.add(len(replicas))
+    if len(sizes) > 1:
+        raise InvalidReplicaAssignmentError("All partitions must have the same number of replicas")
