@@ -4,7 +4,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, Protocol
 
 from zope.interface import Interface
 
@@ -62,8 +62,8 @@ class IShardFactory(Interface):
         """Return a new, empty ICoordinatorShard."""
 
 
-class ITopicCreator(Interface):
-    """Creates internal topics when they are first needed."""
+class ITopicCreator(Protocol):
+    """Creates internal topics when they are first needed (the controller's TopicManager)."""
 
-    def create_internal_topic(topic: str) -> None:
+    def create_internal_topic(self, topic: str) -> object:
         """Begin to create it, with the settings that the configuration gives for it; returns at once, no harm when it exists."""

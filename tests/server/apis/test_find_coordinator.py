@@ -1,13 +1,10 @@
 import pytest
-from zope.interface import implementer
 
 from tests.server.apis.group_handlers import FakeMetadata, ask
-from twisted_kafka.coordinator.interfaces import ITopicCreator
 from twisted_kafka.protocol.messages.groups import FindCoordinatorRequest
 from twisted_kafka.server.apis.find_coordinator import GROUP, SHARE, TRANSACTION, CoordinatorTopic, FindCoordinatorApis
 
 
-@implementer(ITopicCreator)
 class FakeTopics:
     def __init__(self):
         self.created = []
