@@ -4,11 +4,10 @@ import threading
 from pathlib import Path
 
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.config.topic_config import LogConfig
-from twisted_kafka.log.environment import LogEnvironment
-from twisted_kafka.log.unified_log import UnifiedLog
+from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.protocol.errors import KafkaStorageError
 from twisted_kafka.protocol.messages.inter_broker import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -40,33 +39,24 @@ def topic_id(topic):
     return topic.encode().ljust(16, b".")[:16]
 
 
-class Logs:
-    """Logs in one directory, without a LogManager's threads."""
+class Logs(LogManager):
+    """A log manager that remembers what it deleted, and fails where the test says."""
 
-    def __init__(self, directory: Path, environment: LogEnvironment):
-        self.directory = directory
-        self.environment = environment
+    def __init__(self, config, scheduler, clock):
+        super().__init__(config, scheduler, clock)
         self.configs: dict[str, dict[str, str]] = {}
-        self.logs: dict[TopicPartition, UnifiedLog] = {}
         self.deleted: list[TopicPartition] = []
         self.failing: set[TopicPartition] = set()
+        self.startup(lambda topic: self.configs.get(topic, {}))
 
-    def get_or_create_log(self, topic_partition, topic_id):
+    def get_or_create_log(self, topic_partition, *args):
         if topic_partition in self.failing:
-            raise OSError(5, "the disk is broken")
-        log = self.logs.get(topic_partition)
-        if log is None:
-            config = LogConfig.from_broker(KafkaConfig.from_properties({}), self.configs.get(topic_partition.topic, {}))
-            log = UnifiedLog.open(self.directory / str(topic_partition), topic_partition, config, self.environment)
-            self.logs[topic_partition] = log
-        return log
-
-    def get_log(self, topic_partition):
-        return self.logs.get(topic_partition)
+            raise KafkaStorageError("the disk is broken")
+        return super().get_or_create_log(topic_partition, *args)
 
     def delete_log(self, topic_partition):
         self.deleted.append(topic_partition)
-        self.logs.pop(topic_partition)
+        return super().delete_log(topic_partition)
 
 
 class Harness:
@@ -75,9 +65,11 @@ class Harness:
         self.scheduler = ManualScheduler(self.clock)
         self.timer = Timer(self.clock)
         self.metrics = MetricsRegistry(self.clock)
-        self.config = KafkaConfig.from_properties({key.replace("_", "."): str(value) for key, value in properties.items()})
+        given = {key.replace("_", "."): str(value) for key, value in properties.items()}
+        self.config = KafkaConfig.from_properties({"log.dirs": str(directory), **given})
+        self.directory = directory
         self.metadata = MetadataCache(BROKER, "cluster")
-        self.logs = Logs(directory, LogEnvironment(self.clock, self.scheduler))
+        self.logs = Logs(self.config, self.scheduler, self.clock)
         self.replicas = ReplicaManager(
             self.config,
             self.logs,
@@ -90,6 +82,11 @@ class Harness:
         self.control = ControlPlane(self.replicas)
         self.changes = []
         self.replicas.add_leadership_listener(lambda led, not_led: self.changes.append((list(led), list(not_led))))
+
+    def close(self):
+        """Stop as a broker does."""
+        self.replicas.shutdown()
+        self.logs.shutdown()
 
     def advance_ms(self, ms):
         self.clock.advance_ms(ms)

@@ -93,6 +93,15 @@ def test_a_log_that_cannot_be_opened_takes_the_partition_offline(h):
     assert h.metrics.value("ReplicaManager", "OfflineReplicaCount") == 1
 
 
+def test_a_directory_that_fails_takes_its_partitions_offline(h):
+    partition = h.lead(replicas=BOTH)
+    answer = h.append(b"a", acks=-1)
+    h.replicas.directory_failed(partition.log.dir.parent)
+    assert answer.result(0)[TP].error == ErrorCode.KAFKA_STORAGE_ERROR
+    assert h.append(b"a").error == ErrorCode.KAFKA_STORAGE_ERROR
+    assert h.changes[-1] == ([], [TP])
+
+
 def test_deleting(h):
     partition = h.lead()
     h.append(b"a")
@@ -118,7 +127,7 @@ def test_stopping_by_an_old_leader_epoch_is_fenced(h):
 
 
 def test_a_log_that_is_left_over_is_deleted_too(h):
-    h.logs.get_or_create_log(TP, bytes(16))
+    h.logs.get_or_create_log(TP)
     assert stop(h) == 0
     assert h.logs.deleted == [TP]
 
@@ -137,7 +146,7 @@ def test_metadata_of_nothing(h):
 
 class TestCheckpoints:
     def offsets(self, h):
-        return OffsetCheckpoint(h.logs.directory / HIGH_WATERMARK_CHECKPOINT).read()
+        return OffsetCheckpoint(h.directory / HIGH_WATERMARK_CHECKPOINT).read()
 
     def test_written_every_interval_once_the_controller_has_spoken(self, tmp_path):
         h = Harness(tmp_path, replica_high_watermark_checkpoint_interval_ms=1000)
@@ -159,7 +168,7 @@ class TestCheckpoints:
         h.lead(replicas=BOTH)
         h.append(b"a", b"b")
         h.replicas.get_partition(TP).log.update_high_watermark(1)
-        h.replicas.shutdown()
+        h.close()
         again = Harness(tmp_path)
         again.order(leader=OTHER, replicas=BOTH, epoch=1)
         assert again.replicas.get_partition(TP).log.high_watermark == 1

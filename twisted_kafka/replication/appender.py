@@ -26,7 +26,7 @@ from twisted_kafka.replication.delayed_produce import DelayedProduce
 from twisted_kafka.replication.partition import ACKS_ALL
 from twisted_kafka.replication.partition_table import PartitionTable
 from twisted_kafka.replication.purgatories import Purgatories
-from twisted_kafka.replication.topic_stats import BrokerTopicStats
+from twisted_kafka.replication.topic_stats import BrokerTopicStats, TopicStats
 
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 VALID_ACKS: Final = (-1, 0, 1)
@@ -88,7 +88,7 @@ class RecordAppender:
                 results[topic_partition] = self._failed(topic_partition, error, len(records))
                 continue
             results[topic_partition] = PartitionResult.appended(info)
-            self._count(topic_partition, len(records), info.record_count)
+            self._count(partition.stats, len(records), info.record_count)
             if moved:
                 self._purgatories.check_all(topic_partition)
             else:
@@ -102,8 +102,7 @@ class RecordAppender:
         self._purgatories.produce.try_complete_else_watch(operation, list(waiting))
         return operation.future
 
-    def _count(self, topic_partition: TopicPartition, size_bytes: int, records: int) -> None:
-        topic = self._stats.topic(topic_partition[0])
+    def _count(self, topic: TopicStats, size_bytes: int, records: int) -> None:
         everything = self._all_topics
         topic.produce_requests.mark(1)
         everything.produce_requests.mark(1)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
+from pathlib import Path
 from typing import Final, TypeVar
 
 from twisted_kafka.config.broker_config import KafkaConfig
@@ -129,6 +130,10 @@ class ReplicaManager:
             task.cancel()
             if checkpoint:
                 self.checkpoint_high_watermarks()
+
+    def directory_failed(self, directory: Path) -> None:
+        """Take the partitions in a log directory offline (for ``LogManager``'s ``on_directory_failure``)."""
+        self.state.directory_failed(directory)
 
     def add_leadership_listener(self, listener: LeadershipListener) -> None:
         """Have ``listener(led, not led)`` called at each change of leaders, on the controller's thread."""

@@ -6,6 +6,7 @@ epoch is newer here than in the order keeps its state.
 
 import threading
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Final, Protocol
 
 from twisted.logger import Logger
@@ -30,8 +31,8 @@ _log = Logger()
 class ILogs(Protocol):
     """The part of the LogManager that is used here."""
 
-    def get_or_create_log(self, topic_partition: TopicPartition, topic_id: bytes) -> UnifiedLog:
-        """Return the partition's log, made if need be."""
+    def get_or_create_log(self, topic_partition: TopicPartition, topic_id: bytes | None) -> UnifiedLog:
+        """Return the partition's log, made if need be; raises KafkaStorageError, InconsistentTopicIdError."""
 
     def get_log(self, topic_partition: TopicPartition) -> UnifiedLog | None:
         """Return the partition's log if there is one."""
@@ -154,11 +155,9 @@ class StateChanges:
     def _get_or_create(self, topic_partition: TopicPartition, topic_id: bytes) -> Partition:
         partition = self._partitions.get(topic_partition)
         if partition is None:
-            log = self._logs.get_or_create_log(topic_partition, topic_id)
+            log = self._logs.get_or_create_log(topic_partition, None if topic_id == NO_UUID else topic_id)
             log.update_high_watermark(self._checkpoints.last_known(log.dir.parent, topic_partition))
-            known_id = topic_id if log.topic_id in (None, NO_UUID) else log.topic_id
-            _check_topic_id(topic_partition, topic_id, known_id)
-            partition = self._make_partition(log, known_id)
+            partition = self._make_partition(log, log.topic_id or topic_id)
             self._partitions.add(partition)
         _check_topic_id(topic_partition, topic_id, partition.topic_id)
         if partition.topic_id == NO_UUID:
@@ -218,6 +217,17 @@ class StateChanges:
         finally:
             self._purgatories.check_all(topic_partition)
         return ErrorCode.NONE
+
+    def directory_failed(self, directory: Path) -> None:
+        """Take the partitions of a log directory offline: they answer KAFKA_STORAGE_ERROR from now on."""
+        # Without the lock: an order that is being carried out may be what met the broken disk.
+        lost = [partition for partition in self._partitions if partition.log.dir.parent == directory]
+        for partition in lost:
+            self._partitions.mark_offline(partition.topic_partition)
+        for partition in lost:
+            partition.is_leader = False
+            self._purgatories.check_all(partition.topic_partition)
+        self._tell([], [partition.topic_partition for partition in lost])
 
     def _tell(self, led: Sequence[TopicPartition], not_led: Sequence[TopicPartition]) -> None:
         if not led and not not_led:

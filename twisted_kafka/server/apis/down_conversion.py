@@ -62,7 +62,7 @@ class DownConversion:
             _refuse(read, error.code)
             return
         if whole and not converted:
-            # A consumer that gets nothing of what there is must find out: it takes a message that is cut off for one above its limit.
+            # A consumer that gets nothing of what there is must find out: a message that is cut off says that the limit is low.
             converted = _MOST_OFFSET_AND_SIZE.pack(-1, len(data) + 1)
         read.records = converted
         read.size_bytes = len(read.records)

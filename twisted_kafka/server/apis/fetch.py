@@ -1,5 +1,5 @@
 """Fetch: 3 max bytes of the response; 4 isolation level, batches of format 2; 5 log start offset; 7 sessions; 9 leader epochs;
-10 zstd; 11 followers may serve; 12 flexible, diverging epochs; 13 topic ids; 15 replica state; 16 current leader; 17 directories."""
+10 zstd; 11 followers may serve; 12 flexible, diverging epochs; 13 topic ids; 15 replica state; 16 leaders; 17 directories."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future

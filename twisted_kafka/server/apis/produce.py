@@ -92,7 +92,7 @@ class ProduceApis:
     def _respond(self, context: RequestContext, request: ProduceRequest, refused: Results | None, results: Results) -> Answer:
         if refused is not None:
             results.update(refused)
-        hints = LeaderHints(self._replicas, context.listener_name)
+        hints: LeaderHints | None = None
         has_error = False
         responses = []
         for topic in request.topic_data:
@@ -110,6 +110,7 @@ class ProduceApis:
                 )
                 if result.error:
                     first_error = first_error or result.error
+                    hints = hints or LeaderHints(self._replicas, context.listener_name)
                     _explain(answer, result, context.api_version, hints, topic_partition)
                 else:
                     records += result.record_count
@@ -123,7 +124,7 @@ class ProduceApis:
             # Nobody reads an answer: a closed connection tells the producer to look for leaders anew.
             return CLOSE_CONNECTION if has_error else NO_RESPONSE
         response = ProduceResponse(responses=responses)
-        if hints.nodes:
+        if hints is not None and hints.nodes:
             response.node_endpoints = [
                 NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack) for node in hints.nodes.values()
             ]
