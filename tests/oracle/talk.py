@@ -3,7 +3,7 @@
 import socket
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from twisted_kafka.protocol.api import request_class, response_class
@@ -12,6 +12,7 @@ from twisted_kafka.protocol.headers import request_header_version, response_head
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from twisted_kafka.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from twisted_kafka.protocol.records.batch import batches
+from twisted_kafka.protocol.schema import Struct
 from twisted_kafka.protocol.types import NO_UUID
 
 TIMEOUT_S = 40
