@@ -1,4 +1,4 @@
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
@@ -299,3 +299,25 @@ def test_the_meters(h):
     fetch(h, ask(0), ask(0, topic_partition=TP1))
     assert h.metrics.value("BrokerTopicMetrics", "TotalFetchRequestsPerSec") == 3
     assert h.metrics.value("BrokerTopicMetrics", "TotalFetchRequestsPerSec", topic=TOPIC) == 2
+
+
+def test_no_wake_up_is_lost_between_an_append_and_a_fetch_that_begins_to_wait(h):
+    """A consumer follows an appender on another thread: whichever is first, each fetch is answered by data."""
+    h.lead()
+    count = 300
+
+    def consume():
+        offset = 0
+        while offset < count:
+            answer = fetch(h, ask(offset), wait_ms=60_000)
+            [read] = answer.result(10) if isinstance(answer, Future) else answer
+            assert read.size_bytes > 0
+            offset = read.high_watermark
+        return offset
+
+    with ThreadPoolExecutor(3) as pool:
+        consumers = [pool.submit(consume) for _ in range(2)]
+        appender = pool.submit(lambda: [h.append(b"x").base_offset for _ in range(count)])
+        assert appender.result(30) == list(range(count))
+        assert [consumer.result(30) for consumer in consumers] == [count, count]
+    assert h.replicas.purgatories.fetch.watched == 0

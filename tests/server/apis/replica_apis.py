@@ -1,0 +1,36 @@
+"""The families over the replica manager, called as a client does: requests and responses go through their wire form."""
+
+from concurrent.futures import Future
+
+from tests.replication.harness import Harness
+from twisted_kafka.network.request import ConnectionInfo, RequestContext
+from twisted_kafka.replication.fetch_session import FetchSessionCache
+from twisted_kafka.server.apis.fetch import FetchApis
+from twisted_kafka.server.apis.offsets import OffsetApis
+from twisted_kafka.server.apis.produce import ProduceApis
+from twisted_kafka.server.dispatch import ApiRegistry, Outcome
+
+
+class Apis(Harness):
+    def __init__(self, directory, **properties):
+        super().__init__(directory, **properties)
+        self.sessions = FetchSessionCache(10, self.clock, self.metrics)
+        self.registry = ApiRegistry(
+            [ProduceApis(self.replicas), FetchApis(self.replicas, self.sessions, self.config), OffsetApis(self.replicas)]
+        )
+        self.context = None
+
+    def start(self, request, version, *, client="client"):
+        """Call the handler; return what it returns."""
+        api = self.registry.apis[type(request).KEY]
+        connection = ConnectionInfo("id", "PLAINTEXT", "PLAINTEXT", "127.0.0.1")
+        self.context = RequestContext(api.key, version, 1, client, connection)
+        return api.handler(self.context, type(request).decode(bytearray(request.encode(version)), version))
+
+    def call(self, request, version, **how):
+        """Call the handler; return its outcome or its response, waited for until its time is over."""
+        result = self.start(request, version, **how)
+        if isinstance(result, Future):
+            self.advance_ms(1_000_000)
+            result = result.result(0)
+        return result if isinstance(result, Outcome) else type(result).decode(result.encode(version), version)

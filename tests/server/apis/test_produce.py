@@ -1,0 +1,143 @@
+import pytest
+
+from tests.replication.harness import BROKER, OTHER, TOPIC, TP, batch_of
+from tests.server.apis.replica_apis import Apis
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from twisted_kafka.protocol.records.compression import Compression
+from twisted_kafka.server.dispatch import CLOSE_CONNECTION, NO_RESPONSE
+
+VERSIONS = range(12)
+
+
+@pytest.fixture
+def apis(tmp_path):
+    apis = Apis(tmp_path)
+    apis.lead()
+    return apis
+
+
+def request(records, *, acks=1, topic=TOPIC, partition=0):
+    data = PartitionProduceData(index=partition, records=None if records is None else bytes(records))
+    return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[TopicProduceData(name=topic, partition_data=[data])])
+
+
+def produce(apis, records, version=9, **how):
+    client = how.pop("client", "client")
+    response = apis.call(request(records, **how), version, client=client)
+    return response.responses[0].partition_responses[0]
+
+
+def error(apis, records, version=9, **how):
+    return produce(apis, records, version, **how).error_code
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_each_version_appends(apis, version):
+    magic = 2 if version >= 3 else min(version, 1)
+    result = produce(apis, batch_of(b"a", b"b", magic=magic), version)
+    assert (result.error_code, result.base_offset, result.log_append_time_ms) == (0, 0, -1)
+    assert result.log_start_offset == (0 if version >= 5 else -1)
+    assert apis.replicas.get_partition(TP).log.log_end_offset == 2
+
+
+def test_log_append_time(apis):
+    apis.lead("stamped", config={"message.timestamp.type": "LogAppendTime"})
+    assert produce(apis, batch_of(b"a"), topic="stamped").log_append_time_ms == apis.clock.wall_ms()
+
+
+class TestTheOneBatch:
+    """Since version 3 there is exactly one batch, of format 2."""
+
+    @pytest.mark.parametrize("version", [3, 8, 11])
+    @pytest.mark.parametrize(
+        ("records", "code"),
+        [
+            (None, ErrorCode.INVALID_RECORD),
+            (b"", ErrorCode.INVALID_RECORD),
+            (batch_of(b"a")[:10], ErrorCode.INVALID_RECORD),
+            (batch_of(b"a")[:40], ErrorCode.INVALID_RECORD),
+            (batch_of(b"a", magic=1), ErrorCode.INVALID_RECORD),
+            (batch_of(b"a") + batch_of(b"b"), ErrorCode.INVALID_RECORD),
+            (batch_of(b"a")[:8] + bytes(4) + batch_of(b"a")[12:], ErrorCode.CORRUPT_MESSAGE),
+            (batch_of(b"a")[:16] + b"\x03" + batch_of(b"a")[17:], ErrorCode.CORRUPT_MESSAGE),
+            (batch_of(b"a") + bytes(20), ErrorCode.CORRUPT_MESSAGE),
+            (batch_of(b"a") + bytes(12), ErrorCode.CORRUPT_MESSAGE),
+        ],
+    )
+    def test_others_are_refused(self, apis, version, records, code):
+        assert error(apis, records, version) == code
+        assert apis.replicas.get_partition(TP).log.log_end_offset == 0
+
+    @pytest.mark.parametrize("trailing", [batch_of(b"b")[:5], batch_of(b"b")[:30]])
+    def test_a_piece_of_another_is_passed_over(self, apis, trailing):
+        assert error(apis, batch_of(b"a") + trailing) == 0
+        assert apis.replicas.get_partition(TP).log.size_bytes == len(batch_of(b"a"))
+
+    def test_of_an_unknown_topic_that_is_said_first(self, apis):
+        assert error(apis, b"", topic="nowhere") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    @pytest.mark.parametrize(("version", "code"), [(3, 76), (6, 76), (7, 0)])
+    def test_zstd_is_known_since_version_7(self, apis, version, code):
+        assert error(apis, batch_of(b"a", compression=Compression.ZSTD), version) == code
+
+
+class TestAcks:
+    def test_none_gets_no_answer(self, apis):
+        assert apis.call(request(batch_of(b"a"), acks=0), 9) is NO_RESPONSE
+        assert apis.replicas.get_partition(TP).log.log_end_offset == 1
+
+    def test_none_with_an_error_closes_the_connection(self, apis):
+        assert apis.call(request(batch_of(b"a"), acks=0, topic="nowhere"), 9) is CLOSE_CONNECTION
+
+    def test_all_waits_and_times_out(self, apis):
+        apis.lead("r", replicas=(BROKER, OTHER))
+        assert error(apis, batch_of(b"a"), acks=-1, topic="r") == ErrorCode.REQUEST_TIMED_OUT
+
+    def test_others_are_refused(self, apis):
+        assert error(apis, batch_of(b"a"), acks=2) == ErrorCode.INVALID_REQUIRED_ACKS
+
+
+def test_record_errors_say_which_record_and_why(apis):
+    apis.lead("compacted", config={"cleanup.policy": "compact"})
+    result = produce(apis, batch_of(b"without key", b"nor here"), topic="compacted")
+    assert result.error_code == ErrorCode.INVALID_RECORD
+    assert result.record_errors
+    assert result.error_message
+    old = produce(apis, batch_of(b"without key"), 7, topic="compacted")
+    assert (old.error_code, old.record_errors) == (ErrorCode.INVALID_RECORD, [])
+
+
+def test_internal_topics_are_the_brokers_unless_an_admin_client_asks(apis):
+    apis.lead("__consumer_offsets")
+    assert error(apis, batch_of(b"a"), topic="__consumer_offsets") == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert error(apis, batch_of(b"a"), topic="__consumer_offsets", client="__admin_client") == 0
+
+
+def test_the_new_leader_is_named_since_version_10(apis):
+    apis.announce("far", leader=OTHER, epoch=7)
+    response = apis.call(request(batch_of(b"a"), topic="far"), 10)
+    leader = response.responses[0].partition_responses[0].current_leader
+    assert (leader.leader_id, leader.leader_epoch) == (OTHER, 7)
+    assert [(node.node_id, node.host, node.port) for node in response.node_endpoints] == [(OTHER, "b2", 9092)]
+    assert apis.call(request(batch_of(b"a"), topic="far"), 9).node_endpoints == []
+
+
+def test_several_partitions_are_answered_in_their_order(apis):
+    apis.lead(partition=1)
+    data = [PartitionProduceData(index=index, records=bytes(batch_of(b"a"))) for index in (1, 5, 0)]
+    response = apis.call(ProduceRequest(acks=1, topic_data=[TopicProduceData(name=TOPIC, partition_data=data)]), 9)
+    answers = [(answer.index, answer.error_code) for answer in response.responses[0].partition_responses]
+    assert answers == [(1, 0), (5, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (0, 0)]
+
+
+def test_nothing_to_do(apis):
+    assert apis.call(ProduceRequest(acks=1), 9).responses == []
+
+
+def test_the_access_log_hears_of_it(apis):
+    size = len(batch_of(b"a", b"b"))
+    produce(apis, batch_of(b"a", b"b"))
+    assert apis.context.topics == [(TOPIC, 1, 2, size, 0)]
+    produce(apis, batch_of(b"a"), partition=9)
+    assert apis.context.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
