@@ -23,10 +23,10 @@ class KafkaServiceMaker:
 
     def makeService(self, options: Any) -> IService:
         """Make the broker's service on the reactor that twistd has chosen."""
-        from twisted.internet import reactor
+        from twisted_kafka.tap import makeService, without_tls
 
-        from twisted_kafka.tap import makeService
-
+        with without_tls(options):
+            from twisted.internet import reactor
         return makeService(options, reactor)
 
 
