@@ -25,7 +25,7 @@ from twisted_kafka.protocol.headers import parse_request_header
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.timing.clock import IClock
 
-REQUESTS_PER_WAKE = 32
+REQUESTS_PER_WAKE = 256
 """A handler is woken once all sockets that are readable were read, or so many requests are queued."""
 
 NEW_CONNECTIONS = 20

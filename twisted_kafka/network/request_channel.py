@@ -25,7 +25,7 @@ from twisted_kafka.timing.clock import IClock
 STALL_S = 0.001
 """A request that waited for so long although handlers are awake gets one more handler woken."""
 
-ANSWERS_PER_WAKE = 32
+ANSWERS_PER_WAKE = 64
 """A handler that has so many answers ready wakes their processors, although more requests wait."""
 
 MAX_PARK_S = 60.0

@@ -19,6 +19,8 @@ from twisted_kafka.timing.clock import IClock
 
 TYPE = "RequestMetrics"
 
+MS_PER_NS = 1e-6
+
 TIMES = (
     "RequestQueueTimeMs",
     "LocalTimeMs",
@@ -39,8 +41,8 @@ class _Histogram(Histogram):
 
     __slots__ = ("_before_reading",)
 
-    def __init__(self, before_reading: Callable[[], None]) -> None:
-        super().__init__()
+    def __init__(self, before_reading: Callable[[], None], unit: float) -> None:
+        super().__init__(unit)
         self._before_reading = before_reading
 
     def snapshot(self) -> HistogramSnapshot:
@@ -84,11 +86,11 @@ class _ApiMetrics:
         self.rows: list[_Row] = []
         self.versions: dict[int, Meter] = {}
         self.errors: dict[int, Meter] = {}
-        self._times = [self._histogram(metric) for metric in TIMES]
-        self._request_bytes = self._histogram("RequestBytes")
+        self._times = [self._histogram(metric, MS_PER_NS) for metric in TIMES]
+        self._request_bytes = self._histogram("RequestBytes", 1)
 
-    def _histogram(self, metric: str) -> Histogram:
-        return self._registry.add(_Histogram(self.fold), TYPE, metric, request=self._name)
+    def _histogram(self, metric: str, unit: float) -> Histogram:
+        return self._registry.add(_Histogram(self.fold, unit), TYPE, metric, request=self._name)
 
     def count(self) -> int:
         """Say how many requests there were."""
@@ -118,7 +120,7 @@ class _ApiMetrics:
                 map(sub, sent, received),
             )
             for histogram, phase in zip(self._times, phases, strict=True):
-                histogram.update_many([nanoseconds / 1_000_000 for nanoseconds in phase])
+                histogram.update_many(tuple(phase))
 
     def _mark(self, meters: dict[int, Meter], metric: str, column: Sequence[int], tag: str, text: Callable[[int], object]) -> None:
         for value, count in Counted(column).items():
