@@ -47,7 +47,7 @@ def test_each_version_reads(apis, version):
     data = fetch(apis, version)
     assert (data.error_code, data.high_watermark) == (0, 3)
     assert values(data) == [b"a", b"b", b"c"]
-    assert [batch.magic for batch in batches(data.records)][0] == (0 if version < 2 else 1 if version < 4 else 2)
+    assert next(batch.magic for batch in batches(data.records)) == (0 if version < 2 else 1 if version < 4 else 2)
     assert data.last_stable_offset == (3 if version >= 4 else -1)
     assert data.log_start_offset == (0 if version >= 5 else -1)
 
