@@ -7,6 +7,7 @@ from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.controller.dynamic_config import ConfigRepository
 from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.coordinator.group.coordinator import GroupCoordinator
+from twisted_kafka.coordinator.group.legacy_offsets import LegacyOffsets
 from twisted_kafka.coordinator.transaction.producer_ids import ProducerIdManager
 from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.metadata.cache import MetadataCache
@@ -51,6 +52,6 @@ def make_families(parts: Parts) -> list[object]:
         FetchApis(replicas, sessions, config),
         OffsetApis(replicas),
         GroupApis(groups),
-        GroupOffsetApis(groups, metadata, parts.clock),
+        GroupOffsetApis(groups, metadata, parts.clock, LegacyOffsets(parts.store)),
         ProducerIdApis(producer_ids),
     ]

@@ -3,7 +3,9 @@
 from concurrent.futures import Future
 
 from tests.coordinator.fakes import Bench
+from twisted_kafka.coordinator.group.legacy_offsets import LegacyOffsets
 from twisted_kafka.metadata.cache import Node
+from twisted_kafka.metadata.embedded import SqliteStore
 from twisted_kafka.network.request import ConnectionInfo, RequestContext
 from twisted_kafka.server.apis.group_offsets import GroupOffsetApis
 from twisted_kafka.server.apis.groups import GroupApis
@@ -55,7 +57,9 @@ class Handlers:
         self.bench = Bench(**settings)
         self.metadata = FakeMetadata(orders=4)
         self.groups = GroupApis(self.bench.groups)
-        self.offsets = GroupOffsetApis(self.bench.groups, self.metadata, self.bench.clock)
+        self.store = SqliteStore(":memory:", threaded=False)
+        legacy = LegacyOffsets(self.store)
+        self.offsets = GroupOffsetApis(self.bench.groups, self.metadata, self.bench.clock, legacy)
 
     def ask(self, request, version, **options):
         family = self.offsets if type(request).__name__.startswith("Offset") else self.groups

@@ -29,7 +29,7 @@ def codes(response):
     return {partition.partition_index: partition.error_code for topic in response.topics for partition in topic.partitions}
 
 
-@pytest.mark.parametrize("version", range(10))
+@pytest.mark.parametrize("version", range(1, 10))
 def test_commit_in_every_version(version):
     handlers = Handlers()
     assert codes(handlers.ask(commit_request({0: 5, 1: 6}, metadata="note"), version)) == {0: 0, 1: 0}
@@ -98,15 +98,14 @@ def fetched(response, version):
     }
 
 
-@pytest.mark.parametrize("version", range(10))
+@pytest.mark.parametrize("version", range(1, 10))
 def test_fetch_in_every_version(version):
     handlers = Handlers()
     request = commit_request({0: 5}, metadata="note")
     request.topics[0].partitions[0].committed_leader_epoch = 7
     handlers.ask(request, 9)
     epoch = 7 if version >= 5 else -1
-    missing = 3 if version == 0 else 0
-    wanted = {0: (5, epoch, "note", 0), 1: (-1, -1, "", missing)}
+    wanted = {0: (5, epoch, "note", 0), 1: (-1, -1, "", 0)}
     assert fetched(handlers.ask(fetch_request(version), version), version) == (0, wanted)
     if version >= 2:
         response = handlers.ask(fetch_request(version, all_topics=True), version)
@@ -156,3 +155,17 @@ def test_delete():
     handlers.bench.log.release()
     assert codes(answer.result(0)) == {1: 0}
     assert handlers.bench.groups.list_groups((), ())[1] == []
+
+
+def test_offsets_of_version_0_are_apart():
+    handlers = Handlers(offset_metadata_max_bytes=10)
+    assert codes(handlers.ask(commit_request({0: 5, 9: 5}, metadata="note"), 0)) == {0: 0, 9: 3}
+    assert codes(handlers.ask(commit_request({1: 5}, metadata="x" * 11), 0)) == {1: 12}
+    assert codes(handlers.ask(commit_request({0: 6}), 0)) == {0: 0}
+    assert codes(handlers.ask(commit_request({0: 5}, group_id=""), 0)) == {0: -1}
+    wanted = {0: (6, -1, "", 0), 1: (-1, -1, "", 3), 9: (-1, -1, "", 3)}
+    assert fetched(handlers.ask(fetch_request(0, indexes=(0, 1, 9)), 0), 0) == (0, wanted)
+    assert fetched(handlers.ask(fetch_request(0, group_id="", indexes=(0,)), 0), 0) == (0, {0: wanted[1]})
+    assert not handlers.bench.written()
+    assert fetched(handlers.ask(fetch_request(1), 1), 1)[1][0][0] == -1
+    assert handlers.store.get("/consumers/g/offsets/orders/0")[0] == b"6"

@@ -30,6 +30,12 @@ def test_blocks_are_taken_one_after_the_other(store):
     assert ids == [*range(3, BLOCK_SIZE), 2000, 2001, 2002]
 
 
+def test_the_empty_node_of_a_new_cluster(store):
+    store.create(BLOCK_PATH)
+    assert ProducerIdManager(1, store).next_producer_id() == 0
+    assert block(store).last == 999
+
+
 def test_a_restart_wastes_the_rest_of_the_block(store):
     assert ProducerIdManager(1, store).next_producer_id() == 0
     assert ProducerIdManager(1, store).next_producer_id() == BLOCK_SIZE

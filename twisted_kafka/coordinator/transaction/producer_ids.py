@@ -48,7 +48,8 @@ class ProducerIdManager:
     def _take_block(self) -> int:
         for _ in range(MAX_ATTEMPTS):
             found = self._store.get(BLOCK_PATH)
-            first = ProducerIdBlockNode.decode(found[0]).last + 1 if found is not None else 0
+            # Brokers make the node when they first start, and leave it empty until somebody needs an id.
+            first = ProducerIdBlockNode.decode(found[0]).last + 1 if found is not None and found[0] else 0
             last = first + BLOCK_SIZE - 1
             if last > MAX_PRODUCER_ID:
                 raise UnknownServerError("all producer ids are used up")

@@ -3,7 +3,7 @@
 OffsetCommit v0-9: v1 generation and member (and, in v1 alone, the commit's time), v2-v4 retention time, v6 leader epoch,
 v7 static members. OffsetFetch v0-9: v2 all partitions and an error of the group, v5 leader epoch, v7 require stable
 (KIP-447), v8 several groups (KIP-709), v9 member epoch (KIP-848). OffsetDelete v0 (KIP-496).
-v0 of the first two knows no group members; Kafka keeps its offsets in ZooKeeper, here they are the group's like all others.
+v0 of the first two is from before the group coordinator: its offsets are in the metadata store, apart from the others.
 """
 
 from concurrent.futures import Future
@@ -11,6 +11,7 @@ from typing import Final
 
 from twisted_kafka.coordinator.futures import gather, then
 from twisted_kafka.coordinator.group.coordinator import FetchedOffsets, GroupCoordinator
+from twisted_kafka.coordinator.group.legacy_offsets import LegacyOffsets
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.network.request import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode
@@ -54,8 +55,9 @@ PartitionOffset = tuple[int, int, str, ErrorCode]
 class GroupOffsetApis:
     """Committing, fetching and deleting a group's offsets."""
 
-    def __init__(self, groups: GroupCoordinator, metadata: MetadataCache, clock: IClock) -> None:
+    def __init__(self, groups: GroupCoordinator, metadata: MetadataCache, clock: IClock, legacy: LegacyOffsets) -> None:
         self._groups = groups
+        self._legacy = legacy
         self._metadata = metadata
         self._clock = clock
 
@@ -67,6 +69,10 @@ class GroupOffsetApis:
         offsets: dict[TopicPartition, OffsetCommitValue] = {}
         refused: dict[TopicPartition, ErrorCode] = {}
         self._sort(request, offsets, refused)
+        if context.api_version == 0:
+            for key, value in offsets.items():
+                refused[key] = self._legacy.commit(request.group_id, key, value.offset)
+            return _committed(context, request, refused, _NONE)
         if not offsets and not any(error is not _UNKNOWN_PARTITION for error in refused.values()):
             return _committed(context, request, refused, _NONE)
         result = self._groups.commit_offsets(
@@ -122,36 +128,30 @@ class GroupOffsetApis:
                 for group in request.groups
             ]
             return gather(fetched, lambda results: _fetched_groups(context, request.groups, results))
+        if context.api_version == 0:
+            return self._fetched_legacy(context, request)
         answer = self._groups.fetch_offsets(request.group_id, _partitions(request.topics), request.require_stable)
         if isinstance(answer, Future):
-            return then(answer, lambda result: self._fetched_group(context, request, *result))
-        return self._fetched_group(context, request, *answer)
+            return then(answer, lambda result: _fetched_group(context, request, *result))
+        return _fetched_group(context, request, *answer)
 
-    def _fetched_group(
-        self, context: RequestContext, request: OffsetFetchRequest, error: ErrorCode, fetched: FetchedOffsets
-    ) -> OffsetFetchResponse:
-        context.note_error(error)
-        version = context.api_version
-        if error and version >= GROUP_ERROR_SINCE:
-            return OffsetFetchResponse(error_code=error)
+    def _fetched_legacy(self, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
+        """Answer v0, to which a partition without an offset is an unknown one."""
         topics = []
-        for name, indexes in _answered_topics(request.topics, fetched):
+        for topic in request.topics or ():
             partitions = []
-            for index in indexes:
-                offset, epoch, metadata, failure = _offset(fetched, name, index, error)
-                if version == 0 and not failure and (offset == NO_OFFSET or self._metadata.partition((name, index)) is None):
-                    offset, metadata, failure = NO_OFFSET, "", _UNKNOWN_PARTITION
+            for index in topic.partition_indexes:
+                key = TopicPartition(topic.name, index)
+                offset = None if self._metadata.partition(key) is None else self._legacy.fetch(request.group_id, key)
                 partitions.append(
                     OffsetFetchResponsePartition(
                         partition_index=index,
-                        committed_offset=offset,
-                        committed_leader_epoch=epoch,
-                        metadata=metadata,
-                        error_code=failure,
+                        committed_offset=NO_OFFSET if offset is None else offset,
+                        error_code=_UNKNOWN_PARTITION if offset is None else _NONE,
                     )
                 )
-            context.note_topic(name, len(partitions), 0, 0, error)
-            topics.append(OffsetFetchResponseTopic(name=name, partitions=partitions))
+            context.note_topic(topic.name, len(partitions), 0, 0)
+            topics.append(OffsetFetchResponseTopic(name=topic.name, partitions=partitions))
         return OffsetFetchResponse(topics=topics)
 
     @api(OffsetDeleteRequest, OffsetDeleteResponse, versions=(0, 0))
@@ -224,6 +224,31 @@ def _offset(fetched: FetchedOffsets, topic: str, index: int, error: ErrorCode) -
     if isinstance(value, ErrorCode):
         return NO_OFFSET, -1, "", value
     return value.offset, value.leader_epoch, value.metadata, error
+
+
+def _fetched_group(
+    context: RequestContext, request: OffsetFetchRequest, error: ErrorCode, fetched: FetchedOffsets
+) -> OffsetFetchResponse:
+    context.note_error(error)
+    if error and context.api_version >= GROUP_ERROR_SINCE:
+        return OffsetFetchResponse(error_code=error)
+    topics = []
+    for name, indexes in _answered_topics(request.topics, fetched):
+        partitions = []
+        for index in indexes:
+            offset, epoch, metadata, failure = _offset(fetched, name, index, error)
+            partitions.append(
+                OffsetFetchResponsePartition(
+                    partition_index=index,
+                    committed_offset=offset,
+                    committed_leader_epoch=epoch,
+                    metadata=metadata,
+                    error_code=failure,
+                )
+            )
+        context.note_topic(name, len(partitions), 0, 0, error)
+        topics.append(OffsetFetchResponseTopic(name=name, partitions=partitions))
+    return OffsetFetchResponse(topics=topics)
 
 
 def _fetched_groups(
