@@ -8,7 +8,7 @@ from twisted_kafka.protocol.api import ApiKey, request_class, response_class
 from twisted_kafka.protocol.errors import ErrorCode, InvalidTopicError
 from twisted_kafka.protocol.schema import ListOf, StructType
 from twisted_kafka.protocol.types import Wire
-from twisted_kafka.server.error_responses import error_response, error_text, has_field
+from twisted_kafka.server.error_responses import error_places, error_response, error_text, first_error, has_field
 
 CODE = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
@@ -57,6 +57,8 @@ def test_error_response_of_every_version(key: ApiKey, version: int) -> None:
     encoded = response.encode(version)
     back = answers.decode(encoded, version)
     assert CODE in codes(back)
+    if key != ApiKey.ADD_PARTITIONS_TO_TXN:
+        assert first_error(back, error_places(answers)) == CODE
     if has_field(answers, "error_code", version):
         assert back.error_code == CODE  # type: ignore[attr-defined]
 

@@ -17,7 +17,7 @@ from twisted_kafka.network.request import RequestContext
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.regions import Part
-from twisted_kafka.server.error_responses import has_field
+from twisted_kafka.server.error_responses import error_places
 
 
 class Outcome:
@@ -42,11 +42,10 @@ CLOSE_CONNECTION = Outcome("CLOSE_CONNECTION")
 class FrozenResponse:
     """A response that is the same for everybody: encoded once for each version, and never changed again."""
 
-    __slots__ = ("_bodies", "error_code", "response")
+    __slots__ = ("_bodies", "response")
 
     def __init__(self, response: Message) -> None:
         self.response = response
-        self.error_code = getattr(response, "error_code", 0)
         self._bodies: dict[int, bytes] = {}
 
     def encode_parts(self, version: int, prefix: bytes = b"") -> list[Part]:
@@ -69,7 +68,7 @@ _DECLARATION = "__kafka_api__"
 class Api:
     """An API as its handler declares it."""
 
-    __slots__ = ("handler", "key", "max_version", "min_version", "name", "request_class", "response_class", "with_error")
+    __slots__ = ("error_places", "handler", "key", "max_version", "min_version", "name", "request_class", "response_class")
 
     def __init__(
         self, request_class: type[Message], response_class: type[Message], versions: tuple[int, int], handler: Handler
@@ -80,7 +79,7 @@ class Api:
         self.response_class = response_class
         self.min_version, self.max_version = versions
         self.handler = handler
-        self.with_error = has_field(response_class, "error_code", versions[1])
+        self.error_places = error_places(response_class)
 
     def serves(self, version: int) -> bool:
         """Whether this version is answered."""

@@ -112,6 +112,43 @@ def error_response(request: Message, response_class: type[Message], version: int
     return response
 
 
+class ErrorPlaces(NamedTuple):
+    """Where a struct may say an error: itself, and the items of some of its lists."""
+
+    own: bool
+    lists: "tuple[tuple[str, ErrorPlaces], ...]"
+
+    def __bool__(self) -> bool:
+        return self.own or bool(self.lists)
+
+
+@cache
+def error_places(struct: StructType) -> ErrorPlaces:
+    """Find the error codes of a response class, so that ``first_error`` need not look at anything else."""
+    lists = []
+    own = False
+    for field in struct.FIELDS:
+        if field.name == "error_code":
+            own = True
+        elif isinstance(field.type, ListOf) and isinstance(field.type.element, StructType):
+            inner = error_places(field.type.element)
+            if inner:
+                lists.append((field.name, inner))
+    return ErrorPlaces(own, tuple(lists))
+
+
+def first_error(value: Any, places: ErrorPlaces) -> int:
+    """Return the first error code that a response says, 0 if it says none."""
+    if places.own and value.error_code:
+        return int(value.error_code)
+    for name, inner in places.lists:
+        for item in getattr(value, name) or ():
+            code = first_error(item, inner)
+            if code:
+                return code
+    return 0
+
+
 def error_text(error: BaseException, code: int) -> str | None:
     """Return what a client may read of an exception: a KafkaError's message, of others nothing that tells of this host."""
     if isinstance(error, KafkaError):

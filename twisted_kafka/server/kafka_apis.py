@@ -14,8 +14,8 @@ from twisted_kafka.protocol.errors import ErrorCode, KafkaError, error_of
 from twisted_kafka.protocol.headers import response_header_version
 from twisted_kafka.protocol.regions import Part
 from twisted_kafka.server.apis.api_versions import unsupported_version_response
-from twisted_kafka.server.dispatch import CLOSE_CONNECTION, NO_RESPONSE, Api, ApiRegistry, Outcome, Response
-from twisted_kafka.server.error_responses import error_response, error_text
+from twisted_kafka.server.dispatch import CLOSE_CONNECTION, NO_RESPONSE, Api, ApiRegistry, FrozenResponse, Outcome, Response
+from twisted_kafka.server.error_responses import error_response, error_text, first_error
 from twisted_kafka.timing.clock import IClock
 
 JOIN_BYTES = 64 * 1024
@@ -74,8 +74,10 @@ class KafkaApis:
                 assert result is CLOSE_CONNECTION, result
                 self._channel.close_connection(request)
             return
-        if api.with_error and result.error_code:  # type: ignore[union-attr]
-            request.context.note_error(result.error_code)  # type: ignore[union-attr]
+        context = request.context
+        # A handler that noted its topics has noted their errors too.
+        if context.topics is None and not context.error and not isinstance(result, FrozenResponse):
+            context.error = first_error(result, api.error_places)
         try:
             parts, size_bytes = self._encode(request, result)
         except Exception as error:  # noqa: BLE001 it is answered
