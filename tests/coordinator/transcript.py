@@ -8,7 +8,6 @@
 ``REWRITE_TRANSCRIPTS=1 pytest tests/coordinator`` writes what really happens into the files: read the difference.
 """
 
-import dataclasses
 from concurrent.futures import Future
 
 from tests.coordinator.fakes import Bench
@@ -240,7 +239,7 @@ class Transcript:
 
     def do_shrink(self, names, options):
         """Restart with a lower group.max.size."""
-        self.bench.config = dataclasses.replace(self.bench.config, max_size=int(names[0]))
+        self.bench.config = self.bench.config._replace(max_size=int(names[0]))
         self.bench.restart()
 
     def do_load(self, names, options):

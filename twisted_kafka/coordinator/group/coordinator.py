@@ -1,6 +1,5 @@
 """The group coordinator as the API handlers see it: checks, routing by group id, errors as values."""
 
-import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -40,6 +39,8 @@ FetchedOffsets = dict[TopicPartition, OffsetCommitValue | ErrorCode | None]
 
 
 def _new_id() -> str:
+    import uuid  # some milliseconds that a start needn't wait for
+
     return str(uuid.uuid4())
 
 

@@ -1,6 +1,6 @@
 """The group coordinator's settings, read once."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from twisted_kafka.config.broker_config import KafkaConfig
 
@@ -10,8 +10,7 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 MS_PER_MINUTE = 60 * 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupConfig:
+class GroupConfig(NamedTuple):
     """Values of ``group.*``, ``offsets.*`` and ``offset.metadata.max.bytes``, with Kafka's defaults; times in milliseconds."""
 
     min_session_timeout_ms: int = 6_000
