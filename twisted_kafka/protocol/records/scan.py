@@ -59,80 +59,123 @@ def _vectorised() -> _Scanner | None:
 
 
 def scan_in_python(payload: bytes, count: int) -> RecordScan:
-    """Check as :func:`scan_records` does, record by record."""
-    position = 0
-    sequential = True
-    lacks_keys = False
-    first = smallest = largest = last = -1  # zigzag: -1 is none
+    """Check as :func:`scan_records` does, record by record, several at once where they have the shape of the one before."""
+    position = index = last_size = retry_at = 0
+    sequential, lacks_keys = True, False
+    deltas: list[int] = []
     try:
-        for index in range(count):
-            size = payload[position]
-            position += 1
+        while index < count:
+            # Integers of two bytes are read in place, for a call would double their time.
+            start, size, position = position, payload[position], position + 1
             if size >= 0x80:
                 byte = payload[position]
-                if byte < 0x80:
-                    size = (size & 0x7F) | byte << 7
-                    position += 1
-                else:
-                    size, position = _varint(payload, position - 1)
+                size, position = (size & 0x7F | byte << 7, position + 1) if byte < 0x80 else _varint(payload, position - 1)
             if size & 1:
                 _refuse("a record has a negative length")
-            end = position + (size >> 1)
-            delta = payload[position + 1]
-            position += 2
+            end, delta, offset_at = position + (size >> 1), payload[position + 1], position + 2
             if delta >= 0x80:
-                byte = payload[position]
-                if byte < 0x80:
-                    delta = (delta & 0x7F) | byte << 7
-                    position += 1
-                else:
-                    delta, position = _varlong(payload, position - 1)
-            if delta != last:
-                last = delta
-                signed = (delta >> 1) ^ -(delta & 1)
-                if first < 0:
-                    first = delta
-                    smallest = largest = signed
-                elif signed > largest:
-                    largest = signed
-                elif signed < smallest:
-                    smallest = signed
-            offset = payload[position]
-            position += 1
+                byte = payload[offset_at]
+                delta, offset_at = (delta & 0x7F | byte << 7, offset_at + 1) if byte < 0x80 else _varlong(payload, position + 1)
+            deltas.append(delta)
+            offset, key_at = payload[offset_at], offset_at + 1
             if offset >= 0x80:
-                offset, position = _varint(payload, position - 1)
+                byte = payload[key_at]
+                offset, key_at = (offset & 0x7F | byte << 7, key_at + 1) if byte < 0x80 else _varint(payload, offset_at)
             if offset != index + index:
                 sequential = False
-            size = payload[position]
-            position += 1
-            if size >= 0x80:
-                size, position = _varint(payload, position - 1)
-            if size & 1:
+            key_size, value_at = payload[key_at], key_at + 1
+            if key_size >= 0x80:
+                key_size, value_at = _varint(payload, key_at)
+            if key_size & 1:
                 lacks_keys = True
             else:
-                position += size >> 1
-            size = payload[position]
-            position += 1
-            if size >= 0x80:
-                byte = payload[position]
-                if byte < 0x80:
-                    size = (size & 0x7F) | byte << 7
-                    position += 1
-                else:
-                    size, position = _varint(payload, position - 1)
-            if not size & 1:
-                position += size >> 1
-            size = payload[position]
-            position += 1
-            if size:
-                position = skip_headers(payload, position - 1, end)
+                value_at += key_size >> 1
+            field, headers_at = payload[value_at], value_at + 1
+            if field >= 0x80:
+                byte = payload[headers_at]
+                field, headers_at = (field & 0x7F | byte << 7, headers_at + 1) if byte < 0x80 else _varint(payload, value_at)
+            if not field & 1:
+                headers_at += field >> 1
+            index += 1
+            if payload[headers_at]:
+                headers_at = skip_headers(payload, headers_at, end) - 1
+            elif size == last_size and index >= retry_at and headers_at + 1 == end and sequential:
+                shape = (start, position, offset_at, key_at, value_at, headers_at)
+                number = _alike(payload, shape, index, count, deltas)
+                index += number
+                headers_at += number * (end - start)
+                end = headers_at + 1
+                if not number:
+                    retry_at = index + _RETRY_AFTER
+            last_size = size
+            position = headers_at + 1
             if position != end:
                 _refuse("a record's fields do not fit its length")
     except IndexError:
         _refuse("the records stop short")
     if position != len(payload):
         _refuse(f"{len(payload) - position} bytes are left after the {count} records")
-    return RecordScan(sequential, (first >> 1) ^ -(first & 1), smallest, largest, lacks_keys)
+    first = (deltas[0] >> 1) ^ -(deltas[0] & 1)
+    if count == 1:
+        return RecordScan(sequential, first, first, first, lacks_keys)
+    signed = {(delta >> 1) ^ -(delta & 1) for delta in set(deltas)}
+    return RecordScan(sequential, first, min(signed), max(signed), lacks_keys)
+
+
+_RETRY_AFTER = 16
+"""Records to check one by one after those that followed weren't like them."""
+_LEAST_ALIKE = 4
+_OFFSETS = bytes(range(0, 0x80, 2))
+"""Offset deltas of one byte; those of two bytes have this as their low byte, over and over, with the highest bit set."""
+_LOW_OFFSETS = bytes(byte | 0x80 for byte in _OFFSETS) * 128
+_HIGH_OFFSETS = bytes(high for high in range(0x80) for _ in range(64))
+
+
+def _alike(payload: bytes, shape: tuple[int, ...], index: int, count: int, deltas: list[int]) -> int:
+    """Return how many of the records that follow one without headers have its very lengths, and the offsets that belong there.
+
+    ``shape`` is where that one and its fields begin, ``index`` the next one's index. The bytes of a field at equal distances are
+    compared in one go.
+    """
+    start, body, offset_at, key_at, value_at, headers_at = shape
+    step = headers_at + 1 - start
+    offset_bytes, delta_bytes = key_at - offset_at, offset_at - body - 1
+    last = min(count, 64 if offset_bytes == 1 else 8192)
+    number = min(last - index, (len(payload) - headers_at - 1) // step)
+    if number < _LEAST_ALIKE or offset_bytes > 2 or delta_bytes > 2:
+        return 0
+    lengths = [*range(start, body), *_length_bytes(payload, key_at), *_length_bytes(payload, value_at), headers_at]
+    for at in lengths:
+        byte = payload[at : at + 1]
+        column = payload[at + step : at + number * step + 1 : step]
+        if column != byte * number:
+            number -= len(column.lstrip(byte))
+            if number < _LEAST_ALIKE:
+                return 0
+    reach = number * step + 1
+    columns = (_OFFSETS,) if offset_bytes == 1 else (_LOW_OFFSETS, _HIGH_OFFSETS)
+    for at, expected in enumerate(columns, offset_at):
+        if payload[at + step : at + reach : step] != expected[index : index + number]:
+            return 0
+    low = payload[body + 1 + step : body + 1 + reach : step]
+    if delta_bytes == 1:
+        if not low.isascii():
+            return 0
+        deltas.extend(low)
+        return number
+    high = payload[body + 2 + step : body + 2 + reach : step]
+    if min(low) < 0x80 or not high.isascii():
+        return 0
+    deltas.extend([first & 0x7F | second << 7 for first, second in zip(low, high, strict=True)])
+    return number
+
+
+def _length_bytes(payload: bytes, position: int) -> range:
+    """Return the positions of a length's bytes."""
+    end = position + 1
+    while payload[end - 1] >= 0x80:
+        end += 1
+    return range(position, end)
 
 
 def skip_headers(payload: bytes, position: int, end: int) -> int:
