@@ -18,6 +18,9 @@ _BROKER = """
     log.flush.offset.checkpoint.interval.ms log.flush.start.offset.checkpoint.interval.ms
     log.message.timestamp.type log.message.timestamp.before.max.ms log.message.timestamp.after.max.ms
     log.message.timestamp.difference.max.ms log.message.downconversion.enable
+    log.retention.ms log.retention.minutes log.retention.hours log.retention.bytes log.retention.check.interval.ms
+    log.cleanup.policy log.initial.task.delay.ms num.recovery.threads.per.data.dir unclean.leader.election.enable
+    producer.id.expiration.ms producer.id.expiration.check.interval.ms
 
     default.replication.factor min.insync.replicas replica.high.watermark.checkpoint.interval.ms
 
@@ -37,6 +40,7 @@ _TOPIC = """
     file.delete.delay.ms flush.messages flush.ms index.interval.bytes max.message.bytes message.downconversion.enable
     message.timestamp.after.max.ms message.timestamp.before.max.ms message.timestamp.difference.max.ms
     message.timestamp.type min.insync.replicas segment.bytes segment.index.bytes segment.jitter.ms segment.ms
+    retention.bytes retention.ms unclean.leader.election.enable
 """
 
 HONOURED: frozenset[str] = frozenset(_BROKER.split())

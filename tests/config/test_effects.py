@@ -1,0 +1,28 @@
+"""A key that is said to have an effect is read by something."""
+
+import re
+from pathlib import Path
+
+from twisted_kafka.config.effects import HONOURED, TOPIC_HONOURED
+from twisted_kafka.config.keys import BROKER_SYNONYMS, TOPIC_KEYS
+
+PACKAGE = Path(__file__).parents[2] / "twisted_kafka"
+
+CODE = "\n".join(path.read_text() for path in PACKAGE.rglob("*.py") if path.parent.name != "keys" and path.name != "effects.py")
+
+
+def _topic_key_is_read(name: str) -> bool:
+    return f'"{name}"' in CODE or re.search(rf"\b(?:config|context)\.{name.replace('.', '_')}\b", CODE) is not None
+
+
+def test_topic_keys_with_an_effect_are_read() -> None:
+    # The difference is turned into the limits before and after where a topic's settings are put together.
+    unread = {name for name in TOPIC_HONOURED - {"message.timestamp.difference.max.ms"} if not _topic_key_is_read(name)}
+    assert unread == set()
+
+
+def test_broker_keys_with_an_effect_are_read() -> None:
+    through_topics = {synonym for name in TOPIC_HONOURED for synonym, _ in TOPIC_KEYS[name].synonyms}
+    direct = {name for name in HONOURED if f'"{name}"' in CODE}
+    through_synonyms = {name for name in HONOURED if direct & set(BROKER_SYNONYMS.get(name, ()))}
+    assert HONOURED - through_topics - direct - through_synonyms == set()
