@@ -1,0 +1,280 @@
+"""Metadata: 1 controller, racks and all topics by null, 2 cluster id, 4 auto-creation on request, 5 offline replicas, 7 leader
+epochs, 8 authorized operations, 10 topic ids, 11 no cluster operations, 12 topics by id, 13 error for the whole response.
+DescribeCluster: 1 endpoint type. DescribeTopicPartitions 0, a page of partitions at a time (Apache Kafka: with KRaft only)."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol
+
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.controller.topic_rules import INTERNAL_TOPICS, name_error
+from twisted_kafka.metadata.cache import NO_LEADER, MetadataCache, MetadataSnapshot, PartitionState
+from twisted_kafka.network.request import RequestContext
+from twisted_kafka.protocol.errors import ErrorCode, InvalidRequestError
+from twisted_kafka.protocol.messages.cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
+from twisted_kafka.protocol.messages.metadata import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from twisted_kafka.protocol.types import NO_UUID
+from twisted_kafka.server.dispatch import FrozenResponse, api
+
+OPERATIONS_NOT_ASKED: Final = -(2**31)
+ALL_TOPIC_OPERATIONS: Final = 0b1101_1111_1000
+"""Bits of Kafka's AclOperation codes: read, write, create, delete, alter, describe, and both of configs."""
+ALL_CLUSTER_OPERATIONS: Final = 0b1_1111_1010_0000
+"""Create, alter, describe, cluster action, both of configs, idempotent write."""
+
+MAX_FROZEN: Final = 1000
+"""Encoded answers that are kept per snapshot; then they are dropped and made anew."""
+
+BROKERS: Final = 1
+CONTROLLERS: Final = 2
+
+_IDS_ALONE_SINCE: Final = 12
+_LISTENER_ERRORS_SINCE: Final = 6
+
+
+class TopicCreator(Protocol):
+    """Makes topics that somebody asked about."""
+
+    def auto_create(self, topics: Iterable[str]) -> dict[str, ErrorCode]:
+        """Begin to make the topics; return what to answer for each."""
+
+
+class MetadataApis:
+    """What the cluster looks like, from this broker's metadata cache."""
+
+    def __init__(self, metadata: MetadataCache, config: KafkaConfig, topics: TopicCreator) -> None:
+        self._metadata = metadata
+        self._topics = topics
+        self._auto_create = config.boolean("auto.create.topics.enable")
+        self._page_limit = config.int("max.request.partition.size.limit")
+
+    @api(MetadataRequest, MetadataResponse, versions=(0, 13))
+    def metadata(self, context: RequestContext, request: MetadataRequest) -> MetadataResponse | FrozenResponse:
+        """Describe the cluster and the topics asked for; the same question of the same snapshot is answered with the same bytes."""
+        version = context.api_version
+        asked = request.topics
+        snapshot = self._metadata.snapshot
+        names: tuple[str | None, ...] | None = None
+        if asked is None or (version == 0 and not asked):
+            names = ()
+        elif asked and asked[0].topic_id == NO_UUID:
+            names = tuple([topic.name for topic in asked])
+        key = None
+        if names is not None:
+            operations = (request.include_topic_authorized_operations, request.include_cluster_authorized_operations)
+            key = ("metadata", context.listener_name, asked is None or version == 0, version, operations, names)
+            frozen: FrozenResponse | None = snapshot.derived.get(key)
+            if frozen is not None:
+                return frozen
+        response = self._answer(context, request, snapshot)
+        errors = [topic.error_code for topic in response.topics if topic.error_code]
+        if errors:
+            context.note_error(errors[0])
+        elif key is not None:
+            if len(snapshot.derived) >= MAX_FROZEN:
+                snapshot.derived.clear()
+            frozen = snapshot.derived[key] = FrozenResponse(response)
+            return frozen
+        return response
+
+    def _answer(self, context: RequestContext, request: MetadataRequest, snapshot: MetadataSnapshot) -> MetadataResponse:
+        version = context.api_version
+        include = request.include_topic_authorized_operations
+        view = _View(snapshot, context.listener_name, version)
+        topics = self._topics_asked_for(request, version, view)
+        if include:
+            for topic in topics:
+                if topic.error_code not in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
+                    topic.topic_authorized_operations = ALL_TOPIC_OPERATIONS
+        operations = ALL_CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED
+        controller = snapshot.controller_id
+        return MetadataResponse(
+            brokers=[
+                MetadataResponseBroker(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
+                for node in snapshot.nodes(context.listener_name)
+            ],
+            cluster_id=self._metadata.cluster_id,
+            controller_id=NO_LEADER if controller is None else controller,
+            topics=topics,
+            cluster_authorized_operations=operations,
+        )
+
+    def _topics_asked_for(self, request: MetadataRequest, version: int, view: "_View") -> list[MetadataResponseTopic]:
+        asked = request.topics
+        if asked is None or (version == 0 and not asked):
+            return [view.topic(name) for name in view.snapshot.topics]
+        ids = list(dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != NO_UUID))
+        if version < _IDS_ALONE_SINCE and any(topic.name is None or topic.topic_id != NO_UUID for topic in asked):
+            raise InvalidRequestError("Topics can be asked for by id since version 12 only")
+        if ids:
+            return [view.topic_by_id(topic_id) for topic_id in ids]
+        names = dict.fromkeys(topic.name for topic in asked)
+        if None in names:
+            raise InvalidRequestError("A topic was asked for with neither name nor id")
+        known = [view.topic(name) for name in names if name in view.snapshot.topics]
+        missing = [name for name in names if name is not None and name not in view.snapshot.topics]
+        return known + self._missing(missing, request.allow_auto_topic_creation and self._auto_create)
+
+    def _missing(self, names: Sequence[str], may_create: bool) -> list[MetadataResponseTopic]:
+        if not names:
+            return []
+        errors = {name: ErrorCode.INVALID_TOPIC_EXCEPTION for name in names if name_error(name) is not None}
+        creatable = [name for name in names if name not in errors]
+        if may_create and creatable:
+            errors |= self._topics.auto_create(creatable)
+        return [
+            MetadataResponseTopic(
+                error_code=errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), name=name, is_internal=name in INTERNAL_TOPICS
+            )
+            for name in names
+        ]
+
+    @api(DescribeClusterRequest, DescribeClusterResponse, versions=(0, 2))
+    def describe_cluster(self, context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
+        """Describe the brokers."""
+        if request.endpoint_type != BROKERS:
+            wrong = (
+                ErrorCode.MISMATCHED_ENDPOINT_TYPE if request.endpoint_type == CONTROLLERS else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+            )
+            context.note_error(wrong)
+            return DescribeClusterResponse(error_code=wrong, error_message="This is an endpoint of a broker", cluster_id="")
+        snapshot = self._metadata.snapshot
+        operations = ALL_CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED
+        return DescribeClusterResponse(
+            cluster_id=self._metadata.cluster_id or "",
+            controller_id=NO_LEADER if snapshot.controller_id is None else snapshot.controller_id,
+            brokers=[
+                DescribeClusterBroker(broker_id=node.id, host=node.host, port=node.port, rack=node.rack)
+                for node in snapshot.nodes(context.listener_name)
+            ],
+            cluster_authorized_operations=operations,
+        )
+
+    @api(DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, versions=(0, 0))
+    def describe_topic_partitions(
+        self, context: RequestContext, request: DescribeTopicPartitionsRequest
+    ) -> DescribeTopicPartitionsResponse:
+        """Describe topics in the order of their names, from the cursor on, up to the limit; the next cursor tells the rest."""
+        snapshot = self._metadata.snapshot
+        cursor = request.cursor
+        if cursor is not None and cursor.partition_index < 0:
+            raise InvalidRequestError(f"The cursor's partition {cursor.partition_index} is negative")
+        names = sorted({topic.name for topic in request.topics} or snapshot.topics)
+        if cursor is not None:
+            names = [name for name in names if name >= cursor.topic_name]
+        left = max(1, min(self._page_limit, request.response_partition_limit))
+        view = _View(snapshot, context.listener_name, _LISTENER_ERRORS_SINCE)
+        response = DescribeTopicPartitionsResponse()
+        for name in names:
+            if not left:
+                response.next_cursor = Cursor(topic_name=name, partition_index=0)
+                break
+            first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+            topic, next_partition = _page(view, name, first, left)
+            response.topics.append(topic)
+            context.note_error(topic.error_code)
+            left -= len(topic.partitions)
+            if next_partition is not None:
+                response.next_cursor = Cursor(topic_name=name, partition_index=next_partition)
+                break
+        return response
+
+
+class _View:
+    """A snapshot as clients of one listener and version see it."""
+
+    __slots__ = ("_alive_only", "_listener_errors", "_listener_name", "snapshot")
+
+    def __init__(self, snapshot: MetadataSnapshot, listener_name: str, version: int) -> None:
+        self.snapshot = snapshot
+        self._listener_name = listener_name
+        # Version 0 knows no brokers that are not alive; before 6 there is no word for a missing listener.
+        self._alive_only = version == 0
+        self._listener_errors = version >= _LISTENER_ERRORS_SINCE
+
+    def topic(self, name: str | None) -> MetadataResponseTopic:
+        assert name is not None
+        return MetadataResponseTopic(
+            name=name,
+            topic_id=self.snapshot.topic_ids.get(name, NO_UUID),
+            is_internal=name in INTERNAL_TOPICS,
+            partitions=[self.partition(state) for state in self.snapshot.topics[name].values()],
+        )
+
+    def topic_by_id(self, topic_id: bytes) -> MetadataResponseTopic:
+        name = self.snapshot.topic_names.get(topic_id)
+        if name is None:
+            return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+        return self.topic(name)
+
+    def partition(self, state: PartitionState) -> MetadataResponsePartition:
+        replicas, isr = self._reachable(state.replicas), self._reachable(state.isr)
+        error, leader = self._leader(state.leader)
+        if not error and (len(replicas) < len(state.replicas) or len(isr) < len(state.isr)):
+            error = ErrorCode.REPLICA_NOT_AVAILABLE
+        return MetadataResponsePartition(
+            error_code=error,
+            partition_index=state.partition,
+            leader_id=leader,
+            leader_epoch=state.leader_epoch,
+            replica_nodes=replicas,
+            isr_nodes=isr,
+            offline_replicas=state.offline_replicas,
+        )
+
+    def _leader(self, leader: int) -> tuple[int, int]:
+        broker = self.snapshot.brokers.get(leader)
+        if broker is None:
+            return ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
+        if self._listener_name not in broker.nodes:
+            return ErrorCode.LISTENER_NOT_FOUND if self._listener_errors else ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
+        return ErrorCode.NONE, leader
+
+    def _reachable(self, brokers: list[int]) -> list[int]:
+        if not self._alive_only:
+            return brokers
+        alive = self.snapshot.brokers
+        return [broker for broker in brokers if broker in alive and self._listener_name in alive[broker].nodes]
+
+
+def _page(view: _View, name: str, first: int, limit: int) -> tuple[DescribeTopicPartitionsResponseTopic, int | None]:
+    """Return up to ``limit`` of a topic's partitions from ``first`` on, and the next one that did not fit."""
+    states = view.snapshot.topics.get(name)
+    if states is None:
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if name_error(name) is None else ErrorCode.INVALID_TOPIC_EXCEPTION
+        return DescribeTopicPartitionsResponseTopic(error_code=unknown, name=name, is_internal=name in INTERNAL_TOPICS), None
+    wanted = [state for index, state in states.items() if index >= first]
+    partitions = []
+    for state in wanted[:limit]:
+        seen = view.partition(state)
+        partitions.append(
+            DescribeTopicPartitionsResponsePartition(
+                error_code=seen.error_code,
+                partition_index=seen.partition_index,
+                leader_id=seen.leader_id,
+                leader_epoch=seen.leader_epoch,
+                replica_nodes=seen.replica_nodes,
+                isr_nodes=seen.isr_nodes,
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+                offline_replicas=seen.offline_replicas,
+            )
+        )
+    topic = DescribeTopicPartitionsResponseTopic(
+        name=name,
+        topic_id=view.snapshot.topic_ids.get(name, NO_UUID),
+        is_internal=name in INTERNAL_TOPICS,
+        partitions=partitions,
+        topic_authorized_operations=ALL_TOPIC_OPERATIONS,
+    )
+    return topic, wanted[limit].partition if len(wanted) > limit else None
