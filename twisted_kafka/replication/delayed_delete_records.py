@@ -65,6 +65,7 @@ class DelayedDeleteRecords(DelayedOperation, Generic[Response]):
 
     def on_complete(self) -> None:
         """Answer with what each partition came to; those that still wait with REQUEST_TIMED_OUT."""
-        for topic_partition in self._pending_offsets:
-            self._results[topic_partition].error = ErrorCode.REQUEST_TIMED_OUT
+        with self._lock:  # when time runs out another thread may be in the middle of try_complete
+            for topic_partition in self._pending_offsets:
+                self._results[topic_partition].error = ErrorCode.REQUEST_TIMED_OUT
         resolve(self.future, self._respond, self._results)

@@ -20,7 +20,7 @@ Response = TypeVar("Response")
 class DelayedFetch(DelayedOperation, Generic[Response]):
     """Waits for ``min_bytes`` bytes in all, or for other news of a partition: another leader, a truncation, a new segment."""
 
-    __slots__ = ("_fetches", "_params", "_reader", "_respond", "_starts", "future")
+    __slots__ = ("_fetches", "_has_just_read", "_params", "_reader", "_respond", "_starts", "future")
 
     def __init__(
         self,
@@ -36,10 +36,15 @@ class DelayedFetch(DelayedOperation, Generic[Response]):
         self._fetches = fetches
         self._starts: list[LogOffsetMetadata | None] = [read.start for read in reads]
         self._respond = respond
+        self._has_just_read = True
         self.future: Future[Response] = Future()
 
     def try_complete(self) -> bool:
         """Complete when it is worth answering."""
+        if self._has_just_read:
+            # The purgatory asks once before it watches and once after: the first answer is known.
+            self._has_just_read = False
+            return False
         available = 0
         min_bytes = self._params.min_bytes
         for index, fetch in enumerate(self._fetches):

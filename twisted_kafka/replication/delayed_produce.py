@@ -48,6 +48,7 @@ class DelayedProduce(DelayedOperation, Generic[Response]):
 
     def on_complete(self) -> None:
         """Answer with what each partition came to."""
-        for topic_partition in self._pending_offsets:
-            self._results[topic_partition].fail_after_append(ErrorCode.REQUEST_TIMED_OUT)
+        with self._lock:  # when time runs out another thread may be in the middle of try_complete
+            for topic_partition in self._pending_offsets:
+                self._results[topic_partition].fail_after_append(ErrorCode.REQUEST_TIMED_OUT)
         resolve(self.future, self._respond, self._results)

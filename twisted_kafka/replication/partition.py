@@ -31,6 +31,8 @@ ACKS_ALL: Final = -1
 DELETE_TO_HIGH_WATERMARK: Final = -1
 NO_LEADER: Final = -1
 
+_TXN_COMMITTED: Final = int(FetchIsolation.TXN_COMMITTED)
+
 
 class LeaderState(NamedTuple):
     """What the controller says of a partition (Kafka: ``LeaderAndIsrPartitionState``)."""
@@ -259,7 +261,7 @@ class Partition:
             return result
         offset = fetch.fetch_offset
         if offset == offsets[isolation]:
-            if isolation == FetchIsolation.TXN_COMMITTED:
+            if isolation == _TXN_COMMITTED:
                 result.aborted_transactions = []
             return result
         info = log.read(offset, max_bytes, isolation, min_one_message)

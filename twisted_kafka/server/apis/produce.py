@@ -29,6 +29,8 @@ from twisted_kafka.server.dispatch import CLOSE_CONNECTION, NO_RESPONSE, Outcome
 ADMIN_CLIENT_ID: Final = "__admin_client"
 """The client id that may write to internal topics (Kafka: ``AdminUtils``)."""
 
+_CLIENT: Final = AppendOrigin.CLIENT
+
 _FIRST_VERSION_OF_BATCHES: Final = 3
 _FIRST_VERSION_WITH_ZSTD: Final = 7
 _FIRST_VERSION_WITH_LEADERS: Final = 10
@@ -40,6 +42,7 @@ _TO_MAGIC: Final = 17
 _MAGIC_AT: Final = 16
 _ATTRIBUTES_AT: Final = 22
 _CODEC_MASK: Final = 7
+_ZSTD: Final = int(Compression.ZSTD)
 _MAGIC: Final = 2
 _length_at_8: Final = struct.Struct(">8xi").unpack_from
 
@@ -75,9 +78,7 @@ class ProduceApis:
         respond = partial(self._respond, context, request, refused)
         if not entries:
             return respond({})
-        return self._append(
-            request.timeout_ms, request.acks, entries, AppendOrigin.CLIENT, context.client_id == ADMIN_CLIENT_ID, respond
-        )
+        return self._append(request.timeout_ms, request.acks, entries, _CLIENT, context.client_id == ADMIN_CLIENT_ID, respond)
 
     def _refuse(self, topic_partition: TopicPartition, error: int) -> PartitionResult:
         """Refuse records unseen by the log; of a topic that does not exist that is said first, as Kafka does."""
@@ -156,7 +157,7 @@ def _the_batch(records: Buffer | None, version: int) -> tuple[Buffer | None, int
     end = length + _OVERHEAD
     if end > len(records) or records[_MAGIC_AT] != _MAGIC:
         return records, ErrorCode.INVALID_RECORD
-    if version < _FIRST_VERSION_WITH_ZSTD and records[_ATTRIBUTES_AT] & _CODEC_MASK == Compression.ZSTD:
+    if version < _FIRST_VERSION_WITH_ZSTD and records[_ATTRIBUTES_AT] & _CODEC_MASK == _ZSTD:
         return records, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     if end < len(records):
         return records[:end], _trailing_error(records[end:])
