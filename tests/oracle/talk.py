@@ -42,10 +42,9 @@ def plain(value: Any, name: str = "") -> Any:
         return CHANGING[name](value)
     if isinstance(value, list | tuple):
         return [plain(each) for each in value]
-    if hasattr(value, "__dataclass_fields__"):
-        return {
-            field.name: plain(getattr(value, field.name), field.name) for field in fields(value) if field.name != "throttle_time_ms"
-        }
+    if isinstance(value, Struct):
+        names = [each.name for each in value.FIELDS if each.name != "throttle_time_ms"]
+        return {name: plain(getattr(value, name), name) for name in names}
     return value
 
 
