@@ -48,7 +48,7 @@ class LogMachine(RuleBasedStateMachine):
             self.log.append_as_follower(batch(*values, timestamp_ms=NOW_MS + time, base_offset=self.end, partition_leader_epoch=0))
         else:
             assert self.log.append_as_leader(batch(*values, timestamp_ms=NOW_MS + time), 0).first_offset == self.end
-        self.batches.append(self.end)
+        self.batches.append((self.end, self.end + count))
         self.records += new
         self.end += count
 
@@ -63,18 +63,13 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def truncate(self, data):
-        offset = data.draw(st.integers(self.start, self.end))
+        wanted = offset = data.draw(st.integers(self.start, self.end))
         if offset <= self.log.segments.first.base_offset and offset < self.end:
             self.start = offset
         if offset < self.end:
-            inside = [base for base in self.batches if base < offset]
-            if inside:
-                last = [record for record in self.records if record[0] >= inside[-1]]
-                size = len([r for r in last if r[0] < min([b for b in self.batches if b > inside[-1]], default=self.end)])
-                if inside[-1] + size > offset:
-                    offset = inside[-1]
-            self.log.truncate_to(offset)
-            self.batches = [base for base in self.batches if base < offset]
+            offset = min([base for base, end in self.batches if base < offset < end], default=offset)
+            self.log.truncate_to(wanted)
+            self.batches = [pair for pair in self.batches if pair[1] <= offset]
             self.records = [record for record in self.records if record[0] < offset]
             self.end = offset
             self.start = min(self.start, offset)
@@ -83,7 +78,8 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def raise_high_watermark(self, data):
-        self.high_watermark = data.draw(st.integers(self.high_watermark, self.end))
+        ends = [end for _, end in self.batches if end > self.high_watermark]
+        self.high_watermark = data.draw(st.sampled_from([self.high_watermark, *ends]))
         self.log.update_high_watermark(self.high_watermark)
 
     @rule(data=st.data(), clean_up=st.booleans())

@@ -59,6 +59,7 @@ class LogSegment:
         "created_ms",
         "directory",
         "index_interval_bytes",
+        "is_index_full",
         "jitter_ms",
         "offset_index",
         "size_bytes",
@@ -75,6 +76,8 @@ class LogSegment:
         self.index_interval_bytes = index_interval_bytes
         self.created_ms = 0
         self.jitter_ms = 0
+        self.is_index_full = False
+        """Whether an index has no place left, so that the segment must be rolled."""
         self._name = name = offset_name(base_offset)
         self.offset_index = OffsetIndex(directory / (name + INDEX_SUFFIX), base_offset, max_index_bytes)
         self.time_index = TimeIndex(directory / (name + TIME_INDEX_SUFFIX), base_offset, max_index_bytes)
@@ -138,6 +141,7 @@ class LogSegment:
         if self._bytes_since_index_entry > self.index_interval_bytes:
             self.offset_index.append(last_offset, position)
             self.time_index.maybe_append(largest[0], largest[1])
+            self.is_index_full = self.offset_index.is_full or self.time_index.is_full
             self._bytes_since_index_entry = 0
         self._bytes_since_index_entry += size
         recent = self._recent
@@ -145,10 +149,6 @@ class LogSegment:
             # A new list, never a shorter one: a reader may be searching in the old one.
             self._recent = recent = recent[RECENT_BATCHES:]
         recent.append((last_offset, position, position + size, batch.base_offset))
-
-    def is_index_full(self) -> bool:
-        """Whether an index has no place left."""
-        return self.offset_index.is_full or self.time_index.is_full
 
     def fits(self, offset: int) -> bool:
         """Whether ``offset`` can be written relative to the base offset in the indexes."""
@@ -214,6 +214,7 @@ class LogSegment:
             if header.max_timestamp_ms > largest.timestamp_ms:
                 largest = TimestampOffset(header.max_timestamp_ms, header.last_offset)
             self._remember(header)
+        self.is_index_full = self.offset_index.is_full or self.time_index.is_full
         self._bytes_since_index_entry = valid_end - position
         self._max_timestamp = largest
         return next_offset
@@ -268,6 +269,7 @@ class LogSegment:
         """Forget what is indexed, to note the batches anew."""
         self.offset_index.reset()
         self.time_index.reset()
+        self.is_index_full = False
         self._recent = []
         self._bytes_since_index_entry = 0
         self._max_timestamp = TimestampOffset(-1, self.base_offset)

@@ -140,15 +140,14 @@ class UnifiedLog(LogMaintenance):
         self._end = LogOffsetMetadata(end, active.base_offset, active.size_bytes)
 
     def _should_roll(self, active: LogSegment, max_timestamp_ms: int, last_offset: int) -> bool:
-        if not active.fits(last_offset) or active.is_index_full():
+        if active.is_index_full or not active.fits(last_offset):
             return True
         if not active.size_bytes:
             return False
         first_ms = active.first_timestamp_ms()
-        if first_ms >= 0 and max_timestamp_ms >= 0:
-            age_ms = max_timestamp_ms - first_ms
-        else:
-            age_ms = self._clock.wall_ms() - active.created_ms
+        age_ms = (
+            max_timestamp_ms - first_ms if first_ms >= 0 and max_timestamp_ms >= 0 else self._clock.wall_ms() - active.created_ms
+        )
         return age_ms > self.config.segment_ms - active.jitter_ms
 
     def _check_producers(self, result: ValidationResult, origin: AppendOrigin) -> ProducerBatch | None:
