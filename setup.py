@@ -23,6 +23,7 @@ TEST = [
     "mypy-zope>=1.0.10",
     "pytest>=8",
     "pytest-timeout>=2.3",
+    "python-snappy>=0.7",
     "ruff>=0.12",
     "types-setuptools",
 ]

@@ -146,6 +146,7 @@ class Assembly:
             replicas=replicas,
             groups=groups,
             controller=controller,
+            timer=timer,
             supported=lambda: self.supported_apis,
         )
         self._serve(main, channel, sockets, parts)

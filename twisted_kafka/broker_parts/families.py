@@ -6,8 +6,12 @@ from typing import NamedTuple
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.controller.dynamic_config import ConfigRepository
 from twisted_kafka.controller.kafka_controller import KafkaController
-from twisted_kafka.coordinator.group.coordinator import GroupCoordinator
+from twisted_kafka.controller.topic_rules import TRANSACTION_TOPIC
+from twisted_kafka.controller.topic_waits import TopicWaits
+from twisted_kafka.controller.topics import TopicManager
+from twisted_kafka.coordinator.group.coordinator import GROUP_METADATA_TOPIC, GroupCoordinator
 from twisted_kafka.coordinator.group.legacy_offsets import LegacyOffsets
+from twisted_kafka.coordinator.hashing import partition_for
 from twisted_kafka.coordinator.transaction.producer_ids import ProducerIdManager
 from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.metadata.cache import MetadataCache
@@ -17,12 +21,15 @@ from twisted_kafka.replication.fetch_session import FetchSessionCache
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.server.apis.api_versions import VersionsApis
 from twisted_kafka.server.apis.fetch import FetchApis
+from twisted_kafka.server.apis.find_coordinator import GROUP, TRANSACTION, CoordinatorTopic, FindCoordinatorApis
 from twisted_kafka.server.apis.group_offsets import GroupOffsetApis
 from twisted_kafka.server.apis.groups import GroupApis
+from twisted_kafka.server.apis.metadata import MetadataApis
 from twisted_kafka.server.apis.offsets import OffsetApis
 from twisted_kafka.server.apis.produce import ProduceApis
 from twisted_kafka.server.apis.producer_ids import ProducerIdApis
 from twisted_kafka.timing.clock import IClock
+from twisted_kafka.timing.timer import Timer
 
 
 class Parts(NamedTuple):
@@ -38,6 +45,7 @@ class Parts(NamedTuple):
     replicas: ReplicaManager
     groups: GroupCoordinator
     controller: KafkaController
+    timer: Timer
     supported: Callable[[], Mapping[int, tuple[int, int]]]
 
 
@@ -46,12 +54,27 @@ def make_families(parts: Parts) -> list[object]:
     config, metadata, replicas, groups = parts.config, parts.metadata, parts.replicas, parts.groups
     sessions = FetchSessionCache(config.int("max.incremental.fetch.session.cache.slots"), parts.clock, parts.metrics)
     producer_ids = ProducerIdManager(config.broker_id, parts.store)
+    topics = TopicManager(config, parts.store, metadata, parts.controller, TopicWaits(metadata, parts.clock, parts.timer))
     return [
         VersionsApis(parts.supported),
+        MetadataApis(metadata, config, topics),
         ProduceApis(replicas),
         FetchApis(replicas, sessions, config),
         OffsetApis(replicas),
         GroupApis(groups),
         GroupOffsetApis(groups, metadata, parts.clock, LegacyOffsets(parts.store)),
+        FindCoordinatorApis(_coordinators(parts), metadata, topics),
         ProducerIdApis(producer_ids),
     ]
+
+
+def _coordinators(parts: Parts) -> dict[int, CoordinatorTopic]:
+    configured_count = parts.config.int("transaction.state.log.num.partitions")
+
+    def transaction_partition(transactional_id: str) -> int:
+        return partition_for(transactional_id, parts.metadata.partition_count(TRANSACTION_TOPIC) or configured_count)
+
+    return {
+        GROUP: CoordinatorTopic(GROUP_METADATA_TOPIC, parts.groups.partition_for),
+        TRANSACTION: CoordinatorTopic(TRANSACTION_TOPIC, transaction_partition),
+    }
