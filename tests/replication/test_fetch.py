@@ -223,8 +223,19 @@ class TestWaiting:
 
     def test_an_error_is_told_at_once(self, h):
         h.lead()
+        h.announce(partition=1, leader=OTHER)
         reads = fetch(h, ask(0), ask(0, topic_partition=TP1), wait_ms=500)
-        assert [read.error for read in reads] == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        assert [read.error for read in reads] == [0, ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+    def test_a_partition_that_nobody_knows_does_not_hasten_it(self, h):
+        h.lead()
+        unknown = ask(0, topic_partition=TP1), ask(0, topic_partition=None, topic_uuid=b"?" * 16)
+        answer = fetch(h, ask(0), *unknown, wait_ms=500)
+        assert not answer.done()
+        h.append(b"a")
+        errors = [read.error for read in answer.result(0)]
+        assert errors == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID]
+        assert isinstance(fetch(h, *unknown, wait_ms=500), list)
 
     def test_nothing_asked_for_is_answered_at_once(self, h):
         assert fetch(h, wait_ms=500) == []

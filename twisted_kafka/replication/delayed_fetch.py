@@ -20,21 +20,22 @@ Response = TypeVar("Response")
 class DelayedFetch(DelayedOperation, Generic[Response]):
     """Waits for ``min_bytes`` bytes in all, or for other news of a partition: another leader, a truncation, a new segment."""
 
-    __slots__ = ("_fetches", "_has_just_read", "_params", "_reader", "_respond", "_starts", "future")
+    __slots__ = ("_fetches", "_has_just_read", "_params", "_reader", "_respond", "_waiting", "future")
 
     def __init__(
         self,
         reader: "LogReader",
         params: FetchParams,
         fetches: Sequence[PartitionFetch],
-        reads: Sequence[PartitionRead],
+        waiting: Sequence[tuple[PartitionFetch, LogOffsetMetadata | None]],
         respond: Callable[[list[PartitionRead]], Response],
     ) -> None:
+        """``waiting`` are those of ``fetches`` that are worth waiting for, and where their offsets lie if that is known."""
         super().__init__(params.max_wait_ms)
         self._reader = reader
         self._params = params
         self._fetches = fetches
-        self._starts: list[LogOffsetMetadata | None] = [read.start for read in reads]
+        self._waiting = list(waiting)
         self._respond = respond
         self._has_just_read = True
         self.future: Future[Response] = Future()
@@ -47,13 +48,13 @@ class DelayedFetch(DelayedOperation, Generic[Response]):
             return False
         available = 0
         min_bytes = self._params.min_bytes
-        for index, fetch in enumerate(self._fetches):
-            available += self._available(index, fetch)
+        for index, (fetch, start) in enumerate(self._waiting):
+            available += self._available(index, fetch, start)
             if available >= min_bytes:
                 return self.force_complete()
         return False
 
-    def _available(self, index: int, fetch: PartitionFetch) -> int:
+    def _available(self, index: int, fetch: PartitionFetch, start: LogOffsetMetadata | None) -> int:
         """Return how many bytes there are for one partition, or ``min_bytes`` when there is other news."""
         enough = self._params.min_bytes
         topic_partition = fetch.topic_partition
@@ -69,15 +70,15 @@ class DelayedFetch(DelayedOperation, Generic[Response]):
                 return 0
             if end_offset < fetch.fetch_offset or enough <= 1:
                 return enough
-            return self._bytes_between(index, fetch, partition, end_offset)
+            if start is None:
+                start = partition.log.offset_metadata(fetch.fetch_offset)
+                self._waiting[index] = (fetch, start)
+            return self._bytes_between(start, fetch, partition, end_offset)
         except (KafkaError, OSError):
             # Another leader, fenced, deleted or offline: reading again says which.
             return enough
 
-    def _bytes_between(self, index: int, fetch: PartitionFetch, partition: Partition, end_offset: int) -> int:
-        start = self._starts[index]
-        if start is None:
-            start = self._starts[index] = partition.log.offset_metadata(fetch.fetch_offset)
+    def _bytes_between(self, start: LogOffsetMetadata, fetch: PartitionFetch, partition: Partition, end_offset: int) -> int:
         end = partition.log.offset_metadata(end_offset)
         if start.segment_base_offset != end.segment_base_offset:
             return self._params.min_bytes

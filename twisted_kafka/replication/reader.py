@@ -41,6 +41,8 @@ _EXPECTED = (
     OffsetOutOfRangeError,
 )
 
+_UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
 _log = Logger()
 
 
@@ -61,21 +63,25 @@ class LogReader:
         """Read; return ``respond(reads)``, in the order of ``fetches``, or a future of it if there is something to wait for.
 
         It does not wait when ``max_wait_ms`` is 0 or less, nothing was asked for, there are ``min_bytes`` bytes, or a partition
-        has an error or a diverging epoch to tell.
+        has an error or a diverging epoch to tell. Partitions that nobody knows alone don't hasten it, as with Kafka: a client
+        that goes on asking for a deleted topic would be answered at once again and again.
         """
         reads = self.read(params, fetches)
         self._all_fetch_requests.mark(len(reads))
         if params.max_wait_ms <= 0 or not reads:
             return respond(reads)
         available = 0
-        for read in reads:
-            if read.error or read.diverging_epoch is not None:
+        waiting = []
+        for fetch, read in zip(fetches, reads, strict=True):
+            if not read.error and read.diverging_epoch is None:
+                available += read.size_bytes
+                waiting.append((fetch, read.start))
+            elif read.error not in _UNKNOWN:
                 return respond(reads)
-            available += read.size_bytes
-        if available >= params.min_bytes:
+        if available >= params.min_bytes or not waiting:
             return respond(reads)
-        operation = DelayedFetch(self, params, fetches, reads, respond)
-        keys = [fetch.topic_partition for fetch in fetches]
+        operation = DelayedFetch(self, params, fetches, waiting, respond)
+        keys = [fetch.topic_partition for fetch, _ in waiting]
         self._purgatories.fetch.try_complete_else_watch(operation, keys)
         return operation.future
 
