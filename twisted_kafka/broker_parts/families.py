@@ -20,6 +20,8 @@ from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.replication.fetch_session import FetchSessionCache
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.server.apis.api_versions import VersionsApis
+from twisted_kafka.server.apis.config_entries import ConfigDescriber
+from twisted_kafka.server.apis.configs import ConfigApis
 from twisted_kafka.server.apis.fetch import FetchApis
 from twisted_kafka.server.apis.find_coordinator import GROUP, TRANSACTION, CoordinatorTopic, FindCoordinatorApis
 from twisted_kafka.server.apis.group_offsets import GroupOffsetApis
@@ -28,6 +30,7 @@ from twisted_kafka.server.apis.metadata import MetadataApis
 from twisted_kafka.server.apis.offsets import OffsetApis
 from twisted_kafka.server.apis.produce import ProduceApis
 from twisted_kafka.server.apis.producer_ids import ProducerIdApis
+from twisted_kafka.server.apis.topics import TopicApis
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.timer import Timer
 
@@ -55,9 +58,12 @@ def make_families(parts: Parts) -> list[object]:
     sessions = FetchSessionCache(config.int("max.incremental.fetch.session.cache.slots"), parts.clock, parts.metrics)
     producer_ids = ProducerIdManager(config.broker_id, parts.store)
     topics = TopicManager(config, parts.store, metadata, parts.controller, TopicWaits(metadata, parts.clock, parts.timer))
+    describer = ConfigDescriber(config, parts.configs)
     return [
         VersionsApis(parts.supported),
         MetadataApis(metadata, config, topics),
+        TopicApis(topics, metadata, describer),
+        ConfigApis(config, parts.configs, metadata, describer),
         ProduceApis(replicas),
         FetchApis(replicas, sessions, config),
         OffsetApis(replicas),
