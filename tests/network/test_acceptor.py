@@ -52,6 +52,9 @@ def test_round_robin_and_the_next_when_one_is_full() -> None:
     clients = [socket.create_connection(("127.0.0.1", acceptor.port), timeout=5) for _ in range(7)]
     acceptor.doRead()
     assert [len(p.accepted) for p in processors] == [3, 1, 3]
+    accepted = processors[0].accepted[0]
+    assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
     acceptor.close()
     for each in [*clients, *(c for p in processors for c in p.accepted)]:
         each.close()
