@@ -30,6 +30,13 @@ DRAIN_S = 1.0
 STOP_S = 5.0
 """And the network threads so long to end."""
 
+BACKLOG = 1024
+"""Connections that the system keeps until they are accepted, unless ``socket.listen.backlog.size`` is set.
+
+Kafka's default of 50 is for an acceptor with a processor core of its own. Ours shares the interpreter lock: a burst of clients
+overruns 50 and each then waits a second for its next attempt.
+"""
+
 DATA_PLANE = "data-plane"
 
 ReactorFactory = Callable[[IClock], ReactorBase]
@@ -158,7 +165,7 @@ class SocketServer:
     def _add_listener(self, end_point: EndPoint) -> None:
         config = self._config
         options = SocketOptions(
-            config.int("socket.listen.backlog.size"),
+            config.int("socket.listen.backlog.size") if config.is_set("socket.listen.backlog.size") else BACKLOG,
             config.int("socket.send.buffer.bytes"),
             config.int("socket.receive.buffer.bytes"),
         )
