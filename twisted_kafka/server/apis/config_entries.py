@@ -5,7 +5,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
-from twisted_kafka.config.keys import BROKER_KEYS, BROKER_SYNONYMS, TOPIC_KEYS
+from twisted_kafka.config.keys import BROKER_KEYS, TOPIC_KEYS
 from twisted_kafka.config.keys.declare import PASSWORD, READ_ONLY, ConfigKey, TopicKey
 from twisted_kafka.config.topic_config import topic_defaults
 from twisted_kafka.config.values import parse_value, value_text
@@ -53,6 +53,10 @@ class ConfigDescriber:
     def __init__(self, config: KafkaConfig, repository: ConfigRepository) -> None:
         self._config = config
         self._repository = repository
+        # The two names of a broker's id stand for each other.
+        given = config.originals
+        ids = {name: given[other] for name, other in (("node.id", "broker.id"), ("broker.id", "node.id")) if other in given}
+        self._static = {**ids, **given}
 
     def topic(self, overrides: Mapping[str, str], wanted: Iterable[str] | None = None) -> list[Entry]:
         """Return the effective configs of a topic with these settings of its own, only the ``wanted`` ones."""
@@ -105,17 +109,13 @@ class ConfigDescriber:
         return _Dynamic(own, everywhere)
 
     def _broker_synonyms(self, name: str, dynamic: "_Dynamic") -> list[Synonym]:
-        names = BROKER_SYNONYMS.get(name, (name,))
-        sources = ((dynamic.own, DYNAMIC_BROKER), (dynamic.everywhere, DYNAMIC_DEFAULT_BROKER))
-        found = []
-        for values, source in (*sources, (self._config.originals, STATIC_BROKER)):
-            found += [Synonym(each, _shown(BROKER_KEYS[each], values[each]), source) for each in names if each in values]
-        for each in names:
-            default = self._config.default(each)
-            if default is not None:
-                found.append(
-                    Synonym(each, None if BROKER_KEYS[each].type == PASSWORD else value_text(BROKER_KEYS[each], default), DEFAULT)
-                )
+        # Kafka names a key's own values here, not those of its siblings (log.roll.hours for log.roll.ms), though they count.
+        key = BROKER_KEYS[name]
+        sources = ((dynamic.own, DYNAMIC_BROKER), (dynamic.everywhere, DYNAMIC_DEFAULT_BROKER), (self._static, STATIC_BROKER))
+        found = [Synonym(name, _shown(key, values[name]), source) for values, source in sources if name in values]
+        default = self._config.default(name)
+        if default is not None:
+            found.append(Synonym(name, None if key.type == PASSWORD else value_text(key, default), DEFAULT))
         return found
 
 

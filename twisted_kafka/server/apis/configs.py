@@ -17,7 +17,7 @@ from twisted_kafka.protocol.messages.configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from twisted_kafka.server.apis.config_entries import DEFAULT, DYNAMIC_BROKER_LOGGER, ConfigDescriber, Entry
+from twisted_kafka.server.apis.config_entries import DYNAMIC_BROKER_LOGGER, ConfigDescriber, Entry
 from twisted_kafka.server.dispatch import api
 
 TOPIC: Final = 2
@@ -46,7 +46,7 @@ class ConfigApis:
         results = []
         for resource in request.resources:
             result = DescribeConfigsResult(
-                error_code=0, error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
+                error_code=0, error_message="", resource_type=resource.resource_type, resource_name=resource.resource_name
             )
             try:
                 entries = self._entries(resource)
@@ -98,7 +98,6 @@ def _described(entry: Entry, request: DescribeConfigsRequest) -> DescribeConfigs
         name=entry.name,
         value=entry.value,
         read_only=entry.read_only,
-        is_default=entry.source == DEFAULT,
         config_source=entry.source,
         is_sensitive=entry.is_sensitive,
         synonyms=[DescribeConfigsSynonym(name=each.name, value=each.value, source=each.source) for each in synonyms],
