@@ -102,6 +102,13 @@ def test_unknown_keys_and_keys_without_effect_are_named_in_one_line_each() -> No
     assert [line.partition(": ")[2] for line in config.warnings] == ["foo, num.io.thread", "log.cleaner.threads, zookeeper.set.acl"]
 
 
+def test_what_is_ignored_at_a_price_has_a_line_of_its_own() -> None:
+    config = KafkaConfig.from_properties(
+        {"zookeeper.connect": "a:1", "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}
+    )
+    assert [line.partition(":")[0] for line in config.warnings] == ["ZooKeeper is not supported yet", "This broker has no ACLs yet"]
+
+
 def test_passwords_are_never_shown() -> None:
     config = KafkaConfig.from_properties({"ssl.key.password": "s3cret", "listener.name.x.ssl.keystore.password": "s3cret"})
     assert config.string("ssl.key.password") == "s3cret"

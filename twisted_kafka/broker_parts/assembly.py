@@ -11,7 +11,7 @@ from twisted_kafka.broker_parts.families import Parts, make_families
 from twisted_kafka.broker_parts.identity import establish
 from twisted_kafka.broker_parts.main_reactor import MainReactor
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.config.endpoints import EndPoint
+from twisted_kafka.config.endpoints import PLAINTEXT, EndPoint
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.controller.channels import InProcessChannels
 from twisted_kafka.controller.dynamic_config import ConfigRepository
@@ -91,6 +91,7 @@ class Assembly:
 
     def start(self, main: MainReactor) -> None:
         """Start everything and serve; raise StartError, after which nothing is left running."""
+        _refuse_what_is_not_safe(self.config)
         began_ns = self._clock.monotonic_ns()
         for line in self.config.warnings:
             _log.warn("{line}", line=line)
@@ -176,7 +177,10 @@ class Assembly:
         configs = ConfigRepository(store)
         self._stops["dynamic configs"] = configs.shutdown
         configs.startup()
-        logs.startup(configs.topic_config)
+        try:
+            logs.startup(configs.topic_config)
+        except ValueError as error:  # files that cannot be understood
+            raise StartError(" ".join(str(error).split())) from error
         self._stops["log manager"] = logs.shutdown
         configs.add_listener("topics", lambda topic, _: logs.update_topic_config(topic))
         return configs
@@ -229,6 +233,16 @@ class Assembly:
         handlers.start()
         sockets.enable_request_processing()
         main.start()
+
+
+def _refuse_what_is_not_safe(config: KafkaConfig) -> None:
+    # A listener that is said to be encrypted or authenticated must never be served as plain text.
+    for end_point in config.listeners:
+        if end_point.security_protocol != PLAINTEXT:
+            raise StartError(
+                f"Invalid value '{end_point.text}' for listeners: its security protocol must be {PLAINTEXT}, "
+                f"for this broker has no {end_point.security_protocol} yet"
+            )
 
 
 def _release(logs: LogManager) -> None:

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from twisted_kafka.config.errors import ConfigError
 
-SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+PLAINTEXT = "PLAINTEXT"
+SECURITY_PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 _END_POINT = re.compile(r"\s*([^:/\s]+)://(?:\[([0-9a-zA-Z%._:-]*)\]|([0-9a-zA-Z%._:-]*)):(\d{1,5})\s*")
 _MAX_PORT = 65535

@@ -32,7 +32,9 @@ def warnings(config: "KafkaConfig") -> tuple[str, ...]:
         )
     if config.optional_string("zookeeper.connect"):
         lines.append("ZooKeeper is not supported yet: zookeeper.connect is ignored, and this broker keeps its metadata to itself")
-    explained = {"process.roles", "zookeeper.connect"}
+    if config.string("authorizer.class.name"):
+        lines.append("This broker has no ACLs yet: authorizer.class.name is ignored, and everybody may do everything")
+    explained = {"process.roles", "zookeeper.connect", "authorizer.class.name"}
     silent = tuple(key for key in config.without_effect if key not in explained)
     if silent:
         lines.append(f"Keys that are set but have no effect in this broker yet: {_names(silent)}")
