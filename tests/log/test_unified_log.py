@@ -397,6 +397,39 @@ def test_delete_removes_everything(log):
     assert not log.dir.exists()
 
 
+def test_a_closed_log_refuses_appends_and_blames_no_disk(log, bench):
+    fill(log, 30)
+    log.delete()
+    for attempt in (lambda: append(log, b"late", epoch=9), lambda: log.append_as_follower(batch(b"late", base_offset=30))):
+        with pytest.raises(KafkaStorageError, match="closed"):
+            attempt()
+    with pytest.raises(KafkaStorageError):
+        log.read(0, 100, FetchIsolation.LOG_END)
+    assert bench.failures == []
+
+
+@pytest.mark.parametrize("by_time", [True, False])
+def test_a_segment_that_is_deleted_under_a_reader(tmp_path, bench, monkeypatch, by_time):
+    fill(bench.open(), 40)
+    log = bench.reopen_clean(bench.open())
+    log.update_high_watermark(40)
+    first = log.segments.first
+
+    def delete_meanwhile(*arguments):
+        monkeypatch.undo()
+        log.increment_log_start_offset(20)
+        log.delete_old_segments()
+        raise FileNotFoundError(first.path)
+
+    monkeypatch.setattr("twisted_kafka.log.segment.LogSegment.locate", delete_meanwhile)
+    if by_time:
+        assert log.offset_for_timestamp(0).offset == 20
+    else:
+        with pytest.raises(OffsetOutOfRangeError):
+            log.read(3, 100)
+    assert bench.failures == []
+
+
 def test_the_directory_can_be_renamed_under_an_open_log(log, tmp_path):
     fill(log, 30)
     log.move_to(tmp_path / "elsewhere-0")

@@ -227,6 +227,12 @@ class LogState:
                 self.recovery_point = max(self.recovery_point, min(target, self._end[0]))
                 self.last_flush_ms = self._clock.wall_ms()
 
+    def _ensure_open(self) -> None:
+        if self._is_closed:
+            raise KafkaStorageError(f"the log of {self.topic_partition} in {self.dir} is closed")
+
     def _storage_error(self, action: str, error: OSError) -> KafkaStorageError:
-        self._environment.on_storage_failure(self.dir.parent, error)
+        if not self._is_closed:
+            # A log that was closed or deleted meanwhile says nothing about its disk.
+            self._environment.on_storage_failure(self.dir.parent, error)
         return KafkaStorageError(f"cannot {action} {self.topic_partition} in {self.dir}: {error}")

@@ -1,6 +1,6 @@
 """UnifiedLog: one partition's log."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from twisted_kafka.config.topic_config import LogConfig
@@ -22,6 +22,7 @@ from twisted_kafka.log.results import (
     TimestampAndOffset,
 )
 from twisted_kafka.log.segment import LogSegment
+from twisted_kafka.log.segments import Segments
 from twisted_kafka.log.timestamps import find_max_timestamp, find_timestamp
 from twisted_kafka.log.validation import AppendOrigin, ValidationContext, ValidationResult, validate_and_assign_offsets
 from twisted_kafka.protocol.errors import OffsetOutOfRangeError, RecordBatchTooLargeError
@@ -71,6 +72,7 @@ class UnifiedLog(LogMaintenance):
         that an idempotent producer repeats is not appended: the answer has the offsets that it got the first time.
         """
         with self._lock:
+            self._ensure_open()
             context = ValidationContext(
                 topic_partition=self.topic_partition,
                 offset=self._end[0],
@@ -105,6 +107,7 @@ class UnifiedLog(LogMaintenance):
         Raises CorruptRecordError for wrong CRCs and for offsets below the end or out of order.
         """
         with self._lock:
+            self._ensure_open()
             batches = check_replicated(records, self._end[0], self.topic_partition)
             if not batches:
                 return LogAppendInfo(-1, -1, -1, self.log_start_offset)
@@ -221,20 +224,24 @@ class UnifiedLog(LogMaintenance):
         if start_offset >= limit[0]:
             at = limit if start_offset == limit[0] else self.offset_metadata(start_offset)
             return FetchDataInfo(at, b"", False, aborted)
+        segments = self._segments
         try:
-            return self._read(start_offset, max_bytes, limit, min_one_message, aborted)
+            return self._read(segments, start_offset, max_bytes, limit, min_one_message, aborted)
         except OSError as error:
+            if segments is not self._segments:
+                # Its file was removed between looking and opening: the log is another one now.
+                return self.read(start_offset, max_bytes, isolation, min_one_message)
             raise self._storage_error("read", error) from error
 
     def _read(
         self,
+        segments: Segments,
         start_offset: int,
         max_bytes: int,
         limit: LogOffsetMetadata,
         min_one_message: bool,
         aborted: list[AbortedTransaction] | None,
     ) -> FetchDataInfo:
-        segments = self._segments
         segment: LogSegment | None = segments.floor(start_offset)
         while segment is not None:
             found = segment.locate(start_offset)
@@ -286,11 +293,20 @@ class UnifiedLog(LogMaintenance):
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampAndOffset | None:
         """Return the first record that is not older than ``timestamp_ms``, or None."""
-        return find_timestamp(self._segments, timestamp_ms, self.log_start_offset)
+        return self._searched(lambda segments: find_timestamp(segments, timestamp_ms, self.log_start_offset))
 
     def max_timestamp_offset(self) -> TimestampAndOffset | None:
         """Return the record with the largest timestamp, the first of them, or None when the log is empty (KIP-734)."""
-        return find_max_timestamp(self._segments)
+        return self._searched(find_max_timestamp)
+
+    def _searched(self, search: Callable[[Segments], TimestampAndOffset | None]) -> TimestampAndOffset | None:
+        segments = self._segments
+        try:
+            return search(segments)
+        except OSError as error:
+            if segments is not self._segments:
+                return self._searched(search)
+            raise self._storage_error("search", error) from error
 
     # Leader epochs.
 
