@@ -75,8 +75,9 @@ class ProducerEntry:
         """Return the remembered batch that ``batch`` repeats."""
         if batch.producer_epoch != self.epoch:
             return None
+        last_sequence = batch.last_sequence
         for known in self.batches:
-            if known.last_sequence == batch.last_sequence and known.first_sequence == batch.base_sequence:
+            if known.last_sequence == last_sequence and known.first_sequence == batch.base_sequence:
                 return known
         return None
 
@@ -123,6 +124,8 @@ class ProducerState:
         """
         entry = self.producers.get(batch.producer_id)
         if entry is None:
+            return None
+        if batch.producer_epoch == entry.epoch and entry.batches and batch.base_sequence == entry.batches[-1].last_sequence + 1:
             return None
         duplicate = entry.duplicate_of(batch) if is_client else None
         if duplicate is not None:
