@@ -164,7 +164,7 @@ def _versions(document: Values) -> str:
     rows = [{"api": api, "used": sorted(versions, key=lambda row: row["version"])} for api, versions in used.items()]
     columns: list[Column] = [
         ("API", lambda row: row["api"]),
-        ("version: requests", lambda row: ", ".join(f"v{used['version']}: {used['requests']:,}" for used in row["used"])),
+        ("version: requests", lambda row: ", ".join(f"v{each['version']}: {each['requests']:,}" for each in row["used"])),
     ]
     return f"<h2>API versions in use</h2>{_table(rows, columns)}"
 
