@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from twisted_kafka.metadata import znodes, znodes_admin
-from twisted_kafka.metadata.znode_json import BadNodeError, desanitized, sanitized, topic_id_from_text, topic_id_text
+from twisted_kafka.metadata.znode_json import BadNodeError, desanitized, sanitized
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 DATA = Path(__file__).parent.parent / "data" / "zookeeper"
@@ -54,12 +54,9 @@ def test_names_are_sanitized_as_kafka_does_it():
     assert desanitized("bob%20smith") == "bob smith"
 
 
-def test_topic_ids():
-    text = "G1lmaIBRTrmMK75EppiBGg"
-    assert topic_id_text(topic_id_from_text(text)) == text
-    for bad in ("", "short", "*" * 22):
-        with pytest.raises(BadNodeError):
-            topic_id_from_text(bad)
+def test_a_topic_id_that_is_none_makes_a_bad_node():
+    with pytest.raises(BadNodeError):
+        znodes.TopicNode.decode(b'{"version":3,"partitions":{},"topic_id":"short"}')
 
 
 def test_paths():

@@ -72,8 +72,6 @@ class ConfigDescriber:
         for name, _ in key.synonyms[:1]:
             synonyms += self._broker_synonyms(name, dynamic)
         value, source = (synonyms[0].value, synonyms[0].source) if synonyms else (default, DEFAULT)
-        if own is None:
-            value = default  # the broker key's value times its factor
         return Entry(key.name, value, source, False, False, _TYPES[key.type], key.doc, synonyms)
 
     def broker(self, wanted: Iterable[str] | None = None) -> list[Entry]:

@@ -1,0 +1,108 @@
+import pytest
+
+from tests.server.apis.topic_harness import OneBroker
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages.topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+)
+
+
+@pytest.fixture
+def broker(tmp_path):
+    broker = OneBroker(tmp_path, log_segment_bytes="2000000")
+    yield broker
+    broker.store.close()
+
+
+def create(broker, version, *topics, **options):
+    return broker.ask(CreateTopicsRequest(topics=list(topics), timeout_ms=1000, **options), version).topics
+
+
+def topic(name, partitions=1, factor=1, **options):
+    return CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor, **options)
+
+
+@pytest.mark.parametrize("version", range(8))
+def test_creation(broker, version):
+    (made, twice, _, bad) = create(broker, version, topic("t", 2), topic("d"), topic("d"), topic("b/"))
+    assert (made.name, made.error_code) == ("t", 0)
+    assert (twice.error_code, bad.error_code) == (ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_TOPIC_EXCEPTION)
+    assert bool(bad.error_message) == (version >= 1)
+    assert (made.num_partitions, made.replication_factor) == ((2, 1) if version >= 5 else (-1, -1))
+    assert (made.topic_id != bytes(16)) == (version >= 7)
+    assert len(made.configs) == (36 if version >= 5 else 0)
+    assert broker.cache.partition_count("t") == 2
+
+
+def test_creation_tells_the_effective_configs(broker):
+    made = create(broker, 7, topic("t"))[0]
+    by_name = {config.name: (config.value, config.config_source, config.read_only) for config in made.configs}
+    assert by_name["segment.bytes"] == ("2000000", 4, False)
+    assert by_name["retention.ms"] == ("604800000", 5, False)
+
+
+def test_creation_with_assignments_and_validation(broker):
+    assignments = [CreatableReplicaAssignment(partition_index=index, broker_ids=[1]) for index in range(3)]
+    made = create(broker, 7, topic("t", -1, -1, assignments=assignments), validate_only=True)[0]
+    assert (made.error_code, made.num_partitions, made.topic_id) == (0, 3, bytes(16))
+    assert not broker.cache.contains("t")
+
+
+def test_failed_creations_tell_no_counts(broker):
+    made = broker.ask(CreateTopicsRequest(topics=[topic("t")], timeout_ms=0), 7).topics[0]
+    assert (made.error_code, made.num_partitions, made.replication_factor, made.configs) == (
+        ErrorCode.REQUEST_TIMED_OUT,
+        -1,
+        -1,
+        [],
+    )
+    assert made.topic_id != bytes(16)
+    assert broker.errors[-1] == ErrorCode.REQUEST_TIMED_OUT
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_deletion_by_name(broker, version):
+    broker.create("t")
+    answers = broker.ask(DeleteTopicsRequest(topic_names=["t", "nope"], timeout_ms=1000), version).responses
+    assert [(each.name, each.error_code) for each in answers] == [("t", 0), ("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+    assert not broker.cache.contains("t")
+
+
+def test_deletion_by_id_or_name_but_not_both(broker):
+    by_id, by_name, kept = broker.create("by-id"), broker.create("by-name"), broker.create("kept")
+    wanted = [
+        DeleteTopicState(topic_id=by_id),
+        DeleteTopicState(name="by-name"),
+        DeleteTopicState(name="kept", topic_id=kept),
+        DeleteTopicState(topic_id=b"?" * 16),
+        DeleteTopicState(name="by-name"),
+    ]
+    answers = broker.ask(DeleteTopicsRequest(topics=wanted, timeout_ms=1000), 6).responses
+    assert [(each.name, each.topic_id, each.error_code) for each in answers] == [
+        ("by-id", by_id, 0),
+        ("by-name", bytes(16), 0),
+        ("kept", kept, ErrorCode.INVALID_REQUEST),
+        (None, b"?" * 16, ErrorCode.UNKNOWN_TOPIC_ID),
+        ("by-name", bytes(16), 0),
+    ]
+    assert list(broker.cache.topic_names()) == ["kept"]
+    assert by_name
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_growth(broker, version):
+    broker.create("t")
+    wanted = [
+        CreatePartitionsTopic(name="t", count=3, assignments=[CreatePartitionsAssignment(broker_ids=[1])] * 2),
+        CreatePartitionsTopic(name="nope", count=3, assignments=None),
+    ]
+    results = broker.ask(CreatePartitionsRequest(topics=wanted, timeout_ms=1000), version).results
+    assert [(each.name, each.error_code) for each in results] == [("t", 0), ("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+    assert broker.cache.partition_count("t") == 3

@@ -1,0 +1,96 @@
+"""One broker's metadata without network or logs: store, controller, cache and the APIs over them, pumped by hand."""
+
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.endpoints import EndPoint
+from twisted_kafka.controller.channels import InProcessChannels
+from twisted_kafka.controller.dynamic_config import ConfigRepository
+from twisted_kafka.controller.kafka_controller import KafkaController
+from twisted_kafka.controller.registration import broker_node, cluster_id, prepare_store, register_broker
+from twisted_kafka.controller.topic_waits import TopicWaits
+from twisted_kafka.controller.topics import TopicManager
+from twisted_kafka.metadata.cache import MetadataCache
+from twisted_kafka.metadata.embedded import SqliteStore
+from twisted_kafka.network.request import ConnectionInfo, RequestContext
+from twisted_kafka.protocol.messages.inter_broker import LeaderAndIsrResponse, StopReplicaPartitionError, StopReplicaResponse
+from twisted_kafka.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from twisted_kafka.server.apis.config_entries import ConfigDescriber
+from twisted_kafka.server.apis.configs import ConfigApis
+from twisted_kafka.server.apis.metadata import MetadataApis
+from twisted_kafka.server.apis.topics import TopicApis
+from twisted_kafka.server.dispatch import ApiRegistry, FrozenResponse
+from twisted_kafka.timing.clock import ManualClock
+from twisted_kafka.timing.timer import Timer
+
+
+class Control:
+    def __init__(self, cache):
+        self.cache = cache
+
+    def leader_and_isr(self, request):
+        return LeaderAndIsrResponse()
+
+    def update_metadata(self, request):
+        self.cache.apply(request)
+
+    def stop_replica(self, request):
+        return StopReplicaResponse(
+            partition_errors=[
+                StopReplicaPartitionError(topic_name=topic.topic_name, partition_index=state.partition_index)
+                for topic in request.topic_states
+                for state in topic.partition_states
+            ]
+        )
+
+
+class OneBroker:
+    def __init__(self, path, **properties):
+        self.config = KafkaConfig.embedded(
+            {"broker.id": "1", **{key.replace("_", "."): value for key, value in properties.items()}}
+        )
+        self.clock = ManualClock()
+        self.store = SqliteStore(path / "metadata.sqlite", threaded=False)
+        prepare_store(self.store)
+        self.cache = MetadataCache(1, cluster_id(self.store, "a-cluster"))
+        self.configs = ConfigRepository(self.store)
+        channels = InProcessChannels(1, Control(self.cache))
+        self.controller = KafkaController(self.config, self.store, self.configs, channels, self.clock, threaded=False)
+        end_points = [EndPoint("in", 9092, "PLAINTEXT", "PLAINTEXT"), EndPoint("out", 9093, "OUT", "PLAINTEXT")]
+        register_broker(self.store, 1, broker_node(end_points, rack="r", now_ms=0))
+        self.controller.startup()
+        self.topics = TopicManager(
+            self.config, self.store, self.cache, self.controller, TopicWaits(self.cache, self.clock, Timer(self.clock))
+        )
+        describer = ConfigDescriber(self.config, self.configs)
+        families = [
+            MetadataApis(self.cache, self.config, self.topics),
+            TopicApis(self.topics, self.cache, describer),
+            ConfigApis(self.config, self.configs, self.cache, describer),
+        ]
+        self.apis = ApiRegistry(families).apis
+        self.errors = []
+        self.pump()
+
+    def pump(self):
+        while self.store.pump() + self.controller.pump():
+            pass
+
+    def ask(self, request, version, listener="PLAINTEXT"):
+        """Send the request through the codec, as version ``version``; the response comes back the same way."""
+        api = self.apis[request.KEY]
+        assert api.serves(version)
+        context = RequestContext(request.KEY, version, 1, "test", ConnectionInfo("c", listener, "PLAINTEXT", "127.0.0.1"))
+        response = api.handler(context, type(request).decode(request.encode(version), version))
+        self.pump()
+        if hasattr(response, "result"):
+            response = response.result(0)
+        if isinstance(response, FrozenResponse):
+            response = response.response
+        self.errors.append(context.error)
+        return type(response).decode(response.encode(version), version)
+
+    def create(self, name, partitions=1, **configs):
+        configs = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
+        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=configs)
+        (result,) = self.ask(CreateTopicsRequest(topics=[topic]), 7).topics
+        assert not result.error_code
+        return result.topic_id
