@@ -161,7 +161,7 @@ def _versions(document: Values) -> str:
     used: dict[str, list[Values]] = {}
     for row in document["version"]:
         used.setdefault(row["api"], []).append(row)
-    rows = [{"api": api, "used": sorted(versions, key=lambda row: row["version"])} for api, versions in used.items()]
+    rows: list[Values] = [{"api": api, "used": sorted(versions, key=lambda row: row["version"])} for api, versions in used.items()]
     columns: list[Column] = [
         ("API", lambda row: row["api"]),
         ("version: requests", lambda row: ", ".join(f"v{each['version']}: {each['requests']:,}" for each in row["used"])),
