@@ -4,8 +4,11 @@ import importlib
 import re
 from pathlib import Path
 
+import twisted_kafka
 from tests.broker.api_table import api_table, written_table
+from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.keys import BROKER_KEYS, OWN_KEYS
+from twisted_kafka.config.properties import load_properties
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,6 +45,20 @@ def test_documents_name_keys_that_exist_and_all_of_our_own() -> None:
     }
     assert named - set(BROKER_KEYS) - modules == set()
     assert named >= OWN_KEYS
+
+
+def test_the_readmes_client_works() -> None:
+    example = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[0]
+    assert len(example.strip().splitlines()) <= 12
+    seen: list[tuple[object, ...]] = []
+    with twisted_kafka.Broker() as broker:
+        exec(example.replace("localhost:9092", broker.bootstrap_servers), {"print": lambda *values: seen.append(values)})
+    assert seen == [(number, f"hello {number}".encode()) for number in range(10)]
+
+
+def test_the_sample_settings_load_without_a_warning() -> None:
+    config = KafkaConfig.from_properties(load_properties(ROOT / "etc" / "server.properties"))
+    assert config.warnings == ()
 
 
 def test_links_lead_somewhere() -> None:
