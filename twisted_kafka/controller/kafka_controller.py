@@ -21,6 +21,7 @@ from twisted_kafka.controller.states import PartitionStatus, ReplicaStatus
 from twisted_kafka.controller.topic_deletion import TopicDeletion
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.store import (
+    EventKind,
     IMetadataStore,
     IWatch,
     NoNodeError,
@@ -281,7 +282,14 @@ class KafkaController:
 
     def _watch_node(self, path: str, changed: Callable[[], None]) -> None:
         if path not in self._node_watches:
-            self._node_watches[path] = self._store.watch(path, self._submit_active(changed))
+            # Only the node's bytes matter: its children come and go with every partition.
+            submit = self._submit_active(changed)
+
+            def notice(event: WatchEvent) -> None:
+                if event.kind is EventKind.CHANGED:
+                    submit(event)
+
+            self._node_watches[path] = self._store.watch(path, notice)
 
     def _unwatch_node(self, path: str) -> None:
         watch = self._node_watches.pop(path, None)

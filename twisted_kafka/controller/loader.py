@@ -74,6 +74,8 @@ class ContextLoader:
 
     def _give_ids(self, topics: list[tuple[str, TopicNode, int]]) -> None:
         """Give an id to topics that a Kafka before 2.8 made."""
+        if not topics:
+            return
         nodes = [
             (
                 topic,

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.metadata import znodes
-from twisted_kafka.metadata.store import IMetadataStore, NodeExistsError, NoNodeError, StoreError
+from twisted_kafka.metadata.store import Create, IMetadataStore, NodeExistsError, NoNodeError, StoreError, split_path
 from twisted_kafka.metadata.znodes import BrokerNode, ClusterIdNode
 from twisted_kafka.protocol.types import random_uuid, uuid_text
 
@@ -14,13 +14,19 @@ class BrokerIdTakenError(StoreError):
 
 
 def prepare_store(store: IMetadataStore) -> None:
-    """Make the nodes that every Kafka cluster has."""
+    """Make the nodes that every Kafka cluster has, those that are missing in one go."""
+    wanted: dict[str, None] = {}
     for path in znodes.PERSISTENT_PATHS:
-        if store.exists(path) is None:
-            try:
-                store.create(path, make_parents=True)
-            except NodeExistsError:
-                continue  # another broker was faster
+        parents = [path]
+        while (parent := split_path(parents[-1])[0]) != "/":
+            parents.append(parent)
+        wanted.update(dict.fromkeys(reversed(parents)))
+    missing = [path for path, found in zip(wanted, store.get_many(list(wanted)), strict=True) if found is None]
+    if not missing:
+        return
+    for result in store.batch([[Create(path)] for path in missing]):
+        if isinstance(result, StoreError) and not isinstance(result, NodeExistsError):  # another broker may be faster
+            raise result
 
 
 def cluster_id(store: IMetadataStore, wanted: str | None = None) -> str:

@@ -181,6 +181,8 @@ class SqliteStore:
     def batch(self, groups: Sequence[Sequence[Operation]]) -> list[list[Result] | StoreError]:
         """Do each group as ``multi`` does; they reach the disk together."""
         results: list[list[Result] | StoreError] = []
+        if not groups:
+            return results
         with self._changing() as database:
             for group in groups:
                 database.execute("SAVEPOINT a_group")

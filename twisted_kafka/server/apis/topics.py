@@ -1,7 +1,7 @@
 """CreateTopics: 1 validate only and messages, 4 default counts, 5 counts and configs in the answer, 7 topic ids.
 DeleteTopics: 5 messages, 6 by id. CreatePartitions 0-3."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -28,6 +28,7 @@ from twisted_kafka.server.apis.config_entries import ConfigDescriber
 from twisted_kafka.server.dispatch import api
 
 _R = TypeVar("_R")
+_Described = dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]]
 
 _BY_ID_SINCE = 6
 _DETAILS_SINCE = 5
@@ -58,28 +59,37 @@ class TopicApis:
 
         def answer(done: list[TopicResult]) -> CreateTopicsResponse:
             _note(context, done)
-            return CreateTopicsResponse(topics=[self._created(context.api_version, each) for each in done])
+            described: _Described = {}
+            return CreateTopicsResponse(topics=[self._created(context.api_version, each, described) for each in done])
 
         return _then(results, answer)
 
-    def _created(self, version: int, result: TopicResult) -> CreatableTopicResult:
+    def _created(self, version: int, result: TopicResult, described: _Described) -> CreatableTopicResult:
         created = CreatableTopicResult(
             name=result.name, error_code=result.error, error_message=result.message, topic_id=result.topic_id
         )
         if not result.error and version >= _DETAILS_SINCE:
             created.num_partitions = result.num_partitions
             created.replication_factor = result.replication_factor
-            created.configs = [
-                CreatableTopicConfigs(
-                    name=entry.name,
-                    value=entry.value,
-                    read_only=entry.read_only,
-                    config_source=entry.source,
-                    is_sensitive=entry.is_sensitive,
-                )
-                for entry in self._describer.topic(result.configs)
-            ]
+            # Topics that are made together mostly have the same configs.
+            key = tuple(result.configs.items())
+            configs = described.get(key)
+            if configs is None:
+                configs = described[key] = self._effective_configs(result.configs)
+            created.configs = configs
         return created
+
+    def _effective_configs(self, own: Mapping[str, str]) -> list[CreatableTopicConfigs]:
+        return [
+            CreatableTopicConfigs(
+                name=entry.name,
+                value=entry.value,
+                read_only=entry.read_only,
+                config_source=entry.source,
+                is_sensitive=entry.is_sensitive,
+            )
+            for entry in self._describer.topic(own)
+        ]
 
     @api(DeleteTopicsRequest, DeleteTopicsResponse, versions=(0, 6))
     def delete_topics(self, context: RequestContext, request: DeleteTopicsRequest) -> "Future[DeleteTopicsResponse]":
