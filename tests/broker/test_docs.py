@@ -37,7 +37,8 @@ def test_documents_name_keys_that_exist_and_all_of_our_own() -> None:
     named: set[str] = set()
     for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
         for key in re.findall(
-            r"`((?:log|access|num|offsets|group|queued|advertised|reserved|process|zookeeper)\.[a-z.]+[a-z])", path.read_text()
+            r"`((?:log|access|metrics|num|offsets|group|queued|advertised|reserved|process|zookeeper)\.[a-z.]+[a-z])",
+            path.read_text(),
         ):
             named.add(key)
     modules = {

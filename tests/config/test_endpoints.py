@@ -17,6 +17,19 @@ def test_listeners_have_names_hosts_and_ports() -> None:
     )
 
 
+def test_metrics_have_an_address_of_their_own() -> None:
+    def listener(text: str) -> object:
+        return KafkaConfig.from_properties({"metrics.listener": text}).metrics_listener
+
+    assert listener("127.0.0.1:9404") == ("127.0.0.1", 9404)
+    assert listener(":0") == ("", 0)
+    assert listener("[::1]:9404") == ("::1", 9404)
+    assert KafkaConfig.from_properties({}).metrics_listener is None
+    for text in ("9404", "localhost", "localhost:65536", "http://localhost:1", "::1:9404"):
+        with pytest.raises(ConfigError, match=r"metrics\.listener: must be host:port"):
+            listener(text)
+
+
 def test_names_map_to_protocols() -> None:
     config = KafkaConfig.from_properties(
         {

@@ -64,6 +64,7 @@ _STOP_ORDER: Final = (
     "dynamic configs",
     "metadata store",
     "network threads",
+    "metrics listener",
     "timer",
     "access log",
 )
@@ -231,8 +232,20 @@ class Assembly:
         handlers = KafkaRequestHandlerPool(channel, apis.handle, self.config.int("num.io.threads"), self._clock, self.metrics)
         self._stops["request handlers"] = handlers.shutdown
         handlers.start()
+        self._serve_metrics(main)
         sockets.enable_request_processing()
         main.start()
+
+    def _serve_metrics(self, main: MainReactor) -> None:
+        address = self.config.metrics_listener
+        if address is None:
+            return
+        from twisted_kafka.metrics.listener import MetricsListener  # twisted.web is a quarter of a second that few need
+
+        listener = MetricsListener(main.reactor, *address, self.metrics)
+        self._stops["metrics listener"] = lambda: main.call(listener.stop)
+        listener.start()
+        _log.info("Metrics for Prometheus at {url}", url=listener.url)
 
 
 def _refuse_what_is_not_safe(config: KafkaConfig) -> None:

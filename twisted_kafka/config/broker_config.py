@@ -7,7 +7,7 @@ from typing import Self
 
 from twisted_kafka.config import rules
 from twisted_kafka.config.effects import HONOURED
-from twisted_kafka.config.endpoints import EndPoint, local_host_name, parse_end_points, parse_protocol_map
+from twisted_kafka.config.endpoints import EndPoint, local_host_name, parse_address, parse_end_points, parse_protocol_map
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.keys import BROKER_KEYS, BROKER_SYNONYMS
 from twisted_kafka.config.keys.declare import PASSWORD, Value
@@ -179,6 +179,12 @@ class KafkaConfig(TypedValues):
             for end_point in end_points
             if end_point.listener_name not in self.controller_listener_names
         )
+
+    @cached_property
+    def metrics_listener(self) -> tuple[str, int] | None:
+        """Host and port at which the metrics are served over HTTP; None: nowhere."""
+        text = self.optional_string("metrics.listener")
+        return parse_address("metrics.listener", text) if text else None
 
     @cached_property
     def inter_broker_listener_name(self) -> str:

@@ -32,7 +32,7 @@ _BROKER = """
     broker.id broker.id.generation.enable reserved.broker.max.id broker.rack node.id
 
     access.log.enable access.log.dir access.log.queue.size access.log.write.interval.ms access.log.roll.bytes
-    access.log.roll.ms access.log.max.topics
+    access.log.roll.ms access.log.max.topics metrics.listener
 """
 
 _TOPIC = """

@@ -11,6 +11,7 @@ PLAINTEXT = "PLAINTEXT"
 SECURITY_PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 _END_POINT = re.compile(r"\s*([^:/\s]+)://(?:\[([0-9a-zA-Z%._:-]*)\]|([0-9a-zA-Z%._:-]*)):(\d{1,5})\s*")
+_ADDRESS = re.compile(r"\s*(?:\[([0-9a-zA-Z%._:-]*)\]|([0-9a-zA-Z%._-]*)):(\d{1,5})\s*")
 _MAX_PORT = 65535
 
 
@@ -41,6 +42,14 @@ def parse_protocol_map(key: str, text: str) -> dict[str, str]:
             raise ConfigError(f"Invalid value {text!r} for {key}: must name {name} only once")
         protocols[name] = protocol
     return protocols
+
+
+def parse_address(key: str, text: str) -> tuple[str, int]:
+    """Return host and port of `host:port`; an empty host means every interface. Raise ConfigError where it is not one."""
+    match = _ADDRESS.fullmatch(text)
+    if match is None or int(match[3]) > _MAX_PORT:
+        raise ConfigError(f"Invalid value {text!r} for {key}: must be host:port with a port from 0 to {_MAX_PORT}")
+    return match[1] or match[2] or "", int(match[3])
 
 
 def parse_end_points(key: str, text: str, protocols: Mapping[str, str]) -> tuple[EndPoint, ...]:

@@ -70,6 +70,7 @@ def _check_listeners(config: "KafkaConfig") -> None:
     ensure_distinct("listeners", config.listeners, ports=True)
     ensure_distinct("advertised.listeners", _advertised(config), ports=False)
     _ensure(bool(config.listeners), config, "listeners", "a list with at least one listener")
+    _ = config.metrics_listener  # which raises for a malformed one
     names = {end_point.listener_name for end_point in config.listeners}
     for end_point in _advertised(config):
         given = "advertised.listeners" if config.is_set("advertised.listeners") else "listeners"

@@ -1,4 +1,4 @@
-"""Keys that Apache Kafka does not have: the access log."""
+"""Keys that Apache Kafka does not have: the access log, and metrics over HTTP."""
 
 from twisted_kafka.config.keys.declare import BOOLEAN, INT, LONG, LOW, MEDIUM, READ_ONLY, STRING, ConfigKey, at_least
 
@@ -19,5 +19,7 @@ KEYS: tuple[ConfigKey, ...] = (
               "A file is closed at this age, so that it can be read; it is at the end of the hour in any case."),
     ConfigKey("access.log.max.topics", INT, 100, at_least(0), LOW, READ_ONLY,
               "How many topics one line may list; the line tells how many it left out."),
+    ConfigKey("metrics.listener", STRING, None, None, MEDIUM, READ_ONLY,
+              "Where Prometheus reads the metrics over HTTP: host:port, the page is /metrics; unset: nowhere."),
 )
 # fmt: on
