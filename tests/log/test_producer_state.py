@@ -48,6 +48,7 @@ def test_a_repeated_batch_gets_the_offsets_of_the_first_time(log):
     produce(log, 3, 2)
     again = produce(log, 0, 3)
     assert (again.first_offset, again.last_offset, again.is_duplicate) == (0, 2, True)
+    assert again.log_append_time_ms == again.max_timestamp_ms > 0
     assert produce(log, 3, 2).first_offset == 4
     assert log.log_end_offset == 6
 

@@ -49,6 +49,14 @@ def test_an_append_answers_with_the_offsets_that_it_gave(log):
     assert log.latest_epoch == 4
 
 
+def test_an_append_of_nothing_changes_nothing(log):
+    append(log, b"a")
+    info = log.append_as_leader(b"", 7)
+    assert (info.first_offset, info.last_offset, info.record_count, info.log_start_offset) == (-1, -1, 0, 0)
+    assert (log.log_end_offset, log.latest_epoch) == (1, log.leader_epochs.latest_epoch)
+    assert log.latest_epoch < 7
+
+
 def test_every_offset_can_be_read_across_segments(log):
     fill(log, 100)
     assert len(log.segments) > 5

@@ -82,6 +82,8 @@ class UnifiedLog(LogMaintenance):
                 config=self.config,
             )
             result = validate_and_assign_offsets(records if type(records) is memoryview else memoryview(records), context=context)
+            if not result.batches:
+                return LogAppendInfo(-1, -1, -1, self.log_start_offset)
             if len(result.records) > self.config.segment_bytes:
                 raise RecordBatchTooLargeError(
                     f"{len(result.records)} bytes for {self.topic_partition} exceed segment.bytes, {self.config.segment_bytes}"
@@ -322,5 +324,6 @@ class UnifiedLog(LogMaintenance):
 def _duplicate_info(batch: ProducerBatch, log_start_offset: int) -> LogAppendInfo:
     info = LogAppendInfo(batch.first_offset, batch.last_offset, batch.timestamp_ms, log_start_offset)
     info.record_count = batch.offset_delta + 1
+    info.log_append_time_ms = batch.timestamp_ms  # whatever the topic's timestamp type: Kafka does the same
     info.is_duplicate = True
     return info
