@@ -42,6 +42,7 @@ _EXPECTED = (
     CorruptRecordError,
     KafkaStorageError,
     UnknownLeaderEpochError,
+    InvalidTopicError,
 )
 
 _log = Logger()

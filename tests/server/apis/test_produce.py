@@ -82,6 +82,30 @@ class TestTheOneBatch:
         assert error(apis, batch_of(b"a", compression=Compression.ZSTD), version) == code
 
 
+class TestTransactions:
+    """There are none yet: a record that waits for the end of one would keep readers of committed data waiting for ever."""
+
+    PRODUCER = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0}
+
+    @pytest.mark.parametrize("fields", [{}, PRODUCER])
+    def test_without_a_transactional_id_the_whole_request_is_refused(self, apis, fields):
+        apis.lead(partition=1)
+        plain, transactional = bytes(batch_of(b"a")), bytes(batch_of(b"a", is_transactional=True, **fields))
+        data = [PartitionProduceData(index=index, records=each) for index, each in enumerate([plain, transactional])]
+        response = apis.call(ProduceRequest(acks=1, topic_data=[TopicProduceData(name=TOPIC, partition_data=data)]), 9)
+        refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        assert [each.error_code for each in response.responses[0].partition_responses] == [refused, refused]
+        assert apis.replicas.get_partition(TP).log.log_end_offset == 0
+        assert error(apis, transactional, topic="nowhere") == refused
+
+    def test_with_one_there_is_no_transaction(self, apis):
+        wanted = request(batch_of(b"a", is_transactional=True, **self.PRODUCER))
+        wanted.transactional_id = "tx"
+        answer = apis.call(wanted, 9).responses[0].partition_responses[0]
+        assert answer.error_code == ErrorCode.INVALID_TXN_STATE
+        assert apis.replicas.get_partition(TP).log.log_end_offset == 0
+
+
 class TestAcks:
     def test_none_gets_no_answer(self, apis):
         assert apis.call(request(batch_of(b"a"), acks=0), 9) is NO_RESPONSE
@@ -108,9 +132,18 @@ def test_record_errors_say_which_record_and_why(apis):
     assert (old.error_code, old.record_errors) == (ErrorCode.INVALID_RECORD, [])
 
 
+@pytest.mark.parametrize("acks", [1, -1])
+@pytest.mark.parametrize("records", [b"", batch_of(b"a", magic=1)[:10]])
+def test_before_version_3_nothing_may_be_sent(apis, records, acks):
+    answer = produce(apis, records, 2, acks=acks)
+    assert (answer.error_code, answer.base_offset) == (0, -1)
+    assert error(apis, batch_of(b"a", magic=1), 2) == 0
+
+
 def test_internal_topics_are_the_brokers_unless_an_admin_client_asks(apis):
     apis.lead("__consumer_offsets")
-    assert error(apis, batch_of(b"a"), topic="__consumer_offsets") == ErrorCode.INVALID_TOPIC_EXCEPTION
+    refused = produce(apis, batch_of(b"a"), topic="__consumer_offsets")
+    assert (refused.error_code, refused.log_start_offset) == (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
     assert error(apis, batch_of(b"a"), topic="__consumer_offsets", client="__admin_client") == 0
 
 

@@ -44,6 +44,11 @@ _ATTRIBUTES_AT: Final = 22
 _CODEC_MASK: Final = 7
 _ZSTD: Final = int(Compression.ZSTD)
 _MAGIC: Final = 2
+_TRANSACTIONAL: Final = 0x10
+_PRODUCER_ID_AT: Final = 43
+_NEGATIVE: Final = 0x80
+"""A producer id whose first byte has this bit is negative: there is none."""
+_NO_TRANSACTIONAL_ID: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 _length_at_8: Final = struct.Struct(">8xi").unpack_from
 
 Results = dict[TopicPartition, PartitionResult]
@@ -69,12 +74,14 @@ class ProduceApis:
                 records = data.records
                 error: int = 0
                 if version >= _FIRST_VERSION_OF_BATCHES:
-                    records, error = _the_batch(records, version)
+                    records, error = _the_batch(records, version, request.transactional_id)
                 if records is None or error:
                     refused = refused or {}
                     refused[topic_partition] = self._refuse(topic_partition, error or ErrorCode.INVALID_RECORD)
                 else:
                     entries[topic_partition] = records
+        if refused is not None and any(result.error == _NO_TRANSACTIONAL_ID for result in refused.values()):
+            entries, refused = {}, _all_refused(request, _NO_TRANSACTIONAL_ID)
         respond = partial(self._respond, context, request, refused)
         if not entries:
             return respond({})
@@ -82,6 +89,8 @@ class ProduceApis:
 
     def _refuse(self, topic_partition: TopicPartition, error: int) -> PartitionResult:
         """Refuse records unseen by the log; of a topic that does not exist that is said first, as Kafka does."""
+        if error == _NO_TRANSACTIONAL_ID:
+            return PartitionResult(error)
         known = self._replicas.get_partition(topic_partition) or self._replicas.metadata.partition(topic_partition)
         if known is None:
             return PartitionResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -144,7 +153,7 @@ def _explain(
         answer.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
 
 
-def _the_batch(records: Buffer | None, version: int) -> tuple[Buffer | None, int]:
+def _the_batch(records: Buffer | None, version: int, transactional_id: str | None) -> tuple[Buffer | None, int]:
     """Check that there is exactly one batch, of format 2; return it without what may trail it, and 0 or an error code.
 
     The order of the checks is that of Kafka's (``ProduceRequest.validateRecords``), and so are the codes.
@@ -157,11 +166,24 @@ def _the_batch(records: Buffer | None, version: int) -> tuple[Buffer | None, int
     end = length + _OVERHEAD
     if end > len(records) or records[_MAGIC_AT] != _MAGIC:
         return records, ErrorCode.INVALID_RECORD
+    if records[_ATTRIBUTES_AT] & _TRANSACTIONAL:
+        if transactional_id is None:
+            return records, _NO_TRANSACTIONAL_ID
+        if records[_PRODUCER_ID_AT] < _NEGATIVE:
+            return records, ErrorCode.INVALID_TXN_STATE  # nothing can have begun a transaction here yet
     if version < _FIRST_VERSION_WITH_ZSTD and records[_ATTRIBUTES_AT] & _CODEC_MASK == _ZSTD:
         return records, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     if end < len(records):
         return records[:end], _trailing_error(records[end:])
     return records, 0
+
+
+def _all_refused(request: ProduceRequest, error: int) -> Results:
+    return {
+        TopicPartition(topic.name, data.index): PartitionResult(error)
+        for topic in request.topic_data
+        for data in topic.partition_data
+    }
 
 
 def _trailing_error(rest: Buffer) -> int:
