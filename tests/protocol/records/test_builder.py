@@ -216,6 +216,11 @@ def test_conversion_down_and_up(codec: Compression) -> None:
     assert content(up_convert(version_0 + version_1 + data)) == content(version_0 + version_1 + data)
 
 
+def test_conversion_down_ends_before_what_old_formats_do_not_know() -> None:
+    readable, unknown = build_batch(RECORDS), build_batch(RECORDS, base_offset=4, compression=Compression.ZSTD)
+    assert content(down_convert(readable + unknown, 1)) == content(down_convert(readable, 1))
+
+
 def test_conversion_down_leaves_out_what_was_not_asked_for() -> None:
     assert [found[0] for found in content(down_convert(build_batch(RECORDS, base_offset=70), 1, first_offset=72))] == [72, 73]
     compressed = build_batch(RECORDS, base_offset=70, compression=Compression.GZIP)

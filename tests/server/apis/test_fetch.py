@@ -87,6 +87,12 @@ def test_a_zstd_batch_cannot_be_converted(apis):
     assert fetch(apis, 4, offset=3).error_code == 0
 
 
+def test_old_consumers_get_what_comes_before_zstd(apis):
+    apis.append(b"d", batch_options={"compression": Compression.ZSTD})
+    apis.append(b"e")
+    assert values(fetch(apis, 3)) == [b"a", b"b", b"c"]
+
+
 def test_read_committed_says_which_transactions_were_aborted(apis):
     assert fetch(apis, 11, isolation_level=1).aborted_transactions == []
     assert fetch(apis, 11).aborted_transactions is None

@@ -14,10 +14,17 @@ def down_convert(data: Buffer, to_magic: int, first_offset: int = 0) -> bytes:
     """Return the batches in a format of at most ``to_magic`` (Kafka: RecordsUtil.downConvert).
 
     Control batches and headers are dropped. Batches that are old enough stay as they are. Of an uncompressed batch that becomes
-    messages of their own, those before ``first_offset`` are left out, for the consumer did not ask for them. Raises
-    UnsupportedCompressionTypeError for zstd, which formats 0 and 1 don't know.
+    messages of their own, those before ``first_offset`` are left out, for the consumer did not ask for them. Formats 0 and 1 don't
+    know zstd: what comes before the first batch that has it is returned; raises UnsupportedCompressionTypeError if that is nothing.
     """
-    return b"".join(_down_converted(batch, to_magic, first_offset) for batch in batches(data))
+    converted: list[Buffer] = []
+    try:
+        for batch in batches(data):
+            converted.append(_down_converted(batch, to_magic, first_offset))
+    except UnsupportedCompressionTypeError:
+        if not any(converted):
+            raise
+    return b"".join(converted)
 
 
 def _down_converted(batch: RecordBatch, to_magic: int, first_offset: int) -> Buffer:
