@@ -63,6 +63,17 @@ def test_error_response_of_every_version(key: ApiKey, version: int) -> None:
         assert back.error_code == CODE  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("version", [10, 11, 12])
+def test_a_topic_that_was_asked_for_by_id_has_an_empty_name(version: int) -> None:
+    from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=bytes(range(16)))])
+    response: Any = MetadataResponse.decode(
+        error_response(request, MetadataResponse, version, CODE, "no").encode(version), version
+    )
+    assert [(each.name, each.topic_id, each.error_code) for each in response.topics] == [("", bytes(range(16)), CODE)]
+
+
 def test_produce_says_it_for_each_partition() -> None:
     from twisted_kafka.protocol.messages.produce import ProduceRequest, ProduceResponse
 

@@ -237,12 +237,13 @@ class TopicManager:
     def create_partitions(
         self, topics: Sequence[NewPartitions], timeout_ms: int, *, validate_only: bool = False
     ) -> "Future[list[TopicResult]]":
-        """Give topics more partitions; one result for each, in order."""
+        """Give topics more partitions; one result for each, in order; one that is named twice is refused once."""
+        times = Counter(topic.name for topic in topics)
+        topics = list({topic.name: topic for topic in topics}.values())
         results = [TopicResult(topic.name) for topic in topics]
         if not self._controller.is_active:
             _refuse_all(results)
             return _done(results)
-        times = Counter(topic.name for topic in topics)
         found = self._store.get_many([znodes.topic_path(topic.name) for topic in topics])
         groups: list[list[Operation]] = []
         grown: list[TopicResult] = []

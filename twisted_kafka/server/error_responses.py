@@ -193,6 +193,12 @@ def _set_error(answer: Any, version: int, code: int, message: str | None) -> Non
         answer.error_message = message
 
 
+def _nameless_topics(request: Any, response: Any, version: int, code: int, message: str | None) -> None:
+    # A topic may be asked for by id alone; before version 12 an answer cannot be without a name.
+    for topic in response.topics:
+        topic.name = topic.name or ""
+
+
 def _leader_and_isr(request: Any, response: Any, version: int, code: int, message: str | None) -> None:
     if version >= 5:
         element = _element(type(response), "topics")
@@ -279,6 +285,7 @@ def _unknown_low_watermarks(request: Any, response: Any, version: int, code: int
 _SPECIAL: dict[int, Callable[[Any, Any, int, int, str | None], None]] = {
     ApiKey.PRODUCE: _unknown_base_offsets,
     ApiKey.FETCH: _unknown_watermarks,
+    ApiKey.METADATA: _nameless_topics,
     ApiKey.LEADER_AND_ISR: _leader_and_isr,
     ApiKey.OFFSET_FETCH: _unknown_offsets,
     ApiKey.FIND_COORDINATOR: _unknown_coordinator,

@@ -106,3 +106,11 @@ def test_growth(broker, version):
     results = broker.ask(CreatePartitionsRequest(topics=wanted, timeout_ms=1000), version).results
     assert [(each.name, each.error_code) for each in results] == [("t", 0), ("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
     assert broker.cache.partition_count("t") == 3
+
+
+def test_growth_of_a_topic_that_is_named_twice_is_refused_once(broker):
+    broker.create("t")
+    wanted = [CreatePartitionsTopic(name=name, count=3, assignments=None) for name in ("t", "nope", "t")]
+    results = broker.ask(CreatePartitionsRequest(topics=wanted, timeout_ms=1000), 3).results
+    expected = [("t", ErrorCode.INVALID_REQUEST), ("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+    assert [(each.name, each.error_code) for each in results] == expected
