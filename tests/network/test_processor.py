@@ -147,6 +147,31 @@ def test_connection_lost_while_sending_completes_the_request() -> None:
     assert len(layer.observer.completed) == 1
 
 
+def test_requests_of_a_client_that_has_gone_are_served_before_the_end() -> None:
+    layer = Layer()
+    channel, transport = layer.connect()
+    channel.dataReceived(frame(1) + frame(2) + frame(3) + frame(4)[:7])
+    assert channel.ended()
+    assert not transport.is_reading
+    for correlation_id in (1, 2, 3):
+        request = layer.take()
+        assert request is not None
+        assert not transport.is_closed
+        assert request.context.correlation_id == correlation_id
+        layer.channel.send_no_op(request)
+        layer.reactor.run_asked()
+    assert transport.is_closed
+    assert [r.context.correlation_id for r in layer.observer.completed] == [1, 2, 3]
+
+
+def test_a_client_that_has_gone_with_nothing_behind_is_closed_at_once() -> None:
+    layer = Layer()
+    channel, _ = layer.connect()
+    channel.dataReceived(frame(1))
+    assert layer.take() is not None
+    assert not channel.ended()
+
+
 def test_muted_channel_reads_on_up_to_a_bound() -> None:
     layer = Layer()
     channel, transport = layer.connect()

@@ -34,6 +34,7 @@ class KafkaChannel:
         "_reader",
         "connection",
         "in_flight",
+        "is_ended",
         "is_paused",
         "last_active_ns",
         "state",
@@ -51,6 +52,7 @@ class KafkaChannel:
         self.state = NOT_MUTED
         self.in_flight: Request | None = None
         self.is_paused = False
+        self.is_ended = False
         self.last_active_ns = 0
 
     @property
@@ -95,6 +97,17 @@ class KafkaChannel:
         """Note that the client took a part of its response."""
         self.last_active_ns = self._processor.now_ns()
 
+    def ended(self) -> bool:
+        """Note that the client sends no more; return whether it left requests behind, which are served before the end.
+
+        A producer with acks=0 sends and goes: what it sent must not be lost for its haste. (Kafka: CloseMode.GRACEFUL.)
+        """
+        if not self._backlog:
+            return False
+        self.is_ended = True
+        self.pause()
+        return True
+
     def connectionLost(self, reason: object = None) -> None:
         """Note that the connection is closed."""
         self.state = next_state(self.state, DISCONNECTED)
@@ -121,6 +134,8 @@ class KafkaChannel:
             frame = self._backlog.popleft()
             self._backlog_bytes -= len(frame)
             self._processor.receive(self, frame)
+        elif self.is_ended:
+            self.close()
         elif self.is_paused:
             self.is_paused = False
             self.transport.resumeProducing()

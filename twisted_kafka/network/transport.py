@@ -66,9 +66,9 @@ class KafkaTransport(Connection):
                 with view:
                     count = self.socket.recv_into(view)
         except OSError as error:
-            return None if error.errno in _WOULD_BLOCK else main.CONNECTION_LOST
+            return None if error.errno in _WOULD_BLOCK or channel.ended() else main.CONNECTION_LOST
         if not count:
-            return main.CONNECTION_DONE
+            return None if channel.ended() else main.CONNECTION_DONE
         if view is None:
             channel.dataReceived(data)
         else:
