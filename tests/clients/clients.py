@@ -2,10 +2,11 @@
 
 import asyncio
 import itertools
+import json
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 READ_TIMEOUT_S = 180
@@ -144,44 +145,46 @@ def read_aiokafka(bootstrap: str, topic: str, count: int, group: str | None = No
     return asyncio.run(asyncio.wait_for(read(), READ_TIMEOUT_S))
 
 
+def run(command: Sequence[str], *, stdin: bytes | None = None, cwd: Path | None = None, timeout_s: float = READ_TIMEOUT_S) -> bytes:
+    """Run a client's program and return what it printed; a failure tells the end of what it complained of."""
+    done = subprocess.run(command, input=stdin, capture_output=True, timeout=timeout_s, cwd=cwd, check=False)
+    told = (done.stdout[-500:] + done.stderr[-3000:]).decode(errors="replace")
+    assert done.returncode == 0, f"{command[0]} ended with {done.returncode}:\n{told}"
+    return done.stdout
+
+
 def kcat() -> str | None:
     return shutil.which("kcat") or shutil.which("kafkacat")
 
 
 def send_kcat(bootstrap: str, topic: str, path: Path, codec: str = "none", *settings: str) -> None:
     options = [word for setting in (f"compression.codec={codec}", *settings) for word in ("-X", setting)]
-    subprocess.run(
-        [kcat() or "kcat", "-P", "-b", bootstrap, "-t", topic, "-l", *options, str(path)], check=True, timeout=READ_TIMEOUT_S
-    )
+    run([kcat() or "kcat", "-P", "-b", bootstrap, "-t", topic, "-l", *options, str(path)])
 
 
 def read_kcat(bootstrap: str, topic: str, group: str | None = None) -> bytes:
-    source = ["-C", "-t", topic, "-o", "beginning"] if group is None else ["-G", group, topic, "-X", "auto.offset.reset=earliest"]
-    command = [kcat() or "kcat", "-b", bootstrap, *source, "-e", "-q"]
-    return subprocess.run(command, check=True, timeout=READ_TIMEOUT_S, capture_output=True).stdout
+    source = ["-C", "-t", topic, "-o", "beginning"] if group is None else ["-X", "auto.offset.reset=earliest", "-G", group, topic]
+    return run([kcat() or "kcat", "-b", bootstrap, "-e", "-q", *source])
 
 
 HERE = Path(__file__).resolve().parent
 
 
 def kafkajs_ready() -> bool:
-    """Install kafkajs beside its script when npm is there; say whether it can be used."""
+    """Install kafkajs and its codecs beside the script when npm is there; say whether they can be used."""
     folder = HERE / "kafkajs"
-    if (folder / "node_modules" / "kafkajs").is_dir():
-        return True
+    wanted = json.loads((folder / "package.json").read_text())["dependencies"]
+    if all((folder / "node_modules" / name).is_dir() for name in wanted):
+        return shutil.which("node") is not None
     if not (shutil.which("node") and shutil.which("npm")):
         return False
-    return (
-        subprocess.run(
-            ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock"], cwd=folder, capture_output=True, timeout=300
-        ).returncode
-        == 0
-    )
+    run(["npm", "install", "--no-audit", "--no-fund", "--no-package-lock"], cwd=folder, timeout_s=300)
+    return True
 
 
-def read_kafkajs(bootstrap: str, topic: str, count: int) -> list[bytes]:
-    command = ["node", str(HERE / "kafkajs" / "read.js"), bootstrap, topic, str(count), new_group()]
-    told = subprocess.run(command, check=True, capture_output=True, timeout=READ_TIMEOUT_S).stdout
+def read_kafkajs(bootstrap: str, topic: str, count: int, group: str | None = None) -> list[bytes]:
+    """Read as a member of a group: kafkajs has no other way."""
+    told = run(["node", str(HERE / "kafkajs" / "read.js"), bootstrap, topic, str(count), group or new_group()])
     return told.split(b"\n")[:-1]
 
 
@@ -195,55 +198,44 @@ def java_class_path() -> str | None:
         cache.mkdir(parents=True, exist_ok=True)
         shutil.copy(HERE / "java" / "pom.xml", cache / "pom.xml")
         new = cache / "class-path.new"
-        command = [
-            "mvn",
-            "-q",
-            "-B",
-            "-ntp",
-            "-f",
-            str(cache / "pom.xml"),
-            "dependency:build-classpath",
-            f"-Dmdep.outputFile={new}",
-        ]
-        subprocess.run(command, check=True, timeout=900, capture_output=True)
+        goal = ["dependency:build-classpath", f"-Dmdep.outputFile={new}"]
+        run(["mvn", "-q", "-B", "-ntp", "-f", str(cache / "pom.xml"), *goal], timeout_s=900)
         new.rename(known)
     return known.read_text()
 
 
-def java_tool(name: str, *arguments: str, check: bool = True, stdin: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
-    """Run one of Kafka's tools by its class name."""
+def java_command(name: str, *arguments: str) -> list[str]:
+    """Return the command of one of Kafka's tools, given by its class name."""
     class_path = java_class_path()
     assert class_path is not None
-    command = [
-        "java",
-        "-Xmx512M",
-        f"-Dlog4j.configuration=file:{HERE / 'java' / 'log4j.properties'}",
-        "-cp",
-        class_path,
-        name,
-        *arguments,
-    ]
-    return subprocess.run(command, check=check, capture_output=True, timeout=READ_TIMEOUT_S, input=stdin)
+    logging = f"-Dlog4j.configuration=file:{HERE / 'java' / 'log4j.properties'}"
+    return ["java", "-Xmx512M", "-XX:TieredStopAtLevel=1", logging, "-cp", class_path, name, *arguments]
+
+
+def java_tool(name: str, *arguments: str, stdin: bytes | None = None) -> str:
+    """Run one of Kafka's tools and return what it printed."""
+    return run(java_command(name, *arguments), stdin=stdin).decode()
 
 
 def read_java(bootstrap: str, topic: str, count: int, group: str | None = None) -> list[bytes]:
-    words = [
-        "--bootstrap-server",
-        bootstrap,
-        "--topic",
-        topic,
-        "--from-beginning",
-        "--max-messages",
-        str(count),
-        "--timeout-ms",
-        "60000",
-    ]
+    words = ["--topic", topic, "--from-beginning", "--max-messages", str(count), "--timeout-ms", "60000"]
     if group is not None:
         words += ["--group", group]
-    return java_tool("org.apache.kafka.tools.consumer.ConsoleConsumer", *words).stdout.split(b"\n")[:-1]
+    command = java_command("org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", bootstrap, *words)
+    return run(command).split(b"\n")[:-1]
 
 
 Reader = Callable[..., list[bytes]]
 Sender = Callable[..., None]
 SENDERS: dict[str, Sender] = {"confluent-kafka": send_confluent, "kafka-python": send_kafka_python, "aiokafka": send_aiokafka}
 READERS: dict[str, Reader] = {"confluent-kafka": read_confluent, "kafka-python": read_kafka_python, "aiokafka": read_aiokafka}
+
+
+def ensure_same(read: Sequence[bytes], sent: Sequence[bytes], who: str) -> None:
+    """Compare without printing fifty megabytes when they differ."""
+    if read == sent:
+        return
+    first = next((at for at, (one, other) in enumerate(zip(read, sent, strict=False)) if one != other), min(len(read), len(sent)))
+    raise AssertionError(
+        f"{who} read {len(read)} of {len(sent)} values; number {first}: {read[first : first + 1]}, sent {sent[first : first + 1]}"
+    )

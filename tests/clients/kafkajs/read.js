@@ -1,6 +1,10 @@
 // read.js BOOTSTRAP TOPIC COUNT GROUP: print the first COUNT values of a topic, one a line, read as a member of a group.
 const { Kafka, CompressionTypes, CompressionCodecs, logLevel } = require('kafkajs')
+const lz4 = require('lz4js')
+const fzstd = require('fzstd')
 CompressionCodecs[CompressionTypes.Snappy] = require('kafkajs-snappy')
+CompressionCodecs[CompressionTypes.LZ4] = () => ({ decompress: async (data) => Buffer.from(lz4.decompress(data)) })
+CompressionCodecs[CompressionTypes.ZSTD] = () => ({ decompress: async (data) => Buffer.from(fzstd.decompress(data)) })
 
 const [bootstrap, topic, count, groupId] = process.argv.slice(2)
 const kafka = new Kafka({ clientId: 'kafkajs-test', brokers: [bootstrap], logLevel: logLevel.ERROR })
