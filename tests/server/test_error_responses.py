@@ -53,7 +53,9 @@ def test_error_response_of_every_version(key: ApiKey, version: int) -> None:
         pytest.skip("there is no place for an error: Kafka answers with an empty list")
     answers = response_class(key)
     request = example(request_class(key), version)
-    response = error_response(request, answers, version, CODE, "no")
+    if key == ApiKey.PRODUCE:
+        request.acks = 1
+    response: Any = error_response(request, answers, version, CODE, "no")
     encoded = response.encode(version)
     back = answers.decode(encoded, version)
     assert CODE in codes(back)
@@ -68,9 +70,7 @@ def test_a_topic_that_was_asked_for_by_id_has_an_empty_name(version: int) -> Non
     from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
     request = MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=bytes(range(16)))])
-    response: Any = MetadataResponse.decode(
-        error_response(request, MetadataResponse, version, CODE, "no").encode(version), version
-    )
+    response: Any = MetadataResponse.decode(error_response(request, MetadataResponse, version, CODE, "no").encode(version), version)
     assert [(each.name, each.topic_id, each.error_code) for each in response.topics] == [("", bytes(range(16)), CODE)]
 
 
@@ -78,12 +78,19 @@ def test_produce_says_it_for_each_partition() -> None:
     from twisted_kafka.protocol.messages.produce import ProduceRequest, ProduceResponse
 
     request = ProduceRequest.decode(example(ProduceRequest, 9).encode(9), 9)
+    request.acks = -1
     request.topic_data[0].name = "orders"
     request.topic_data[0].partition_data[0].index = 4
     response: Any = error_response(request, ProduceResponse, 9, CODE, "no")
     (topic,) = response.responses
     (partition,) = topic.partition_responses
     assert (topic.name, partition.index, partition.error_code, partition.base_offset) == ("orders", 4, CODE, -1)
+
+
+def test_a_produce_without_acks_has_no_error_response() -> None:
+    from twisted_kafka.protocol.messages.produce import ProduceRequest, ProduceResponse
+
+    assert error_response(ProduceRequest(acks=0), ProduceResponse, 9, CODE, "no") is None
 
 
 def test_messages_of_other_exceptions_stay_here() -> None:

@@ -12,6 +12,7 @@ from twisted_kafka.protocol.errors import ErrorCode, GroupAuthorizationError
 from twisted_kafka.protocol.headers import encode_request_header
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from twisted_kafka.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
+from twisted_kafka.protocol.messages.produce import ProduceRequest, ProduceResponse
 from twisted_kafka.server.apis.api_versions import VersionsApis
 from twisted_kafka.server.dispatch import CLOSE_CONNECTION, NO_RESPONSE, ApiRegistry, Result, api
 from twisted_kafka.server.kafka_apis import KafkaApis
@@ -30,11 +31,17 @@ class Heartbeats:
         return self.answer(context)
 
 
+class Produces:
+    @api(ProduceRequest, ProduceResponse, versions=(0, 11))
+    def produce(self, context: RequestContext, request: ProduceRequest) -> Result:
+        raise GroupAuthorizationError("no")
+
+
 class Broker:
     def __init__(self) -> None:
         self.layer = Layer()
         self.heartbeats = Heartbeats()
-        self.registry = ApiRegistry([VersionsApis(lambda: self.registry.supported), self.heartbeats])
+        self.registry = ApiRegistry([VersionsApis(lambda: self.registry.supported), self.heartbeats, Produces()])
         self.apis = KafkaApis(self.registry, self.layer.channel, self.layer.clock)
         self.handler = KafkaRequestHandler(self.layer.channel, self.apis.handle, self.layer.parker)
 
@@ -120,6 +127,11 @@ def test_kafka_error_becomes_the_response(broker: Broker) -> None:
     assert HeartbeatResponse.decode(body_of(broker.seen), 0).error_code == 30  # type: ignore[attr-defined]
 
 
+def test_a_produce_without_acks_that_fails_closes_the_connection(broker: Broker) -> None:
+    silent, answered = (broker.send(ApiKey.PRODUCE, 9, ProduceRequest(acks=acks).encode(9)) for acks in (0, 1))
+    assert (silent.written, silent.is_closed, answered.is_closed) == (b"", True, False)
+
+
 def test_unexpected_exception_is_logged_and_answered(broker: Broker) -> None:
     def fail(context: RequestContext) -> Result:
         raise ValueError("secret")
@@ -169,7 +181,7 @@ def test_api_versions_tells_what_is_registered(broker: Broker) -> None:
         request = ApiVersionsRequest(client_software_name="lib", client_software_version="1.2.3")
         answer = ApiVersionsResponse.decode(body_of(broker.send(ApiKey.API_VERSIONS, version, request.encode(version))), version)
         assert answer.error_code == 0
-        assert {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys} == {12: (0, 3), 18: (0, 4)}
+        assert {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys} == {0: (0, 11), 12: (0, 3), 18: (0, 4)}
         assert answer.finalized_features_epoch == (0 if version >= 3 else -1)
         assert not answer.supported_features
     context = broker.layer.observer.completed[-1].context

@@ -96,8 +96,13 @@ _MIRRORS: dict[int, tuple[_Mirror, ...]] = {
 _WHOLE_ONLY_SINCE = {ApiKey.METADATA: 13}
 
 
-def error_response(request: Message, response_class: type[Message], version: int, code: int, message: str | None) -> Message:
-    """Return the ``response_class`` that answers ``request`` with an error code and, where it has a place, a message."""
+def error_response(request: Message, response_class: type[Message], version: int, code: int, message: str | None) -> Message | None:
+    """Return the ``response_class`` that answers ``request`` with an error code and, where it has a place, a message.
+
+    None for a produce that wants no answer: there the connection is to be closed.
+    """
+    if response_class.KEY == ApiKey.PRODUCE and not request.acks:  # type: ignore[attr-defined]
+        return None
     response = response_class()
     if has_field(response_class, "error_code", version):
         _set_error(response, version, code, message)
@@ -199,6 +204,38 @@ def _nameless_topics(request: Any, response: Any, version: int, code: int, messa
         topic.name = topic.name or ""
 
 
+def _no_protocol(request: Any, response: Any, version: int, code: int, message: str | None) -> None:
+    response.protocol_name = None if version >= 7 else ""
+
+
+def _no_producer(request: Any, response: Any, version: int, code: int, message: str | None) -> None:
+    response.producer_epoch = -1
+
+
+def _no_token(request: Any, response: Any, version: int, code: int, message: str | None) -> None:
+    response.principal_type, response.principal_name = "User", "ANONYMOUS"
+    if version >= 3:
+        response.token_requester_principal_type, response.token_requester_principal_name = "User", "ANONYMOUS"
+    response.issue_timestamp_ms = response.expiry_timestamp_ms = response.max_timestamp_ms = -1
+
+
+def _no_reassignments(request: Any, response: Any, version: int, code: int, message: str | None) -> None:
+    topic_class = _element(type(response), "topics")
+    partition_class = _element(topic_class, "partitions")
+    response.topics = [
+        topic_class(name=topic.name, partitions=[partition_class(partition_index=index) for index in topic.partition_indexes])
+        for topic in request.topics or ()
+    ]
+
+
+def _stop_replica(request: Any, response: Any, version: int, code: int, message: str | None) -> None:
+    element = _element(type(response), "partition_errors")
+    stopped = [(each.topic_name, each.partition_index) for each in request.ungrouped_partitions]
+    stopped += [(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
+    stopped += [(topic.topic_name, each.partition_index) for topic in request.topic_states for each in topic.partition_states]
+    response.partition_errors = [element(topic_name=name, partition_index=index, error_code=code) for name, index in stopped]
+
+
 def _leader_and_isr(request: Any, response: Any, version: int, code: int, message: str | None) -> None:
     if version >= 5:
         element = _element(type(response), "topics")
@@ -287,6 +324,11 @@ _SPECIAL: dict[int, Callable[[Any, Any, int, int, str | None], None]] = {
     ApiKey.FETCH: _unknown_watermarks,
     ApiKey.METADATA: _nameless_topics,
     ApiKey.LEADER_AND_ISR: _leader_and_isr,
+    ApiKey.STOP_REPLICA: _stop_replica,
+    ApiKey.JOIN_GROUP: _no_protocol,
+    ApiKey.INIT_PRODUCER_ID: _no_producer,
+    ApiKey.CREATE_DELEGATION_TOKEN: _no_token,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: _no_reassignments,
     ApiKey.OFFSET_FETCH: _unknown_offsets,
     ApiKey.FIND_COORDINATOR: _unknown_coordinator,
     ApiKey.DELETE_RECORDS: _unknown_low_watermarks,

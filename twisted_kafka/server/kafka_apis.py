@@ -122,6 +122,9 @@ class KafkaApis:
         context.note_error(code)
         try:
             response = error_response(message, api.response_class, context.api_version, code, error_text(error, code))
+            if response is None:
+                self._channel.close_connection(request)
+                return
             parts, size_bytes = self._encode(request, response)
         except Exception:  # noqa: BLE001 the last resort
             _log.failure("{api} has no answer for {code}", api=api.name, code=code.name)

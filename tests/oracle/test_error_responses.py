@@ -1,0 +1,83 @@
+"""The response that says an error, of every request and version: ours against the one that Apache Kafka's own classes make."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clients.clients import java_class_path
+from tests.oracle.talk import differences, plain
+from tests.server.test_error_responses import KEYS, example
+from twisted_kafka.protocol.api import ApiKey, request_class, response_class
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.server.error_responses import error_response
+
+pytestmark = [pytest.mark.oracle, pytest.mark.slow]
+
+JAVA_TIMEOUT_S = 60
+NEWER_THAN_KAFKA = "failed:UnsupportedVersionException"
+ACLS = {"operation": 3, "permission_type": 3, "resource_type": 2, "resource_pattern_type": 3}
+ACLS |= {f"{name}_filter": value for name, value in ACLS.items()} | {"pattern_type_filter": 3}
+FIELDS: dict[ApiKey, tuple[dict[str, Any], ...]] = {
+    ApiKey.PRODUCE: ({"acks": 0}, {"acks": 1, "records": b""}),  # of no records at all Kafka's class makes no answer, but fails
+    ApiKey.DESCRIBE_ACLS: (ACLS,),
+    ApiKey.CREATE_ACLS: (ACLS,),
+    ApiKey.DELETE_ACLS: (ACLS,),
+}
+"""What Kafka's classes want to see before they are content with a request."""
+
+
+def asking(struct: Any, **fields: Any) -> Any:
+    """Set fields of these names, wherever in the request they are."""
+    for field in type(struct).FIELDS:
+        value = getattr(struct, field.name)
+        if field.name in fields:
+            setattr(struct, field.name, fields[field.name])
+        elif isinstance(value, list):
+            for each in value:
+                if hasattr(type(each), "FIELDS"):
+                    asking(each, **fields)
+    return struct
+
+
+def cases() -> list[tuple[ApiKey, int, bytes]]:
+    found = []
+    for key in KEYS:
+        cls = request_class(key)
+        for version in range(cls.VERSIONS[0], cls.VERSIONS[1] + 1):
+            for fields in FIELDS.get(key, ({},)):
+                found.append((key, version, asking(example(cls, version), **fields).encode(version)))
+    return found
+
+
+def kafkas_answers(asked: list[tuple[ApiKey, int, bytes]]) -> list[str]:
+    class_path = java_class_path()
+    if class_path is None:
+        pytest.skip("Java or Maven is not installed")
+    program = Path(__file__).parent / "java" / "ErrorResponses.java"
+    lines = "".join(f"{int(key)} {version} x{body.hex()}\n" for key, version, body in asked)
+    done = subprocess.run(
+        ["java", "-cp", class_path, str(program)], input=lines, capture_output=True, text=True, timeout=JAVA_TIMEOUT_S, check=True
+    )
+    return done.stdout.split()
+
+
+def test_error_responses_are_kafkas() -> None:
+    asked = cases()
+    wrong = []
+    for (key, version, body), answer in zip(asked, kafkas_answers(asked), strict=True):
+        where = f"{key.title} v{version}"
+        request = request_class(key).decode(body, version)
+        ours: Any = error_response(request, response_class(key), version, int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), "no")
+        if answer == NEWER_THAN_KAFKA:
+            continue
+        if answer.startswith("failed") or (answer == "none") != (ours is None):
+            wrong.append(f"{where}: Kafka {answer}, here {ours}")
+            continue
+        if ours is None:
+            continue
+        expected = response_class(key).decode(bytes.fromhex(answer[1:]), version)
+        said = response_class(key).decode(ours.encode(version), version)
+        wrong += [f"{where} {path}: Kafka {one!r}, here {two!r}" for path, one, two in differences(plain(expected), plain(said))]
+    assert not wrong, "\n" + "\n".join(wrong)
