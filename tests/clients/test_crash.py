@@ -1,0 +1,189 @@
+"""kill -9 while producers send: what was acknowledged is there, in order, and once where the producer is idempotent."""
+
+import json
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from itertools import groupby
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from kafka import KafkaProducer
+
+from tests.clients import counting
+from tests.clients.clients import ensure_same, java_class_path, java_command, read_confluent, run
+from tests.clients.served import ServedBroker, free_port
+
+KILLS = 3
+BETWEEN_KILLS_S = 1.5
+PAUSE_S = 0.01
+COUNT_MAX = 1_000_000
+
+pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(300)]
+
+
+class Load:
+    """A thread that sends numbered values until it is told to end; knows which were acknowledged."""
+
+    def __init__(self, send: Callable[["Load"], None]) -> None:
+        self.sent = 0
+        self.acknowledged: set[int] = set()
+        self.failed: list[object] = []
+        self.ending = threading.Event()
+        self.thread = threading.Thread(target=send, args=(self,), daemon=True)
+
+    def next_value(self) -> bytes | None:
+        if self.ending.is_set() or self.sent == COUNT_MAX:
+            return None
+        if self.sent % 1000 == 0:
+            time.sleep(PAUSE_S)  # no faster than about 100,000 records a second, so that the kills come while it sends
+        self.sent += 1
+        return value(self.sent - 1)
+
+
+def value(number: int) -> bytes:
+    return b"%d " % number + b"x" * (number % 300)
+
+
+def by_librdkafka(bootstrap: str, **settings: object) -> Callable[[Load], None]:
+    def send(load: Load) -> None:
+        base = {"bootstrap.servers": bootstrap, "acks": "all", "message.timeout.ms": 120_000, "retry.backoff.ms": 50}
+        producer = Producer(base | {"reconnect.backoff.max.ms": 200, "linger.ms": 2, "log_level": 0} | settings)
+
+        def delivered(number: int, error: object) -> None:
+            load.acknowledged.add(number) if error is None else load.failed.append(error)
+
+        while (data := load.next_value()) is not None:
+            number = load.sent - 1
+            while True:
+                try:
+                    producer.produce("loaded", data, on_delivery=lambda error, _, number=number: delivered(number, error))
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+            producer.poll(0)
+        producer.flush(120)
+
+    return send
+
+
+def by_kafka_python(bootstrap: str, **settings: object) -> Callable[[Load], None]:
+    def send(load: Load) -> None:
+        options: dict[str, Any] = {"acks": "all", "retries": 1000, "delivery_timeout_ms": 120_000, "linger_ms": 2}
+        producer = KafkaProducer(bootstrap_servers=bootstrap, **options | settings)
+        while (data := load.next_value()) is not None:
+            future = producer.send("loaded", data)
+            future.add_callback(lambda _, number=load.sent - 1: load.acknowledged.add(number))
+            future.add_errback(load.failed.append)
+        producer.flush(120)
+        producer.close()
+
+    return send
+
+
+PRODUCERS = {
+    "librdkafka, idempotent": (
+        by_librdkafka,
+        {"enable.idempotence": True, "batch.num.messages": 200, "compression.type": "lz4"},
+        True,
+    ),
+    "librdkafka, one at a time": (by_librdkafka, {"max.in.flight.requests.per.connection": 1, "batch.num.messages": 1000}, False),
+    "kafka-python, idempotent": (by_kafka_python, {"enable_idempotence": True}, True),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCERS)
+def test_acknowledged_records_survive_kills_during_load(start_broker: Callable[..., ServedBroker], name: str) -> None:
+    make, settings, is_idempotent = PRODUCERS[name]
+    metrics_port = free_port()
+    broker = start_broker("log.segment.bytes=5000000", f"metrics.listener=127.0.0.1:{metrics_port}")
+    load = Load(make(broker.bootstrap, **settings))
+    load.thread.start()
+    counted = 0
+    for _ in range(KILLS):
+        time.sleep(BETWEEN_KILLS_S)
+        counted += counting.request_counts(metrics_port)["Produce"]
+        broker.kill()
+        broker.start()
+    time.sleep(BETWEEN_KILLS_S)
+    load.ending.set()
+    load.thread.join(180)
+    assert not load.thread.is_alive()
+    assert not load.failed, load.failed[:3]
+    assert load.acknowledged == set(range(load.sent))
+    counted += counting.settled_request_counts(metrics_port)["Produce"]
+    expected = [value(number) for number in range(load.sent)]
+    got = read_all(broker.bootstrap)
+    print(f"{name}: {load.sent} records, {len(got) - load.sent} of them twice, {counted} produce requests")
+    ensure_same(got if is_idempotent else repeats_taken_out(got), expected, name)
+    assert broker.stop() == 0
+    check_access_log(broker, counted)
+
+
+def read_all(bootstrap: str) -> list[bytes]:
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
+    _, high = consumer.get_watermark_offsets(TopicPartition("loaded", 0), 30)
+    consumer.close()
+    return read_confluent(bootstrap, "loaded", high)
+
+
+def repeats_taken_out(values: list[bytes]) -> list[bytes]:
+    """A producer that is not idempotent may send a run of values twice; each is counted where it first came."""
+    return list(dict.fromkeys(values))
+
+
+def check_access_log(broker: ServedBroker, counted: int) -> None:
+    """Every line is whole, and each connection's lines lack nothing but perhaps the last before a kill."""
+    assert not list(broker.access_dir.rglob(".node-*"))
+    lines = counting.access_lines(broker.access_dir)
+    by_connection: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for line in lines:
+        if line["software"] == "librdkafka":
+            by_connection[line["connection"], line["client_id"]].append(line["correlation_id"])
+    for ids in by_connection.values():
+        gaps = [b - a for a, b in zip(sorted(ids), sorted(ids)[1:], strict=False) if b - a != 1]
+        assert not gaps, sorted(ids)
+    # Lines of the last moments before each kill are lost, and some were written after the metrics were read.
+    written = sum(line["api"] == "Produce" for line in lines)
+    print(f"{written} lines of Produce, {counted} counted just before the kills")
+    assert written >= 0.5 * counted
+
+
+@pytest.mark.skipif(java_class_path() is None, reason="needs Java and Maven")
+def test_java_producer_survives_kills_during_load(start_broker: Callable[..., ServedBroker], tmp_path: Any) -> None:
+    broker = start_broker()
+    run(
+        java_command("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", broker.bootstrap, "--create", "--topic", "loaded")
+    )
+    words = [
+        "--bootstrap-server",
+        broker.bootstrap,
+        "--topic",
+        "loaded",
+        "--max-messages",
+        "6000",
+        "--throughput",
+        "1000",
+        "--acks",
+        "-1",
+    ]
+    settings = tmp_path / "producer.properties"
+    settings.write_text("enable.idempotence=true\nretries=1000\nretry.backoff.ms=50\n")
+    told: list[bytes] = []
+    command = java_command("org.apache.kafka.tools.VerifiableProducer", *words, "--producer.config", str(settings))
+    sending = threading.Thread(target=lambda: told.append(run(command)), daemon=True)
+    sending.start()
+    for _ in range(KILLS):
+        time.sleep(BETWEEN_KILLS_S)
+        broker.kill()
+        broker.start()
+    sending.join(120)
+    (output,) = told
+    (summary,) = [json.loads(line) for line in output.splitlines() if b'"tool_data"' in line]
+    assert summary["acked"] == 6000
+    assert [key for key, _ in groupby(read_all(broker.bootstrap))] == [b"%d" % number for number in range(6000)]
+    assert len(read_all(broker.bootstrap)) == 6000
