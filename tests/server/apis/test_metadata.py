@@ -206,3 +206,10 @@ def test_partitions_come_in_pages(broker):
     ]
     with pytest.raises(InvalidRequestError):
         broker.ask(DescribeTopicPartitionsRequest(cursor=Cursor(topic_name="a", partition_index=-1)), 0)
+
+
+def test_operations_are_told_of_missing_topics_too(broker):
+    broker.create("a")
+    topics = [TopicRequest(name=name) for name in ("a", "nope", "b/")]
+    response = broker.ask(DescribeTopicPartitionsRequest(topics=topics), 0)
+    assert [topic.topic_authorized_operations for topic in response.topics] == [3576, 3576, 3576]

@@ -252,7 +252,9 @@ def _page(view: _View, name: str, first: int, limit: int) -> tuple[DescribeTopic
     states = view.snapshot.topics.get(name)
     if states is None:
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if name_error(name) is None else ErrorCode.INVALID_TOPIC_EXCEPTION
-        return DescribeTopicPartitionsResponseTopic(error_code=unknown, name=name, is_internal=name in INTERNAL_TOPICS), None
+        missing = DescribeTopicPartitionsResponseTopic(error_code=unknown, name=name, is_internal=name in INTERNAL_TOPICS)
+        missing.topic_authorized_operations = ALL_TOPIC_OPERATIONS
+        return missing, None
     wanted = [state for index, state in states.items() if index >= first]
     partitions = []
     for state in wanted[:limit]:
