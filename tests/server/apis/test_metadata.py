@@ -204,8 +204,10 @@ def test_partitions_come_in_pages(broker):
     assert pages(broker, 9, "nope", "a", "b/") == [
         [("a", 0, [0, 1]), ("b/", ErrorCode.INVALID_TOPIC_EXCEPTION, []), ("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])]
     ]
-    with pytest.raises(InvalidRequestError):
-        broker.ask(DescribeTopicPartitionsRequest(cursor=Cursor(topic_name="a", partition_index=-1)), 0)
+    for wanted, cursor in (([], Cursor(topic_name="a", partition_index=-1)), (["a", "b"], Cursor(topic_name="aa"))):
+        topics = [TopicRequest(name=name) for name in wanted]
+        with pytest.raises(InvalidRequestError):
+            broker.ask(DescribeTopicPartitionsRequest(topics=topics, cursor=cursor), 0)
 
 
 def test_operations_are_told_of_missing_topics_too(broker):

@@ -171,6 +171,8 @@ class MetadataApis:
             raise InvalidRequestError(f"The cursor's partition {cursor.partition_index} is negative")
         names = sorted({topic.name for topic in request.topics} or snapshot.topics)
         if cursor is not None:
+            if request.topics and cursor.topic_name not in names:
+                raise InvalidRequestError(f"The cursor's topic {cursor.topic_name!r} is not among those asked for")
             names = [name for name in names if name >= cursor.topic_name]
         left = max(1, min(self._page_limit, request.response_partition_limit))
         view = _View(snapshot, context.listener_name, _LISTENER_ERRORS_SINCE)
