@@ -1,4 +1,4 @@
-"""Apache Kafka 3.9 in ZooKeeper mode, run as plain processes to be asked the same questions."""
+"""Apache Kafka 3.9, in ZooKeeper mode or alone in KRaft mode, run as plain processes to be asked the same questions."""
 
 import signal
 import subprocess
@@ -10,26 +10,43 @@ from tests.clients.served import answers, free_port
 
 START_TIMEOUT_S = 90
 STOP_TIMEOUT_S = 30
+CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
 class ApacheKafka:
-    """One broker (id 1) and its ZooKeeper below ``directory``; only for tests that may take a while."""
+    """One broker (id 1) and its ZooKeeper (with ``kraft``: its controller) below ``directory``; for tests that may take a while."""
 
-    def __init__(self, directory: Path, **settings: object) -> None:
+    def __init__(self, directory: Path, *, kraft: bool = False, **settings: object) -> None:
         self.directory = directory
         self.port = free_port()
-        self._zookeeper_port = free_port()
+        self._kraft = kraft
+        self._zookeeper_port = free_port()  # or the controller's
         self._processes: list[subprocess.Popen[bytes]] = []
         self._settings = {
-            "broker.id": 1,
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
-            "zookeeper.connect": f"127.0.0.1:{self._zookeeper_port}",
             "log.dirs": directory / "data",
             "offsets.topic.replication.factor": 1,
             "transaction.state.log.replication.factor": 1,
             "transaction.state.log.min.isr": 1,
             "log.retention.check.interval.ms": 3_600_000,
-        } | settings
+        }
+        self._settings |= self._kraft_settings() if kraft else self._zookeeper_settings()
+        self._settings |= settings
+
+    def _zookeeper_settings(self) -> dict[str, object]:
+        return {"broker.id": 1, "zookeeper.connect": f"127.0.0.1:{self._zookeeper_port}"}
+
+    def _kraft_settings(self) -> dict[str, object]:
+        controller = f"127.0.0.1:{self._zookeeper_port}"
+        return {
+            "node.id": 1,
+            "process.roles": "broker,controller",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": f"1@{controller}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://{controller}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+        }
 
     @property
     def bootstrap(self) -> str:
@@ -41,15 +58,15 @@ class ApacheKafka:
 
     def start(self) -> None:
         """Start both and wait for the broker's first answer; raises AssertionError with the log's end when it does not come."""
-        (self.directory / "zookeeper").mkdir(parents=True)
-        zookeeper = self.directory / "zookeeper.properties"
-        zookeeper.write_text(
-            f"dataDir={self.directory / 'zookeeper'}\nclientPort={self._zookeeper_port}\nclientPortAddress=127.0.0.1\n"
-            "maxClientCnxns=0\nadmin.enableServer=false\n"
-        )
+        self.directory.mkdir(parents=True, exist_ok=True)
         server = self.directory / "server.properties"
         server.write_text("".join(f"{key}={value}\n" for key, value in self._settings.items()))
-        self._run("org.apache.zookeeper.server.quorum.QuorumPeerMain", str(zookeeper))
+        if self._kraft:
+            format_storage = self._run("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(server))
+            assert format_storage.wait(START_TIMEOUT_S) == 0
+            self._processes.remove(format_storage)
+        else:
+            self._start_zookeeper()
         broker = self._run("kafka.Kafka", str(server))
         deadline = time.monotonic() + START_TIMEOUT_S
         while not answers(self.port):
@@ -57,6 +74,15 @@ class ApacheKafka:
                 log = (self.directory / "kafka.Kafka.log").read_text()
                 raise AssertionError(f"Apache Kafka did not start:\n{log[-3000:]}")
             time.sleep(0.1)
+
+    def _start_zookeeper(self) -> None:
+        (self.directory / "zookeeper").mkdir()
+        zookeeper = self.directory / "zookeeper.properties"
+        zookeeper.write_text(
+            f"dataDir={self.directory / 'zookeeper'}\nclientPort={self._zookeeper_port}\nclientPortAddress=127.0.0.1\n"
+            "maxClientCnxns=0\nadmin.enableServer=false\n"
+        )
+        self._run("org.apache.zookeeper.server.quorum.QuorumPeerMain", str(zookeeper))
 
     def stop(self) -> None:
         """Stop the broker, then ZooKeeper."""

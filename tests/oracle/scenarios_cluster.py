@@ -1,6 +1,6 @@
 """ApiVersions, Metadata, topics, configurations and the cluster's description: good input and bad."""
 
-from tests.oracle.talk import Talk, scenario
+from tests.oracle.talk import Talk, plain, scenario
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
 from twisted_kafka.protocol.messages.cluster import DescribeClusterRequest
 from twisted_kafka.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -48,6 +48,10 @@ def metadata_good(talk: Talk, version: int) -> None:
     talk.ask(MetadataRequest(topics=[names[0], names[0]]), version)
     if version >= 1:
         talk.ask(MetadataRequest(topics=[]), version)
+    everything = MetadataRequest(topics=None if version >= 1 else [])
+    answer = talk.ask(everything, version, note=False)
+    ours = [plain(each) for each in sorted(answer.topics, key=lambda each: each.name) if each.name in (topic, other)]
+    talk.answers.append(("all", ours))
     if version >= 8:
         request = MetadataRequest(topics=names[:1], include_topic_authorized_operations=True)
         if version <= 10:
@@ -56,6 +60,11 @@ def metadata_good(talk: Talk, version: int) -> None:
     if version >= 10:
         by_id = MetadataRequestTopic(name=None, topic_id=talk.topic_id(topic))
         talk.ask(MetadataRequest(topics=[by_id]), version)
+
+
+@scenario(MetadataRequest, until=8)
+def text_that_is_none(talk: Talk, version: int) -> None:
+    talk.ask_bytes(MetadataRequest, version, b"\0\0\0\1\0\2\xff\xfe" + (b"\1" if version >= 4 else b"") + b"\0\0" * (version >= 8))
 
 
 @scenario(MetadataRequest)
@@ -191,11 +200,16 @@ def describe_cluster(talk: Talk, version: int) -> None:
 @scenario(DescribeTopicPartitionsRequest)
 def describe_topic_partitions(talk: Talk, version: int) -> None:
     topic, other = talk.create("a", 5), talk.create("b", 2)
+    talk.known(topic)
+    talk.known(other)
     wanted = [TopicRequest(name=name) for name in (other, topic, talk.topic("missing"), "a/b")]
     talk.ask(DescribeTopicPartitionsRequest(topics=wanted), version)
     talk.ask(DescribeTopicPartitionsRequest(topics=wanted[:2], response_partition_limit=4), version)
-    cursor = Cursor(topic_name=topic, partition_index=3)
-    talk.ask(DescribeTopicPartitionsRequest(topics=wanted[:2], cursor=cursor), version)
+    talk.ask(DescribeTopicPartitionsRequest(topics=wanted[:1] * 2, response_partition_limit=0), version)
+    talk.ask(DescribeTopicPartitionsRequest(topics=wanted[:2], response_partition_limit=5), version)
+    for name, partition in ((topic, 3), (topic, 9), (other, 1), (talk.topic("missing"), 0), (topic + "x", 0), (topic, -1)):
+        cursor = Cursor(topic_name=name, partition_index=partition)
+        talk.ask(DescribeTopicPartitionsRequest(topics=wanted[:3], cursor=cursor), version)
 
 
 @scenario(DescribeConfigsRequest)
@@ -209,13 +223,7 @@ def describe_configs(talk: Talk, version: int) -> None:
             request.include_synonyms = True
         if version >= 3:
             request.include_documentation = True
-        answer = talk.ask(request, version, note=False)
-        if answer is not None:
-            for result in answer.results:
-                result.configs.sort(key=lambda config: config.name)
-            from tests.oracle.talk import plain
-
-            talk.answers.append((f"{kind} {name} {keys}", plain(answer)))
+        talk.ask(request, version)
 
     ask(TOPIC, topic)
     ask(TOPIC, topic, ["retention.ms", "segment.bytes", "no.such.key"])
@@ -224,6 +232,7 @@ def describe_configs(talk: Talk, version: int) -> None:
     ask(TOPIC, "a/b")
     ask(TOPIC, "")
     ask(BROKER, "1", ["num.io.threads", "log.retention.hours", "log.retention.ms", "num.partitions", "ssl.keystore.password"])
+    ask(BROKER, "1")
     ask(BROKER, "", ["num.io.threads"])
     ask(BROKER, "9")
     ask(BROKER, "x")

@@ -118,9 +118,28 @@ def produce_lying_batches(talk: Talk, version: int) -> None:
         (61, b"\x7f"),  # the first record's length
     ):
         talk.ask(produce(topic, lie(position, value)), version)
+    talk.ask(produce(topic, lie(21, b"\x00\x01")), version)  # says that it is compressed
     old = build_message_set(records(1), magic=1)
     talk.ask(produce(topic, old), version)
     talk.ask(produce(topic, data(version, compression=Compression.ZSTD)), version)
+
+
+@scenario(ProduceRequest, since=3)
+def produce_lying_offsets(talk: Talk, version: int) -> None:
+    topic = talk.create("t")
+    talk.ask(produce(topic, build_batch(records(3), offset_deltas=[1, 0, 2])), version)
+    fetch_all(talk, topic)
+
+
+@scenario(ProduceRequest, since=3)
+def produce_transactional(talk: Talk, version: int) -> None:
+    topic = talk.create("t")
+    for fields in ({}, {"producer_id": 77, "producer_epoch": 0, "base_sequence": 0}):
+        request = produce(topic, build_batch(records(1), is_transactional=True, **fields))
+        request.topic_data += produce("no." + topic, data(version)).topic_data
+        talk.ask(request, version)
+        request.transactional_id = talk.topic("transaction")
+        talk.ask(request, version)
 
 
 @scenario(ProduceRequest, since=3)
@@ -184,6 +203,10 @@ def fetch_bad(talk: Talk, version: int) -> None:
         entry = FetchPartition(partition=partition, fetch_offset=offset, current_leader_epoch=epoch, partition_max_bytes=1_000_000)
         talk.ask(by_id(talk, fetch(topic, entry), version), version)
     entry = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000_000)
+    missing = FetchPartition(partition=4, fetch_offset=0, partition_max_bytes=1_000_000)
+    talk.ask(by_id(talk, fetch(topic, entry, missing), version), version)
+    if version >= 4:
+        talk.ask(by_id(talk, fetch(topic, entry, isolation_level=7), version), version)
     if version < 13:
         talk.ask(fetch("no." + topic, entry), version)
     else:
@@ -295,6 +318,7 @@ def delete_records(talk: Talk, version: int) -> None:
 def init_producer_id(talk: Talk, version: int) -> None:
     talk.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), version)
     talk.ask(InitProducerIdRequest(transactional_id="", transaction_timeout_ms=60_000), version)
+    talk.ask(InitProducerIdRequest(transactional_id=talk.topic("transaction"), transaction_timeout_ms=60_000), version)
     if version >= 3:
         talk.ask(
             InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000, producer_id=12345, producer_epoch=2),

@@ -2,12 +2,14 @@
 
 import socket
 import struct
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from twisted_kafka.protocol.api import request_class, response_class
 from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.headers import request_header_version, response_header_version
 from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from twisted_kafka.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -24,6 +26,7 @@ CHANGING = {
     "cluster_id": lambda value: "<cluster>" if value else value,
     "topic_id": lambda value: "<none>" if value == NO_UUID else "<id>",
     "error_message": lambda value: "<text>" if value else value,
+    "batch_index_error_message": lambda value: "<text>" if value else value,
     "session_id": lambda value: "<session>" if value else 0,
     "producer_id": lambda value: "<producer>" if value >= 0 else value,
     "log_append_time_ms": lambda value: "<now>" if value > 0 else value,
@@ -32,6 +35,26 @@ CHANGING = {
     "documentation": lambda value: "<text>" if value else value,
 }
 """Fields whose values differ between any two brokers, by what is compared instead."""
+
+UNORDERED = {
+    ("MetadataResponseTopic", "partitions"): "partition_index",
+    ("ProduceResponse", "responses"): "name",
+    ("FetchableTopicResponse", "partitions"): "partition_index",
+    ("TopicProduceResponse", "partition_responses"): "index",
+    ("CreateTopicsResponse", "topics"): "name",
+    ("CreatePartitionsResponse", "results"): "name",
+    ("DeleteTopicsResponse", "responses"): "name",
+    ("ListGroupsResponse", "groups"): "group_id",
+    ("DescribedGroup", "members"): "member_assignment",
+    ("OffsetDeleteResponseTopic", "partitions"): "partition_index",
+    ("JoinGroupResponse", "members"): "metadata",
+    ("OffsetFetchResponse", "topics"): "name",
+    ("OffsetFetchResponseGroup", "topics"): "name",
+}
+"""Lists that Apache Kafka fills from a hash table, by what they are sorted by before they are compared."""
+
+BY_NAME = {("CreatableTopicResult", "configs"), ("DescribeConfigsResult", "configs")}
+"""Such lists whose items have names: compared name by name."""
 
 
 def plain(value: Any, name: str = "") -> Any:
@@ -43,9 +66,33 @@ def plain(value: Any, name: str = "") -> Any:
     if isinstance(value, list | tuple):
         return [plain(each) for each in value]
     if isinstance(value, Struct):
-        names = [each.name for each in value.FIELDS if each.name != "throttle_time_ms"]
-        return {name: plain(getattr(value, name), name) for name in names}
+        return _plain_struct(value)
     return value
+
+
+def _sorted(values: list[Any], order: str) -> list[Any]:
+    present = [each for each in values if getattr(each, order) is not None]
+    absent = [each for each in values if getattr(each, order) is None]
+    return absent + sorted(present, key=lambda each: getattr(each, order))
+
+
+def _plain_struct(struct: Any) -> dict[str, Any]:
+    fields = {}
+    failed = bool(getattr(struct, "error_code", 0))
+    for field in struct.FIELDS:
+        name = field.name
+        value = getattr(struct, name)
+        if name == "error_message" and failed:
+            # What is said of an error is each broker's own, and Kafka often says nothing.
+            value = "<text>"
+        order = UNORDERED.get((type(struct).__name__, name))
+        if order is not None and value:
+            value = _sorted(value, order)
+        if (type(struct).__name__, name) in BY_NAME and value:
+            fields[name] = {each.name: plain(each) for each in value}
+        elif name != "throttle_time_ms":
+            fields[name] = plain(value, name)
+    return fields
 
 
 def _plain_batch(batch: Any) -> Any:
@@ -79,7 +126,15 @@ class Talk:
         self._port = port
         self._name = name
         self._connection: socket.socket | None = None
+        self._others: list[Talk] = []
         self.answers: list[tuple[str, Any]] = []
+
+    def another(self) -> "Talk":
+        """Return a further connection of the same conversation."""
+        other = Talk(self._port, self._name)
+        other.answers = self.answers
+        self._others.append(other)
+        return other
 
     def topic(self, name: str) -> str:
         """Return a name that no other scenario or version uses."""
@@ -97,7 +152,10 @@ class Talk:
         header = (
             struct.pack(">hhih", key, version, 7, 6) + b"oracle" + (b"\0" if request_header_version(key, version) == 2 else b"")
         )
-        frame = self.exchange(header + body)
+        return self._noted(cls, version, self.exchange(header + body), note, answer_version)
+
+    def _noted(self, cls: type[Message], version: int, frame: bytes | None, note: bool, answer_version: int | None = None) -> Any:
+        key = cls.KEY
         answer: Any = None
         if frame is not None:
             offset = 5 if response_header_version(key, version) == 1 else 4
@@ -107,10 +165,19 @@ class Talk:
         return answer
 
     def send(self, request: Message, version: int) -> None:
-        """Send a request that has no answer."""
+        """Send a request that has no answer, or whose answer is to be received later."""
         header = struct.pack(">hhih", request.KEY, version, 7, 6) + b"oracle"
         frame = header + (b"\0" if request_header_version(request.KEY, version) == 2 else b"") + request.encode(version)
         self._connect().sendall(struct.pack(">i", len(frame)) + frame)
+
+    def receive(self, cls: type[Message], version: int, *, note: bool = True) -> Any:
+        """Note and return the answer to a request that was sent."""
+        try:
+            frame: bytes | None = self._read(struct.unpack(">i", self._read(4))[0])
+        except ConnectionError:
+            self.close()
+            frame = None
+        return self._noted(cls, version, frame, note)
 
     def exchange(self, frame: bytes) -> bytes | None:
         """Send a frame and return the answer's, or None when the connection was closed."""
@@ -124,6 +191,8 @@ class Talk:
             return None
 
     def close(self) -> None:
+        for other in self._others:
+            other.close()
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -133,9 +202,23 @@ class Talk:
         topic = self.topic(name)
         settings = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
         made = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1, configs=settings)
-        answer = self.ask(CreateTopicsRequest(topics=[made], timeout_ms=30_000), 4, note=False)
-        assert [each.error_code for each in answer.topics] == [0]
-        return topic
+        deadline = time.monotonic() + TIMEOUT_S
+        while True:
+            answer = self.ask(CreateTopicsRequest(topics=[made], timeout_ms=30_000), 4, note=False).topics[0]
+            if not answer.error_code:
+                return topic
+            # Apache Kafka goes on deleting a topic for a while after it has answered the deletion.
+            assert answer.error_code == ErrorCode.TOPIC_ALREADY_EXISTS, answer
+            assert time.monotonic() < deadline, answer
+            time.sleep(0.02)
+
+    def known(self, topic: str) -> None:
+        """Wait until the broker knows a topic that was created: with KRaft it hears of it later than the controller's answer."""
+        deadline = time.monotonic() + TIMEOUT_S
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+        while self.ask(request, 8, note=False).topics[0].error_code:
+            assert time.monotonic() < deadline, f"{topic} is not known"
+            time.sleep(0.02)
 
     def topic_id(self, topic: str) -> bytes:
         answer = self.ask(

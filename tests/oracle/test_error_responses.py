@@ -46,8 +46,7 @@ def cases() -> list[tuple[ApiKey, int, bytes]]:
     for key in KEYS:
         cls = request_class(key)
         for version in range(cls.VERSIONS[0], cls.VERSIONS[1] + 1):
-            for fields in FIELDS.get(key, ({},)):
-                found.append((key, version, asking(example(cls, version), **fields).encode(version)))
+            found += [(key, version, asking(example(cls, version), **fields).encode(version)) for fields in FIELDS.get(key, ({},))]
     return found
 
 
