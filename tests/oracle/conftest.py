@@ -1,0 +1,79 @@
+"""The brokers that are compared: started once for all of ``tests/oracle``."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.clients.clients import java_class_path
+from tests.clients.served import ServedBroker
+from tests.oracle.apache_kafka import ApacheKafka
+from tests.oracle.talk import Talk
+from twisted_kafka.protocol.messages.groups import FindCoordinatorRequest
+from twisted_kafka.protocol.messages.transactions import InitProducerIdRequest
+
+WARM_TIMEOUT_S = 30
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": 0,
+    "offsets.topic.num.partitions": 3,
+    "transaction.state.log.num.partitions": 2,
+    "group.min.session.timeout.ms": 6000,
+    "log.retention.check.interval.ms": 3_600_000,
+    "offsets.topic.replication.factor": 1,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+}
+
+
+@pytest.fixture(scope="package")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
+    if java_class_path() is None:
+        pytest.skip("Java or Maven is not installed")
+    broker = ApacheKafka(tmp_path_factory.mktemp("kafka"), **SETTINGS)
+    try:
+        broker.start()
+        warm(broker.port)
+        yield broker
+    finally:
+        broker.stop()
+
+
+@pytest.fixture(scope="package")
+def kraft(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
+    if java_class_path() is None:
+        pytest.skip("Java or Maven is not installed")
+    broker = ApacheKafka(tmp_path_factory.mktemp("kraft"), kraft=True, **SETTINGS)
+    try:
+        broker.start()
+        yield broker
+    finally:
+        broker.stop()
+
+
+@pytest.fixture(scope="package")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBroker]:
+    settings = [f"{key}={value}" for key, value in {**SETTINGS, "broker.id": 1}.items()]
+    broker = ServedBroker(tmp_path_factory.mktemp("ours") / "data", *settings)
+    broker.start()
+    try:
+        warm(broker.port)
+        yield broker
+    finally:
+        broker.stop()
+
+
+def warm(port: int) -> None:
+    """Ask until the coordinators answer: a first question creates their topics, and both brokers say "later" to it."""
+    talk = Talk(port, "warm")
+    try:
+        deadline = time.monotonic() + WARM_TIMEOUT_S
+        for request, version in (
+            (FindCoordinatorRequest(key="warm"), 3),
+            (FindCoordinatorRequest(key="warm", key_type=1), 3),
+            (InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), 1),
+        ):
+            while talk.ask(request, version).error_code:
+                assert time.monotonic() < deadline, f"{request} was not answered"
+                time.sleep(0.1)
+    finally:
+        talk.close()

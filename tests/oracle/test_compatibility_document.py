@@ -1,0 +1,32 @@
+"""docs/compatibility.md names what the comparison with Apache Kafka expects, all of it and nothing else."""
+
+import re
+from pathlib import Path
+
+from tests.oracle.expected_differences import EXPECTED, NEWER, NOT_YET
+from twisted_kafka.protocol.api import ApiKey
+
+TEXT = (Path(__file__).parents[2] / "docs" / "compatibility.md").read_text()
+
+
+def rows(name: str) -> list[list[str]]:
+    table = TEXT.partition(f"<!-- {name} -->\n")[2].partition(f"<!-- end of {name} -->")[0]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+
+
+def test_every_expected_difference_is_explained() -> None:
+    explained = [cells[0].strip("`") for cells in rows("differences")]
+    assert sorted(explained) == sorted({difference.name for difference in EXPECTED})
+    assert all(len(cells) == 4 and all(cells) for cells in rows("differences"))
+
+
+def test_what_is_not_served_yet_is_listed() -> None:
+    assert {cells[0]: cells[1].split(", ") for cells in rows("not yet")} == {
+        purpose: list(apis.values()) for purpose, apis in NOT_YET.items()
+    }
+    assert all(ApiKey(key).title == name for apis in NOT_YET.values() for key, name in apis.items())
+
+
+def test_what_goes_beyond_is_named() -> None:
+    for key, version in NEWER.items():
+        assert re.search(rf"{ApiKey(key).title}( v{version})?[ .]", TEXT)
