@@ -5,7 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 
-COLOURS = ("#2f6f9f", "#d98032", "#4f9d69", "#b5485d", "#7b6cb0", "#8a7f5c", "#4aa5ad", "#c26fa8", "#6d7a86", "#a3a846")
+COLOURS = (
+    "#2f6f9f",
+    "#d98032",
+    "#4f9d69",
+    "#b5485d",
+    "#7b6cb0",
+    "#8a7f5c",
+    "#4aa5ad",
+    "#c26fa8",
+    "#6d7a86",
+    "#a3a846",
+    "#1b3a57",
+    "#7a4a12",
+    "#2a5e3c",
+    "#6e2435",
+    "#443a70",
+    "#1f6b73",
+)
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 960, 220, 64, 24
 
 

@@ -14,6 +14,9 @@ from twisted_kafka_spark.read import NoAccessLogError, log_files, read_access_lo
 from twisted_kafka_spark.report import as_html, as_json
 from twisted_kafka_spark.rollup import roll_up
 
+GROUPS_IN_MEMORY = 100_000
+"""Spark sorts all rows once there are more groups than this (128 if not told); a minute times an API is a group."""
+
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="twisted_kafka_spark", description="Summarize the access log of a Kafka broker.")
@@ -49,6 +52,7 @@ def report(directory: Path, out: Path, master: str) -> None:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
+        "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": str(GROUPS_IN_MEMORY),
         "spark.log.level": "ERROR",
     }
     builder = SparkSession.builder.master(master).appName("twisted_kafka access log report")

@@ -68,6 +68,16 @@ def as_html(rollup: Rollup, source: str) -> str:
 Column = tuple[str, Callable[[Values], Any]]
 
 
+class _Figure(str):
+    """A number in words, such as a size with its unit: it is set to the right as numbers are."""
+
+    __slots__ = ()
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and not isinstance(value, _Figure)
+
+
 def _cell(value: Any) -> str:
     if value is None:
         return "-"
@@ -80,25 +90,30 @@ def _table(rows: Sequence[Values], columns: Sequence[Column], raw: frozenset[str
     """Return a table; the columns named in ``raw`` are markup already."""
     if not rows:
         return "<p>None.</p>"
-    head = "".join(f"<th>{escape(title)}</th>" for title, _ in columns)
+    kinds = {title: ' class="text"' if any(_is_text(value(row)) for row in rows) else "" for title, value in columns}
+    head = "".join(f"<th{kinds[title]}>{escape(title)}</th>" for title, _ in columns)
     lines = []
     for row in rows:
         cells = []
         for title, value in columns:
             told = value(row)
-            kind = ' class="text"' if isinstance(told, str) else ""
-            cells.append(f"<td{kind}>{told if title in raw else _cell(told)}</td>")
+            cells.append(f"<td{kinds[title]}>{told if title in raw else _cell(told)}</td>")
         lines.append(f"<tr>{''.join(cells)}</tr>")
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
 
 
-def _size(count: int | None) -> str:
+def _size(count: int | None) -> _Figure:
     size = float(count or 0)
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000:
-            return f"{size:.3g} {unit}"
+            return _Figure(f"{size:.3g} {unit}")
         size /= 1000
-    return f"{size:.3g} TB"
+    return _Figure(f"{size:.3g} TB")
+
+
+def _software(row: Values) -> str:
+    names = [name for name in (row["software"], row["software_version"]) if name and name != "unknown"]
+    return " ".join(names) or "unknown"
 
 
 def _facts(document: Values) -> str:
@@ -172,7 +187,7 @@ def _versions(document: Values) -> str:
 def _clients(document: Values) -> str:
     columns: list[Column] = [
         ("client id", lambda row: row["client_id"] or "-"),
-        ("software", lambda row: f"{row['software'] or 'unknown'} {row['software_version'] or ''}".strip()),
+        ("software", _software),
         ("principal", lambda row: row["principal"] or "-"),
         ("requests", lambda row: row["requests"]),
         ("received", lambda row: _size(row["request_bytes"])),
@@ -187,7 +202,7 @@ def _topics(document: Values) -> str:
         ("topic", lambda row: row["topic"]),
         ("requests", lambda row: row["topic_requests"]),
         ("records produced", lambda row: row["topic_records"]),
-        ("bytes", lambda row: _size(row["topic_bytes"])),
+        ("bytes in and out", lambda row: _size(row["topic_bytes"])),
     ]
     return f"<h2>Busiest topics</h2>{_table(document['topic'], columns)}"
 

@@ -69,9 +69,7 @@ def roll_up(log: DataFrame) -> Rollup:
             rollup.unreadable_lines = row["unreadable"]
         elif _counts(kind, row):
             rollup.rows.setdefault(kind, []).append(values)
-    for kind in SETS:
-        if kind != "total":
-            rollup.rows[kind] = _ordered(kind, rollup.rows.get(kind, []))
+    rollup.rows = {kind: _ordered(kind, rollup.rows.get(kind, [])) for kind in SETS if kind != "total"}
     return rollup
 
 
