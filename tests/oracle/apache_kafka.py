@@ -95,6 +95,13 @@ class ApacheKafka:
                 process.wait()
         self._processes.clear()
 
+    def kill(self) -> None:
+        """End both at once: nobody needs their data any more, and a clean stop takes seconds."""
+        for process in self._processes:
+            process.kill()
+            process.wait()
+        self._processes.clear()
+
     def _run(self, main: str, *arguments: str) -> subprocess.Popen[bytes]:
         class_path = java_class_path()
         assert class_path is not None

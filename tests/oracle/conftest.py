@@ -35,7 +35,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
         warm(broker.port)
         yield broker
     finally:
-        broker.stop()
+        broker.kill()
 
 
 @pytest.fixture(scope="package")
@@ -47,7 +47,7 @@ def kraft(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
         broker.start()
         yield broker
     finally:
-        broker.stop()
+        broker.kill()
 
 
 @pytest.fixture(scope="package")
