@@ -82,10 +82,11 @@ class TestTheOneBatch:
         assert error(apis, batch_of(b"a", compression=Compression.ZSTD), version) == code
 
 
+PRODUCER = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0}
+
+
 class TestTransactions:
     """There are none yet: a record that waits for the end of one would keep readers of committed data waiting for ever."""
-
-    PRODUCER = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0}
 
     @pytest.mark.parametrize("fields", [{}, PRODUCER])
     def test_without_a_transactional_id_the_whole_request_is_refused(self, apis, fields):
@@ -99,7 +100,7 @@ class TestTransactions:
         assert error(apis, transactional, topic="nowhere") == refused
 
     def test_with_one_there_is_no_transaction(self, apis):
-        wanted = request(batch_of(b"a", is_transactional=True, **self.PRODUCER))
+        wanted = request(batch_of(b"a", is_transactional=True, **PRODUCER))
         wanted.transactional_id = "tx"
         answer = apis.call(wanted, 9).responses[0].partition_responses[0]
         assert answer.error_code == ErrorCode.INVALID_TXN_STATE
