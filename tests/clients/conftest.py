@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.clients.clients import java_class_path
 from tests.clients.served import ServedBroker
 
 
@@ -22,6 +23,13 @@ def start_broker(tmp_path: Path) -> Iterator[Callable[..., ServedBroker]]:
     yield start
     for broker in started:
         broker.kill()
+
+
+@pytest.fixture(scope="session")
+def java() -> None:
+    """Skip the test where Apache Kafka's tools cannot be had; asked for by those that use them, not while tests are collected."""
+    if java_class_path() is None:
+        pytest.skip("needs Java and Maven")
 
 
 @pytest.fixture(scope="module")

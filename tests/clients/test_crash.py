@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from kafka import KafkaProducer
 
 from tests.clients import counting
-from tests.clients.clients import ensure_same, java_class_path, java_command, read_confluent, run
+from tests.clients.clients import ensure_same, java_command, read_confluent, run
 from tests.clients.served import ServedBroker, free_port
 
 KILLS = 3
@@ -153,7 +153,7 @@ def check_access_log(broker: ServedBroker, counted: int) -> None:
     assert written >= 0.5 * counted
 
 
-@pytest.mark.skipif(java_class_path() is None, reason="needs Java and Maven")
+@pytest.mark.usefixtures("java")
 def test_java_producer_survives_kills_during_load(start_broker: Callable[..., ServedBroker], tmp_path: Any) -> None:
     broker = start_broker()
     run(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.clients import java_class_path, java_tool, read_confluent, send_confluent
+from tests.clients.clients import java_tool, read_confluent, send_confluent
 from tests.clients.served import ServedBroker
 from twisted_kafka.protocol.api import ApiKey
 
@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.clients,
     pytest.mark.timeout(300),
-    pytest.mark.skipif(java_class_path() is None, reason="needs Java and Maven"),
+    pytest.mark.usefixtures("java"),
 ]
 
 

@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.clients,
     pytest.mark.timeout(600),
-    pytest.mark.skipif(clients.java_class_path() is None, reason="needs Java and Maven"),
+    pytest.mark.usefixtures("java"),
 ]
 
 
@@ -44,7 +44,7 @@ class Written:
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
+def written(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
     folder = tmp_path_factory.mktemp("written")
     broker = ServedBroker(folder / "data", "log.segment.bytes=1000000", "group.initial.rebalance.delay.ms=0", OFFSETS_PARTITIONS)
     broker.start()
