@@ -17,14 +17,17 @@ def down_convert(data: Buffer, to_magic: int, first_offset: int = 0) -> bytes:
     messages of their own, those before ``first_offset`` are left out, for the consumer did not ask for them. Formats 0 and 1 don't
     know zstd: what comes before the first batch that has it is returned; raises UnsupportedCompressionTypeError if that is nothing.
     """
-    converted: list[Buffer] = []
-    try:
-        for batch in batches(data):
-            converted.append(_down_converted(batch, to_magic, first_offset))
-    except UnsupportedCompressionTypeError:
-        if not any(converted):
-            raise
-    return b"".join(converted)
+    return b"".join(_all_down_converted(data, to_magic, first_offset))
+
+
+def _all_down_converted(data: Buffer, to_magic: int, first_offset: int) -> Iterator[Buffer]:
+    found_any = False
+    for batch in batches(data):
+        if to_magic < 2 and batch.compression == Compression.ZSTD and found_any:
+            return
+        converted = _down_converted(batch, to_magic, first_offset)
+        found_any = found_any or len(converted) > 0
+        yield converted
 
 
 def _down_converted(batch: RecordBatch, to_magic: int, first_offset: int) -> Buffer:
