@@ -9,7 +9,7 @@ In a program with a reactor, `twisted_kafka.service.BrokerService` is the same a
 import shutil
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -49,8 +49,13 @@ class Broker:
         config: KafkaConfig | None = None,
         reactor: Any = None,
         clock: IClock | None = None,
+        on_fatal: Callable[[str], object] | None = None,
     ) -> None:
-        """Take the settings; raise ConfigError for a bad one."""
+        """Take the settings; raise ConfigError for a bad one.
+
+        ``on_fatal`` is told in one line why the broker cannot go on (all its directories failed, say), and has to `stop` it;
+        without one it stops by itself.
+        """
         if config is not None and (properties is not None or data_dir is not None):
             raise TypeError("a broker is given a config, or properties and a data_dir")
         self._clock = clock if clock is not None else SystemClock()
@@ -65,7 +70,7 @@ class Broker:
                 settings["log.dirs"] = str(Path(data_dir).absolute() / "log")
             settings.setdefault("listeners", _LOCAL_LISTENER)
             config = self._checked(settings)
-        self._assembly = Assembly(config, self._clock)
+        self._assembly = Assembly(config, self._clock, on_fatal if on_fatal is not None else self._give_up)
         self._main: MainReactor | None = None
         self._lock = threading.Lock()
         self._is_running = False
@@ -102,6 +107,11 @@ class Broker:
         finally:
             self._main.stop()
             self._remove_temporary()
+
+    def _give_up(self, why: str) -> None:
+        _log.critical("{why}", why=why)
+        # Not on the caller's thread, which is one of those that are stopped.
+        threading.Thread(target=self.stop, name="kafka-fatal-shutdown").start()
 
     def __enter__(self) -> Self:
         self.start()

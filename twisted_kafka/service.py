@@ -1,5 +1,6 @@
 """A broker as a Twisted service: for twistd, and for an application that has a reactor of its own."""
 
+from collections.abc import Callable
 from typing import Any
 
 from twisted.application import service
@@ -22,9 +23,10 @@ class BrokerService(service.Service):
 
     name = "kafka"
 
-    def __init__(self, config: KafkaConfig, reactor: Any) -> None:
+    def __init__(self, config: KafkaConfig, reactor: Any, on_fatal: Callable[[str], object] | None = None) -> None:
+        """``on_fatal`` is `Broker`'s."""
         self._reactor = reactor
-        self.broker = Broker(config=config, reactor=reactor)
+        self.broker = Broker(config=config, reactor=reactor, on_fatal=on_fatal)
 
     def startService(self) -> None:
         """Start the broker; raise StartError, after which nothing of it is left running."""

@@ -1,5 +1,6 @@
 """The command line of `twistd -n kafka` and the service that it makes."""
 
+import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _log = Logger()
 
 EXIT_STATUS_BAD_START = 1
+EXIT_STATUS_FATAL = 1
 
 _TLS_LIBRARY = "OpenSSL"
 
@@ -112,7 +114,7 @@ def makeService(options: Options, reactor: Any) -> "BrokerService":
     assert config is not None, "the options have been parsed"
     _tell_in_one_line(StartError)
     reactor.callWhenRunning(_stop_cleanly_on_signals, reactor)
-    return BrokerService(config, reactor)
+    return BrokerService(config, reactor, lambda why: reactor.callFromThread(_give_up, reactor, why))
 
 
 @contextmanager
@@ -170,6 +172,15 @@ def _stop_cleanly_on_signals(reactor: Any) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
+
+
+def _give_up(reactor: Any, why: str) -> None:
+    """Stop the broker in order, as far as that is possible, and end the program with status 1."""
+    _log.critical("{why}", why=why)
+    _complain(why)
+    # twistd knows no way to end with a status of its own.
+    reactor.addSystemEventTrigger("after", "shutdown", os._exit, EXIT_STATUS_FATAL)
+    reactor.stop()
 
 
 def _stop(reactor: Any, signal_name: str) -> None:

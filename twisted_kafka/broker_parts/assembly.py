@@ -20,7 +20,7 @@ from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.controller.registration import broker_node, prepare_store, register_broker
 from twisted_kafka.coordinator.group.assembly import make_group_coordinator
 from twisted_kafka.log.broker_metadata import MetaPropertiesError
-from twisted_kafka.log.log_directory import LogDirectoryError
+from twisted_kafka.log.log_directory import LogDirectory, LogDirectoryError
 from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.embedded import SqliteStore
@@ -81,13 +81,16 @@ class StartError(Exception):
 class Assembly:
     """All parts of one broker."""
 
-    def __init__(self, config: KafkaConfig, clock: IClock) -> None:
+    def __init__(self, config: KafkaConfig, clock: IClock, on_fatal: Callable[[str], object]) -> None:
+        """``on_fatal`` is told in one line, on the scheduler's thread, why the broker cannot go on: another has to stop it."""
         self.config = config
         self.cluster_id = ""
         self.metrics = MetricsRegistry(clock)
         self.listeners: list[EndPoint] = []
         self.supported_apis: dict[int, tuple[int, int]] = {}
         self._clock = clock
+        self._on_fatal = on_fatal
+        self._replicas: ReplicaManager | None = None
         self._stops: dict[str, Callable[[], object]] = {}
 
     def start(self, main: MainReactor) -> None:
@@ -164,7 +167,15 @@ class Assembly:
         return scheduler, timer
 
     def _open_storage(self, scheduler: KafkaScheduler) -> tuple[LogManager, IMetadataStore]:
-        logs = LogManager(self.config, scheduler, self._clock)
+        logs = LogManager(
+            self.config,
+            scheduler,
+            self._clock,
+            # Who meets the broken disk holds locks: what follows from it is another thread's.
+            on_directory_failure=lambda failed: scheduler.schedule_once(
+                "log-directory-failure", lambda: self._directory_failed(logs, failed)
+            ),
+        )
         logs.acquire_directories()
         directories = [directory.path for directory in logs.directories]
         self._stops["log manager"] = lambda: _release(logs)
@@ -173,6 +184,13 @@ class Assembly:
         prepare_store(store)
         self.config, self.cluster_id = establish(self.config, directories, store)
         return logs, store
+
+    def _directory_failed(self, logs: LogManager, failed: LogDirectory) -> None:
+        """Take a directory's partitions offline; without any directory left a broker is of no use (Kafka: LogManager)."""
+        if self._replicas is not None:
+            self._replicas.directory_failed(failed.path)
+        if not any(directory.is_online for directory in logs.directories):
+            self._on_fatal("Shutdown broker because all log dirs have failed: " + ", ".join(self.config.log_dirs))
 
     def _start_configs(self, store: IMetadataStore, logs: LogManager) -> ConfigRepository:
         configs = ConfigRepository(store)
@@ -206,6 +224,7 @@ class Assembly:
         purgatories = Purgatories(self._clock, timer)
         replicas = ReplicaManager(self.config, logs, metadata, scheduler, self._clock, purgatories, self.metrics)
         self._stops["replica manager"] = replicas.shutdown
+        self._replicas = replicas
         replicas.startup()
         return replicas
 
