@@ -1,0 +1,105 @@
+"""What one request costs in Python, without sockets and threads: frame in, handler, response bytes out, on one thread.
+
+    python -m benchmarks.request_path [--profile FRAME]
+
+Prints the fastest of many rounds, in microseconds, so that a busy machine disturbs little.
+"""
+
+import argparse
+import cProfile
+import pstats
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "beside"))
+
+import frames
+
+from twisted_kafka import Broker
+from twisted_kafka.broker_parts import assembly
+from twisted_kafka.network.channel import KafkaChannel
+
+ROUNDS, PER_ROUND = 60, 200
+
+
+class Wire:
+    """A transport that takes everything at once."""
+
+    def send(self, parts: Any, size_bytes: int) -> bool:
+        return True
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_: None
+
+
+CAPTURED: dict[str, Any] = {}
+
+
+def capture(name: str) -> None:
+    """Keep the broker's own part of this class when it is made."""
+    real = getattr(assembly, name)
+
+    def make(*arguments: Any, **keywords: Any) -> Any:
+        CAPTURED[name] = real(*arguments, **keywords)
+        return CAPTURED[name]
+
+    setattr(assembly, name, make)
+
+
+def one_thread() -> tuple[KafkaChannel, Callable[[], None]]:
+    """Return a channel of the broker's first processor, and what handles everything that is queued."""
+    processor = CAPTURED["SocketServer"].processors[0]
+    requests = processor._request_channel
+    info = processor._describe(("127.0.0.1", 9092), ("127.0.0.1", 40000))
+    channel = KafkaChannel(info, processor, 100_000_000)
+    channel.transport = Wire()  # type: ignore[assignment]
+    processor._is_awake = True
+    processor._stall_check_pending = True
+    requests.announce = lambda: None  # type: ignore[method-assign]
+    queue, handle = requests._queue, CAPTURED["KafkaApis"].handle
+
+    def pump() -> None:
+        while queue:
+            while queue:
+                handle(queue.popleft())
+            processor.process_new_responses()
+
+    return channel, pump
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.request_path", description=__doc__)
+    parser.add_argument("--profile", metavar="FRAME")
+    options = parser.parse_args()
+    capture("SocketServer")
+    capture("KafkaApis")
+    with tempfile.TemporaryDirectory() as directory, Broker({"access.log.dir": directory}) as broker:
+        port = broker.listeners[0].port
+        prepared = frames.prepare("127.0.0.1", port, "bench")
+        channel, pump = one_thread()
+        names = [options.profile] if options.profile else list(prepared)
+        for name in names:
+            data = prepared[name]
+            profiler = cProfile.Profile() if options.profile else None
+            best = 1e9
+            for _ in range(ROUNDS):
+                if profiler:
+                    profiler.enable()
+                started = time.perf_counter()
+                for _ in range(PER_ROUND):
+                    channel.dataReceived(data)
+                    pump()
+                best = min(best, (time.perf_counter() - started) / PER_ROUND)
+                if profiler:
+                    profiler.disable()
+            print(f"{name:24} {best * 1e6:8.1f} us")
+            if profiler:
+                pstats.Stats(profiler).sort_stats("tottime").print_stats(35)
+
+
+if __name__ == "__main__":
+    main()
