@@ -175,3 +175,4 @@ def test_the_access_log_hears_of_it(apis):
     assert apis.context.topics == [(TOPIC, 1, 2, size, 0)]
     produce(apis, batch_of(b"a"), partition=9)
     assert apis.context.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert apis.context.topics == [(TOPIC, 1, 0, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]

@@ -124,8 +124,7 @@ class ProduceApis:
                     _explain(answer, result, context.api_version, hints, topic_partition)
                 else:
                     records += result.record_count
-                if data.records is not None:
-                    size_bytes += len(data.records)
+                    size_bytes += len(data.records or b"")
                 answers.append(answer)
             context.note_topic(topic.name, len(answers), records, size_bytes, first_error)
             has_error = has_error or first_error != 0
