@@ -149,6 +149,30 @@ def test_a_deletion_that_was_not_finished_is_finished_at_the_next_start(broker):
     assert not [name for name in broker.names() if name.startswith("one")]
 
 
+@pytest.mark.parametrize("crashes_at_once", [False, True])
+def test_a_new_log_has_nothing_of_a_deleted_one_of_its_name(broker, crashes_at_once):
+    """The checkpoints of a log that is gone must not cut the one that came after it."""
+    manager = broker.start()
+    log = manager.get_or_create_log(ONE, bytes(16))
+    for _ in range(100):
+        append(log, b"old")
+    log.update_high_watermark(100)
+    log.increment_log_start_offset(100)
+    manager.shutdown()
+    manager = broker.start()
+    manager.delete_log(ONE)
+    if crashes_at_once:
+        broker.crash(manager)
+        manager = broker.start()
+    else:
+        manager.forget_deleted()
+    append(manager.get_or_create_log(ONE, bytes(range(16))), b"new")
+    broker.crash(manager)
+    log = broker.start().get_log(ONE)
+    assert contents(log) == [(0, b"new")]
+    assert log.recovery_point == 0
+
+
 def test_a_long_name_fits_when_marked(broker):
     manager = broker.start()
     partition = TopicPartition("x" * 249, 11)

@@ -5,7 +5,7 @@ import fcntl
 import json
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 
 from twisted.logger import Logger
@@ -115,10 +115,15 @@ class LogDirectory:
     def read_checkpoint(self, checkpoint: OffsetCheckpoint) -> dict[TopicPartition, int]:
         """Return a checkpoint's offsets. A damaged one counts as empty and is told: recovery then starts from the beginning."""
         try:
-            return checkpoint.read()
+            offsets = self._written[checkpoint.path] = checkpoint.read()
         except MalformedCheckpointError as error:
             _log.warn("{error}; it is not used", error=error)
             return {}
+        return dict(offsets)
+
+    def is_current(self, checkpoint: OffsetCheckpoint, present: Container[TopicPartition]) -> bool:
+        """Whether a checkpoint, as it was read or written last, has offsets of no other partitions than those ``present``."""
+        return all(topic_partition in present for topic_partition in self._written.get(checkpoint.path, ()))
 
     def write_checkpoint(self, checkpoint: OffsetCheckpoint, offsets: Mapping[TopicPartition, int]) -> None:
         """Write a checkpoint unless it would say what it says already; raises OSError."""

@@ -92,6 +92,7 @@ class LogManager:
             self._logs[log.topic_partition] = log
         for path in loader.marked_directories:
             self._schedule_removal(path, 0)
+        self.forget_deleted()
         self._tasks.start(self._config, self._scheduler)
 
     def shutdown(self, broker_epoch: int = NO_BROKER_EPOCH) -> None:
@@ -194,7 +195,7 @@ class LogManager:
     def delete_log(self, topic_partition: TopicPartition) -> bool:
         """Take a log away at once, and remove its files after ``file.delete.delay.ms``; returns whether there was one.
 
-        Raises KafkaStorageError when its directory cannot be renamed.
+        ``forget_deleted`` is to be called before a log of the same name is made. Raises KafkaStorageError when its directory cannot be renamed.
         """
         with self._lock:
             log = self._logs.pop(topic_partition, None)
@@ -212,6 +213,19 @@ class LogManager:
         log.close_handles()
         self._schedule_removal(doomed, log.config.file_delete_delay_ms)
         return True
+
+    def forget_deleted(self) -> None:
+        """Write the checkpoints anew where they have offsets of logs that are gone: a new log of that name has not those."""
+        for directory in self.directories:
+            if not directory.is_online:
+                continue
+            try:
+                if not directory.is_current(directory.recovery_points, self._logs):
+                    self.checkpoint_recovery_points(directory)
+                if not directory.is_current(directory.log_start_offsets, self._logs):
+                    self.checkpoint_log_start_offsets(directory)
+            except OSError as error:
+                self.directory_failed(directory, error)
 
     def _schedule_removal(self, path: Path, delay_ms: int) -> None:
         def remove() -> None:

@@ -40,6 +40,9 @@ class ILogs(Protocol):
     def delete_log(self, topic_partition: TopicPartition) -> object:
         """Remove the log: it is renamed now and deleted later."""
 
+    def forget_deleted(self) -> None:
+        """Let no checkpoint speak of logs that were removed."""
+
 
 class IPartitionFactory(Protocol):
     """Makes the Partition of a log."""
@@ -187,6 +190,7 @@ class StateChanges:
             errors = {}
             for topic_partition, leader_epoch, delete in orders:
                 errors[topic_partition] = self._stop(topic_partition, leader_epoch, delete)
+            self._logs.forget_deleted()
             stopped = [topic_partition for topic_partition, error in errors.items() if error == ErrorCode.NONE]
             self._tell([], stopped)
             for topic in {topic_partition.topic for topic_partition in stopped}:
