@@ -195,7 +195,8 @@ class LogManager:
     def delete_log(self, topic_partition: TopicPartition) -> bool:
         """Take a log away at once, and remove its files after ``file.delete.delay.ms``; returns whether there was one.
 
-        ``forget_deleted`` is to be called before a log of the same name is made. Raises KafkaStorageError when its directory cannot be renamed.
+        ``forget_deleted`` is to be called before a log of the same name is made.
+        Raises KafkaStorageError when its directory cannot be renamed.
         """
         with self._lock:
             log = self._logs.pop(topic_partition, None)
