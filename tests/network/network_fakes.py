@@ -91,9 +91,11 @@ def transport_of(channel: KafkaChannel) -> FakeTransport:
 class Layer:
     """One processor with its request channel and some clients."""
 
-    def __init__(self, queue_size: int = 500, max_request_bytes: int = 1_000_000, idle_ms: int = 0) -> None:
+    def __init__(
+        self, queue_size: int = 500, max_request_bytes: int = 1_000_000, idle_ms: int = 0, reactor: FakeReactor | None = None
+    ) -> None:
         self.clock = ManualClock()
-        self.reactor = FakeReactor()
+        self.reactor = reactor or FakeReactor()
         self.channel = RequestChannel(queue_size, self.clock)
         self.observer = Recorder()
         settings = ProcessorSettings("PLAINTEXT", "PLAINTEXT", max_request_bytes, idle_ms)

@@ -46,12 +46,14 @@ class Running:
         self.reactor: Any = SelectReactor()
         self.server = SocketServer(self.config, self.reactor, self.channel, clock, self.metrics, observers, reactor_factory)
         self.slow = threading.Event()
+        self.slow_is_handled = threading.Event()
         self.pool = KafkaRequestHandlerPool(self.channel, self.handle, 3, clock, self.metrics)
         self.main = threading.Thread(target=lambda: self.reactor.run(installSignalHandlers=False), daemon=True)
 
     def handle(self, request: Request) -> None:
         body = bytes(request.frame[request.body_offset :])
         if body == b"slow":
+            self.slow_is_handled.set()
             self.slow.wait(WAIT_S)
         if body == b"fail":
             raise ValueError("a handler's fault")
@@ -260,6 +262,7 @@ def test_shutdown_answers_what_is_under_way(running: Callable[..., Running]) -> 
     client.sendall(frame(7, b"slow"))
     idle = server.connect()
     echo(idle, 1)
+    assert server.slow_is_handled.wait(WAIT_S), "another processor may be behind"
     server.stop_processing()
     assert is_closed(idle)
     server.slow.set()

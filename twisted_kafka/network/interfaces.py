@@ -44,7 +44,7 @@ class IProcessorControl(Interface):
         """Have the response of ``request`` sent on the processor's thread, when that is awake."""
 
     def wake_for_responses() -> None:
-        """Wake the processor's thread for the responses that were appended, if it sleeps."""
+        """Wake the processor's thread if it sleeps and responses were appended, or if it waits for the handlers."""
 
     def request_queue_drained() -> None:
         """There is room in the request queue again."""

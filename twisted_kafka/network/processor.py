@@ -7,8 +7,10 @@ All of them run on this thread; ``accept``, ``append_response``, ``wake_for_resp
 """
 
 import socket
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from twisted.internet.task import LoopingCall
@@ -19,7 +21,7 @@ from twisted_kafka.network.channel import KafkaChannel
 from twisted_kafka.network.interfaces import IProcessorControl, IRequestObserver
 from twisted_kafka.network.reactors import ILoopHooks
 from twisted_kafka.network.request import CLOSE_CONNECTION, SEND, ConnectionInfo, Request, RequestContext
-from twisted_kafka.network.request_channel import STALL_S, IQueueListener, RequestChannel
+from twisted_kafka.network.request_channel import STALL_S, IQueueListener, Parker, RequestChannel
 from twisted_kafka.network.transport import KafkaTransport
 from twisted_kafka.protocol.headers import parse_request_header
 from twisted_kafka.protocol.regions import Buffer
@@ -27,6 +29,12 @@ from twisted_kafka.timing.clock import IClock
 
 REQUESTS_PER_WAKE = 256
 """A handler is woken once all sockets that are readable were read, or so many requests are queued."""
+
+TAKES_TURNS = getattr(sys, "_is_gil_enabled", lambda: True)()
+"""With the interpreter lock, a processor leaves its sockets alone while handlers are at work, for ``STALL_S`` at a time.
+
+Two threads that both make system calls take the lock from each other at each of them, and wait for it more than they work.
+"""
 
 NEW_CONNECTIONS = 20
 """So many accepted connections may wait for a processor (Kafka: Processor.ConnectionQueueSize)."""
@@ -80,6 +88,8 @@ class Processor:
         self._responses: deque[Request] = deque()
         self._held: deque[Request] = deque()
         self._is_awake = False
+        self._is_lending = False
+        self._turn = Parker()
         self._wake_pending = False
         self._drained = False
         self._stall_check_pending = False
@@ -88,12 +98,11 @@ class Processor:
         self._idle_check: LoopingCall | None = None
         self._unannounced = 0
         self._announce_after = 1
-        if hasattr(reactor, "hooks"):
+        self._is_hooked = hasattr(reactor, "hooks")
+        if self._is_hooked:
             self._announce_after = REQUESTS_PER_WAKE
             reactor.hooks = self
-            self._wake: Callable[[], object] = reactor.wakeUp
-        else:
-            self._wake = lambda: reactor.callFromThread(self.run_pending)
+        request_channel.add_processor(self)
 
     # From any thread.
 
@@ -110,8 +119,8 @@ class Processor:
         self._responses.append(request)
 
     def wake_for_responses(self) -> None:
-        """Wake this thread for the responses that were appended, if it sleeps."""
-        if self._responses and not self._is_awake and not self._wake_pending:
+        """Wake this thread if it sleeps and responses were appended, or if it waits for the handlers."""
+        if not self._is_awake and not self._wake_pending and (self._responses or self._is_lending):
             self._wake_pending = True
             self._wake()
 
@@ -136,7 +145,16 @@ class Processor:
     def waited_ns(self) -> int:
         """Nanoseconds that the thread has waited for events so far."""
         since = getattr(self._reactor, "waiting_since_ns", 0)
-        return getattr(self._reactor, "waited_ns", 0) + (self.now_ns() - since if since else 0)
+        return self._turn.parked_ns + getattr(self._reactor, "waited_ns", 0) + (self.now_ns() - since if since else 0)
+
+    def _wake(self) -> None:
+        if self._is_lending:
+            with suppress(RuntimeError):  # somebody else has just woken it
+                self._turn.wake()
+        elif self._is_hooked:
+            self._reactor.wakeUp()
+        else:
+            self._reactor.callFromThread(self.run_pending)
 
     def _wake_up(self) -> None:
         if not self._wake_pending:
@@ -145,10 +163,42 @@ class Processor:
 
     # The loop's steps, on this thread.
 
-    def poll_begins(self) -> bool:
-        """Note that the thread is about to wait; return True when there is work instead."""
+    def poll_begins(self) -> float | None:
+        """Give the handlers what was queued, and their turn; return how long the thread may wait for its sockets then.
+
+        (``ILoopHooks.poll_begins``.)
+        """
+        if self._unannounced:
+            self._announce()
+        request_channel = self._request_channel
+        is_at_work = request_channel.is_at_work
+        if is_at_work:
+            if TAKES_TURNS:
+                self._lend()
+            else:
+                request_channel.relieve()
+            is_at_work = request_channel.is_at_work
         self._is_awake = False
-        return bool(self._responses or self._new_connections or self._drained)
+        if self._responses or self._new_connections or self._drained or self._unannounced:
+            return 0
+        if not is_at_work:
+            return None
+        return 0 if TAKES_TURNS else STALL_S
+
+    def _lend(self) -> None:
+        """Wait until the handlers are done, or ``STALL_S``, and do what they have asked for."""
+        turn = self._turn
+        started_ns = self.now_ns()
+        self._is_lending = True
+        self._is_awake = False
+        # What others ask for wakes this thread from here on; what they asked for before is seen now.
+        is_over = self._new_connections or self._drained or not self._request_channel.is_at_work or turn.park(STALL_S)
+        self._is_awake = True
+        self._is_lending = False
+        turn.parked_ns += self.now_ns() - started_ns
+        if not is_over:
+            self._request_channel.relieve()
+        self.run_pending()
 
     def poll_ends(self) -> None:
         """Note that the thread is awake: it looks for work before it sleeps again, nobody needs to wake it."""
@@ -164,7 +214,7 @@ class Processor:
         if self._drained:
             self._drained = False
             self._resume()
-        if self._unannounced:
+        if self._unannounced and not self._is_hooked:
             self._announce()
 
     def configure_new_connections(self) -> None:
@@ -216,11 +266,10 @@ class Processor:
 
     def _announce(self) -> None:
         self._unannounced = 0
-        request_channel = self._request_channel
-        request_channel.announce()
-        if not self._stall_check_pending:
+        self._request_channel.announce()
+        if not self._is_hooked and not self._stall_check_pending:
             self._stall_check_pending = True
-            self._reactor.callLater(STALL_S, self._check_stall, request_channel.oldest)
+            self._reactor.callLater(STALL_S, self._check_stall)
 
     def process_new_responses(self) -> None:
         """Send the responses that were completed meanwhile, as one batch."""
@@ -324,10 +373,11 @@ class Processor:
         for channel in list(self.channels):
             channel.next_request()
 
-    def _check_stall(self, waiting: Request | None) -> None:
-        oldest = self._request_channel.relieve(waiting)
+    def _check_stall(self) -> None:
+        # Only where poll_begins is not called: there, nobody else looks after the handlers.
+        self._request_channel.relieve()
         if self._request_channel.is_busy:
-            self._reactor.callLater(STALL_S, self._check_stall, oldest)
+            self._reactor.callLater(STALL_S, self._check_stall)
         else:
             self._stall_check_pending = False
         if self._responses:

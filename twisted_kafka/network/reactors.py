@@ -22,8 +22,8 @@ except ImportError:  # pragma: no cover not Linux
 class ILoopHooks(Interface):
     """What a ProcessorReactor tells its processor."""
 
-    def poll_begins() -> bool:
-        """Note that the thread is about to wait; return True when it must not, as there is work."""
+    def poll_begins() -> float | None:
+        """Note that the thread is about to wait; return how many seconds at most, None without end, 0 if there is work."""
 
     def poll_ends() -> None:
         """Note that the thread is awake."""
@@ -36,9 +36,9 @@ class ILoopHooks(Interface):
 class NoHooks:
     """The hooks of a reactor that no processor has yet."""
 
-    def poll_begins(self) -> bool:
+    def poll_begins(self) -> float | None:
         """Let it wait."""
-        return False
+        return None
 
     def poll_ends(self) -> None:
         """Do nothing."""
@@ -65,10 +65,11 @@ if EPollReactor is not None:
         def doPoll(self, timeout: float | None) -> None:
             """Wait for events at most ``timeout`` seconds, and handle them."""
             hooks = self.hooks
-            if hooks.poll_begins():
-                timeout = 0
-            elif timeout is None:
-                timeout = -1
+            limit = hooks.poll_begins()
+            if timeout is None:
+                timeout = -1 if limit is None else limit
+            elif limit is not None and limit < timeout:
+                timeout = limit
             selectables = self._selectables
             started = self.waiting_since_ns = self._now_ns()
             try:

@@ -3,10 +3,12 @@
 What the interpreter lock makes expensive is switching threads, so both sides work in batches:
 
 - A processor queues what its sockets brought and says so once (``announce``). A handler that is awake takes the next request,
-  idle ones are parked last-in first-out, and one is woken only when none is awake, or when those that are have not
-  taken a request for ``STALL_S`` seconds while one waited (``relieve``): they are busy for long, or blocked.
+  idle ones are parked last-in first-out, and one is woken only when none is awake, or when those that are have had the
+  same request for ``STALL_S`` seconds (``relieve``): they are busy for long, or blocked.
 - A handler appends its answers to the processor that owns the connection and wakes it when the queue is empty, or after
   ``ANSWERS_PER_WAKE``. Should the next request take long, the processor finds the answers by itself within ``STALL_S``.
+- While ``is_at_work`` says that answers are about to come, processors leave their sockets alone, so that they and the
+  handlers take turns (``Processor.poll_begins``).
 
 (Kafka: RequestChannel.)
 """
@@ -23,7 +25,9 @@ from twisted_kafka.protocol.regions import Part
 from twisted_kafka.timing.clock import IClock
 
 STALL_S = 0.001
-"""A request that waited for so long although handlers are awake gets one more handler woken."""
+"""A handler that has had the same request for so long counts as blocked: others are woken for what waits."""
+
+STALL_NS = int(STALL_S * 1e9)
 
 ANSWERS_PER_WAKE = 64
 """A handler that has so many answers ready wakes their processors, although more requests wait."""
@@ -40,15 +44,22 @@ class IQueueListener(Interface):
 
 
 class Parker:
-    """Where one handler sleeps."""
+    """Where one thread sleeps, and what others know of it.
 
-    __slots__ = ("_lock", "parked_ns", "parked_since_ns")
+    ``busy_since_ns`` is when it took the request that it handles, 0 when it has none; it counts as stalled while
+    ``stalled_since_ns`` is the same. So one thread alone writes each of them, and a late remark about a request that is
+    over means nothing.
+    """
+
+    __slots__ = ("_lock", "busy_since_ns", "parked_ns", "parked_since_ns", "stalled_since_ns")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._lock.acquire()
         self.parked_ns = 0
         self.parked_since_ns = 0
+        self.busy_since_ns = 0
+        self.stalled_since_ns = 0
 
     def park(self, timeout_s: float) -> bool:
         """Sleep until woken; return False when ``timeout_s`` seconds passed before."""
@@ -68,14 +79,17 @@ class RequestChannel:
         self._drained_size = queue_size // 2
         self._now_ns = clock.monotonic_ns
         self._idle: list[Parker] = []
-        self._stalled: set[Parker] = set()
         self._parkers: list[Parker] = []
+        self._processors: list[IProcessorControl] = []
         self._full_for: set[IQueueListener] = set()
-        self._to_wake: set[IProcessorControl] = set()
         self._unwoken_answers = 0
         self.is_open = True
 
     # The processors' side.
+
+    def add_processor(self, processor: IProcessorControl) -> None:
+        """Have ``processor`` woken when handlers are done."""
+        self._processors.append(processor)
 
     def send_request(self, request: Request) -> bool:
         """Queue a request; return False when the queue is full. Never blocks. To be followed by ``announce``."""
@@ -88,7 +102,7 @@ class RequestChannel:
     def announce(self) -> None:
         """See to it that somebody takes what was queued."""
         idle = self._idle
-        if idle and self._queue and len(idle) + len(self._stalled) >= len(self._parkers):
+        if idle and self._queue and len(idle) + self._count_stalled() >= len(self._parkers):
             self._wake_one()
 
     def notify_when_drained(self, listener: IQueueListener) -> None:
@@ -103,20 +117,33 @@ class RequestChannel:
         return bool(self._queue) or len(self._idle) < len(self._parkers)
 
     @property
-    def oldest(self) -> Request | None:
-        """The request that is taken next."""
-        try:
-            return self._queue[0]
-        except IndexError:
-            return None
+    def is_at_work(self) -> bool:
+        """Whether answers are about to come: a handler that is not stalled has a request, or is going to take one.
 
-    def relieve(self, waiting: Request | None) -> Request | None:
-        """Wake a further handler if ``waiting``, the oldest request a while ago, still is; return the oldest now."""
-        oldest = self.oldest
-        if oldest is not None and oldest is waiting and self._idle:
-            self._stalled.update(parker for parker in self._parkers if parker not in self._idle)
-            self._wake_one()
-        return oldest
+        When that ends, the processors are woken.
+        """
+        parkers = self._parkers
+        if len(self._idle) == len(parkers):
+            return False
+        if self._queue:
+            return len(self._idle) + self._count_stalled() < len(parkers)
+        for parker in parkers:
+            since = parker.busy_since_ns
+            if since and parker.stalled_since_ns != since:
+                return True
+        return False
+
+    def relieve(self) -> None:
+        """Note which handlers are stalled; if all that are awake are, wake a further one for what waits."""
+        stalled_before_ns = self._now_ns() - STALL_NS
+        for parker in self._parkers:
+            since = parker.busy_since_ns
+            if since and since <= stalled_before_ns:
+                parker.stalled_since_ns = since
+        self.announce()
+
+    def _count_stalled(self) -> int:
+        return sum([parker.busy_since_ns != 0 and parker.stalled_since_ns == parker.busy_since_ns for parker in self._parkers])
 
     @property
     def size(self) -> int:
@@ -136,18 +163,19 @@ class RequestChannel:
 
         Returns None after that time, or when the channel is closed and nothing is left.
         """
-        if self._stalled:
-            self._stalled.discard(parker)
+        if parker.stalled_since_ns:
+            parker.stalled_since_ns = 0
+            self._wake_processors()  # none of them waits for this handler any more
         queue = self._queue
         while True:
-            if self._to_wake and (not queue or self._unwoken_answers >= ANSWERS_PER_WAKE):
+            if self._unwoken_answers >= ANSWERS_PER_WAKE:
                 self._wake_processors()
             try:
                 request = queue.popleft()
             except IndexError:
                 pass
             else:
-                request.dequeued_ns = self._now_ns()
+                parker.busy_since_ns = request.dequeued_ns = self._now_ns()
                 if self._full_for and len(queue) <= self._drained_size:
                     self._notify_drained()
                 return request
@@ -155,10 +183,13 @@ class RequestChannel:
                 return None
 
     def _sleep(self, parker: Parker, timeout_s: float) -> bool:
+        parker.busy_since_ns = 0
         started = parker.parked_since_ns = self._now_ns()
         self._idle.append(parker)
         # A request that came before this handler was seen as idle would wait for the next one: look once more.
         must_wait = not self._queue and self.is_open
+        # Just before this thread lets go of the interpreter lock, so that those that it wakes find it free.
+        self._wake_processors()
         woken = must_wait and parker.park(timeout_s)
         if not woken:
             try:
@@ -222,18 +253,13 @@ class RequestChannel:
         processor = request.channel.processor
         processor.append_response(request)
         if by_handler:
-            self._to_wake.add(processor)
             self._unwoken_answers += 1  # not exact among threads, and need not be
         else:
             processor.wake_for_responses()
 
     def _wake_processors(self) -> None:
         self._unwoken_answers = 0
-        while self._to_wake:
-            try:
-                processor = self._to_wake.pop()
-            except KeyError:
-                return
+        for processor in self._processors:
             processor.wake_for_responses()
 
     def _wake_one(self) -> bool:
