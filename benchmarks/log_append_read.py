@@ -71,7 +71,7 @@ def appends(directory: Path) -> None:
                     origin=AppendOrigin.CLIENT,
                     config=config,
                 )
-                validate_and_assign_offsets(copy, context=context)
+                validate_and_assign_offsets(copy, context)
 
         say(f"append {records} x {size} B", best(count, append), len(data))
         say("  of which validation", best(count, validate))

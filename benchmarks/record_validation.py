@@ -52,7 +52,7 @@ def validating(batch: bytes) -> Callable[[], object]:
     def run() -> None:
         memory[:8] = client_offset
         context = ValidationContext(PARTITION, 1000, 3, NOW, AppendOrigin.CLIENT, CONFIG)
-        validate_and_assign_offsets(memory, context=context)
+        validate_and_assign_offsets(memory, context)
 
     return run
 

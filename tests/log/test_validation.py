@@ -55,7 +55,7 @@ class Rules:
 
 def validate(data: Buffer, origin: AppendOrigin = AppendOrigin.CLIENT, **rules: Any) -> ValidationResult:
     context = ValidationContext(TopicPartition("topic", 0), 1000, 7, NOW, origin, Rules(**rules))
-    return validate_and_assign_offsets(data, context=context)
+    return validate_and_assign_offsets(data, context)
 
 
 def patched(data: bytes, position: int, form: str, *values: int) -> bytes:

@@ -1,7 +1,9 @@
 """What the log answers with."""
 
+from collections.abc import Callable
 from enum import IntEnum
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, cast
 
 from twisted_kafka.protocol.regions import FileRegion
 
@@ -22,6 +24,10 @@ class LogOffsetMetadata(NamedTuple):
     message_offset: int
     segment_base_offset: int = UNKNOWN_POSITION
     relative_position: int = UNKNOWN_POSITION
+
+
+log_offset_metadata_of = cast(Callable[[tuple[int, int, int]], LogOffsetMetadata], partial(tuple.__new__, LogOffsetMetadata))
+"""Makes one of a plain tuple, in half the time that the class takes: for hot paths."""
 
 
 class TimestampAndOffset(NamedTuple):
@@ -52,7 +58,6 @@ class LogAppendInfo:
     """What an append did. Offsets are -1 for an append of nothing; ``log_append_time_ms`` is -1 unless the topic stamps records."""
 
     __slots__ = (
-        "error_message",
         "first_offset",
         "is_duplicate",
         "last_offset",
@@ -60,7 +65,6 @@ class LogAppendInfo:
         "log_start_offset",
         "max_timestamp_ms",
         "record_count",
-        "record_errors",
         "size_bytes",
     )
 
@@ -73,8 +77,6 @@ class LogAppendInfo:
         self.record_count = 0
         self.size_bytes = 0
         self.is_duplicate = False
-        self.record_errors: list[tuple[int, str]] = []
-        self.error_message: str | None = None
 
 
 class FetchDataInfo:

@@ -51,13 +51,13 @@ class LogSegment:
         "_bytes_since_index_entry",
         "_fd",
         "_file",
-        "_first_timestamp_ms",
         "_max_timestamp",
         "_name",
         "_recent",
         "base_offset",
         "created_ms",
         "directory",
+        "first_timestamp_ms",
         "index_interval_bytes",
         "is_index_full",
         "jitter_ms",
@@ -87,7 +87,8 @@ class LogSegment:
         self._recent: list[Located] = []
         self._bytes_since_index_entry = 0
         self._max_timestamp: TimestampOffset | None = None
-        self._first_timestamp_ms: int | None = None
+        self.first_timestamp_ms: int | None = None
+        """The largest timestamp of the first batch, by which the segment's age is told; None until ``find_first_timestamp_ms``."""
 
     @classmethod
     def create(
@@ -127,7 +128,7 @@ class LogSegment:
             os.ftruncate(fd, start)
             raise
         if start == 0 and batches:
-            self._first_timestamp_ms = batches[0].max_timestamp_ms
+            self.first_timestamp_ms = batches[0].max_timestamp_ms
         for batch in batches:
             self.note_batch(batch, start + batch.position)
         self.size_bytes = start + len(records)
@@ -174,14 +175,14 @@ class LogSegment:
         """Yield the headers of the batches from ``position`` on."""
         return scan_headers(self.file.fileno(), position, self.size_bytes)
 
-    def first_timestamp_ms(self) -> int:
-        """Return the largest timestamp of the first batch, by which the segment's age is told; -1 when it is empty."""
-        if self._first_timestamp_ms is None:
+    def find_first_timestamp_ms(self) -> int:
+        """Return ``first_timestamp_ms``, -1 when the segment is empty; raises OSError."""
+        if self.first_timestamp_ms is None:
             if not self.size_bytes:
                 return -1
             first = next(self.headers(), None)
-            self._first_timestamp_ms = first.max_timestamp_ms if first else -1
-        return self._first_timestamp_ms
+            self.first_timestamp_ms = first.max_timestamp_ms if first else -1
+        return self.first_timestamp_ms
 
     @property
     def max_timestamp(self) -> TimestampOffset:
@@ -263,7 +264,7 @@ class LogSegment:
         self.size_bytes = 0
         self.reset_indexes()
         self.transaction_index.reset()
-        self._first_timestamp_ms = None
+        self.first_timestamp_ms = None
 
     def reset_indexes(self) -> None:
         """Forget what is indexed, to note the batches anew."""
@@ -292,7 +293,7 @@ class LogSegment:
         if found:
             self.truncate_file(found[1])
         if not self.size_bytes:
-            self._first_timestamp_ms = None
+            self.first_timestamp_ms = None
         self.open_for_append()
         return min(offset, found[3]) if found else offset
 

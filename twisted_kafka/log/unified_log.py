@@ -20,8 +20,9 @@ from twisted_kafka.log.results import (
     LogAppendInfo,
     LogOffsetMetadata,
     TimestampAndOffset,
+    log_offset_metadata_of,
 )
-from twisted_kafka.log.segment import LogSegment
+from twisted_kafka.log.segment import MAX_RELATIVE_OFFSET, LogSegment
 from twisted_kafka.log.segments import Segments
 from twisted_kafka.log.timestamps import find_max_timestamp, find_timestamp
 from twisted_kafka.log.validation import AppendOrigin, ValidationContext, ValidationResult, validate_and_assign_offsets
@@ -65,41 +66,44 @@ class UnifiedLog(LogMaintenance):
 
     # Appending.
 
-    def append_as_leader(self, records: Buffer, leader_epoch: int, origin: AppendOrigin = AppendOrigin.CLIENT) -> LogAppendInfo:
+    def append_as_leader(
+        self, records: Buffer, leader_epoch: int, origin: AppendOrigin = AppendOrigin.CLIENT, *, is_alone: bool = False
+    ) -> LogAppendInfo:
         """Check ``records``, give them the next offsets and append them; writable memory is patched in place.
+
+        ``is_alone``: the leader waits for no other replica, so the high watermark goes to the end at once.
 
         Raises what the validation raises, RecordBatchTooLargeError, OutOfOrderSequenceError, InvalidProducerEpochError. A batch
         that an idempotent producer repeats is not appended: the answer has the offsets that it got the first time.
         """
         with self._lock:
-            self._ensure_open()
-            context = ValidationContext(
-                topic_partition=self.topic_partition,
-                offset=self._end[0],
-                leader_epoch=leader_epoch,
-                now_ms=self._clock.wall_ms(),
-                origin=origin,
-                config=self.config,
-            )
-            result = validate_and_assign_offsets(records if type(records) is memoryview else memoryview(records), context=context)
-            if not result.batches:
+            if self._is_closed:
+                self._ensure_open()
+            config = self.config
+            context = ValidationContext(self.topic_partition, self._end[0], leader_epoch, self._clock.wall_ms(), origin, config)
+            result = validate_and_assign_offsets(records, context)
+            batches = result.batches
+            if not batches:
                 return LogAppendInfo(-1, -1, -1, self.log_start_offset)
-            if len(result.records) > self.config.segment_bytes:
+            size_bytes = len(result.records)
+            if size_bytes > config.segment_bytes:
                 raise RecordBatchTooLargeError(
-                    f"{len(result.records)} bytes for {self.topic_partition} exceed segment.bytes, {self.config.segment_bytes}"
+                    f"{size_bytes} bytes for {self.topic_partition} exceed segment.bytes, {config.segment_bytes}"
                 )
-            info = LogAppendInfo(result.first_offset, result.last_offset, result.max_timestamp_ms, self.log_start_offset)
-            info.log_append_time_ms = result.log_append_time_ms
-            info.record_count = result.record_count
-            info.size_bytes = len(result.records)
-            if result.batches and result.batches[0].producer_id != NO_PRODUCER_ID:
+            if batches[0].producer_id != NO_PRODUCER_ID:
                 duplicate = self._check_producers(result, origin)
                 if duplicate is not None:
                     return _duplicate_info(duplicate, self.log_start_offset)
             if leader_epoch > self.leader_epochs.latest_epoch:
                 self._assign_epoch(leader_epoch, result.first_offset)
-            self._append(result.records, result.batches, result.max_timestamp_ms, result.last_offset)
-        if self._end[0] - self.recovery_point >= self.config.flush_messages:
+            info = LogAppendInfo(result.first_offset, result.last_offset, result.max_timestamp_ms, self.log_start_offset)
+            info.log_append_time_ms = result.log_append_time_ms
+            info.record_count = result.record_count
+            info.size_bytes = size_bytes
+            end = self._append(result.records, batches, result.max_timestamp_ms, result.last_offset)
+            if is_alone:
+                self._set_high_watermark(end)
+        if end[0] - self.recovery_point >= config.flush_messages:
             self.flush()
         return info
 
@@ -130,7 +134,7 @@ class UnifiedLog(LogMaintenance):
             self.flush()
         return info
 
-    def _append(self, records: Buffer, batches: Sequence[BatchLike], max_timestamp_ms: int, last_offset: int) -> None:
+    def _append(self, records: Buffer, batches: Sequence[BatchLike], max_timestamp_ms: int, last_offset: int) -> LogOffsetMetadata:
         size = len(records)
         active = self._active
         if active.size_bytes + size > self.config.segment_bytes or self._should_roll(active, max_timestamp_ms, last_offset):
@@ -141,15 +145,18 @@ class UnifiedLog(LogMaintenance):
             raise self._storage_error("append to", error) from error
         if batches[0].producer_id != NO_PRODUCER_ID or len(batches) > 1:
             self._update_producers(records, batches, active)
-        self.producer_state.map_end_offset = end = last_offset + 1
-        self._end = LogOffsetMetadata(end, active.base_offset, active.size_bytes)
+        self.producer_state.map_end_offset = last_offset + 1
+        self._end = end = log_offset_metadata_of((last_offset + 1, active.base_offset, active.size_bytes))
+        return end
 
     def _should_roll(self, active: LogSegment, max_timestamp_ms: int, last_offset: int) -> bool:
-        if active.is_index_full or not active.fits(last_offset):
+        if active.is_index_full or last_offset - active.base_offset > MAX_RELATIVE_OFFSET:
             return True
         if not active.size_bytes:
             return False
-        first_ms = active.first_timestamp_ms()
+        first_ms = active.first_timestamp_ms
+        if first_ms is None:
+            first_ms = active.find_first_timestamp_ms()
         age_ms = (
             max_timestamp_ms - first_ms if first_ms >= 0 and max_timestamp_ms >= 0 else self._clock.wall_ms() - active.created_ms
         )

@@ -26,7 +26,16 @@ from twisted_kafka.log.validation_types import (
     ValidationResult,
 )
 from twisted_kafka.protocol.errors import CorruptRecordError, InvalidRecordError, UnsupportedCompressionTypeError
-from twisted_kafka.protocol.records.batch import CRC_START, HEADER, HEADER_SIZE, MAGIC_AT, batch_size, batches, parse_records
+from twisted_kafka.protocol.records.batch import (
+    CRC_START,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    batch_size,
+    batches,
+    parse_records,
+)
 from twisted_kafka.protocol.records.builder import assemble_batch, encode_records
 from twisted_kafka.protocol.records.checksums import crc32c
 from twisted_kafka.protocol.records.compression import CODECS, Compression, compress, decompress
@@ -51,6 +60,8 @@ _LATEST_MAGIC = 2
 _CODEC_COUNT = len(CODECS)
 _NONE = Compression.NONE
 _CLIENT = AppendOrigin.CLIENT
+_RAFT_LEADER = AppendOrigin.RAFT_LEADER
+_unpack_header = HEADER.unpack_from
 _PREFIX = struct.Struct(">qii")
 _CRC_AT = 17
 _CODEC_AT = 22
@@ -64,7 +75,7 @@ _FIRST_VERSION_OF_FORMAT_2 = 3
 _FIRST_VERSION_WITH_ZSTD = 7
 
 
-def validate_and_assign_offsets(records: Buffer, *, context: ValidationContext) -> ValidationResult:
+def validate_and_assign_offsets(records: Buffer, context: ValidationContext) -> ValidationResult:
     """Check the records of one partition and return them with the offsets that follow ``context.offset``.
 
     Where possible the bytes are patched in place when they are writable, and in one copy when not. A last batch that isn't there
@@ -75,6 +86,10 @@ def validate_and_assign_offsets(records: Buffer, *, context: ValidationContext) 
     RecordTooLargeError, UnsupportedCompressionTypeError.
     """
     view = records if type(records) is memoryview else memoryview(records)
+    if len(view) >= HEADER_SIZE:
+        header = _unpack_header(view)
+        if header[1] == len(view) - LOG_OVERHEAD and header[3] == _LATEST_MAGIC:
+            return _validate_batch(view, header, context)  # one batch of format 2, no less and no more, as nearly all are
     size = batch_size(view)
     if size is None or size > len(view):
         return ValidationResult(b"", [], 0, _NONE)
@@ -83,7 +98,7 @@ def validate_and_assign_offsets(records: Buffer, *, context: ValidationContext) 
     if size != len(view):
         _check_all(view, context)
         view = view[:size]
-    return _validate_batch(view, context)
+    return _validate_batch(view, _unpack_header(view), context)
 
 
 def _check_all(view: memoryview, context: ValidationContext) -> None:
@@ -103,13 +118,15 @@ def _refuse_base_offset(base_offset: int) -> NoReturn:
     raise InvalidRecordError(f"the base offset of a batch from a client should be 0, and is {base_offset}")
 
 
-def _validate_batch(view: memoryview, context: ValidationContext) -> ValidationResult:
-    header = HEADER.unpack_from(view)
-    base_offset, _, leader_epoch, _, crc, attributes, last_delta, base_timestamp, max_timestamp, _, _, _, count = header
-    if context.origin is _CLIENT:
+def _validate_batch(view: memoryview, header: tuple[int, ...], context: ValidationContext) -> ValidationResult:
+    base_offset, _, leader_epoch, _, crc, attributes, last_delta, base_timestamp, max_timestamp, producer, _, sequence, count = (
+        header
+    )
+    from_client = context.origin is _CLIENT
+    if from_client:
         if base_offset:
             _refuse_base_offset(base_offset)
-    elif context.origin is AppendOrigin.RAFT_LEADER and leader_epoch != context.leader_epoch:
+    elif context.origin is _RAFT_LEADER and leader_epoch != context.leader_epoch:
         raise InvalidRecordError(f"the batch has leader epoch {leader_epoch}, the append {context.leader_epoch}")
     size = len(view)
     if size > context.config.max_message_bytes:
@@ -118,10 +135,11 @@ def _validate_batch(view: memoryview, context: ValidationContext) -> ValidationR
         raise CorruptRecordError(
             f"the record batch for {context.topic_partition} is corrupt: its CRC {crc} is not that of its bytes"
         )
-    if attributes & CONTROL_FLAG and context.origin is _CLIENT:
-        raise InvalidRecordError("clients are not allowed to write control records")
-    if header[9] >= 0 and header[11] < 0 and context.origin is _CLIENT:
-        raise InvalidRecordError(f"a batch of producer {header[9]} has sequence number {header[11]}")
+    if from_client:
+        if attributes & CONTROL_FLAG:
+            raise InvalidRecordError("clients are not allowed to write control records")
+        if producer >= 0 and sequence < 0:
+            raise InvalidRecordError(f"a batch of producer {producer} has sequence number {sequence}")
     number = attributes & COMPRESSION_MASK
     if number >= _CODEC_COUNT:
         raise UnsupportedCompressionTypeError(f"unknown compression type {number}")
@@ -160,10 +178,11 @@ def _timestamps(header: tuple[int, ...], scan: RecordScan, context: ValidationCo
 def _assign(
     view: memoryview, header: tuple[int, ...], payload: bytes, scan: RecordScan, context: ValidationContext
 ) -> ValidationResult:
+    config = context.config
     attributes, max_timestamp = _timestamps(header, scan, context)
     source = CODECS[attributes & COMPRESSION_MASK]
     target = source
-    if context.config.compression_type != "producer" and (source or not attributes & CONTROL_FLAG):
+    if config.compression_type != "producer" and (source or not attributes & CONTROL_FLAG):
         target = target_compression(source, context)
     if source is target and scan.sequential:
         records = _patched(view, header, (attributes, max_timestamp), context)
@@ -172,8 +191,8 @@ def _assign(
         records = memoryview(_rewritten(header, payload, (attributes, max_timestamp, target), keeps_payload, context))
         check_size(len(records), context)
     info = BatchInfo()
-    info.base_offset = context.offset
-    info.last_offset = context.offset + header[6]
+    info.base_offset = offset = context.offset
+    info.last_offset = offset + header[6]
     info.max_timestamp_ms = max_timestamp
     info.position = 0
     info.size_bytes = len(records)

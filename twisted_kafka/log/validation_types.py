@@ -65,7 +65,7 @@ class ValidationContext:
 
 
 class BatchInfo:
-    """A batch as it goes to the log; ``position`` is where it begins in the result's records."""
+    """A batch as it goes to the log; ``position`` is where it begins in the result's records. Whoever makes one sets all of it."""
 
     __slots__ = (
         "base_offset",

@@ -59,6 +59,7 @@ def encoder_of(cls: type["Message"], version: int) -> Encoder:
     encoder: Encoder | None = cls.ENCODERS.get(version)
     if encoder is None:
         _check_version(cls, version)
+        cls.WITH_RECORDS = has_records(cls)
         encoder = cls.ENCODERS[version] = _compile(EncoderSource(cls, version), f"encoder of {cls.__name__} v{version}", "encode")
     return encoder
 
@@ -73,14 +74,14 @@ class Message(Struct):
     """A request, response, header or record: a struct with versions of its own, which can be read and written.
 
     ``KEY`` is the API key, or the type number of a record; ``VERSIONS`` the first and the last version; ``FLEXIBLE`` the first
-    version with compact lengths and tagged fields.
+    version with compact lengths and tagged fields; ``WITH_RECORDS``, known once there is an encoder, whether it holds records.
     """
 
     __slots__ = ()
 
     DECODERS: ClassVar[dict[int, Decoder]]
     ENCODERS: ClassVar[dict[int, Encoder]]
-    WITH_RECORDS: ClassVar[bool | None] = None
+    WITH_RECORDS: ClassVar[bool]
 
     @classmethod
     def decode(cls, data: Buffer, version: int, offset: int = 0) -> Self:
@@ -91,7 +92,7 @@ class Message(Struct):
         """
         from_view = type(data) is memoryview
         decoder = cls.DECODERS.get(version + VIEWS if from_view else version) or decoder_of(cls, version, from_view)
-        return cast(Self, decoder(data, offset)[0])
+        return decoder(data, offset)[0]  # type: ignore[no-any-return]
 
     @classmethod
     def decode_prefix(cls, data: Buffer, version: int, offset: int = 0) -> tuple[Self, int]:
@@ -107,7 +108,7 @@ class Message(Struct):
         cls = type(self)
         out: list[Part] = []
         (cls.ENCODERS.get(version) or encoder_of(cls, version))(self, out)
-        return join(out) if cls._has_records() else b"".join(cast(list[bytes], out))
+        return join(out) if cls.WITH_RECORDS else b"".join(out)  # type: ignore[arg-type]
 
     def encode_parts(self, version: int, prefix: bytes = b"") -> list[Part]:
         """Return ``prefix`` and the message as parts to send one after the other; raises what ``encode`` raises.
@@ -117,11 +118,4 @@ class Message(Struct):
         cls = type(self)
         out: list[Part] = [prefix]
         (cls.ENCODERS.get(version) or encoder_of(cls, version))(self, out)
-        return coalesce(out) if cls._has_records() else [b"".join(cast(list[bytes], out))]
-
-    @classmethod
-    def _has_records(cls) -> bool:
-        known = cls.WITH_RECORDS
-        if known is None:
-            known = cls.WITH_RECORDS = has_records(cls)
-        return known
+        return coalesce(out) if cls.WITH_RECORDS else [b"".join(out)]  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ constructor, decoders and encoders are compiled when first needed.
 import types
 import typing
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, ParamSpec, TypeVar, dataclass_transform
 
 from twisted_kafka.protocol.types import Bool, Wire
 
@@ -188,22 +188,46 @@ class StructType(type):
 
 def _compile_constructor(cls: StructType) -> Callable[..., None]:
     """Return an ``__init__`` that takes the fields as keywords."""
+    arguments, lines, scope = _assignments(cls)
+    source = f"def __init__(self, *, {arguments}):\n" + lines
+    exec(compile(source, f"<constructor of {cls.__name__}>", "exec"), scope)
+    return typing.cast(Callable[..., None], scope["__init__"])
+
+
+def _assignments(cls: StructType) -> tuple[str, str, dict[str, Any]]:
+    """Return the arguments of a constructor, the lines that assign them to ``self``'s fields, and the names that both use."""
     arguments, lines, scope = [], [], {"UNSET": UNSET}
     for each in cls.FIELDS:
         name, default = each.name, f"default_{each.name}"
         if each.factory:
             scope[default] = each.factory  # type: ignore[assignment]
             arguments.append(f"{name}=UNSET")
-            lines.append(f"    self.{name} = {default}() if {name} is UNSET else {name}")
+            made = "[]" if each.factory is list else f"{default}()"
+            lines.append(f"    self.{name} = {made} if {name} is UNSET else {name}")
         else:
             scope[default] = each.default
             arguments.append(f"{name}={default}")
             lines.append(f"    self.{name} = {name}")
     arguments.append("unknown_tagged_fields=None")
     lines.append("    self.unknown_tagged_fields = unknown_tagged_fields")
-    source = f"def __init__(self, *, {', '.join(arguments)}):\n" + "\n".join(lines)
-    exec(compile(source, f"<constructor of {cls.__name__}>", "exec"), scope)
-    return typing.cast(Callable[..., None], scope["__init__"])
+    return ", ".join(arguments), "\n".join(lines), scope
+
+
+_Arguments = ParamSpec("_Arguments")
+_Made = TypeVar("_Made", bound="Struct")
+
+
+def maker(cls: Callable[_Arguments, _Made]) -> Callable[_Arguments, _Made]:
+    """Return a function that does what calling the class of structs does, in half the time: for the answers of hot APIs.
+
+    Calling a class with keywords makes the interpreter build a dictionary of them; a function takes them as they are.
+    """
+    struct = typing.cast(StructType, cls)
+    arguments, lines, scope = _assignments(struct)
+    scope.update(new=object.__new__, cls=struct)
+    source = f"def make({arguments}):\n    self = new(cls)\n{lines}\n    return self"
+    exec(compile(source, f"<maker of {struct.__name__}>", "exec"), scope)
+    return typing.cast(Callable[_Arguments, _Made], scope["make"])
 
 
 class Struct(metaclass=StructType):

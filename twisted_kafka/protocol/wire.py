@@ -141,17 +141,16 @@ def join(parts: Iterable[Part]) -> bytes:
 def coalesce(out: list[Part]) -> list[Part]:
     """Join neighbouring small buffers; keep file regions and big buffers as they are, drop empty ones."""
     parts: list[Part] = []
-    small: list[Buffer] = []
-    for part in out:
+    first = 0
+    for at, part in enumerate(out):
         size = len(part)
-        if size < SEPARATE_PART_BYTES and not isinstance(part, FileRegion):
-            small.append(part)
+        if size < SEPARATE_PART_BYTES and type(part) is not FileRegion:
             continue
-        if small:
-            parts.append(b"".join(small))
-            small.clear()
+        if first < at:
+            parts.append(b"".join(out[first:at]))  # type: ignore[arg-type]
         if size:
             parts.append(part)
-    if small:
-        parts.append(b"".join(small))
+        first = at + 1
+    if first < len(out):
+        parts.append(b"".join(out[first:]))  # type: ignore[arg-type]
     return parts

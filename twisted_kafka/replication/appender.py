@@ -76,9 +76,10 @@ class RecordAppender:
             return respond({tp: PartitionResult(ErrorCode.INVALID_REQUIRED_ACKS) for tp in entries})
         results = {}
         waiting = None
+        find = self._partitions.get
         for topic_partition, records in entries.items():
             try:
-                partition = self._partitions.get(topic_partition)
+                partition = find(topic_partition)
                 if topic_partition[0] in INTERNAL_TOPICS and not internal_topics_allowed:
                     self._partitions.ensure_known(topic_partition)
                     raise InvalidTopicError(f"Cannot append to internal topic {topic_partition[0]}")

@@ -194,6 +194,9 @@ class Partition:
                     f"The in-sync replicas of {self.topic_partition}, {sorted(self.isr)}, are fewer than the "
                     f"{self.effective_min_isr()} that min.insync.replicas asks for"
                 )
+            if self.is_alone:
+                info = self.log.append_as_leader(records, self.leader_epoch, origin, is_alone=True)
+                return info, info.size_bytes > 0
             info = self.log.append_as_leader(records, self.leader_epoch, origin)
             return info, self._advance_high_watermark()
 

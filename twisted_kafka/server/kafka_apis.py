@@ -1,7 +1,9 @@
 """A request out of the queue: version check, decode, handler, answer. (Kafka: KafkaApis.)"""
 
+from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from struct import Struct
+from typing import Any, Final
 
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -21,6 +23,10 @@ from twisted_kafka.timing.clock import IClock
 JOIN_BYTES = 64 * 1024
 """A response of several parts up to this size is made one byte string: a copy costs less than gathering."""
 
+_SIZE: Final = Struct(">I").pack
+_HEADER: Final = Struct(">i").pack
+_TAGGED_HEADER: Final = Struct(">ix").pack
+
 _log = Logger()
 
 
@@ -31,8 +37,8 @@ class KafkaApis:
         self._apis = registry.apis
         self._channel = request_channel
         self._now_ns = clock.monotonic_ns
-        # By API key and version: whether its response header has tagged fields. Filled as they are met.
-        self._tagged_headers: dict[tuple[int, int], bool] = {}
+        # By API key and version: what makes its response header of the correlation id. Filled as they are met.
+        self._header_packers: dict[tuple[int, int], Callable[[int], bytes]] = {}
 
     def handle(self, request: Request) -> None:
         """Answer ``request``, now or once its future is done; exactly once, whatever happens."""
@@ -89,21 +95,22 @@ class KafkaApis:
         context = request.context
         version = context.api_version
         key = context.api_key
-        tagged = self._tagged_headers.get((key, version))
-        if tagged is None:
-            tagged = self._tagged_headers[key, version] = response_header_version(key, version) > 0
-        header = context.correlation_id.to_bytes(4, "big", signed=True)
-        parts = response.encode_parts(version, header + b"\0" if tagged else header)
-        if len(parts) == 1:
-            body = parts[0]
-            size = len(body)
-            prefix = size.to_bytes(4, "big")
-            if size <= JOIN_BYTES and isinstance(body, bytes):
-                return [prefix + body], size + 4
+        pack_header = self._header_packers.get((key, version))
+        if pack_header is None:
+            pack_header = _TAGGED_HEADER if response_header_version(key, version) else _HEADER
+            self._header_packers[key, version] = pack_header
+        parts = response.encode_parts(version, pack_header(context.correlation_id))
+        first = parts[0]
+        if len(parts) == 1 and type(first) is bytes:
+            size = len(first)
+            if size <= JOIN_BYTES:
+                return [_SIZE(size) + first], size + 4
+        size = sum(map(len, parts))
+        if type(first) is bytes and len(first) <= JOIN_BYTES:
+            parts[0] = _SIZE(size) + first
         else:
-            size = sum(map(len, parts))
-            prefix = size.to_bytes(4, "big")
-        return [prefix, *parts], size + 4
+            parts.insert(0, _SIZE(size))
+        return parts, size + 4
 
     def _fail(self, request: Request, api: Api, message: Message, error: BaseException) -> None:
         """Answer with the error; if even that fails, close the connection."""

@@ -6,7 +6,8 @@ such batch.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, NoReturn
+from functools import partial
+from typing import NamedTuple, NoReturn, cast
 
 from twisted_kafka.protocol.errors import InvalidRecordError
 
@@ -27,6 +28,10 @@ class RecordScan(NamedTuple):
     largest_timestamp_delta: int
     lacks_keys: bool
     """Whether a record has no key."""
+
+
+_record_scan = cast(Callable[[tuple[bool, int, int, int, bool]], RecordScan], partial(tuple.__new__, RecordScan))
+"""Makes one of a plain tuple, in half the time that the class takes."""
 
 
 def scan_records(payload: bytes, count: int) -> RecordScan:
@@ -117,7 +122,7 @@ def scan_in_python(payload: bytes, count: int) -> RecordScan:
         _refuse(f"{len(payload) - position} bytes are left after the {count} records")
     first = (deltas[0] >> 1) ^ -(deltas[0] & 1)
     if count == 1:
-        return RecordScan(sequential, first, first, first, lacks_keys)
+        return _record_scan((sequential, first, first, first, lacks_keys))
     signed = {(delta >> 1) ^ -(delta & 1) for delta in set(deltas)}
     return RecordScan(sequential, first, min(signed), max(signed), lacks_keys)
 

@@ -20,7 +20,8 @@ from twisted_kafka.protocol.messages.produce import (
 )
 from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.protocol.regions import Buffer
-from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.protocol.schema import maker
+from twisted_kafka.protocol.topic_partition import TopicPartition, topic_partition_of
 from twisted_kafka.replication.append_result import PartitionResult
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.server.apis.leaders import LeaderHints
@@ -49,7 +50,11 @@ _PRODUCER_ID_AT: Final = 43
 _NEGATIVE: Final = 0x80
 """A producer id whose first byte has this bit is negative: there is none."""
 _NO_TRANSACTIONAL_ID: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+_partition_response: Final = maker(PartitionProduceResponse)
+_topic_response: Final = maker(TopicProduceResponse)
+_response: Final = maker(ProduceResponse)
 _length_at_8: Final = struct.Struct(">8xi").unpack_from
+_length_and_magic: Final = struct.Struct(">8xi4xB").unpack_from
 
 Results = dict[TopicPartition, PartitionResult]
 Answer = ProduceResponse | Outcome
@@ -66,15 +71,16 @@ class ProduceApis:
     def produce(self, context: RequestContext, request: ProduceRequest) -> "Answer | Future[Answer]":
         """Append each partition's records; answer by acks: at once, when replicated, or not at all (acks=0)."""
         version = context.api_version
+        transactional_id = request.transactional_id
         entries: dict[TopicPartition, Buffer] = {}
         refused: Results | None = None
         for topic in request.topic_data:
             for data in topic.partition_data:
-                topic_partition = TopicPartition(topic.name, data.index)
+                topic_partition = topic_partition_of((topic.name, data.index))
                 records = data.records
                 error: int = 0
                 if version >= _FIRST_VERSION_OF_BATCHES:
-                    records, error = _the_batch(records, version, request.transactional_id)
+                    records, error = _the_batch(records, version, transactional_id)
                 if records is None or error:
                     refused = refused or {}
                     refused[topic_partition] = self._refuse(topic_partition, error or ErrorCode.INVALID_RECORD)
@@ -106,33 +112,35 @@ class ProduceApis:
         has_error = False
         responses = []
         for topic in request.topic_data:
+            name = topic.name
             answers = []
             records = size_bytes = first_error = 0
             for data in topic.partition_data:
-                topic_partition = TopicPartition(topic.name, data.index)
-                result = results[topic_partition]
-                answer = PartitionProduceResponse(
-                    index=data.index,
-                    error_code=result.error,
+                index = data.index
+                result = results[name, index]  # type: ignore[index]  # a plain pair finds it too
+                error = result.error
+                answer = _partition_response(
+                    index=index,
+                    error_code=error,
                     base_offset=result.base_offset,
                     log_append_time_ms=result.log_append_time_ms,
                     log_start_offset=result.log_start_offset,
                 )
-                if result.error:
-                    first_error = first_error or result.error
+                if error:
+                    first_error = first_error or error
                     hints = hints or LeaderHints(self._replicas, context.listener_name)
-                    _explain(answer, result, context.api_version, hints, topic_partition)
+                    _explain(answer, result, context.api_version, hints, TopicPartition(name, index))
                 else:
                     records += result.record_count
                     size_bytes += len(data.records or b"")
                 answers.append(answer)
-            context.note_topic(topic.name, len(answers), records, size_bytes, first_error)
+            context.note_topic(name, len(answers), records, size_bytes, first_error)
             has_error = has_error or first_error != 0
-            responses.append(TopicProduceResponse(name=topic.name, partition_responses=answers))
+            responses.append(_topic_response(name=name, partition_responses=answers))
         if request.acks == 0:
             # Nobody reads an answer: a closed connection tells the producer to look for leaders anew.
             return CLOSE_CONNECTION if has_error else NO_RESPONSE
-        response = ProduceResponse(responses=responses)
+        response = _response(responses=responses)
         if hints is not None and hints.nodes:
             response.node_endpoints = [
                 NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack) for node in hints.nodes.values()
@@ -157,22 +165,23 @@ def _the_batch(records: Buffer | None, version: int, transactional_id: str | Non
 
     The order of the checks is that of Kafka's (``ProduceRequest.validateRecords``), and so are the codes.
     """
-    if records is None or len(records) < _TO_MAGIC:
+    if records is None or (size := len(records)) < _TO_MAGIC:
         return records, ErrorCode.INVALID_RECORD
-    length = _length_at_8(records)[0]
-    if length < _SMALLEST_LENGTH or records[_MAGIC_AT] > _MAGIC:
+    length, magic = _length_and_magic(records)
+    if length < _SMALLEST_LENGTH or magic > _MAGIC:
         return records, ErrorCode.CORRUPT_MESSAGE
     end = length + _OVERHEAD
-    if end > len(records) or records[_MAGIC_AT] != _MAGIC:
+    if end > size or magic != _MAGIC:
         return records, ErrorCode.INVALID_RECORD
-    if records[_ATTRIBUTES_AT] & _TRANSACTIONAL:
+    attributes = records[_ATTRIBUTES_AT]
+    if attributes & _TRANSACTIONAL:
         if transactional_id is None:
             return records, _NO_TRANSACTIONAL_ID
         if records[_PRODUCER_ID_AT] < _NEGATIVE:
             return records, ErrorCode.INVALID_TXN_STATE  # nothing can have begun a transaction here yet
-    if version < _FIRST_VERSION_WITH_ZSTD and records[_ATTRIBUTES_AT] & _CODEC_MASK == _ZSTD:
+    if version < _FIRST_VERSION_WITH_ZSTD and attributes & _CODEC_MASK == _ZSTD:
         return records, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    if end < len(records):
+    if end < size:
         return records[:end], _trailing_error(records[end:])
     return records, 0
 
