@@ -59,13 +59,15 @@ class LineMaker:
             second = now_ms // 1000
             text = utc_text(second)
             self._second = (second, text)
-        queue, local, remote, throttle, response_queue, send, _ = request.phases_ns()
-        queue //= 1000
-        local //= 1000
-        remote //= 1000
-        throttle //= 1000
-        response_queue //= 1000
-        send //= 1000
+        # Request.phases_ns in microseconds, without making its tuple.
+        dequeued, local_complete, ready = request.dequeued_ns, request.local_complete_ns, request.response_ready_ns
+        response_dequeued = request.response_dequeued_ns
+        queue = (dequeued - request.received_ns) // 1000
+        local = (local_complete - dequeued) // 1000
+        remote = (ready - local_complete) // 1000
+        throttle = request.throttle_ns // 1000
+        response_queue = (response_dequeued - ready) // 1000
+        send = (request.sent_ns - response_dequeued) // 1000
         topics = context.topics
         error = context.error
         return _LINE % (

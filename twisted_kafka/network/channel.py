@@ -9,10 +9,12 @@ from twisted_kafka.network.channel_state import (
     DISCONNECTED,
     NOT_MUTED,
     REQUEST_RECEIVED,
+    RESPONSE_PENDING,
     RESPONSE_SENT,
     next_state,
 )
 from twisted_kafka.network.framing import FrameReader, InvalidReceiveError
+from twisted_kafka.network.header_reader import HeaderReader
 from twisted_kafka.network.interfaces import IChannelTransport
 from twisted_kafka.network.request import ConnectionInfo, Request
 from twisted_kafka.protocol.regions import Buffer
@@ -33,6 +35,7 @@ class KafkaChannel:
         "_processor",
         "_reader",
         "connection",
+        "headers",
         "in_flight",
         "is_ended",
         "is_paused",
@@ -49,6 +52,7 @@ class KafkaChannel:
         self._reader = FrameReader(max_request_bytes)
         self._backlog: deque[Buffer] | None = None
         self._backlog_bytes = 0
+        self.headers = HeaderReader()
         self.state = NOT_MUTED
         self.in_flight: Request | None = None
         self.is_paused = False
@@ -118,12 +122,13 @@ class KafkaChannel:
 
     def request_received(self, request: Request) -> None:
         """Begin with a request: nothing further is taken until it is answered."""
-        self.state = next_state(self.state, REQUEST_RECEIVED)
+        # What nearly always happens need not look into the table.
+        self.state = RESPONSE_PENDING if self.state == NOT_MUTED else next_state(self.state, REQUEST_RECEIVED)
         self.in_flight = request
 
     def response_sent(self) -> None:
         """Be done with the request under way."""
-        self.state = next_state(self.state, RESPONSE_SENT)
+        self.state = NOT_MUTED if self.state == RESPONSE_PENDING else next_state(self.state, RESPONSE_SENT)
         self.in_flight = None
 
     def next_request(self) -> None:
@@ -152,16 +157,15 @@ class KafkaChannel:
             self.transport.pauseProducing()
 
     def _take(self, frames: Sequence[Buffer]) -> None:
+        processor = self._processor
         if frames and self.state == NOT_MUTED and not self._backlog:
             # The frames behind the first are kept before it is processed: that may be over before receive returns.
             if len(frames) > 1:
                 self._keep(frames[1:])
-            self._processor.receive(self, frames[0])
+            processor.receive(self, frames[0])
         elif frames:
             self._keep(frames)
-        if self._processor.is_full or (
-            self.state != NOT_MUTED and self._backlog_bytes + self._reader.held_bytes > READ_AHEAD_BYTES
-        ):
+        if processor.is_full or (self.state != NOT_MUTED and self._backlog_bytes + self._reader.held_bytes > READ_AHEAD_BYTES):
             self.pause()
 
     def _keep(self, frames: Sequence[Buffer]) -> None:

@@ -5,6 +5,7 @@ be received straight into place; that place grows with what has arrived, so a si
 """
 
 from collections.abc import Sequence
+from struct import Struct
 
 from twisted_kafka.protocol.regions import Buffer
 
@@ -16,6 +17,8 @@ FIRST_ALLOCATION_BYTES = 256 * 1024
 GROWTH = 4
 """A buffer that is full gets so many times as large, at most as large as its frame."""
 
+_size_at = Struct(">i").unpack_from
+
 _NOTHING: Sequence[Buffer] = ()
 
 
@@ -26,19 +29,15 @@ class InvalidReceiveError(Exception):
 class FrameReader:
     """Collects the frames of one connection; ``max_bytes`` is the key ``socket.request.max.bytes``."""
 
-    __slots__ = ("_buffer", "_filled", "_head", "_max_bytes", "_size")
+    __slots__ = ("_buffer", "_head", "_max_bytes", "_size", "held_bytes")
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._head = b""  # fewer bytes than a size takes
         self._buffer: bytearray | None = None  # of the frame under way
-        self._filled = 0
         self._size = 0
-
-    @property
-    def held_bytes(self) -> int:
+        self.held_bytes = 0
         """How much of a frame that is not complete it holds."""
-        return self._filled if self._buffer is not None else len(self._head)
 
     def feed(self, data: bytes) -> Sequence[Buffer]:
         """Take bytes; return the frames that are complete now. Raises InvalidReceiveError."""
@@ -47,9 +46,10 @@ class FrameReader:
         if self._head:
             data = self._head + data
             self._head = b""
+            self.held_bytes = 0
         available = len(data) - SIZE_BYTES
         if available >= 0:
-            size = int.from_bytes(data[:SIZE_BYTES], "big", signed=True)
+            (size,) = _size_at(data)
             if size == available and 0 <= size <= self._max_bytes:
                 return (data[SIZE_BYTES:],)
         return self._cut(data, 0)
@@ -59,25 +59,26 @@ class FrameReader:
         buffer = self._buffer
         if buffer is None:
             return None
-        return memoryview(buffer)[self._filled :]
+        return memoryview(buffer)[self.held_bytes :]
 
     def received(self, count: int) -> Sequence[Buffer]:
         """Note that ``count`` bytes were put where ``wanted`` said; return the frame when it is complete."""
-        self._filled += count
+        self.held_bytes += count
         buffer = self._buffer
         assert buffer is not None, "nothing was wanted"
-        if self._filled < self._size:
-            if self._filled == len(buffer):
+        if self.held_bytes < self._size:
+            if self.held_bytes == len(buffer):
                 buffer.extend(bytes(min(self._size, len(buffer) * GROWTH) - len(buffer)))
             return _NOTHING
         self._buffer = None
+        self.held_bytes = 0
         return (buffer,)
 
     def _cut(self, data: bytes, position: int) -> Sequence[Buffer]:
         frames: list[Buffer] = []
         end = len(data)
         while end - position >= SIZE_BYTES:
-            size = int.from_bytes(data[position : position + SIZE_BYTES], "big", signed=True)
+            (size,) = _size_at(data, position)
             if not 0 <= size <= self._max_bytes:
                 self._check(size)
             position += SIZE_BYTES
@@ -87,11 +88,12 @@ class FrameReader:
             frames.append(data[position : position + size])
             position += size
         self._head = data[position:]
+        self.held_bytes = end - position
         return frames
 
     def _begin(self, size: int, data: bytes) -> None:
         self._size = size
-        self._filled = len(data)
+        self.held_bytes = len(data)
         buffer = bytearray(data)
         buffer.extend(bytes(min(size, max(FIRST_ALLOCATION_BYTES, GROWTH * len(data))) - len(data)))
         self._buffer = buffer
@@ -100,8 +102,9 @@ class FrameReader:
         position = 0
         while self._buffer is not None:
             with memoryview(self._buffer) as view:
-                count = min(len(view) - self._filled, len(data) - position)
-                view[self._filled : self._filled + count] = data[position : position + count]
+                held = self.held_bytes
+                count = min(len(view) - held, len(data) - position)
+                view[held : held + count] = data[position : position + count]
             position += count
             frames = self.received(count)
             if frames:

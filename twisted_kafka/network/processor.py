@@ -23,7 +23,6 @@ from twisted_kafka.network.reactors import ILoopHooks
 from twisted_kafka.network.request import CLOSE_CONNECTION, SEND, ConnectionInfo, Request, RequestContext
 from twisted_kafka.network.request_channel import STALL_S, IQueueListener, Parker, RequestChannel
 from twisted_kafka.network.transport import KafkaTransport
-from twisted_kafka.protocol.headers import parse_request_header
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.timing.clock import IClock
 
@@ -83,7 +82,7 @@ class Processor:
         self.is_full = False
         self._reactor = reactor
         self._request_channel = request_channel
-        self._observers = tuple(observers)
+        self._observers = tuple(observer.request_completed for observer in observers)
         self._new_connections: deque[tuple[socket.socket, tuple[Any, ...]]] = deque()
         self._responses: deque[Request] = deque()
         self._held: deque[Request] = deque()
@@ -249,12 +248,12 @@ class Processor:
         """Take a complete frame: parse its header, queue it. A bad header closes the connection."""
         now_ns = channel.last_active_ns = self.now_ns()
         try:
-            header = parse_request_header(frame)
+            api_key, api_version, correlation_id, client_id, body_offset = channel.headers.read(frame)
         except Exception as error:  # noqa: BLE001 whatever is wrong with a frame concerns its connection only
             self.refuse(channel, f"{type(error).__name__}: {error}")
             return
-        context = RequestContext(header.api_key, header.api_version, header.correlation_id, header.client_id, channel.connection)
-        request = Request(context, frame, header.body_offset, channel, now_ns)
+        context = RequestContext(api_key, api_version, correlation_id, client_id, channel.connection)
+        request = Request(context, frame, body_offset, channel, now_ns)
         channel.request_received(request)
         request_channel = self._request_channel
         if self._held or not request_channel.send_request(request):
@@ -292,7 +291,8 @@ class Processor:
                 if gone:
                     now_ns = self.process_completed_send(channel)
             else:
-                self._finish(channel, request, now_ns)
+                request.sent_ns = now_ns
+                self._finish(channel, request)
                 if request.response_kind == CLOSE_CONNECTION:
                     channel.close()
 
@@ -302,7 +302,7 @@ class Processor:
         request = channel.in_flight
         if request is not None:
             request.sent_ns = now_ns
-            self._finish(channel, request, now_ns)
+            self._finish(channel, request)
         return now_ns
 
     def process_disconnected(self, channel: KafkaChannel) -> None:
@@ -336,8 +336,7 @@ class Processor:
 
     # Less frequent things.
 
-    def _finish(self, channel: KafkaChannel, request: Request, now_ns: int) -> None:
-        request.sent_ns = request.sent_ns or now_ns
+    def _finish(self, channel: KafkaChannel, request: Request) -> None:
         channel.response_sent()
         self._complete(request)
         if self._is_draining:
@@ -348,9 +347,9 @@ class Processor:
     def _complete(self, request: Request) -> None:
         if not request.sent_ns:
             request.sent_ns = request.response_dequeued_ns  # its response was dropped
-        for observer in self._observers:
+        for tell in self._observers:
             try:
-                observer.request_completed(request)
+                tell(request)
             except Exception:  # noqa: BLE001 an observer's trouble is not the client's
                 _log.failure("An observer of completed requests failed")
         request.parts = ()

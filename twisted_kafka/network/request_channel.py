@@ -234,16 +234,15 @@ class RequestChannel:
         """Close the request's connection instead of answering it."""
         self._answer(request, CLOSE_CONNECTION, (), 0, False)
 
-    def _answer(self, request: Request, kind: int, parts: Sequence[Part], size_bytes: int, by_handler: bool) -> None:
-        if not request.claim():
-            raise AlreadyAnsweredError(f"request {request.context.correlation_id} of {request.context.connection_id}")
-        self._hand_over(request, kind, parts, size_bytes, by_handler)
-
     def abandon(self, request: Request) -> None:
         """Close the connection of a request that its handler failed to answer, once it is claimed."""
-        self._hand_over(request, CLOSE_CONNECTION, (), 0, False)
+        self._answer(request, CLOSE_CONNECTION, (), 0, False, is_claimed=True)
 
-    def _hand_over(self, request: Request, kind: int, parts: Sequence[Part], size_bytes: int, by_handler: bool) -> None:
+    def _answer(
+        self, request: Request, kind: int, parts: Sequence[Part], size_bytes: int, by_handler: bool, is_claimed: bool = False
+    ) -> None:
+        if not is_claimed and not request.claim():
+            raise AlreadyAnsweredError(f"request {request.context.correlation_id} of {request.context.connection_id}")
         request.response_kind = kind
         request.parts = parts
         request.response_bytes = size_bytes

@@ -1,0 +1,47 @@
+"""Reads request headers, of one connection: they hardly differ in more than the correlation id."""
+
+from struct import Struct
+
+from twisted_kafka.protocol.headers import parse_request_header
+from twisted_kafka.protocol.regions import Buffer
+
+KNOWN_MAX = 64
+"""So many kinds of header are remembered for a connection; it is about as many as there are APIs."""
+
+_KIND_BYTES = 4
+_AFTER_CORRELATION_ID = 8
+_correlation_id_of = Struct(">4xi").unpack_from
+
+Header = tuple[int, int, int, str | None, int]
+"""API key, API version, correlation id, client id, where the body begins."""
+
+
+class HeaderReader:
+    """Remembers what came before and behind the correlation id: a header with the same bytes there means the same."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        # By the bytes of API key and version: the bytes behind the correlation id, and what they say.
+        self._known: dict[bytes, tuple[bytes, int, int, str | None, int]] = {}
+
+    def read(self, frame: Buffer) -> Header:
+        """Read the header at the start of a frame; raises what ``parse_request_header`` does."""
+        if type(frame) is not bytes:
+            return self._parse(frame)
+        known = self._known.get(frame[:_KIND_BYTES])
+        if known is None or not frame.startswith(known[0], _AFTER_CORRELATION_ID):
+            return self._parse(frame)
+        _, api_key, api_version, client_id, body_offset = known
+        return api_key, api_version, _correlation_id_of(frame)[0], client_id, body_offset
+
+    def _parse(self, frame: Buffer) -> Header:
+        header = parse_request_header(frame)
+        api_key, api_version, client_id, body_offset = header.api_key, header.api_version, header.client_id, header.body_offset
+        # A frame in a buffer of its own is a big one: there its header costs nothing.
+        if type(frame) is bytes and body_offset > _AFTER_CORRELATION_ID:
+            if len(self._known) >= KNOWN_MAX:
+                self._known.clear()
+            tail = frame[_AFTER_CORRELATION_ID:body_offset]
+            self._known[frame[:_KIND_BYTES]] = tail, api_key, api_version, client_id, body_offset
+        return api_key, api_version, header.correlation_id, client_id, body_offset
