@@ -7,7 +7,7 @@ counted twice, with the interpreter lock or without. Attribute names are those o
 
 import math
 import threading
-from array import array
+from collections import deque
 from collections.abc import Callable, Sequence
 from threading import get_ident
 
@@ -116,7 +116,7 @@ class Histogram:
         self._sum: float = 0
         self._min: float = math.inf
         self._max: float = -math.inf
-        self._sample = array("d")
+        self._sample: deque[float] = deque(maxlen=SAMPLE_SIZE)
 
     def update(self, value: float) -> None:
         """Add a value."""
@@ -138,8 +138,6 @@ class Histogram:
             if greatest > self._max:
                 self._max = greatest
             self._sample.extend(values)
-            if len(self._sample) > SAMPLE_SIZE:
-                del self._sample[:-SAMPLE_SIZE]
 
     def _fold(self) -> None:
         with self._lock:
