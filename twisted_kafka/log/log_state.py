@@ -73,6 +73,11 @@ class LogState:
         unstable = self._unstable
         return min(unstable[0], self._high_watermark[0]) if unstable is not None else self._high_watermark[0]
 
+    def read_limits(self) -> tuple[int, int, int]:
+        """Return the log end offset, the high watermark and the last stable offset of one moment, by ``FetchIsolation``."""
+        end, mark, unstable = self._end[0], self._high_watermark[0], self._unstable
+        return end, mark, mark if unstable is None or unstable[0] > mark else unstable[0]
+
     @property
     def size_bytes(self) -> int:
         """The size of all segments' batches."""

@@ -272,7 +272,7 @@ class UnifiedLog(LogMaintenance):
                     size = min(batch_end - position, available)
                 else:
                     incomplete = True
-            at = LogOffsetMetadata(start_offset, base, position)
+            at = log_offset_metadata_of((start_offset, base, position))
             if aborted is not None:
                 after = segments.after(segment)
                 upper = limit[0] if after is None else min(limit[0], after.base_offset)

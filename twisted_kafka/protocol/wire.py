@@ -143,7 +143,7 @@ def coalesce(out: list[Part]) -> list[Part]:
     parts: list[Part] = []
     first = 0
     for at, part in enumerate(out):
-        size = len(part)
+        size = part.size_bytes if type(part) is FileRegion else len(part)
         if size < SEPARATE_PART_BYTES and type(part) is not FileRegion:
             continue
         if first < at:

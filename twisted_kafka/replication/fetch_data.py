@@ -45,7 +45,6 @@ class FetchParams:
         max_bytes: int,
         isolation: FetchIsolation,
         version: int,
-        *,
         replica_epoch: int = -1,
     ) -> None:
         self.replica_id = replica_id
@@ -84,7 +83,6 @@ class PartitionFetch:
         partition: int,
         fetch_offset: int,
         max_bytes: int,
-        *,
         log_start_offset: int = -1,
         current_leader_epoch: int = NO_EPOCH,
         last_fetched_epoch: int = NO_EPOCH,

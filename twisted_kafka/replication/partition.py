@@ -20,7 +20,7 @@ from twisted_kafka.protocol.errors import (
     PolicyViolationError,
     UnknownLeaderEpochError,
 )
-from twisted_kafka.protocol.regions import Buffer
+from twisted_kafka.protocol.regions import Buffer, FileRegion
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.fetch_data import NO_EPOCH, NO_UUID, FetchParams, PartitionFetch, PartitionRead
 from twisted_kafka.replication.replica import Replica
@@ -256,8 +256,8 @@ class Partition:
             raise InconsistentTopicIdError(f"the topic id of the fetch is not that of {self.topic_partition}")
         log = self.log_for(fetch.current_leader_epoch, leader_only=params.fetch_only_leader)
         # Offsets from before the read: an append meanwhile must not make a follower look as if it lagged.
-        offsets = (log.log_end_offset, high_watermark := log.high_watermark, stable := log.last_stable_offset)
-        result = PartitionRead(0, high_watermark, stable, log.log_start_offset)
+        offsets = log.read_limits()
+        result = PartitionRead(0, offsets[1], offsets[2], log.log_start_offset)
         result.log_end_offset = offsets[0]
         isolation = params.isolation
         if fetch.last_fetched_epoch != NO_EPOCH and self._diverges(fetch, result):
@@ -272,7 +272,7 @@ class Partition:
         result.aborted_transactions = info.aborted_transactions
         if params.hard_max_bytes or not info.first_entry_incomplete:
             result.records = records = info.records
-            result.size_bytes = len(records)
+            result.size_bytes = records.size_bytes if type(records) is FileRegion else len(records)
         return result
 
     def _diverges(self, fetch: PartitionFetch, result: PartitionRead) -> bool:
@@ -293,7 +293,7 @@ class Partition:
     def offsets(self, current_leader_epoch: int, *, leader_only: bool) -> OffsetSnapshot:
         """Return up to where it can be read; raises what ``log_for`` raises."""
         log = self.log_for(current_leader_epoch, leader_only=leader_only)
-        return OffsetSnapshot(log.log_end_offset, log.high_watermark, log.last_stable_offset)
+        return OffsetSnapshot(*log.read_limits())
 
     def end_offset_for_epoch(self, current_leader_epoch: int, epoch: int) -> EpochEndOffset:
         """Return where ``epoch`` ended; leader only. Raises what ``log_for`` raises."""

@@ -20,7 +20,8 @@ from twisted_kafka.protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.protocol.schema import maker
+from twisted_kafka.protocol.topic_partition import topic_partition_of
 from twisted_kafka.replication.fetch_context import NO_FETCHES, FetchContext, FetchManager
 from twisted_kafka.replication.fetch_data import CONSUMER_REPLICA_ID, NO_UUID, FetchParams, PartitionFetch, PartitionRead
 from twisted_kafka.replication.fetch_session import FetchSessionCache, PartitionKey
@@ -34,6 +35,10 @@ _FIRST_VERSION_WITH_REPLICA_STATE: Final = 15
 _FIRST_VERSION_WITH_LEADERS: Final = 16
 _LAST_VERSION_WITHOUT_STORAGE_ERROR: Final = 5
 _READ_COMMITTED: Final = 1
+
+_response: Final = maker(FetchResponse)
+_topic_response: Final = maker(FetchableTopicResponse)
+_data: Final = maker(PartitionData)
 
 _NOT_CONVERTED: Final = frozenset({ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, ErrorCode.UNSUPPORTED_VERSION})
 _NOT_READ: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, *_NOT_CONVERTED})
@@ -81,9 +86,12 @@ class FetchApis:
             isolation = FetchIsolation.TXN_COMMITTED
         else:
             isolation = FetchIsolation.HIGH_WATERMARK
-        max_bytes = min(request.max_bytes, self._max_bytes)
-        min_bytes = min(request.min_bytes, max_bytes)
-        return FetchParams(replica_id, request.max_wait_ms, min_bytes, max_bytes, isolation, version, replica_epoch=replica_epoch)
+        max_bytes, min_bytes = request.max_bytes, request.min_bytes
+        if max_bytes > self._max_bytes:
+            max_bytes = self._max_bytes
+        if min_bytes > max_bytes:
+            min_bytes = max_bytes
+        return FetchParams(replica_id, request.max_wait_ms, min_bytes, max_bytes, isolation, version, replica_epoch)
 
     def _fetches(self, request: FetchRequest, uses_topic_ids: bool) -> list[PartitionFetch]:
         fetches = []
@@ -94,14 +102,14 @@ class FetchApis:
                 index = partition.partition
                 fetches.append(
                     PartitionFetch(
-                        None if name is None else TopicPartition(name, index),
+                        None if name is None else topic_partition_of((name, index)),
                         topic_id,
                         index,
                         partition.fetch_offset,
                         partition.partition_max_bytes,
-                        log_start_offset=partition.log_start_offset,
-                        current_leader_epoch=partition.current_leader_epoch,
-                        last_fetched_epoch=partition.last_fetched_epoch,
+                        partition.log_start_offset,
+                        partition.current_leader_epoch,
+                        partition.last_fetched_epoch,
                     )
                 )
         return fetches
@@ -112,23 +120,25 @@ class FetchApis:
         if self._conversion.concerns(params.version):
             for fetch, read in zip(fetch_context.fetches, reads, strict=True):
                 self._conversion.convert(fetch, read, params)
-        hints = LeaderHints(self._replicas, context.listener_name)
+        hints: LeaderHints | None = None
         topics: list[FetchableTopicResponse] = []
         topic: FetchableTopicResponse | None = None
-        last: tuple[bytes, str] | None = None
         for fetch, read in fetch_context.answer(reads):
-            name = fetch.topic_partition.topic if fetch.topic_partition is not None else ""
-            if topic is None or last != (fetch.topic_id, name):
-                last = (fetch.topic_id, name)
-                topic = FetchableTopicResponse(topic=name, topic_id=fetch.topic_id, partitions=[])
+            name = fetch.topic_partition[0] if fetch.topic_partition is not None else ""
+            if topic is None or topic.topic != name or topic.topic_id != fetch.topic_id:
+                topic = _topic_response(topic=name, topic_id=fetch.topic_id, partitions=[])
                 topics.append(topic)
-            topic.partitions.append(_partition_data(fetch, read, params, hints))
-        response = FetchResponse(error_code=fetch_context.error, session_id=fetch_context.session_id, responses=topics)
+            if not read.error:
+                topic.partitions.append(_read_data(fetch, read))
+                continue
+            hints = hints or LeaderHints(self._replicas, context.listener_name)
+            topic.partitions.append(_failed_data(fetch, read, params, hints))
+        response = _response(error_code=fetch_context.error, session_id=fetch_context.session_id, responses=topics)
         if fetch_context.error:
             context.note_error(fetch_context.error)
         if topics:
             self._note(context, params, topics)
-        if hints.nodes:
+        if hints is not None and hints.nodes:
             response.node_endpoints = [
                 NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack) for node in hints.nodes.values()
             ]
@@ -139,11 +149,12 @@ class FetchApis:
         stats = self._replicas.stats
         for topic in topics:
             size_bytes = error = 0
-            for data in topic.partitions:
-                if data.records:
+            partitions = topic.partitions
+            for data in partitions:
+                if data.records is not None:
                     size_bytes += len(data.records)
                 error = error or data.error_code
-            context.note_topic(topic.topic or topic.topic_id.hex(), len(topic.partitions), 0, size_bytes, error)
+            context.note_topic(topic.topic or topic.topic_id.hex(), len(partitions), 0, size_bytes, error)
             if not size_bytes:
                 continue
             if params.is_from_follower:
@@ -161,26 +172,28 @@ def _forgotten(request: FetchRequest, uses_topic_ids: bool) -> list[PartitionKey
     ]
 
 
-def _partition_data(fetch: PartitionFetch, read: PartitionRead, params: FetchParams, hints: LeaderHints) -> PartitionData:
+def _read_data(fetch: PartitionFetch, read: PartitionRead) -> PartitionData:
+    data = _data(
+        partition_index=fetch.partition,
+        high_watermark=read.high_watermark,
+        last_stable_offset=read.last_stable_offset,
+        log_start_offset=read.log_start_offset,
+        aborted_transactions=None,
+        records=read.records,
+    )
+    if read.aborted_transactions is not None:
+        data.aborted_transactions = [
+            AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+            for aborted in read.aborted_transactions
+        ]
+    if read.diverging_epoch is not None:
+        epoch, end_offset = read.diverging_epoch
+        data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+    return data
+
+
+def _failed_data(fetch: PartitionFetch, read: PartitionRead, params: FetchParams, hints: LeaderHints) -> PartitionData:
     error = read.error
-    if not error:
-        data = PartitionData(
-            partition_index=fetch.partition,
-            high_watermark=read.high_watermark,
-            last_stable_offset=read.last_stable_offset,
-            log_start_offset=read.log_start_offset,
-            aborted_transactions=None,
-            records=read.records,
-        )
-        if read.aborted_transactions is not None:
-            data.aborted_transactions = [
-                AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
-                for aborted in read.aborted_transactions
-            ]
-        if read.diverging_epoch is not None:
-            epoch, end_offset = read.diverging_epoch
-            data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
-        return data
     if error == ErrorCode.KAFKA_STORAGE_ERROR and params.version <= _LAST_VERSION_WITHOUT_STORAGE_ERROR:
         error = ErrorCode.NOT_LEADER_OR_FOLLOWER  # these consumers look for another leader only when told this
     data = PartitionData(
