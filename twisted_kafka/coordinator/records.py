@@ -69,8 +69,8 @@ class CoordinatorRecord:
         return SimpleRecord(timestamp_ms, self.encode_key(), self.encode_value())
 
 
-def encode_batch(records: Sequence[CoordinatorRecord], now_ms: int, compression: Compression) -> bytes:
-    """Return the batch of format 2 that holds the records, all of this moment."""
+def encode_batch(records: Sequence[CoordinatorRecord], now_ms: int, compression: Compression) -> Buffer:
+    """Return the batch of format 2 that holds the records, all of this moment; in writable memory where that costs no copy."""
     simple = [record.simple(now_ms) for record in records]
     if compression:
         return build_batch(simple, compression=compression)

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
-from typing import Any
+from typing import Final
 
 from zope.interface import implementer
 
-from twisted_kafka.coordinator.futures import then
 from twisted_kafka.coordinator.interfaces import IPartitionReader, IPartitionWriter
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.log.validation import AppendOrigin
@@ -17,13 +16,15 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.append_result import PartitionResult
 from twisted_kafka.replication.replica_manager import ReplicaManager
 
+_COORDINATOR: Final = AppendOrigin.COORDINATOR
+
 
 @implementer(IPartitionWriter)
 class ReplicaWriter:
     """Appends to the partitions that this broker leads."""
 
     def __init__(self, replica_manager: ReplicaManager, timeout_ms: int, required_acks: int = -1) -> None:
-        self._replica_manager = replica_manager
+        self._append = replica_manager.append
         self._timeout_ms = timeout_ms
         self._required_acks = required_acks
 
@@ -34,12 +35,7 @@ class ReplicaWriter:
             error = results[partition].error
             return ErrorCode(error) if error else ErrorCode.NONE
 
-        outcome: Any = self._replica_manager.append_records(
-            self._timeout_ms, self._required_acks, {partition: batch}, AppendOrigin.COORDINATOR, internal_topics_allowed=True
-        )
-        if isinstance(outcome, Future):
-            return then(outcome, error_in)
-        return error_in(outcome)
+        return self._append(self._timeout_ms, self._required_acks, {partition: batch}, _COORDINATOR, True, error_in)
 
 
 @implementer(IPartitionReader)

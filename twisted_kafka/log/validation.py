@@ -220,7 +220,7 @@ def _patched(view: memoryview, header: tuple[int, ...], fields: tuple[int, int],
 
 def _rewritten(
     header: tuple[int, ...], payload: bytes, fields: tuple[int, int, Compression], keeps_payload: bool, context: ValidationContext
-) -> bytes:
+) -> bytearray:
     """Return the batch with another codec; without ``keeps_payload``, also with deltas 0, 1, 2... and timestamps as read."""
     attributes, max_timestamp, target = fields
     base_timestamp, count = header[7], header[12]

@@ -13,6 +13,9 @@ from twisted_kafka.protocol.messages.coordinator_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from twisted_kafka.protocol.schema import maker
+
+_offset_commit_key = maker(OffsetCommitKey)
 
 _EXPIRING_VALUE_VERSION = 1
 """The only version of OffsetCommitValue that has room for an expiry of its own (it has none for the leader epoch)."""
@@ -21,7 +24,7 @@ _EXPIRING_VALUE_VERSION = 1
 def offset_commit(group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> CoordinatorRecord:
     """Return the record of one committed offset."""
     return CoordinatorRecord(
-        OffsetCommitKey(group=group_id, topic=topic, partition=partition),
+        _offset_commit_key(group=group_id, topic=topic, partition=partition),
         OFFSET_COMMIT_KIND,
         value,
         OFFSET_COMMIT_VALUE_VERSION if value.expire_timestamp == -1 else _EXPIRING_VALUE_VERSION,

@@ -96,7 +96,7 @@ def build_batch(records: Sequence[WritableRecord], **options: Unpack[BatchOption
         | (DELETE_HORIZON_FLAG if horizon is not None else 0)
     )
     codec = options.get("compression", Compression.NONE)
-    return assemble_batch(
+    batch = assemble_batch(
         compress(codec, payload, options.get("level")) if codec else payload,
         (
             options.get("base_offset", 0),
@@ -111,6 +111,7 @@ def build_batch(records: Sequence[WritableRecord], **options: Unpack[BatchOption
             len(records),
         ),
     )
+    return bytes(batch)
 
 
 def _is_append_time(options: BatchOptions) -> bool:
@@ -132,14 +133,14 @@ HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int]
 """Base offset, leader epoch, attributes, last offset delta, base and max timestamp, producer id and epoch, base sequence, count."""
 
 
-def assemble_batch(payload: Buffer, fields: HeaderFields) -> bytes:
+def assemble_batch(payload: Buffer, fields: HeaderFields) -> bytearray:
     """Return the batch of format 2 with this header and these records, compressed as the attributes say."""
     base_offset, leader_epoch, *covered = fields
     out = bytearray(HEADER_SIZE + len(payload))
     HEADER.pack_into(out, 0, base_offset, len(out) - LOG_OVERHEAD, leader_epoch, 2, 0, *covered)
     out[HEADER_SIZE:] = payload
     _CRC.pack_into(out, _CRC_AT, crc32c(memoryview(out)[CRC_START:]))
-    return bytes(out)
+    return out
 
 
 def encode_records(

@@ -2,12 +2,17 @@
 
 from twisted_kafka.protocol.regions import Buffer
 
+_ONE_BYTE = 64
+"""From here on a number takes more than a byte."""
 _VARINT_MAX_SHIFT = 28
 _VARLONG_MAX_SHIFT = 63
 
 
 def append_varint(out: bytearray, value: int) -> None:
     """Append ``value``, at most 64 bits with sign; 32-bit and 64-bit integers look the same."""
+    if 0 <= value < _ONE_BYTE:
+        out.append(value << 1)
+        return
     value = (value << 1) ^ (value >> 63)
     while value > 0x7F:
         out.append((value & 0x7F) | 0x80)

@@ -36,13 +36,19 @@ from twisted_kafka.protocol.messages.offsets import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.protocol.schema import maker
+from twisted_kafka.protocol.topic_partition import TopicPartition, topic_partition_of
 from twisted_kafka.server.dispatch import api
 from twisted_kafka.timing.clock import IClock
 
 NO_OFFSET: Final = -1
 GROUP_ERROR_SINCE: Final = 2
 SEVERAL_GROUPS_SINCE: Final = 8
+
+_commit_value: Final = maker(OffsetCommitValue)
+_committed_partition: Final = maker(OffsetCommitResponsePartition)
+_committed_topic: Final = maker(OffsetCommitResponseTopic)
+_commit_response: Final = maker(OffsetCommitResponse)
 
 _NONE: Final = ErrorCode.NONE
 _UNKNOWN_PARTITION: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -101,7 +107,7 @@ class GroupOffsetApis:
         for topic in request.topics:
             name = topic.name
             for partition in topic.partitions:
-                key = TopicPartition(name, partition.partition_index)
+                key = topic_partition_of((name, partition.partition_index))
                 metadata = partition.committed_metadata or ""
                 if partition_of(key) is None:
                     refused[key] = _UNKNOWN_PARTITION
@@ -109,7 +115,7 @@ class GroupOffsetApis:
                     refused[key] = _METADATA_TOO_LARGE
                 else:
                     committed_ms = partition.commit_timestamp
-                    offsets[key] = OffsetCommitValue(
+                    offsets[key] = _commit_value(
                         offset=partition.committed_offset,
                         leader_epoch=partition.committed_leader_epoch,
                         metadata=metadata,
@@ -191,10 +197,10 @@ def _committed(
                 if own is _UNKNOWN_PARTITION or not error:
                     code = own
             first_error = first_error or code
-            partitions.append(OffsetCommitResponsePartition(partition_index=index, error_code=code))
+            partitions.append(_committed_partition(partition_index=index, error_code=code))
         context.note_topic(name, len(partitions), 0, 0, first_error)
-        topics.append(OffsetCommitResponseTopic(name=name, partitions=partitions))
-    return OffsetCommitResponse(topics=topics)
+        topics.append(_committed_topic(name=name, partitions=partitions))
+    return _commit_response(topics=topics)
 
 
 def _partitions(
