@@ -1,6 +1,7 @@
 """The command line of `twistd -n kafka` and the service that it makes."""
 
 import os
+import resource
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,9 @@ _log = Logger()
 
 EXIT_STATUS_BAD_START = 1
 EXIT_STATUS_FATAL = 1
+
+OPEN_FILES = 10_240
+"""What macOS lets a process have where its hard limit says "unlimited"."""
 
 _TLS_LIBRARY = "OpenSSL"
 
@@ -113,6 +117,7 @@ def makeService(options: Options, reactor: Any) -> "BrokerService":
     config = options.config
     assert config is not None, "the options have been parsed"
     _tell_in_one_line(StartError)
+    _allow_open_files()
     reactor.callWhenRunning(_stop_cleanly_on_signals, reactor)
     return BrokerService(config, reactor, lambda why: reactor.callFromThread(_give_up, reactor, why))
 
@@ -159,6 +164,20 @@ def _tell_in_one_line(expected: type[Exception]) -> None:
             shown_otherwise(kind, error, traceback)
 
     sys.excepthook = show
+
+
+def _allow_open_files() -> None:
+    # Every partition and connection takes a file descriptor, and a log that cannot be opened takes its directory offline. Shells
+    # and systems let a process begin with few hundred; like a JVM, take all that it may have.
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for wanted in (hard, OPEN_FILES):
+        if soft == wanted or (wanted == OPEN_FILES and soft > wanted):
+            return
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            return
+        except (ValueError, OSError) as error:
+            _log.info("Open files are limited to {soft}, {wanted} are not allowed: {error}", soft=soft, wanted=wanted, error=error)
 
 
 def _stop_cleanly_on_signals(reactor: Any) -> None:

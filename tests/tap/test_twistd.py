@@ -1,6 +1,7 @@
 """The service as an operator meets it: twistd in a process of its own."""
 
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -64,6 +65,17 @@ def test_it_serves_and_stops_cleanly(twistd: Twistd, how: signal.Signals) -> Non
     lines = [line for file in (twistd.folder / "kafka-data" / "access").rglob("node-*.jsonl") for line in file.open()]
     assert len(lines) == 1
     assert '"api":"ApiVersions"' in lines[0]
+
+
+def test_it_may_open_as_many_files_as_the_system_allows(twistd: Twistd) -> None:
+    """A partition takes a descriptor, and running out of them takes a directory offline: 256 are few."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        process, _ = twistd.started()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (hard, hard)
 
 
 def test_a_taken_port_is_one_line_and_status_1(twistd: Twistd) -> None:
