@@ -24,15 +24,16 @@ class Bench:
 
     def __init__(self, directory: Path, **settings: object) -> None:
         self.clock = ManualClock(NOW_MS)
-        self.scheduler = ManualScheduler(self.clock)
         self.failures: list[OSError] = []
-        self.environment = LogEnvironment(
-            self.clock, self.scheduler, on_storage_failure=lambda _path, error: self.failures.append(error)
-        )
         self.directory = directory
         self.config = LogConfig(**settings)
 
     def open(self, **known: object) -> UnifiedLog:
+        # What an earlier life had scheduled died with it.
+        self.scheduler = ManualScheduler(self.clock)
+        self.environment = LogEnvironment(
+            self.clock, self.scheduler, on_storage_failure=lambda _path, error: self.failures.append(error)
+        )
         return UnifiedLog.open(self.directory, PARTITION, self.config, self.environment, **known)
 
     def reopen_clean(self, log: UnifiedLog) -> UnifiedLog:

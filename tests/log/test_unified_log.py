@@ -1,5 +1,6 @@
 import os
 import struct
+from pathlib import Path
 
 import pytest
 
@@ -447,3 +448,13 @@ def test_the_directory_can_be_renamed_under_an_open_log(log, tmp_path):
     log.close()
     assert not (tmp_path / "topic-0").exists()
     assert isinstance(log, UnifiedLog)
+
+
+def test_truncation_keeps_index_entries_that_were_only_in_memory(tmp_path: Path) -> None:
+    log = Bench(tmp_path / "topic-0", index_interval_bytes=0).open()
+    for times in ([0, 1], [0], [0, 1, 2], [0], [0]):
+        append(log, *[b"value" for _ in times])
+    log.truncate_to(log.log_end_offset - 1)
+    found = log.offset_for_timestamp(NOW_MS + 1)
+    assert found is not None
+    assert found[:2] == (NOW_MS + 1, 1)

@@ -167,15 +167,11 @@ class Assembly:
         return scheduler, timer
 
     def _open_storage(self, scheduler: KafkaScheduler) -> tuple[LogManager, IMetadataStore]:
-        logs = LogManager(
-            self.config,
-            scheduler,
-            self._clock,
+        def failed(directory: LogDirectory) -> None:
             # Who meets the broken disk holds locks: what follows from it is another thread's.
-            on_directory_failure=lambda failed: scheduler.schedule_once(
-                "log-directory-failure", lambda: self._directory_failed(logs, failed)
-            ),
-        )
+            scheduler.schedule_once("log-directory-failure", lambda: self._directory_failed(logs, directory))
+
+        logs = LogManager(self.config, scheduler, self._clock, on_directory_failure=failed)
         logs.acquire_directories()
         directories = [directory.path for directory in logs.directories]
         self._stops["log manager"] = lambda: _release(logs)

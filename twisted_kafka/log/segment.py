@@ -204,8 +204,10 @@ class LogSegment:
 
     def open_for_append(self) -> int:
         """Make this the active segment: load its indexes and return the offset after its last batch; raises OSError."""
-        self.offset_index.load()
-        self.time_index.load()
+        for index in (self.offset_index, self.time_index):
+            # What is in memory already may have entries that the file has not.
+            if not index.in_memory:
+                index.load()
         next_offset, position = self.base_offset, self.offset_index.last_entry()[1]
         largest = self.time_index.last_entry()
         valid_end = position
