@@ -19,7 +19,8 @@ _STYLE = """
 h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2.2rem}table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
 th,td{padding:.25rem .6rem;text-align:right;border-bottom:1px solid #8884}
 th:first-child,td:first-child,.text{text-align:left}
-td{white-space:nowrap}td.text{white-space:normal;overflow-wrap:anywhere;min-width:9em}svg{width:100%;height:auto}svg text{font-size:11px;fill:currentColor}
+td{white-space:nowrap}td.text{white-space:normal;overflow-wrap:anywhere;min-width:9em}svg{width:100%;height:auto}
+svg text{font-size:11px;fill:currentColor}
 .grid{stroke:#8886}.share{width:300px;height:12px}
 .legend span{margin-right:1rem;white-space:nowrap}.legend i{display:inline-block;width:.8em;height:.8em;margin-right:.35em}
 .facts{display:flex;flex-wrap:wrap;gap:1.5rem}.facts b{display:block;font-size:1.3rem}.scroll{overflow-x:auto}
