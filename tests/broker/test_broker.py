@@ -1,6 +1,7 @@
 """The embedded broker as a program uses it."""
 
 import json
+import os
 import socket
 import struct
 import threading
@@ -38,6 +39,28 @@ def test_it_serves_inside_a_with_block_and_leaves_nothing_behind() -> None:
     assert set(threading.enumerate()) <= threads
     with pytest.raises(OSError, match="refused"):
         ask_versions(broker)
+
+
+def open_files() -> list[str]:
+    folder = Path("/proc/self/fd")
+    return sorted(os.readlink(link) for link in folder.iterdir() if os.path.lexists(link))
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="Linux alone tells a process's descriptors this way")
+def test_it_leaves_no_file_descriptor_open(tmp_path: Path) -> None:
+    """A test session has hundreds of brokers, one after the other."""
+    with Broker(data_dir=tmp_path) as broker:
+        ask_versions(broker)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        before = open_files()
+        with Broker(data_dir=tmp_path) as broker:
+            ask_versions(broker)
+        assert open_files() == before
+        with pytest.raises(StartError):
+            Broker({"listeners": f"PLAINTEXT://127.0.0.1:{taken.getsockname()[1]}"}, data_dir=tmp_path).start()
+        assert open_files() == before
 
 
 def test_a_process_may_have_several() -> None:

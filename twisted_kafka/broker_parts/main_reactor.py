@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 from twisted.logger import Logger
 
-from twisted_kafka.network.reactors import make_reactor
+from twisted_kafka.network.reactors import close_reactor, make_reactor
 from twisted_kafka.timing.clock import IClock
 
 _log = Logger()
@@ -56,12 +56,15 @@ class MainReactor:
 
     def stop(self) -> None:
         """End our own reactor and its thread."""
-        if not self.is_own or not self._own_thread.is_alive():
+        if not self.is_own:
             return
-        self.reactor.callFromThread(self.reactor.stop)
-        self._own_thread.join(STOP_TIMEOUT_S)
+        if self._own_thread.is_alive():
+            self.reactor.callFromThread(self.reactor.stop)
+            self._own_thread.join(STOP_TIMEOUT_S)
         if self._own_thread.is_alive():
             _log.warn("The broker's main reactor did not end in {seconds} s", seconds=STOP_TIMEOUT_S)
+        else:
+            close_reactor(self.reactor)
 
     def _run(self) -> None:
         try:

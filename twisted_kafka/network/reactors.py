@@ -108,3 +108,22 @@ def _make_other_reactor() -> ReactorBase:
     reactor = [*classes, SelectReactor][0]()
     reactor._registerAsIOThread = False
     return reactor
+
+
+def close_reactor(reactor: ReactorBase) -> None:
+    """Close the descriptors of a reactor that runs no more, or never ran, and that nobody will run again.
+
+    Twisted's reactors keep theirs until the process ends: six of them for every broker that a test starts and stops.
+    """
+    # A thread that comes late must not write to a descriptor that is another file's by then.
+    reactor.wakeUp = _do_nothing  # type: ignore[method-assign]
+    for reader in list(reactor._internalReaders):
+        reactor._internalReaders.discard(reader)
+        reactor.removeReader(reader)  # type: ignore[attr-defined]
+        reader.connectionLost(None)
+    if EPollReactor is not None and isinstance(reactor, EPollReactor):
+        reactor._poller.close()
+
+
+def _do_nothing() -> None:
+    pass

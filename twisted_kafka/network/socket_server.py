@@ -20,7 +20,7 @@ from twisted_kafka.network.acceptor import Acceptor, SocketOptions
 from twisted_kafka.network.idle import IdleRatio
 from twisted_kafka.network.interfaces import IRequestObserver
 from twisted_kafka.network.processor import Processor, ProcessorSettings
-from twisted_kafka.network.reactors import make_reactor
+from twisted_kafka.network.reactors import close_reactor, make_reactor
 from twisted_kafka.network.request_channel import RequestChannel
 from twisted_kafka.timing.clock import IClock
 
@@ -63,12 +63,15 @@ class NetworkThread:
     def stop(self, timeout_s: float) -> None:
         """Close what is open and end the thread, waiting at most ``timeout_s`` seconds."""
         if self.thread.ident is None:
+            close_reactor(self._reactor)
             return
         self.processor.close_all()
         self._reactor.callFromThread(self._reactor.stop)
         self.thread.join(timeout_s)
         if self.thread.is_alive():
             _log.warn("Network thread {name} did not end within {seconds} s", name=self.thread.name, seconds=timeout_s)
+        else:
+            close_reactor(self._reactor)
 
 
 class SocketServer:
