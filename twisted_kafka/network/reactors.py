@@ -119,7 +119,7 @@ def close_reactor(reactor: ReactorBase) -> None:
     reactor.wakeUp = _do_nothing  # type: ignore[method-assign]
     for reader in list(reactor._internalReaders):
         reactor._internalReaders.discard(reader)
-        reactor.removeReader(reader)  # type: ignore[attr-defined]
+        reactor.removeReader(reader)
         reader.connectionLost(None)
     if EPollReactor is not None and isinstance(reactor, EPollReactor):
         reactor._poller.close()
