@@ -107,6 +107,13 @@ def test_what_cannot_be_made_is_refused_alone(topics, topic, error):
     assert list(topics.cluster.brokers.cache.topic_names()) == ["fine"]
 
 
+def test_a_request_cannot_use_up_the_memory(topics):
+    for count in (10_001, 2**31 - 1):
+        assert errors(topics.create(NewTopic("t", count, 1), NewTopic("u", -count, 1))) == [ErrorCode.POLICY_VIOLATION] * 2
+    assert errors(topics.create(*[NewTopic(f"t{number}", 2**30, 1) for number in range(5)], validate_only=True)) == [44] * 5
+    assert topics.cluster.store.children("/brokers/topics") == []
+
+
 def test_a_topic_named_twice_and_one_that_exists(topics):
     assert errors(topics.create(NewTopic("t", 1, 1), NewTopic("d", 1, 1), NewTopic("d", 1, 1))) == [0, 42, 42]
     assert errors(topics.create(NewTopic("t", 1, 1))) == [ErrorCode.TOPIC_ALREADY_EXISTS]
@@ -224,6 +231,7 @@ def test_more_partitions_continue_the_round(topics):
         (NewPartitions("nope", 3), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (NewPartitions("", 3), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (NewPartitions("a/b", 3), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (NewPartitions("t", 2**31 - 1), ErrorCode.POLICY_VIOLATION),
         (NewPartitions("t", 3, []), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (NewPartitions("t", 4, [[1]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (NewPartitions("t", 3, [[7]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),

@@ -8,6 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from typing import Final
 
 from twisted.logger import Logger
 
@@ -49,6 +50,7 @@ from twisted_kafka.protocol.errors import (
     InvalidTopicError,
     KafkaError,
     NotControllerError,
+    PolicyViolationError,
     ReassignmentInProgressError,
     TopicDeletionDisabledError,
     TopicExistsError,
@@ -56,6 +58,9 @@ from twisted_kafka.protocol.errors import (
     UnknownTopicOrPartitionError,
 )
 from twisted_kafka.protocol.types import NO_UUID, random_uuid
+
+MAX_NEW_PARTITIONS: Final = 10_000
+"""A request that would make more is refused, as by Kafka in KRaft mode: a slip of a few zeros would use up memory and files."""
 
 
 class TopicManager:
@@ -90,7 +95,10 @@ class TopicManager:
         results = [TopicResult(topic.name) for topic in topics]
         planned: list[tuple[TopicResult, TopicNode]] = []
         if not self._controller.is_active:
-            _refuse_all(results)
+            _refuse_all(results, NotControllerError(""))
+            return _done(results)
+        if sum(max(self._partitions_of(topic), 0) for topic in topics) > MAX_NEW_PARTITIONS:
+            _refuse_all(results, PolicyViolationError(f"A request can make {MAX_NEW_PARTITIONS} partitions at most"))
             return _done(results)
         times = Counter(topic.name for topic in topics)
         existing = set(self._store.children(znodes.TOPICS))
@@ -109,6 +117,11 @@ class TopicManager:
         self._write(planned)
         made = [result for result, _ in planned if not result.error]
         return self._waits.until(self._has_leaders, made, results, timeout_ms)
+
+    def _partitions_of(self, topic: NewTopic) -> int:
+        if topic.assignments:
+            return len(topic.assignments)
+        return self._config.int("num.partitions") if topic.num_partitions == DEFAULT_COUNT else topic.num_partitions
 
     def _ensure_new(self, name: str, existing: set[str], collisions: Mapping[str, str]) -> None:
         if name == CLUSTER_TOPIC:
@@ -130,7 +143,7 @@ class TopicManager:
             assignment = {index: list(replicas) for index, replicas in sorted(topic.assignments.items())}
         else:
             defaults = self._config
-            partitions = defaults.int("num.partitions") if topic.num_partitions == DEFAULT_COUNT else topic.num_partitions
+            partitions = self._partitions_of(topic)
             factor = topic.replication_factor
             factor = defaults.int("default.replication.factor") if factor == DEFAULT_COUNT else factor
             count = max(1, len(brokers))
@@ -206,7 +219,7 @@ class TopicManager:
         """Delete topics; one result for each, in order."""
         results = [TopicResult(topic) for topic in topics]
         if not self._controller.is_active:
-            _refuse_all(results)
+            _refuse_all(results, NotControllerError(""))
             return _done(results)
         if not self._config.boolean("delete.topic.enable"):
             for result in results:
@@ -242,7 +255,7 @@ class TopicManager:
         topics = list({topic.name: topic for topic in topics}.values())
         results = [TopicResult(topic.name) for topic in topics]
         if not self._controller.is_active:
-            _refuse_all(results)
+            _refuse_all(results, NotControllerError(""))
             return _done(results)
         found = self._store.get_many([znodes.topic_path(topic.name) for topic in topics])
         groups: list[list[Operation]] = []
@@ -281,6 +294,8 @@ class TopicManager:
         if topic.count <= before:
             raise InvalidPartitionsError(f"The topic has {before} partitions already and cannot have {topic.count}")
         added = topic.count - before
+        if added > MAX_NEW_PARTITIONS:
+            raise PolicyViolationError(f"A request can make {MAX_NEW_PARTITIONS} partitions at most")
         brokers = self._metadata.snapshot.brokers
         first = node.partitions[0]
         if topic.assignments is not None:
@@ -299,9 +314,9 @@ class TopicManager:
         return Set(znodes.topic_path(topic.name), larger.encode(), found[1].version)
 
 
-def _refuse_all(results: Iterable[TopicResult]) -> None:
+def _refuse_all(results: Iterable[TopicResult], error: KafkaError) -> None:
     for result in results:
-        result.refuse(NotControllerError(""))
+        result.refuse(error)
 
 
 def _refuse_storing(result: TopicResult, error: StoreError) -> None:
