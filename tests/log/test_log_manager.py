@@ -256,7 +256,6 @@ def test_a_failed_directory_goes_offline_and_the_others_serve(broker, monkeypatc
     assert ".kafka_cleanshutdown" in broker.names("b")
 
 
-@pytest.mark.xfail(reason="a process without free descriptors takes its log directories offline, and then ends", strict=True)
 def test_running_out_of_file_descriptors_is_no_failed_disk(broker, monkeypatch):
     """Too many connections are enough for it: twistd with ``ulimit -Hn 256``, 400 connections, one new topic."""
     manager = broker.start()

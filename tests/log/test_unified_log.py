@@ -1,5 +1,7 @@
+import errno
 import os
 import struct
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -458,3 +460,30 @@ def test_truncation_keeps_index_entries_that_were_only_in_memory(tmp_path: Path)
     found = log.offset_for_timestamp(NOW_MS + 1)
     assert found is not None
     assert found[:2] == (NOW_MS + 1, 1)
+
+
+@pytest.mark.parametrize("has_records", [True, False])
+def test_roll_that_fails_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_records: bool) -> None:
+    bench = Bench(tmp_path / "topic-0", segment_bytes=1000)
+    log = bench.open()
+    expected = []
+    if has_records:
+        append(log, b"before")
+        expected.append((0, b"before"))
+
+    def no_room(*_args: object, **_options: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("twisted_kafka.log.segment.SegmentFile", no_room)
+        # An empty segment is replaced by what does not fit its base offset.
+        far = partial(log.append_as_follower, batch(b"far", base_offset=3_000_000_000, partition_leader_epoch=0))
+        with pytest.raises(KafkaStorageError):
+            (log.roll if has_records else far)()
+    append(log, b"after")
+    expected.append((len(expected), b"after"))
+    log.roll()
+    append(log, b"last")
+    expected.append((len(expected), b"last"))
+    assert contents(log) == expected
+    assert contents(bench.reopen_clean(log)) == expected

@@ -1,5 +1,6 @@
 """LogManager: all logs of a broker, in the directories of ``log.dirs``."""
 
+import errno
 import os
 import threading
 import uuid
@@ -25,6 +26,8 @@ TopicConfigLookup = Callable[[str], Mapping[str, str]]
 """Returns a topic's own settings, by its name."""
 
 MAX_NAME_BYTES = 255
+
+_OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 _log = Logger()
 
@@ -253,8 +256,14 @@ class LogManager:
         directory.write_checkpoint(directory.log_start_offsets, starts)
 
     def directory_failed(self, directory: LogDirectory, error: OSError) -> None:
-        """Take a directory offline after an I/O error; its logs answer KafkaStorageError where they need the disk."""
+        """Take a directory offline after an I/O error; its logs answer KafkaStorageError where they need the disk.
+
+        Having no file descriptor left says nothing about the disk: what needed one has failed, and that is all.
+        """
         if not directory.is_online:
+            return
+        if error.errno in _OUT_OF_DESCRIPTORS:
+            _log.error("{path}: {error}; the limit of open files is too low", path=str(directory.path), error=error)
             return
         directory.is_online = False
         _log.error("{path} goes offline: {error}", path=str(directory.path), error=error)

@@ -177,17 +177,25 @@ class LogState:
     def _roll(self, base_offset: int) -> LogSegment:
         old = self._active
         kept = list(self._segments)
+        is_kept = old.size_bytes > 0 and base_offset > old.base_offset
         try:
-            if old.size_bytes and base_offset > old.base_offset:
-                old.seal()
-                self._snapshots.write(base_offset, self.producer_state.producers.values())
-            else:
-                # Empty, and its base offset cannot hold what comes: it is made anew.
-                old.remove()
-                kept.pop()
             active = self._new_segment(base_offset)
+            try:
+                if is_kept:
+                    self._snapshots.write(base_offset, self.producer_state.producers.values())
+                    old.seal()
+                elif base_offset != old.base_offset:
+                    old.remove()
+            except OSError:
+                # The old one is as it was, and stays the active one.
+                if base_offset != old.base_offset:
+                    active.remove()
+                raise
         except OSError as error:
             raise self._storage_error("roll", error) from error
+        if not is_kept:
+            # Empty, and its base offset could not hold what comes: it was made anew.
+            kept.pop()
         self._segments = Segments([*kept, active])
         self._active = active
         self._environment.scheduler.schedule_once("flush-log", self._flush_rolled)
