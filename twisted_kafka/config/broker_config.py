@@ -125,16 +125,6 @@ class KafkaConfig(TypedValues):
         return tuple(item.strip() for item in text.split(",") if item.strip())
 
     @property
-    def log_roll_ms(self) -> int:
-        """The age at which a segment is closed, from log.roll.ms or log.roll.hours."""
-        return self._first_of(("log.roll.ms", 1), ("log.roll.hours", _MS_PER_HOUR))
-
-    @property
-    def log_roll_jitter_ms(self) -> int:
-        """What may be taken off that age, from log.roll.jitter.ms or log.roll.jitter.hours."""
-        return self._first_of(("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", _MS_PER_HOUR))
-
-    @property
     def log_retention_ms(self) -> int:
         """How long records are kept, from log.retention.ms, .minutes or .hours; -1: for ever."""
         age_ms = self._first_of(

@@ -28,10 +28,3 @@ def offline_leader(assignment: Sequence[int], isr: Sequence[int], alive: Collect
             if broker in alive:
                 return Elected(broker, [broker], is_unclean=True)
     return None
-
-
-def preferred_leader(assignment: Sequence[int], isr: Sequence[int], alive: Collection[int]) -> Elected | None:
-    """Elect the first replica of the assignment, if it is alive and in sync."""
-    if assignment and assignment[0] in alive and assignment[0] in isr:
-        return Elected(assignment[0], list(isr))
-    return None

@@ -176,20 +176,6 @@ class _Index:
             found = self.entry.unpack(os.pread(file.fileno(), self.entry.size, number * self.entry.size))
         return int(found[0]), int(found[1])
 
-    def is_sound(self) -> bool:
-        """Tell whether the file is there, holds whole entries and its last entry can be one (Kafka's sanityCheck)."""
-        try:
-            if os.stat(self.path).st_size % self.entry.size:
-                return False
-            last, count = self._at(-1), self.entries
-        except FileNotFoundError:
-            return False
-        if last is None:
-            return True
-        first = self._at(0)
-        assert first is not None
-        return last[1] >= first[1] and last[0] >= first[0] and (count == 1 or last[0] > first[0])
-
 
 class OffsetIndex(_Index):
     """Where in the segment the batch with about a given offset begins."""

@@ -26,10 +26,6 @@ class Segments:
     def __iter__(self) -> Iterator[LogSegment]:
         return iter(self._segments)
 
-    def with_active(self, segment: LogSegment) -> "Segments":
-        """Return these and one more."""
-        return Segments([*self._segments, segment])
-
     def floor(self, offset: int) -> LogSegment:
         """Return the segment that ``offset`` belongs to: the first one for an offset before it."""
         if offset >= self.active.base_offset:

@@ -51,11 +51,6 @@ class SerialWorker:
             count += 1
         return count
 
-    @property
-    def is_current_thread(self) -> bool:
-        """Whether the caller runs on the worker's thread; always true without one."""
-        return self._thread is None or threading.current_thread() is self._thread
-
     def close(self, timeout_s: float = 10.0) -> bool:
         """Take nothing more and wait until what was queued has run; return whether it had within ``timeout_s``."""
         with self._condition:

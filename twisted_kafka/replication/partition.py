@@ -52,10 +52,6 @@ class OffsetSnapshot(NamedTuple):
     high_watermark: int
     last_stable_offset: int
 
-    def end_for(self, isolation: FetchIsolation) -> int:
-        """Return the first offset that a reader of that isolation does not get."""
-        return self[isolation]
-
 
 class Partition:
     """A partition that this broker hosts (Kafka: ``Partition``)."""

@@ -186,11 +186,6 @@ class RecordBatch:
         return False
 
     @property
-    def has_producer_id(self) -> bool:
-        """Whether an idempotent producer wrote it."""
-        return self.producer_id > NO_PRODUCER_ID
-
-    @property
     def delete_horizon_ms(self) -> int | None:
         """When the cleaner may drop its tombstones and markers, None while that isn't set."""
         return None

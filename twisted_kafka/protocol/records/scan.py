@@ -84,23 +84,23 @@ def scan_in_steps(payload: bytes, count: int, most: int) -> RecordScan | None:
             start, size, position = position, payload[position], position + 1
             if size >= 0x80:
                 byte = payload[position]
-                size, position = (size & 0x7F | byte << 7, position + 1) if byte < 0x80 else _varint(payload, position - 1)
+                size, position = (size & 0x7F | byte << 7, position + 1) if byte < 0x80 else _integer(payload, position - 1, 32)
             if size & 1:
                 _refuse("a record has a negative length")
             end, delta, offset_at = position + (size >> 1), payload[position + 1], position + 2
             if delta >= 0x80:
                 byte = payload[offset_at]
-                delta, offset_at = (delta & 0x7F | byte << 7, offset_at + 1) if byte < 0x80 else _varlong(payload, position + 1)
+                delta, offset_at = (delta & 0x7F | byte << 7, offset_at + 1) if byte < 0x80 else _integer(payload, position + 1, 64)
             deltas.append(delta)
             offset, key_at = payload[offset_at], offset_at + 1
             if offset >= 0x80:
                 byte = payload[key_at]
-                offset, key_at = (offset & 0x7F | byte << 7, key_at + 1) if byte < 0x80 else _varint(payload, offset_at)
+                offset, key_at = (offset & 0x7F | byte << 7, key_at + 1) if byte < 0x80 else _integer(payload, offset_at, 32)
             if offset != index + index:
                 sequential = False
             key_size, value_at = payload[key_at], key_at + 1
             if key_size >= 0x80:
-                key_size, value_at = _varint(payload, key_at)
+                key_size, value_at = _integer(payload, key_at, 32)
             if key_size & 1:
                 lacks_keys = True
             else:
@@ -108,7 +108,7 @@ def scan_in_steps(payload: bytes, count: int, most: int) -> RecordScan | None:
             field, headers_at = payload[value_at], value_at + 1
             if field >= 0x80:
                 byte = payload[headers_at]
-                field, headers_at = (field & 0x7F | byte << 7, headers_at + 1) if byte < 0x80 else _varint(payload, value_at)
+                field, headers_at = (field & 0x7F | byte << 7, headers_at + 1) if byte < 0x80 else _integer(payload, value_at, 32)
             if not field & 1:
                 headers_at += field >> 1
             index += 1
@@ -202,21 +202,21 @@ def skip_headers(payload: bytes, position: int, end: int) -> int:
 
     Raises as the others.
     """
-    number, position = _varint(payload, position)
+    number, position = _integer(payload, position, 32)
     if number & 1 or number >> 1 > end - position:
         _refuse("a record has an impossible number of headers")
     for _ in range(number >> 1):
         size = payload[position]
         position += 1
         if size >= 0x80:
-            size, position = _varint(payload, position - 1)
+            size, position = _integer(payload, position - 1, 32)
         if size & 1:
             _refuse("a header's key has a negative length")
         position += size >> 1
         size = payload[position]
         position += 1
         if size >= 0x80:
-            size, position = _varint(payload, position - 1)
+            size, position = _integer(payload, position - 1, 32)
         if not size & 1:
             position += size >> 1
         if position > end:
@@ -228,29 +228,15 @@ def _refuse(why: str) -> NoReturn:
     raise InvalidRecordError(why)
 
 
-def _varint(payload: bytes, position: int) -> tuple[int, int]:
-    """Read an integer of 32 bits, still zigzag."""
+def _integer(payload: bytes, position: int, bits: int) -> tuple[int, int]:
+    """Read an integer of variable length, still zigzag; return it and the position after it."""
     value = shift = 0
     while True:
         byte = payload[position]
         position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value & 0xFFFFFFFF, position
+            return value & ((1 << bits) - 1), position
         shift += 7
-        if shift > 28:
-            _refuse("an integer of 32 bits has more than five bytes")
-
-
-def _varlong(payload: bytes, position: int) -> tuple[int, int]:
-    """Read an integer of 64 bits, still zigzag."""
-    value = shift = 0
-    while True:
-        byte = payload[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value & 0xFFFFFFFFFFFFFFFF, position
-        shift += 7
-        if shift > 63:
-            _refuse("an integer of 64 bits has more than ten bytes")
+        if shift >= bits:
+            _refuse(f"an integer of {bits} bits has more than {shift // 7} bytes")
