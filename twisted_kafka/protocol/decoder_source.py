@@ -14,7 +14,6 @@ from twisted_kafka.protocol.layout import (
     SourceWriter,
     absent,
     has_records,
-    is_flexible,
     minimal_size,
     struct_name,
     tagged,
@@ -33,13 +32,8 @@ class DecoderSource(SourceWriter):
     """
 
     def __init__(self, message: StructType, version: int, from_view: bool) -> None:
-        super().__init__()
-        self.version = version
+        super().__init__(message, version)
         self.from_view = from_view
-        self.flexible = is_flexible(message, version)
-        self.run: list[tuple[str, str]] = []
-        self.where = f"{message.__name__} v{version}"
-        self.path: list[str] = []
         self.scope.update(
             new=object.__new__,
             uvarint=wire.unsigned_varint,

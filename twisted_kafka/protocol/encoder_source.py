@@ -10,7 +10,7 @@ from typing import Any
 from twisted_kafka.protocol import wire
 from twisted_kafka.protocol.decoder_source import NUMBER_CODES, array_codec
 from twisted_kafka.protocol.errors import UnsupportedVersionError
-from twisted_kafka.protocol.layout import SourceWriter, absent, is_flexible, struct_name, tagged, untagged
+from twisted_kafka.protocol.layout import SourceWriter, absent, struct_name, tagged, untagged
 from twisted_kafka.protocol.schema import Field, ListOf, StructType
 from twisted_kafka.protocol.types import Wire
 
@@ -19,12 +19,7 @@ class EncoderSource(SourceWriter):
     """Generates ``encode(message, out)``, which appends the parts of the message to ``out``."""
 
     def __init__(self, message: StructType, version: int) -> None:
-        super().__init__()
-        self.version = version
-        self.flexible = is_flexible(message, version)
-        self.run: list[tuple[str, str]] = []
-        self.where = f"{message.__name__} v{version}"
-        self.path: list[str] = []
+        super().__init__(message, version)
         self.scope.update(
             BYTE=wire.BYTE,
             varint=wire.varint_bytes,

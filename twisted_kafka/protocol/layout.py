@@ -60,9 +60,17 @@ def struct_name(struct: type[Struct] | StructType) -> str:
 
 
 class SourceWriter:
-    """Lines of generated Python, their indentation, the names they use from outside, and fresh names for variables."""
+    """Lines of generated Python, their indentation, the names they use from outside, and fresh names for variables.
 
-    def __init__(self) -> None:
+    ``run`` holds the fixed-width fields that are not written yet, ``path`` the fields that lead to where the writer is.
+    """
+
+    def __init__(self, message: StructType, version: int) -> None:
+        self.version = version
+        self.flexible = is_flexible(message, version)
+        self.where = f"{message.__name__} v{version}"
+        self.run: list[tuple[str, str]] = []
+        self.path: list[str] = []
         self.lines: list[str] = []
         self.scope: dict[str, Any] = {}
         self.depth = 0
