@@ -16,7 +16,7 @@ class FakeProcessor:
         self.room = room
         self.accepted: list[socket.socket] = []
 
-    def accept(self, connected: socket.socket, peer: Any) -> bool:
+    def accept(self, connected: socket.socket, peer: Any, blocked: Any = None) -> bool:
         if self.room == 0:
             return False
         self.room -= 1

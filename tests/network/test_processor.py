@@ -1,9 +1,13 @@
 import random
+import socket
 
 import pytest
+from zope.interface import implementer
 
 from tests.network.network_fakes import Layer, frame
 from twisted_kafka.network.channel import READ_AHEAD_BYTES
+from twisted_kafka.network.interfaces import IBlockedAcceptor, NoQuotas
+from twisted_kafka.network.processor import NEW_CONNECTIONS
 from twisted_kafka.network.request_channel import AlreadyAnsweredError, Parker
 
 
@@ -341,3 +345,65 @@ def test_random_interleavings_answer_everything_once_and_in_order(seed: int) -> 
     assert [transport.written for _, transport in clients] == [bytes(range(10))] * len(clients)
     assert len(layer.observer.completed) == 60
     assert layer.channel.size == 0
+
+
+class CountingQuotas(NoQuotas):
+    """Allows ``limit`` connections."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.count = 0
+        self.closed: list[tuple[str, str]] = []
+
+    def dec(self, listener_name: str, address: str) -> None:
+        self.count -= 1
+        self.closed.append((listener_name, address))
+
+    def max_connections_exceeded(self, listener_name: str) -> bool:
+        return self.count > self.limit
+
+
+def test_each_connection_is_given_back_to_the_quotas_once() -> None:
+    layer = Layer()
+    quotas = layer.processor.settings.quotas = CountingQuotas(9)
+    channel, transport = layer.connect()
+    transport.abortConnection()
+    layer.processor.process_disconnected(channel)
+    assert quotas.closed == [("PLAINTEXT", "127.0.0.1")]
+
+
+def test_excess_connections_are_closed_least_recently_used_first_and_one_each_turn() -> None:
+    layer = Layer()
+    quotas = layer.processor.settings.quotas = CountingQuotas(1)
+    transports = []
+    for _ in range(3):
+        transports.append(layer.connect()[1])
+        layer.advance_ms(1)
+        quotas.count += 1
+    transports[0].channel.dataReceived(frame(1))
+    layer.processor.check_connections()
+    closed = []
+    while layer.reactor.run_asked():
+        closed.append([transport.is_closed for transport in transports])
+    assert closed == [[False, True, False], [False, True, True], [False, True, True]]
+
+
+def test_a_full_processor_tells_the_acceptor_when_it_has_room() -> None:
+    told = []
+
+    @implementer(IBlockedAcceptor)
+    class Acceptor:
+        def room_for_connections(self) -> None:
+            told.append(True)
+
+    layer = Layer()
+    pairs = [socket.socketpair() for _ in range(NEW_CONNECTIONS + 1)]
+    blocked = Acceptor()
+    taken = [layer.processor.accept(ours, ("127.0.0.1", 1), blocked) for ours, _ in pairs]
+    assert taken == [True] * NEW_CONNECTIONS + [False]
+    for ours, _ in pairs:
+        ours.close()  # so that none of them is set up: there is no reactor
+    layer.reactor.run_asked()
+    assert told == [True]
+    for _, theirs in pairs:
+        theirs.close()

@@ -1,9 +1,10 @@
 """What the network layer calls and others implement."""
 
+import socket
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from zope.interface import Interface
+from zope.interface import Interface, implementer
 
 from twisted_kafka.protocol.regions import Part
 
@@ -48,3 +49,48 @@ class IProcessorControl(Interface):
 
     def request_queue_drained() -> None:
         """There is room in the request queue again."""
+
+
+class IBlockedAcceptor(Interface):
+    """An acceptor that has accepted a connection and nowhere to put it."""
+
+    def room_for_connections() -> None:
+        """Try again: a full processor has room, or a limit allows more. From any thread; once too often is fine."""
+
+
+class IConnectionProcessor(Interface):
+    """Where an acceptor puts connections; all methods are for any thread."""
+
+    def accept(connected: socket.socket, peer: tuple[Any, ...], blocked: IBlockedAcceptor | None = None) -> bool:  # noqa: N805
+        """Take over an accepted connection that ConnectionQuotas has counted; return False when too many wait already.
+
+        With ``blocked``, a processor that is full tells it once when there is room. At most ``NEW_CONNECTIONS`` wait.
+        """
+
+    def check_connections() -> None:
+        """Close the least recently used connection while ``IConnectionQuotas.max_connections_exceeded`` says so, one each turn."""
+
+
+class IConnectionQuotas(Interface):
+    """What a processor asks of ConnectionQuotas. The acceptor has counted each connection that the processor is given."""
+
+    def dec(listener_name: str, address: str) -> None:  # noqa: N805
+        """Count a connection no more. To be called exactly once for each, when its socket is closed; from any thread."""
+
+    def max_connections_exceeded(listener_name: str) -> bool:  # noqa: N805
+        """Whether the broker has too many connections, and this listener's are not protected (Kafka's closeExcessConnections).
+
+        When it begins to be so, ConnectionQuotas calls ``check_connections`` of the processors that it was told of.
+        """
+
+
+@implementer(IConnectionQuotas)
+class NoQuotas:
+    """No limits: for processors without a broker around them."""
+
+    def dec(self, listener_name: str, address: str) -> None:
+        """Count nothing."""
+
+    def max_connections_exceeded(self, listener_name: str) -> bool:
+        """Allow all."""
+        return False

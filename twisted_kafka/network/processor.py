@@ -18,7 +18,14 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from twisted_kafka.network.channel import KafkaChannel
-from twisted_kafka.network.interfaces import IProcessorControl, IRequestObserver
+from twisted_kafka.network.interfaces import (
+    IBlockedAcceptor,
+    IConnectionProcessor,
+    IConnectionQuotas,
+    IProcessorControl,
+    IRequestObserver,
+    NoQuotas,
+)
 from twisted_kafka.network.reactors import ILoopHooks
 from twisted_kafka.network.request import CLOSE_CONNECTION, SEND, ConnectionInfo, Request, RequestContext
 from twisted_kafka.network.request_channel import STALL_S, IQueueListener, Parker, RequestChannel
@@ -50,7 +57,7 @@ _log = Logger()
 class ProcessorSettings:
     """What a processor is told at its start; keys ``socket.request.max.bytes`` and ``connections.max.idle.ms``."""
 
-    __slots__ = ("idle_ms", "is_privileged", "listener_name", "max_request_bytes", "security_protocol")
+    __slots__ = ("idle_ms", "is_privileged", "listener_name", "max_request_bytes", "quotas", "security_protocol")
 
     def __init__(self, listener_name: str, security_protocol: str, max_request_bytes: int, idle_ms: int) -> None:
         self.listener_name = listener_name
@@ -58,9 +65,10 @@ class ProcessorSettings:
         self.max_request_bytes = max_request_bytes
         self.idle_ms = idle_ms
         self.is_privileged = False
+        self.quotas: IConnectionQuotas = NoQuotas()
 
 
-@implementer(IProcessorControl, ILoopHooks, IQueueListener)
+@implementer(IProcessorControl, IConnectionProcessor, ILoopHooks, IQueueListener)
 class Processor:
     """Owns the connections that it is given, on one reactor's thread."""
 
@@ -84,6 +92,8 @@ class Processor:
         self._request_channel = request_channel
         self._observers = tuple(observer.request_completed for observer in observers)
         self._new_connections: deque[tuple[socket.socket, tuple[Any, ...]]] = deque()
+        self._blocked: IBlockedAcceptor | None = None
+        self._must_check_connections = False
         self._responses: deque[Request] = deque()
         self._held: deque[Request] = deque()
         self._is_awake = False
@@ -105,13 +115,21 @@ class Processor:
 
     # From any thread.
 
-    def accept(self, connected: socket.socket, peer: tuple[Any, ...]) -> bool:
-        """Take over an accepted connection; return False when too many wait already."""
+    def accept(self, connected: socket.socket, peer: tuple[Any, ...], blocked: IBlockedAcceptor | None = None) -> bool:
+        """Take over an accepted connection; return False when too many wait already, and tell ``blocked`` when there is room."""
         if len(self._new_connections) >= NEW_CONNECTIONS:
-            return False
+            self._blocked = blocked
+            if len(self._new_connections) >= NEW_CONNECTIONS:  # else they were taken meanwhile, and nobody would tell it
+                return False
+            self._blocked = None
         self._new_connections.append((connected, peer))
         self._wake_up()
         return True
+
+    def check_connections(self) -> None:
+        """Close the least recently used connection while there are too many, one each turn."""
+        self._must_check_connections = True
+        self._wake_up()
 
     def append_response(self, request: Request) -> None:
         """Have the response of ``request`` sent when this thread is awake."""
@@ -213,6 +231,8 @@ class Processor:
         if self._drained:
             self._drained = False
             self._resume()
+        if self._must_check_connections:
+            self.close_excess_connections()
         if self._unannounced and not self._is_hooked:
             self._announce()
 
@@ -229,6 +249,10 @@ class Processor:
             except OSError as error:
                 _log.info("A connection from {peer} was lost while it was set up: {error}", peer=peer, error=error)
                 connected.close()
+                self.settings.quotas.dec(self.settings.listener_name, peer[0])
+        blocked, self._blocked = self._blocked, None
+        if blocked is not None:
+            blocked.room_for_connections()
 
     def add_channel(self, channel: KafkaChannel) -> None:
         """Begin to read from a channel, whose transport is set."""
@@ -307,7 +331,9 @@ class Processor:
 
     def process_disconnected(self, channel: KafkaChannel) -> None:
         """Forget a channel that is closed; a request under way is completed when its response comes."""
-        self.channels.pop(channel, None)
+        if channel in self.channels:
+            del self.channels[channel]
+            self.settings.quotas.dec(channel.connection.listener_name, channel.connection.client_address)
         request, channel.in_flight = channel.in_flight, None
         if request is not None and request.response_dequeued_ns and not request.sent_ns:
             # Its response was being sent: nobody else will complete it.
@@ -323,6 +349,15 @@ class Processor:
                 _log.info("Closing idle connection {id}", id=channel.connection_id)
                 self.expired_connections_killed += 1
                 channel.close()
+
+    def close_excess_connections(self) -> None:
+        """Close the connection that was used least recently, if the broker has too many; look again in the next turn."""
+        self._must_check_connections = False
+        if self.channels and self.settings.quotas.max_connections_exceeded(self.settings.listener_name):
+            channel = min(self.channels, key=lambda each: each.last_active_ns)
+            _log.info("Closing {id}: the broker has more than max.connections", id=channel.connection_id)
+            channel.close()
+            self.check_connections()
 
     def refuse(self, channel: KafkaChannel, why: str) -> None:
         """Close a connection whose bytes cannot be understood, and say why in one line."""

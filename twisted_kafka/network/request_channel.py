@@ -89,7 +89,12 @@ class RequestChannel:
 
     def add_processor(self, processor: IProcessorControl) -> None:
         """Have ``processor`` woken when handlers are done."""
-        self._processors.append(processor)
+        self._processors = [*self._processors, processor]
+
+    def remove_processor(self, processor: IProcessorControl) -> None:
+        """Wake ``processor`` no more; its answers still go to it."""
+        self._processors = [each for each in self._processors if each is not processor]  # handlers may be going through the old one
+        self._full_for.discard(processor)
 
     def send_request(self, request: Request) -> bool:
         """Queue a request; return False when the queue is full. Never blocks. To be followed by ``announce``."""
