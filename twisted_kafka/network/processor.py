@@ -18,6 +18,7 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from twisted_kafka.network.channel import KafkaChannel
+from twisted_kafka.network.channel_builder import PLAINTEXT_BUILDER, IChannelBuilder
 from twisted_kafka.network.interfaces import (
     IBlockedAcceptor,
     IConnectionProcessor,
@@ -29,7 +30,6 @@ from twisted_kafka.network.interfaces import (
 from twisted_kafka.network.reactors import ILoopHooks
 from twisted_kafka.network.request import CLOSE_CONNECTION, SEND, ConnectionInfo, Request, RequestContext
 from twisted_kafka.network.request_channel import STALL_S, IQueueListener, Parker, RequestChannel
-from twisted_kafka.network.transport import KafkaTransport
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.timing.clock import IClock
 
@@ -57,7 +57,15 @@ _log = Logger()
 class ProcessorSettings:
     """What a processor is told at its start; keys ``socket.request.max.bytes`` and ``connections.max.idle.ms``."""
 
-    __slots__ = ("idle_ms", "is_privileged", "listener_name", "max_request_bytes", "quotas", "security_protocol")
+    __slots__ = (
+        "channel_builder",
+        "idle_ms",
+        "is_privileged",
+        "listener_name",
+        "max_request_bytes",
+        "quotas",
+        "security_protocol",
+    )
 
     def __init__(self, listener_name: str, security_protocol: str, max_request_bytes: int, idle_ms: int) -> None:
         self.listener_name = listener_name
@@ -66,6 +74,7 @@ class ProcessorSettings:
         self.idle_ms = idle_ms
         self.is_privileged = False
         self.quotas: IConnectionQuotas = NoQuotas()
+        self.channel_builder: IChannelBuilder = PLAINTEXT_BUILDER
 
 
 @implementer(IProcessorControl, IConnectionProcessor, ILoopHooks, IQueueListener)
@@ -89,6 +98,7 @@ class Processor:
         self.dropped_responses = 0
         self.is_full = False
         self._reactor = reactor
+        self._make_transport = settings.channel_builder.for_processor(number, reactor)
         self._request_channel = request_channel
         self._observers = tuple(observer.request_completed for observer in observers)
         self._new_connections: deque[tuple[socket.socket, tuple[Any, ...]]] = deque()
@@ -244,7 +254,7 @@ class Processor:
                 local = connected.getsockname()
                 info = self._describe(local, peer)
                 channel = KafkaChannel(info, self, self.settings.max_request_bytes)
-                channel.transport = KafkaTransport(connected, channel, self._reactor)
+                channel.transport = self._make_transport(connected, channel)
                 self.add_channel(channel)
             except OSError as error:
                 _log.info("A connection from {peer} was lost while it was set up: {error}", peer=peer, error=error)

@@ -17,6 +17,7 @@ from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.acceptor import Acceptor, SocketOptions
+from twisted_kafka.network.channel_builder import BuilderOf, IChannelBuilder, plaintext_builder
 from twisted_kafka.network.idle import IdleRatio
 from twisted_kafka.network.interfaces import IRequestObserver
 from twisted_kafka.network.processor import Processor, ProcessorSettings
@@ -86,6 +87,7 @@ class SocketServer:
         metrics: MetricsRegistry,
         observers: Sequence[IRequestObserver] = (),
         reactor_factory: ReactorFactory = make_reactor,
+        builder_of: BuilderOf = plaintext_builder,
     ) -> None:
         self._config = config
         self._reactor = reactor
@@ -94,6 +96,8 @@ class SocketServer:
         self._metrics = metrics
         self._observers = tuple(observers)
         self._reactor_factory = reactor_factory
+        self._builder_of = builder_of
+        self._builders: dict[str, IChannelBuilder] = {}
         self._acceptors: list[Acceptor] = []
         self._threads: list[NetworkThread] = []
         self._is_stopping = False
@@ -150,6 +154,16 @@ class SocketServer:
         for thread in self._threads:
             thread.stop(STOP_S)
 
+    def validate_security(self, config: KafkaConfig) -> None:
+        """Raise ConfigError when ``reconfigure_security`` could not do with these settings; change nothing."""
+        for builder in self._builders.values():
+            builder.validate_reconfiguration(config)
+
+    def reconfigure_security(self, config: KafkaConfig) -> None:
+        """Give the listeners' channel builders new settings, and have them read their files anew. Raises ConfigError."""
+        for builder in self._builders.values():
+            builder.reconfigure(config)
+
     @property
     def connection_count(self) -> int:
         """Connections that are open now."""
@@ -182,6 +196,7 @@ class SocketServer:
             config.long("connections.max.idle.ms"),
         )
         settings.is_privileged = end_point.listener_name == config.inter_broker_listener_name
+        settings.channel_builder = self._builders[end_point.listener_name] = self._builder_of(end_point)
         threads = [self._new_thread(settings) for _ in range(config.int("num.network.threads"))]
         acceptor.processors = [thread.processor for thread in threads]
 
