@@ -13,11 +13,9 @@ from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log.batch_headers import crc_matches, scan_batches
 from twisted_kafka.log.environment import LogEnvironment
 from twisted_kafka.log.files import (
-    CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
-    SWAP_SUFFIX,
     TEMPORARY_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
@@ -28,6 +26,7 @@ from twisted_kafka.log.producer_snapshot import CorruptSnapshotError, SnapshotFi
 from twisted_kafka.log.producer_state import NO_PRODUCER_ID, ProducerState
 from twisted_kafka.log.segment import LogSegment
 from twisted_kafka.log.segments import Segments
+from twisted_kafka.log.swap_files import complete_swaps
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 _log = Logger()
@@ -103,7 +102,8 @@ class LogLoader:
     def _open_segments(self) -> list[LogSegment]:
         segments = []
         config = self._config
-        leftovers = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX)
+        complete_swaps(self._directory)
+        leftovers = (DELETED_SUFFIX, TEMPORARY_SUFFIX)
         with os.scandir(self._directory) as entries:
             found = {entry.name: entry for entry in entries}
         for name, entry in found.items():

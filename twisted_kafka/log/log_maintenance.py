@@ -1,11 +1,11 @@
 """What happens to a log besides appending and reading: cutting, retention, new settings, closing, deletion."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from twisted_kafka.config.topic_config import LogConfig
-from twisted_kafka.log.files import remove_if_there
+from twisted_kafka.log.files import SWAP_SUFFIX, remove_if_there, sync_directory
 from twisted_kafka.log.loader import LoadedLog, reload_producers
 from twisted_kafka.log.log_state import LogState
 from twisted_kafka.log.partition_metadata import write_topic_id
@@ -123,11 +123,61 @@ class LogMaintenance(LogState):
         paths = [path for segment in doomed for path in segment.mark_deleted()]
         for segment in doomed:
             self._snapshots.remove(segment.base_offset)
+        self._remove_later(paths)
 
+    def _remove_later(self, paths: Iterable[Path]) -> None:
         def remove() -> None:
             _remove_files(paths)
 
         self._environment.scheduler.schedule_once("delete-file", remove, self.config.file_delete_delay_ms)
+
+    # Compaction.
+
+    def replace_segments(self, cleaned: LogSegment, old: Sequence[LogSegment]) -> bool:
+        """Put a segment, whose files end with ``.cleaned`` and are durable, in the place of those that it was made of.
+
+        Whenever the machine stops, the next start finds the old ones or the new one whole (Kafka: LocalLog.replaceSegments).
+        Returns False, and does nothing, when the log does not have all of the old ones any more.
+        """
+        try:
+            for segment in old:
+                segment.hold()
+            with self._flush_lock, self._lock:
+                present = list(self._segments)
+                if self._is_closed or not all(segment in present for segment in old) or self._active in old:
+                    return False
+                cleaned.change_suffix(SWAP_SUFFIX)
+                sync_directory(self.dir)
+                doomed = [path for segment in old for path in segment.mark_deleted()]
+                cleaned.change_suffix("")
+                sync_directory(self.dir)
+                at = present.index(old[0])
+                present[at : at + len(old)] = [cleaned]
+                self._segments = Segments(present)
+                self._forget_positions({segment.base_offset for segment in old})
+                for segment in old[1:]:
+                    self._snapshots.remove(segment.base_offset)
+        except OSError as error:
+            raise self._storage_error("replace segments of", error) from error
+        self._remove_later(doomed)
+        return True
+
+    def _forget_positions(self, base_offsets: set[int]) -> None:
+        """Look up again where offsets lie that were known to be at the end of one of these segments."""
+        if self._end.segment_base_offset in base_offsets:
+            self._end = LogOffsetMetadata(self._end[0], self._active.base_offset, self._active.size_bytes)
+        if self._high_watermark.segment_base_offset in base_offsets:
+            self._high_watermark = LogOffsetMetadata(self._high_watermark[0])
+        if self._unstable is not None:
+            self._unstable = LogOffsetMetadata(self._unstable[0])
+
+    def last_records_of_producers(self) -> dict[int, tuple[int, int]]:
+        """Return the epoch and the last offset, -1 without one, of each producer, by its id."""
+        with self._lock:
+            return {
+                entry.producer_id: (entry.epoch, entry.batches[-1].last_offset if entry.batches else -1)
+                for entry in self.producer_state.producers.values()
+            }
 
     def remove_expired_producers(self, now_ms: int) -> int:
         """Forget producers that wrote nothing for ``producer.id.expiration.ms``; returns how many."""

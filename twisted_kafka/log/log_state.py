@@ -198,6 +198,8 @@ class LogState:
             kept.pop()
         self._segments = Segments([*kept, active])
         self._active = active
+        # The end lies in the new segment from now on: a position in the old one would be wrong once that is compacted.
+        self._end = LogOffsetMetadata(self._end[0], active.base_offset, active.size_bytes)
         self._environment.scheduler.schedule_once("flush-log", self._flush_rolled)
         return active
 

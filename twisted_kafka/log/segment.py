@@ -54,6 +54,7 @@ class LogSegment:
         "_max_timestamp",
         "_name",
         "_recent",
+        "_suffix",
         "base_offset",
         "created_ms",
         "directory",
@@ -68,7 +69,14 @@ class LogSegment:
     )
 
     def __init__(
-        self, directory: Path, base_offset: int, *, size_bytes: int, max_index_bytes: int, index_interval_bytes: int
+        self,
+        directory: Path,
+        base_offset: int,
+        *,
+        size_bytes: int,
+        max_index_bytes: int,
+        index_interval_bytes: int,
+        suffix: str = "",
     ) -> None:
         self.directory = directory
         self.base_offset = base_offset
@@ -79,9 +87,10 @@ class LogSegment:
         self.is_index_full = False
         """Whether an index has no place left, so that the segment must be rolled."""
         self._name = name = offset_name(base_offset)
-        self.offset_index = OffsetIndex(directory / (name + INDEX_SUFFIX), base_offset, max_index_bytes)
-        self.time_index = TimeIndex(directory / (name + TIME_INDEX_SUFFIX), base_offset, max_index_bytes)
-        self.transaction_index = TransactionIndex(directory / (name + TRANSACTION_INDEX_SUFFIX))
+        self._suffix = suffix
+        self.offset_index = OffsetIndex(directory / (name + INDEX_SUFFIX + suffix), base_offset, max_index_bytes)
+        self.time_index = TimeIndex(directory / (name + TIME_INDEX_SUFFIX + suffix), base_offset, max_index_bytes)
+        self.transaction_index = TransactionIndex(directory / (name + TRANSACTION_INDEX_SUFFIX + suffix))
         self._file: SegmentFile | None = None
         self._fd = -1
         self._recent: list[Located] = []
@@ -92,11 +101,23 @@ class LogSegment:
 
     @classmethod
     def create(
-        cls, directory: Path, base_offset: int, *, max_index_bytes: int, index_interval_bytes: int, now_ms: int
+        cls,
+        directory: Path,
+        base_offset: int,
+        *,
+        max_index_bytes: int,
+        index_interval_bytes: int,
+        now_ms: int,
+        suffix: str = "",
     ) -> "LogSegment":
-        """Make an empty segment, ready for appends; raises OSError."""
+        """Make an empty segment, ready for appends; ``suffix`` marks files that are not part of a log yet. Raises OSError."""
         segment = cls(
-            directory, base_offset, size_bytes=0, max_index_bytes=max_index_bytes, index_interval_bytes=index_interval_bytes
+            directory,
+            base_offset,
+            size_bytes=0,
+            max_index_bytes=max_index_bytes,
+            index_interval_bytes=index_interval_bytes,
+            suffix=suffix,
         )
         segment.created_ms = now_ms
         segment.clear()
@@ -105,7 +126,7 @@ class LogSegment:
     @property
     def path(self) -> Path:
         """The file of batches."""
-        return self.directory / (self._name + LOG_SUFFIX)
+        return self.directory / (self._name + LOG_SUFFIX + self._suffix)
 
     @property
     def file(self) -> SegmentFile:
@@ -304,6 +325,26 @@ class LogSegment:
         self.directory = directory
         for index in (self.offset_index, self.time_index, self.transaction_index):
             index.path = directory / index.path.name
+
+    def hold(self) -> None:
+        """Take all that reading needs into memory: the files are about to get other names; raises OSError.
+
+        Readers that have this segment go on with it, and never see the file that gets its name.
+        """
+        _ = self.file, self.max_timestamp, self.transaction_index.entries
+        for index in (self.offset_index, self.time_index):
+            if not index.in_memory:
+                index.load()
+
+    def change_suffix(self, suffix: str) -> None:
+        """Give the files another suffix, the one with the batches last; raises OSError."""
+        for path in reversed(self._paths()):
+            renamed = path.with_name(path.name.removesuffix(self._suffix) + suffix)
+            if path == self.path or path.exists():
+                os.rename(path, renamed)
+        for index in (self.offset_index, self.time_index, self.transaction_index):
+            index.path = index.path.with_name(index.path.name.removesuffix(self._suffix) + suffix)
+        self._suffix = suffix
 
     def mark_deleted(self) -> list[Path]:
         """Rename the files so that the next start removes them if nobody did; returns their new paths. Raises OSError."""

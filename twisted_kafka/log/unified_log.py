@@ -261,7 +261,9 @@ class UnifiedLog(LogMaintenance):
             base = segment.base_offset
             if base > limit[1]:
                 break
-            end = limit[2] if base == limit[1] else segment.size_bytes
+            end = segment.size_bytes
+            if base == limit[1] and limit[2] < end:
+                end = limit[2]
             available = end - position
             if available <= 0:
                 break

@@ -1,0 +1,68 @@
+"""What a crash amid compaction left in a log's directory: finished if the new segment was whole, undone if not.
+
+The cleaner writes a segment into files that end with ``.cleaned``. When they are durable it renames them to ``.swap``, marks the
+segments that they replace as deleted, and drops the suffix. (Kafka: LogLoader.removeTempFilesAndCollectSwapFiles.)
+"""
+
+import os
+from pathlib import Path
+
+from twisted.logger import Logger
+
+from twisted_kafka.log.batch_headers import scan_headers
+from twisted_kafka.log.files import (
+    CLEANED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    offset_of_name,
+    sync_directory,
+)
+
+_SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+
+_log = Logger()
+
+
+def complete_swaps(directory: Path) -> None:
+    """Leave no file that ends with ``.cleaned`` or ``.swap``, and each record in one segment only; raises OSError."""
+    names = os.listdir(directory)
+    cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
+    swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
+    if not cleaned and not swaps:
+        return
+    # Renaming to .swap had not come to an end where a .cleaned file of the same segment is left: the old segments are still there.
+    unfinished = min((offset_of_name(name) for name in cleaned), default=None)
+    for name in cleaned:
+        os.unlink(directory / name)
+    for name in list(swaps):
+        if unfinished is not None and offset_of_name(name) >= unfinished:
+            os.unlink(directory / name)
+            swaps.remove(name)
+    _remove_replaced(directory, names, swaps)
+    for name in swaps:
+        os.rename(directory / name, directory / name.removesuffix(SWAP_SUFFIX))
+    sync_directory(directory)
+
+
+def _remove_replaced(directory: Path, names: list[str], swaps: list[str]) -> None:
+    logs = [name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
+    if not logs:
+        return
+    _log.info("{path}: a compaction that a stop interrupted is finished", path=str(directory))
+    first = min(offset_of_name(name) for name in logs)
+    end = max(_next_offset(directory / name) for name in logs)
+    for name in names:
+        if name.endswith(_SEGMENT_SUFFIXES) and first <= offset_of_name(name) < end:
+            os.unlink(directory / name)
+
+
+def _next_offset(path: Path) -> int:
+    """Return the offset after the last batch of a file; its base offset when there is none."""
+    last = offset_of_name(path.name) - 1
+    with open(path, "rb") as file:
+        for header in scan_headers(file.fileno(), 0, os.fstat(file.fileno()).st_size):
+            last = header.last_offset
+    return last + 1
