@@ -46,6 +46,7 @@ UNORDERED = {
     ("DeleteTopicsResponse", "responses"): "name",
     ("ListGroupsResponse", "groups"): "group_id",
     ("DescribedGroup", "members"): "member_assignment",
+    ("ReplicaElectionResult", "partition_result"): "partition_id",
     ("OffsetDeleteResponseTopic", "partitions"): "partition_index",
     ("JoinGroupResponse", "members"): "metadata",
     ("OffsetFetchResponse", "topics"): "name",

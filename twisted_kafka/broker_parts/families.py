@@ -6,6 +6,7 @@ from typing import NamedTuple
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.controller.dynamic_config import ConfigRepository
 from twisted_kafka.controller.kafka_controller import KafkaController
+from twisted_kafka.controller.partition_admin import PartitionAdmin
 from twisted_kafka.controller.topic_rules import TRANSACTION_TOPIC
 from twisted_kafka.controller.topic_waits import TopicWaits
 from twisted_kafka.controller.topics import TopicManager
@@ -22,14 +23,17 @@ from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.server.apis.api_versions import VersionsApis
 from twisted_kafka.server.apis.config_entries import ConfigDescriber
 from twisted_kafka.server.apis.configs import ConfigApis
+from twisted_kafka.server.apis.features import FeatureApis
 from twisted_kafka.server.apis.fetch import FetchApis
 from twisted_kafka.server.apis.find_coordinator import GROUP, TRANSACTION, CoordinatorTopic, FindCoordinatorApis
 from twisted_kafka.server.apis.group_offsets import GroupOffsetApis
 from twisted_kafka.server.apis.groups import GroupApis
 from twisted_kafka.server.apis.metadata import MetadataApis
 from twisted_kafka.server.apis.offsets import OffsetApis
+from twisted_kafka.server.apis.partitions import PartitionApis
 from twisted_kafka.server.apis.produce import ProduceApis
 from twisted_kafka.server.apis.producer_ids import ProducerIdApis
+from twisted_kafka.server.apis.producers import ProducerApis
 from twisted_kafka.server.apis.topics import TopicApis
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.timer import Timer
@@ -57,14 +61,18 @@ def make_families(parts: Parts) -> list[object]:
     config, metadata, replicas, groups = parts.config, parts.metadata, parts.replicas, parts.groups
     sessions = FetchSessionCache(config.int("max.incremental.fetch.session.cache.slots"), parts.clock, parts.metrics)
     producer_ids = ProducerIdManager(config.broker_id, parts.store)
-    topics = TopicManager(config, parts.store, metadata, parts.controller, TopicWaits(metadata, parts.clock, parts.timer))
+    waits = TopicWaits(metadata, parts.clock, parts.timer)
+    topics = TopicManager(config, parts.store, metadata, parts.controller, waits)
     describer = ConfigDescriber(config, parts.configs)
     return [
         VersionsApis(parts.supported),
         MetadataApis(metadata, config, topics),
         TopicApis(topics, metadata, describer),
+        PartitionApis(PartitionAdmin(metadata, parts.controller, waits), metadata),
         ConfigApis(config, parts.configs, metadata, describer),
+        FeatureApis(parts.controller),
         ProduceApis(replicas),
+        ProducerApis(replicas, metadata),
         FetchApis(replicas, sessions, config),
         OffsetApis(replicas),
         GroupApis(groups),

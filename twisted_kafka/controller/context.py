@@ -16,6 +16,28 @@ class ReplicaAssignment(NamedTuple):
     adding: Sequence[int] = ()
     removing: Sequence[int] = ()
 
+    @property
+    def is_reassigned(self) -> bool:
+        """Whether the partition is on its way to other replicas."""
+        return bool(self.adding or self.removing)
+
+    @property
+    def target(self) -> list[int]:
+        """The replicas when the reassignment is complete."""
+        return [broker for broker in self.replicas if broker not in self.removing]
+
+    @property
+    def origin(self) -> list[int]:
+        """The replicas as they were before the reassignment."""
+        return [broker for broker in self.replicas if broker not in self.adding]
+
+    def reassigned_to(self, target: Sequence[int]) -> "ReplicaAssignment":
+        """Return what the assignment is while the partition moves from its origin to ``target``."""
+        origin = self.origin
+        everybody = list(dict.fromkeys([*target, *origin]))
+        adding = [broker for broker in everybody if broker not in origin]
+        return ReplicaAssignment(everybody, adding, [broker for broker in everybody if broker not in target])
+
 
 class Leadership(NamedTuple):
     """A partition's leader and in-sync replicas as its state node says; ``partition_epoch`` is the node's version."""

@@ -28,3 +28,17 @@ def offline_leader(assignment: Sequence[int], isr: Sequence[int], alive: Collect
             if broker in alive:
                 return Elected(broker, [broker], is_unclean=True)
     return None
+
+
+def preferred_leader(assignment: Sequence[int], isr: Sequence[int], alive: Collection[int]) -> Elected | None:
+    """Elect the first of the assigned replicas, if it is alive and in sync."""
+    first = assignment[0] if assignment else -1
+    return Elected(first, isr) if first in alive and first in isr else None
+
+
+def reassigned_leader(targets: Sequence[int], isr: Sequence[int], alive: Collection[int]) -> Elected | None:
+    """Elect the first replica of a reassignment's target that is alive and in sync."""
+    for broker in targets:
+        if broker in alive and broker in isr:
+            return Elected(broker, isr)
+    return None

@@ -5,6 +5,7 @@ Everything happens on one event thread: watches, answers of brokers and calls fr
 
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future
+from typing import TypeVar
 
 from twisted.logger import Logger
 
@@ -13,8 +14,10 @@ from twisted_kafka.controller.context import ControllerContext
 from twisted_kafka.controller.dynamic_config import ConfigRepository
 from twisted_kafka.controller.election import ControllerElection
 from twisted_kafka.controller.interfaces import IBrokerChannels
+from twisted_kafka.controller.leader_elections import LeaderElections
 from twisted_kafka.controller.loader import ContextLoader
 from twisted_kafka.controller.partition_machine import PartitionStateMachine
+from twisted_kafka.controller.reassignments import Reassignments
 from twisted_kafka.controller.replica_machine import ReplicaStateMachine
 from twisted_kafka.controller.requests import RequestBatch, ResponseHandlers
 from twisted_kafka.controller.states import PartitionStatus, ReplicaStatus
@@ -31,12 +34,13 @@ from twisted_kafka.metadata.store import (
 from twisted_kafka.metadata.worker import SerialWorker
 from twisted_kafka.metadata.znode_json import BadNodeError
 from twisted_kafka.metadata.znodes_admin import PartitionsNode
-from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.errors import ErrorCode, NotControllerError
 from twisted_kafka.protocol.messages.inter_broker import LeaderAndIsrResponse, StopReplicaResponse
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import IClock
 
 TopicsListener = Callable[[Collection[str]], None]
+_T = TypeVar("_T")
 
 
 class KafkaController:
@@ -76,6 +80,8 @@ class KafkaController:
         self._deletion = TopicDeletion(
             self.context, store, self._requests, self._partitions, self._replicas, deleted=self._topics_deleted
         )
+        self.elections = LeaderElections(self.context, self._partitions)
+        self.reassignments = Reassignments(self.context, store, self._requests, self._partitions, self._replicas)
 
     # From outside
 
@@ -119,6 +125,26 @@ class KafkaController:
     def pump(self) -> int:
         """Run the events that wait, on this thread; return how many. Only with ``threaded=False``."""
         return self._worker.pump()
+
+    def run(self, work: Callable[[], _T]) -> "Future[_T]":
+        """Do ``work`` on the event thread while this broker is the controller, else the future raises NotControllerError."""
+        future: Future[_T] = Future()
+
+        def event() -> None:
+            try:
+                if not self.is_active:
+                    raise NotControllerError("This broker is not the controller")
+                result = work()
+            except BaseException as error:
+                future.set_exception(error)
+                if not isinstance(error, NotControllerError):
+                    raise
+            else:
+                future.set_result(result)
+
+        if not self._worker.submit(event):
+            future.set_exception(NotControllerError("The controller has stopped"))
+        return future
 
     def add_topics_listener(self, listener: TopicsListener) -> None:
         """Call ``listener`` on the event thread with topics that were deleted, once nothing is left of them."""
@@ -195,6 +221,7 @@ class KafkaController:
         self._replicas.startup()
         self._partitions.startup()
         self._update_metadata(context.brokers, context.all_partitions())
+        self.reassignments.resume()
         self._handle_deletions(deletions)
         self._deletion.resume()
 
@@ -407,6 +434,7 @@ class KafkaController:
         known = [partition for partition in dict.fromkeys(partitions) if partition in self.context.leaderships]
         self._loader.load_leaderships(known)
         self._update_metadata(self.context.brokers, known)
+        self.reassignments.resume(known)
 
     def _unclean_election(self, topic: str) -> bool:
         own = self._configs.topic_config(topic).get("unclean.leader.election.enable")

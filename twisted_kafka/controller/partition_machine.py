@@ -92,8 +92,8 @@ class PartitionStateMachine:
     def _alive(self, partition: TopicPartition) -> list[int]:
         return [broker for broker in self._context.assignment(partition).replicas if self._context.is_online(partition, broker)]
 
-    def _epoch_check(self) -> Check:
-        # Fences a controller that was replaced without having noticed.
+    def epoch_check(self) -> Check:
+        """Return the operation that fences a controller that was replaced without having noticed."""
         return Check(znodes.CONTROLLER_EPOCH, self._context.epoch_version)
 
     def _initialize(self, partitions: Sequence[TopicPartition]) -> None:
@@ -106,7 +106,7 @@ class PartitionStateMachine:
                 self.log.error("Partition {partition} gets no leader: none of its replicas is alive", partition=partition)
                 continue
             leadership = Leadership(elected.leader, 0, elected.isr, self._context.epoch, 0)
-            group: list[Operation] = [self._epoch_check()]
+            group: list[Operation] = [self.epoch_check()]
             topic = partition.topic
             parent = f"{znodes.topic_path(topic)}/partitions"
             if topic not in with_parent and not self._has_leader(topic) and self._store.exists(parent) is None:
@@ -142,7 +142,7 @@ class PartitionStateMachine:
             epoch = leadership.partition_epoch
             changed = Leadership(elected.leader, leadership.leader_epoch + 1, elected.isr, self._context.epoch, epoch + 1)
             chosen.append((partition, changed))
-            groups.append([self._epoch_check(), Set(state_path(partition), encoded_leadership(changed), epoch)])
+            groups.append([self.epoch_check(), Set(state_path(partition), encoded_leadership(changed), epoch)])
         for (partition, leadership), result in zip(chosen, self._store.batch(groups), strict=True):
             if isinstance(result, StoreError):
                 self.log.error("Partition {partition} got no leader: {error}", partition=partition, error=result)

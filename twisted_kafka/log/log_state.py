@@ -12,6 +12,7 @@ from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log.environment import LogEnvironment
 from twisted_kafka.log.files import sync_directory
 from twisted_kafka.log.loader import LoadedLog
+from twisted_kafka.log.producer_state import ProducerEntry
 from twisted_kafka.log.results import LogOffsetMetadata
 from twisted_kafka.log.segment import LogSegment
 from twisted_kafka.log.segments import Segments
@@ -61,6 +62,11 @@ class LogState:
     def log_end_offset_metadata(self) -> LogOffsetMetadata:
         """The end and its place."""
         return self._end
+
+    def active_producers(self) -> list[ProducerEntry]:
+        """Return what is remembered of the producers that wrote to this log."""
+        with self._lock:
+            return list(self.producer_state.producers.values())
 
     @property
     def high_watermark(self) -> int:

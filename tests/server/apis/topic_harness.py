@@ -5,6 +5,7 @@ from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.controller.channels import InProcessChannels
 from twisted_kafka.controller.dynamic_config import ConfigRepository
 from twisted_kafka.controller.kafka_controller import KafkaController
+from twisted_kafka.controller.partition_admin import PartitionAdmin
 from twisted_kafka.controller.registration import broker_node, cluster_id, prepare_store, register_broker
 from twisted_kafka.controller.topic_waits import TopicWaits
 from twisted_kafka.controller.topics import TopicManager
@@ -15,7 +16,9 @@ from twisted_kafka.protocol.messages.inter_broker import LeaderAndIsrResponse, S
 from twisted_kafka.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from twisted_kafka.server.apis.config_entries import ConfigDescriber
 from twisted_kafka.server.apis.configs import ConfigApis
+from twisted_kafka.server.apis.features import FeatureApis
 from twisted_kafka.server.apis.metadata import MetadataApis
+from twisted_kafka.server.apis.partitions import PartitionApis
 from twisted_kafka.server.apis.topics import TopicApis
 from twisted_kafka.server.dispatch import ApiRegistry, FrozenResponse
 from twisted_kafka.timing.clock import ManualClock
@@ -57,14 +60,15 @@ class OneBroker:
         end_points = [EndPoint("in", 9092, "PLAINTEXT", "PLAINTEXT"), EndPoint("out", 9093, "OUT", "PLAINTEXT")]
         register_broker(self.store, 1, broker_node(end_points, rack="r", now_ms=0))
         self.controller.startup()
-        self.topics = TopicManager(
-            self.config, self.store, self.cache, self.controller, TopicWaits(self.cache, self.clock, Timer(self.clock))
-        )
+        waits = TopicWaits(self.cache, self.clock, Timer(self.clock))
+        self.topics = TopicManager(self.config, self.store, self.cache, self.controller, waits)
         describer = ConfigDescriber(self.config, self.configs)
         families = [
             MetadataApis(self.cache, self.config, self.topics),
             TopicApis(self.topics, self.cache, describer),
             ConfigApis(self.config, self.configs, self.cache, describer),
+            PartitionApis(PartitionAdmin(self.cache, self.controller, waits), self.cache),
+            FeatureApis(self.controller),
         ]
         self.apis = ApiRegistry(families).apis
         self.errors = []

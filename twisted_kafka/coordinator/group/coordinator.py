@@ -8,7 +8,6 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from twisted_kafka.coordinator.effects import Effects
-from twisted_kafka.coordinator.futures import then
 from twisted_kafka.coordinator.group.group_config import GroupConfig
 from twisted_kafka.coordinator.group.joining import JoinRequest
 from twisted_kafka.coordinator.group.offset_store import Offsets
@@ -28,6 +27,7 @@ from twisted_kafka.protocol.errors import ErrorCode, KafkaError
 from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import IClock
+from twisted_kafka.timing.futures import then
 from twisted_kafka.timing.scheduler import IScheduler
 
 GROUP_METADATA_TOPIC = "__consumer_offsets"

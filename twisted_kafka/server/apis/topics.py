@@ -1,9 +1,8 @@
 """CreateTopics: 1 validate only and messages, 4 default counts, 5 counts and configs in the answer, 7 topic ids.
 DeleteTopics: 5 messages, 6 by id. CreatePartitions 0-3."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
-from typing import Any, TypeVar
 
 from twisted_kafka.controller.topic_orders import NewPartitions, NewTopic, TopicResult
 from twisted_kafka.controller.topics import TopicManager
@@ -26,8 +25,8 @@ from twisted_kafka.protocol.messages.topics import (
 from twisted_kafka.protocol.types import NO_UUID
 from twisted_kafka.server.apis.config_entries import ConfigDescriber
 from twisted_kafka.server.dispatch import api
+from twisted_kafka.timing.futures import then
 
-_R = TypeVar("_R")
 _Described = dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]]
 
 _BY_ID_SINCE = 6
@@ -62,7 +61,7 @@ class TopicApis:
             described: _Described = {}
             return CreateTopicsResponse(topics=[self._created(context.api_version, each, described) for each in done])
 
-        return _then(results, answer)
+        return then(results, answer)
 
     def _created(self, version: int, result: TopicResult, described: _Described) -> CreatableTopicResult:
         created = CreatableTopicResult(
@@ -109,7 +108,7 @@ class TopicApis:
                 context.note_topic(answer.name or "", 0, 0, 0, answer.error_code)
             return DeleteTopicsResponse(responses=answers)
 
-        return _then(self._topics.delete_topics(names, request.timeout_ms), answer_all)
+        return then(self._topics.delete_topics(names, request.timeout_ms), answer_all)
 
     def _resolved(self, topic: DeleteTopicState) -> DeletableTopicResult:
         if topic.topic_id == NO_UUID:
@@ -141,23 +140,9 @@ class TopicApis:
                 ]
             )
 
-        return _then(results, answer)
+        return then(results, answer)
 
 
 def _note(context: RequestContext, results: Iterable[TopicResult]) -> None:
     for result in results:
         context.note_topic(result.name, max(result.num_partitions, 0), 0, 0, result.error)
-
-
-def _then(results: "Future[list[TopicResult]]", answer: Callable[[list[TopicResult]], _R]) -> "Future[_R]":
-    """Return a future of what ``answer`` makes of the results; what it raises is the future's exception."""
-    response: Future[_R] = Future()
-
-    def done(finished: "Future[Any]") -> None:
-        try:
-            response.set_result(answer(finished.result()))
-        except BaseException as error:  # noqa: BLE001 - whoever waits for the answer gets it
-            response.set_exception(error)
-
-    results.add_done_callback(done)
-    return response

@@ -3,19 +3,40 @@
 import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-def then(future: "Future[Any]", convert: Callable[[Any], T]) -> "Future[T]":
+def then(future: "Future[R]", convert: Callable[[R], T]) -> "Future[T]":
     """Return a future of what ``convert`` makes of the result; failures are passed on."""
     answer: Future[T] = Future()
 
-    def done(finished: "Future[Any]") -> None:
+    def done(finished: "Future[R]") -> None:
         try:
             answer.set_result(convert(finished.result()))
+        except Exception as error:  # noqa: BLE001 handed on to whoever waits
+            answer.set_exception(error)
+
+    future.add_done_callback(done)
+    return answer
+
+
+def and_then(future: "Future[R]", go_on: "Callable[[R], Future[T]]") -> "Future[T]":
+    """Return a future of the result of the future that ``go_on`` returns for this one's; failures are passed on."""
+    answer: Future[T] = Future()
+
+    def finish(last: "Future[T]") -> None:
+        error = last.exception()
+        if error is None:
+            answer.set_result(last.result())
+        else:
+            answer.set_exception(error)
+
+    def done(finished: "Future[R]") -> None:
+        try:
+            go_on(finished.result()).add_done_callback(finish)
         except Exception as error:  # noqa: BLE001 handed on to whoever waits
             answer.set_exception(error)
 

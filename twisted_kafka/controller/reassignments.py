@@ -1,0 +1,166 @@
+"""Partitions that move to other replicas (KIP-455; Kafka: ``KafkaController.onPartitionReassignment``).
+
+A reassignment is kept in the topic's node, as replicas that are added and removed. While it goes on, the partition has the replicas
+of both its target and its origin; it is complete as soon as all of the target are in sync, and only then do the others go.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from twisted.logger import Logger
+
+from twisted_kafka.controller.context import ControllerContext, Leadership, ReplicaAssignment
+from twisted_kafka.controller.elections import Elected, reassigned_leader
+from twisted_kafka.controller.partition_machine import PartitionStateMachine
+from twisted_kafka.controller.replica_machine import ReplicaStateMachine
+from twisted_kafka.controller.requests import RequestBatch
+from twisted_kafka.controller.states import PartitionStatus, ReplicaStatus
+from twisted_kafka.metadata import znodes
+from twisted_kafka.metadata.store import IMetadataStore, Set, StoreError
+from twisted_kafka.metadata.znodes import TopicNode
+from twisted_kafka.protocol.errors import (
+    InvalidReplicaAssignmentError,
+    KafkaError,
+    NoReassignmentInProgressError,
+    UnknownServerError,
+    UnknownTopicOrPartitionError,
+)
+from twisted_kafka.protocol.topic_partition import TopicPartition
+
+
+class Reassignments:
+    """Begins, continues, cancels and completes reassignments. Used on the controller's event thread only."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        store: IMetadataStore,
+        requests: RequestBatch,
+        partitions: PartitionStateMachine,
+        replicas: ReplicaStateMachine,
+    ) -> None:
+        self._context = context
+        self._store = store
+        self._requests = requests
+        self._partitions = partitions
+        self._replicas = replicas
+
+    def under_way(self) -> dict[TopicPartition, ReplicaAssignment]:
+        """Return the partitions that are being reassigned."""
+        return {
+            partition: assignment
+            for partition in self._context.all_partitions()
+            if (assignment := self._context.assignment(partition)).is_reassigned
+        }
+
+    def alter(self, wanted: Mapping[TopicPartition, Sequence[int] | None]) -> dict[TopicPartition, KafkaError | None]:
+        """Begin to move each partition to these replicas, or cancel with None; None in the answer stands for success."""
+        results: dict[TopicPartition, KafkaError | None] = {}
+        for partition, targets in wanted.items():
+            try:
+                self._begin(partition, self._planned(partition, targets))
+                results[partition] = None
+            except KafkaError as error:
+                results[partition] = error
+            except StoreError as error:
+                self.log.error("The reassignment of {partition} failed: {error}", partition=partition, error=error)
+                results[partition] = UnknownServerError(str(error))
+        return results
+
+    def resume(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Complete what can be completed now: of these partitions, whose in-sync replicas changed, or of all."""
+        under_way = self.under_way()
+        for partition in under_way if partitions is None else under_way.keys() & set(partitions):
+            if self._is_complete(partition):
+                self._complete(partition)
+
+    def _planned(self, partition: TopicPartition, targets: Sequence[int] | None) -> ReplicaAssignment:
+        if targets is not None:
+            _ensure_possible(targets)
+        current = self._context.assignment(partition)
+        if targets is not None:
+            planned = current.reassigned_to(targets)
+            unknown = sorted(set(planned.adding) - self._context.brokers.keys())
+            if unknown:
+                raise InvalidReplicaAssignmentError(f"Brokers {unknown} are not alive")
+        elif current.is_reassigned:
+            planned = current.reassigned_to(current.origin)
+        else:
+            raise NoReassignmentInProgressError("")
+        if not current.replicas or self._context.is_to_be_deleted(partition.topic):
+            raise UnknownTopicOrPartitionError("There is no such partition")
+        return planned
+
+    def _begin(self, partition: TopicPartition, planned: ReplicaAssignment) -> None:
+        before = self._context.assignment(partition)
+        self._write(partition, planned)
+        unwanted = [(partition, broker) for broker in before.replicas if broker not in planned.replicas]
+        self._delete_replicas(partition, unwanted)
+        self._replicas.handle(
+            [(partition, broker) for broker in planned.replicas if broker not in before.replicas], ReplicaStatus.NEW
+        )
+        if self._is_complete(partition):
+            self._complete(partition)
+        else:
+            self._tell(partition)
+
+    def _is_complete(self, partition: TopicPartition) -> bool:
+        leadership = self._context.leaderships.get(partition)
+        return leadership is not None and set(self._context.assignment(partition).target) <= set(leadership.isr)
+
+    def _complete(self, partition: TopicPartition) -> None:
+        assignment = self._context.assignment(partition)
+        targets, removed = assignment.target, [(partition, broker) for broker in assignment.removing]
+        self._replicas.handle([(partition, broker) for broker in targets], ReplicaStatus.ONLINE)
+        self._context.assignments[partition.topic][partition.partition] = ReplicaAssignment(
+            targets, assignment.adding, assignment.removing
+        )
+        if self._context.leaderships[partition].leader not in targets:
+            self._partitions.handle([partition], PartitionStatus.ONLINE, self._elect)
+        self._delete_replicas(partition, removed)
+        self._write(partition, ReplicaAssignment(targets))
+        self._tell(partition)
+
+    def _elect(self, partition: TopicPartition, leadership: Leadership, alive: Sequence[int]) -> Elected | None:
+        return reassigned_leader(self._context.assignment(partition).target, leadership.isr, alive)
+
+    def _delete_replicas(self, partition: TopicPartition, replicas: list[tuple[TopicPartition, int]]) -> None:
+        alive = [replica for replica in replicas if replica in self._context.replica_states]
+        for status in (
+            ReplicaStatus.OFFLINE,
+            ReplicaStatus.DELETION_STARTED,
+            ReplicaStatus.DELETION_SUCCESSFUL,
+            ReplicaStatus.NON_EXISTENT,
+        ):
+            self._replicas.handle(alive, status)
+
+    def _tell(self, partition: TopicPartition) -> None:
+        """Tell the replicas, with a new leader epoch, and everybody of the partition's replicas as they are now."""
+        self._partitions.handle([partition], PartitionStatus.ONLINE, _same_leader)
+
+    def _write(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
+        """Put the assignment into the topic's node, and then into the context."""
+        topic, index = partition
+        assignments = {**self._context.assignments[topic], index: assignment}
+        node = TopicNode(
+            partitions={at: list(each.replicas) for at, each in assignments.items()},
+            topic_id=self._context.topic_ids.get(topic),
+            adding_replicas={at: list(each.adding) for at, each in assignments.items() if each.adding},
+            removing_replicas={at: list(each.removing) for at, each in assignments.items() if each.removing},
+        )
+        self._store.multi([self._partitions.epoch_check(), Set(znodes.topic_path(topic), node.encode())])
+        self._context.assignments[topic][index] = assignment
+
+
+def _ensure_possible(targets: Sequence[int]) -> None:
+    if not targets:
+        raise InvalidReplicaAssignmentError("The list of replicas is empty")
+    if len(set(targets)) != len(targets):
+        raise InvalidReplicaAssignmentError(f"A broker is named twice: {list(targets)}")
+    if min(targets) < 0:
+        raise InvalidReplicaAssignmentError(f"A broker's id cannot be negative: {list(targets)}")
+
+
+def _same_leader(_: TopicPartition, leadership: Leadership, alive: Sequence[int]) -> Elected | None:
+    return Elected(leadership.leader, leadership.isr) if leadership.leader in alive else None

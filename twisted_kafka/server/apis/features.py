@@ -1,0 +1,40 @@
+"""UpdateFeatures: 1 kinds of upgrade and validate only (KIP-584, KIP-778). Version 2, of Kafka 4, is not served."""
+
+from twisted_kafka.controller.kafka_controller import KafkaController
+from twisted_kafka.network.request import RequestContext
+from twisted_kafka.protocol.errors import ErrorCode, NotControllerError
+from twisted_kafka.protocol.messages.cluster import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from twisted_kafka.server.dispatch import api
+
+
+class FeatureApis:
+    """Levels of features: like every broker in ZooKeeper mode, this one has no feature whose level could be changed."""
+
+    def __init__(self, controller: KafkaController) -> None:
+        self._controller = controller
+
+    @api(UpdateFeaturesRequest, UpdateFeaturesResponse, versions=(0, 1))
+    def update_features(self, context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+        """Say of each feature why its level stays as it is."""
+        if not self._controller.is_active:
+            raise NotControllerError("This broker is not the controller")
+        results = [
+            UpdatableFeatureResult(feature=each.feature, error_code=ErrorCode.INVALID_REQUEST, error_message=_refusal(each))
+            for each in request.feature_updates
+        ]
+        if results:
+            context.note_error(ErrorCode.INVALID_REQUEST)
+        return UpdateFeaturesResponse(error_message=None, results=results)
+
+
+def _refusal(update: FeatureUpdateKey) -> str:
+    if not update.feature:
+        return "A feature needs a name"
+    if update.max_version_level < 1:
+        return f"Feature {update.feature!r} is not finalized and cannot be deleted"
+    return f"Feature {update.feature!r} is not supported by this broker"

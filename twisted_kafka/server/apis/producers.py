@@ -1,0 +1,61 @@
+"""DescribeProducers 0: who writes to partitions (KIP-664)."""
+
+from twisted_kafka.controller.topic_rules import ensure_valid_name
+from twisted_kafka.log.producer_state import ProducerEntry
+from twisted_kafka.metadata.cache import MetadataCache
+from twisted_kafka.network.request import RequestContext
+from twisted_kafka.protocol.errors import KafkaError, UnknownTopicOrPartitionError, error_of
+from twisted_kafka.protocol.messages.transaction_admin import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.replication.replica_manager import ReplicaManager
+from twisted_kafka.server.dispatch import api
+
+
+class ProducerApis:
+    """The idempotent and transactional producers that partitions remember."""
+
+    def __init__(self, replicas: ReplicaManager, metadata: MetadataCache) -> None:
+        self._replicas = replicas
+        self._metadata = metadata
+
+    @api(DescribeProducersRequest, DescribeProducersResponse, versions=(0, 0))
+    def describe_producers(self, context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
+        """List each partition's producers with their sequences and open transactions."""
+        return DescribeProducersResponse(
+            topics=[
+                TopicResponse(
+                    name=topic.name, partitions=[self._described(context, topic.name, index) for index in topic.partition_indexes]
+                )
+                for topic in request.topics
+            ]
+        )
+
+    def _described(self, context: RequestContext, topic: str, index: int) -> PartitionResponse:
+        answer = PartitionResponse(partition_index=index)
+        try:
+            ensure_valid_name(topic)
+            if not self._metadata.contains(topic):
+                raise UnknownTopicOrPartitionError(f"There is no topic {topic!r}")
+            partition = self._replicas.get_partition_or_error(TopicPartition(topic, index))
+            answer.active_producers = [_producer(entry) for entry in partition.log.active_producers()]
+        except KafkaError as error:
+            answer.error_code, answer.error_message = error_of(error), str(error) or None
+        context.note_topic(topic, 1, 0, 0, answer.error_code)
+        return answer
+
+
+def _producer(entry: ProducerEntry) -> ProducerState:
+    return ProducerState(
+        producer_id=entry.producer_id,
+        producer_epoch=entry.epoch,
+        last_sequence=entry.last_sequence,
+        last_timestamp=entry.last_timestamp_ms,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_txn_start_offset=entry.transaction_first_offset,
+    )
