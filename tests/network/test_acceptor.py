@@ -1,13 +1,19 @@
 import errno
 import socket
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.network.network_fakes import FakeReactor
+from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.metrics.instruments import Meter
-from twisted_kafka.network.acceptor import PAUSE_S, RETRY_S, Acceptor, SocketOptions
+from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.network import acceptor as acceptor_module
+from twisted_kafka.network.acceptor import LOOK_AGAIN_S, PAUSE_S, Acceptor, SocketOptions
+from twisted_kafka.network.connection_quotas import ConnectionQuotas
+from twisted_kafka.network.interfaces import IBlockedAcceptor
 from twisted_kafka.timing.clock import ManualClock
 
 
@@ -15,13 +21,18 @@ class FakeProcessor:
     def __init__(self, room: int) -> None:
         self.room = room
         self.accepted: list[socket.socket] = []
+        self.blocked: IBlockedAcceptor | None = None
 
-    def accept(self, connected: socket.socket, peer: Any, blocked: Any = None) -> bool:
+    def accept(self, connected: socket.socket, peer: Any, blocked: IBlockedAcceptor | None = None) -> bool:
         if self.room == 0:
+            self.blocked = blocked
             return False
         self.room -= 1
         self.accepted.append(connected)
         return True
+
+    def check_connections(self) -> None:
+        raise AssertionError("there are never too many here")
 
 
 class ReadersReactor(FakeReactor):
@@ -36,60 +47,179 @@ class ReadersReactor(FakeReactor):
         self.readers.discard(reader)
 
 
-def make(rooms: list[int]) -> tuple[Acceptor, ReadersReactor, list[FakeProcessor], Meter]:
-    clock = ManualClock()
-    reactor = ReadersReactor()
-    meter = Meter(clock)
-    acceptor = Acceptor(EndPoint("127.0.0.1", 0, "L", "PLAINTEXT"), reactor, SocketOptions(), clock, meter)
-    processors = [FakeProcessor(room) for room in rooms]
-    acceptor.processors = processors  # type: ignore[assignment]
-    acceptor.start()
-    return acceptor, reactor, processors, meter
+class Accepting:
+    """An acceptor on a real port, with limits and processors that take as many connections as they are told."""
+
+    def __init__(self, rooms: list[int], properties: dict[str, str] | None = None) -> None:
+        self.clock = ManualClock()
+        self.reactor = ReadersReactor()
+        self.blocked = Meter(self.clock)
+        config = KafkaConfig.from_properties({"broker.id": "1", **(properties or {})})
+        self.quotas = ConnectionQuotas(config, self.clock, MetricsRegistry(self.clock))
+        self.quotas.add_listener(config, "L")
+        end_point = EndPoint("127.0.0.1", 0, "L", "PLAINTEXT")
+        self.acceptor = Acceptor(end_point, self.reactor, SocketOptions(), self.clock, self.blocked, self.quotas)
+        self.processors = [FakeProcessor(room) for room in rooms]
+        self.acceptor.processors = self.processors  # type: ignore[assignment]
+        self.clients: list[socket.socket] = []
+        self.acceptor.start()
+
+    def connect(self, count: int) -> None:
+        for _ in range(count):
+            self.clients.append(socket.create_connection(("127.0.0.1", self.acceptor.port), timeout=5))
+        if self.is_accepting:
+            self.acceptor.doRead()
+
+    def advance_ms(self, ms: float) -> None:
+        self.clock.advance_ms(ms)
+        self.reactor.advance(ms / 1000)
+        self.reactor.run_asked()
+        if self.is_accepting:
+            self.acceptor.doRead()
+
+    @property
+    def accepted(self) -> list[int]:
+        return [len(processor.accepted) for processor in self.processors]
+
+    @property
+    def is_accepting(self) -> bool:
+        return self.acceptor in self.reactor.readers
+
+    def close(self) -> None:
+        self.acceptor.close()
+        for each in [*self.clients, *(one for processor in self.processors for one in processor.accepted)]:
+            each.close()
 
 
-def test_round_robin_and_the_next_when_one_is_full() -> None:
-    acceptor, _, processors, _ = make([9, 1, 9])
-    clients = [socket.create_connection(("127.0.0.1", acceptor.port), timeout=5) for _ in range(7)]
-    acceptor.doRead()
-    assert [len(p.accepted) for p in processors] == [3, 1, 3]
-    accepted = processors[0].accepted[0]
+@pytest.fixture
+def accepting() -> Iterator[Any]:
+    made: list[Accepting] = []
+
+    def make(rooms: list[int], properties: dict[str, str] | None = None) -> Accepting:
+        made.append(Accepting(rooms, properties))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def is_closed(client: socket.socket) -> bool:
+    client.setblocking(False)
+    try:
+        return client.recv(1) == b""
+    except BlockingIOError:
+        return False
+
+
+def test_round_robin_and_the_next_when_one_is_full(accepting: Any) -> None:
+    here = accepting([9, 1, 9])
+    here.connect(7)
+    assert here.accepted == [3, 1, 3]
+    accepted = here.processors[0].accepted[0]
     assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
     assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-    acceptor.close()
-    for each in [*clients, *(c for p in processors for c in p.accepted)]:
-        each.close()
+    assert here.quotas.count("127.0.0.1") == here.quotas.listener_count("L") == 7
 
 
-def test_waits_when_all_are_full_and_drops_nothing() -> None:
-    acceptor, reactor, processors, meter = make([1])
-    clients = [socket.create_connection(("127.0.0.1", acceptor.port), timeout=5) for _ in range(3)]
-    acceptor.doRead()
-    assert acceptor not in reactor.readers
-    reactor.advance(RETRY_S)
-    assert acceptor not in reactor.readers
-    processors[0].room = 9
-    reactor.advance(RETRY_S)
-    assert acceptor in reactor.readers
-    assert meter.count >= 0
-    acceptor.doRead()
-    assert len(processors[0].accepted) == 3
-    acceptor.close()
-    for each in [*clients, *processors[0].accepted]:
-        each.close()
+def test_waits_when_all_are_full_and_drops_nothing(accepting: Any) -> None:
+    here = accepting([1])
+    here.connect(3)
+    assert not here.is_accepting
+    here.advance_ms(7)
+    assert here.accepted == [1]
+    here.processors[0].room = 9
+    here.processors[0].blocked.room_for_connections()
+    here.advance_ms(0)
+    assert here.is_accepting
+    assert here.accepted == [3]
+    assert here.blocked.count == 7_000_000
 
 
-def test_too_many_open_files_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    acceptor, reactor, _, _ = make([9])
+def test_looks_again_when_nobody_says_that_there_is_room(accepting: Any) -> None:
+    here = accepting([0])
+    here.connect(1)
+    here.processors[0].room = 9
+    here.advance_ms(LOOK_AGAIN_S * 1000)
+    assert here.accepted == [1]
+
+
+def test_a_full_broker_takes_the_next_connection_when_one_is_closed(accepting: Any) -> None:
+    here = accepting([9], {"max.connections": "2"})
+    here.connect(3)
+    assert here.accepted == [2]
+    assert not here.is_accepting
+    here.quotas.dec("L", "127.0.0.1")
+    here.advance_ms(0)
+    assert here.accepted == [3]
+    assert here.is_accepting
+    assert here.quotas.total == 2
+    assert not any(map(is_closed, here.clients))
+
+
+def test_an_address_with_too_many_connections_is_refused(accepting: Any) -> None:
+    here = accepting([9], {"max.connections.per.ip": "1"})
+    here.connect(3)
+    assert [is_closed(client) for client in here.clients] == [False, True, True]
+    assert here.quotas.count("127.0.0.1") == 1
+
+
+def test_connecting_too_often_delays_accepts(accepting: Any) -> None:
+    here = accepting([99], {"max.connection.creation.rate": "1"})
+    here.connect(12)  # ten seconds' worth may come at once
+    assert here.accepted == [10]
+    assert not here.is_accepting
+    here.advance_ms(500)
+    assert here.accepted == [10]
+    here.advance_ms(500)
+    assert here.accepted[0] >= 11
+    here.advance_ms(1000)
+    assert here.accepted == [12]
+    assert not any(map(is_closed, here.clients))
+    assert here.blocked.count >= 1_000_000_000
+
+
+def test_a_throttled_address_is_closed_after_its_time_and_not_counted(accepting: Any) -> None:
+    here = accepting([99])
+    here.quotas.set_ip_rate("127.0.0.1", 1)
+    here.connect(12)
+    assert here.accepted == [10]
+    assert here.is_accepting
+    assert here.quotas.total == 10
+    assert not any(map(is_closed, here.clients))
+    here.advance_ms(1000)
+    assert [is_closed(client) for client in here.clients] == [False] * 10 + [True] * 2
+
+
+def test_of_too_many_throttled_connections_the_next_goes_early(accepting: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acceptor_module, "MAX_DELAYED_CLOSES", 2)
+    here = accepting([99])
+    here.quotas.set_ip_rate(None, 0)
+    here.connect(3)
+    assert [is_closed(client) for client in here.clients] == [True, False, False]
+
+
+def test_closing_gives_back_what_waits(accepting: Any) -> None:
+    here = accepting([0])
+    here.connect(1)
+    assert here.quotas.total == 1
+    here.acceptor.close()
+    assert here.quotas.total == 0
+    assert is_closed(here.clients[0])
+
+
+def test_too_many_open_files_pauses(accepting: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = accepting([9])
+    acceptor = here.acceptor
     real = acceptor._socket
 
     class Exhausted:
         def accept(self) -> None:
             raise OSError(errno.EMFILE, "Too many open files")
 
-    acceptor._socket = Exhausted()  # type: ignore[assignment]
+    acceptor._socket = Exhausted()
     acceptor.doRead()
-    assert acceptor not in reactor.readers
-    reactor.advance(PAUSE_S)
-    assert acceptor in reactor.readers
+    assert not here.is_accepting
+    here.reactor.advance(PAUSE_S)
+    assert here.is_accepting
     acceptor._socket = real
-    acceptor.close()

@@ -1,25 +1,34 @@
-"""A listening socket on the main reactor; what it accepts goes to its processors in turn. (Kafka: Acceptor.)"""
+"""A listening socket on the main reactor; what it accepts is counted and goes to its processors in turn. (Kafka: Acceptor.)
+
+A connection that may not go on yet, for a rate's sake, for want of a slot, or because every processor has enough new ones, is
+kept, and no further one is accepted until it has gone on: the others wait in the system's backlog. None is dropped.
+"""
 
 import errno
 import socket
 import sys
 from collections.abc import Sequence
+from heapq import heappop, heappush
 from typing import Any
 
-from twisted.internet.interfaces import IReadDescriptor
+from twisted.internet.interfaces import IDelayedCall, IReadDescriptor
 from twisted.logger import Logger
 from zope.interface import implementer
 
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.metrics.instruments import Meter
-from twisted_kafka.network.processor import Processor
+from twisted_kafka.network.connection_quotas import ConnectionQuotas, ConnectionThrottledError, TooManyConnectionsError
+from twisted_kafka.network.interfaces import IBlockedAcceptor, IConnectionProcessor
 from twisted_kafka.timing.clock import IClock
 
 ACCEPTS_PER_TURN = 100
 """After so many connections it is the main reactor's other work's turn."""
 
-RETRY_S = 0.01
-"""When every processor has as many new connections as it may have, they are asked again after this time."""
+LOOK_AGAIN_S = 1.0
+"""A connection that waits is looked at again after this time, should nobody have said before that there is room."""
+
+MAX_DELAYED_CLOSES = 4096
+"""So many connections of throttled addresses are kept open until they are closed; beyond it the next one goes early."""
 
 PAUSE_S = 0.1
 """Accepting pauses for so long when the process has no file descriptor or memory left for a connection."""
@@ -29,6 +38,8 @@ OPTIONS_ARE_INHERITED = sys.platform.startswith("linux")
 
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _NOT_THIS_ONE = (errno.ECONNABORTED, errno.EPROTO, errno.EPERM, errno.EINTR)
+
+_MAPPED = "::ffff:"
 
 _log = Logger()
 
@@ -48,22 +59,42 @@ class SocketOptions:
         self.receive_buffer_bytes = receive_buffer_bytes
 
 
-@implementer(IReadDescriptor)
+class _Waiting:
+    """A connection that was accepted and may not go on yet; the times are nanoseconds."""
+
+    __slots__ = ("connected", "is_counted", "not_before_ns", "peer", "since_ns")
+
+    def __init__(self, connected: socket.socket, peer: tuple[Any, ...], since_ns: int, throttle_ms: int) -> None:
+        self.connected = connected
+        self.peer = peer
+        self.since_ns = since_ns
+        self.not_before_ns = since_ns + throttle_ms * 1_000_000
+        self.is_counted = False
+
+
+@implementer(IReadDescriptor, IBlockedAcceptor)
 class Acceptor:
-    """Accepts for one listener. Everything but the constructor runs on the main reactor's thread."""
+    """Accepts for one listener. On the main reactor's thread, all but the constructor and ``room_for_connections``."""
 
     disconnected = False
 
-    def __init__(self, end_point: EndPoint, reactor: Any, options: SocketOptions, clock: IClock, blocked: Meter) -> None:
+    def __init__(
+        self, end_point: EndPoint, reactor: Any, options: SocketOptions, clock: IClock, blocked: Meter, quotas: ConnectionQuotas
+    ) -> None:
+        """Bind; raise BindError."""
         self.end_point = end_point
-        self.processors: Sequence[Processor] = ()
+        self.processors: Sequence[IConnectionProcessor] = ()
+        self._name = end_point.listener_name
         self._reactor = reactor
         self._options = options
         self._now_ns = clock.monotonic_ns
         self._blocked = blocked
+        self._quotas = quotas
         self._next = 0
-        self._waiting: tuple[socket.socket, tuple[Any, ...]] | None = None
-        self._waiting_since_ns = 0
+        self._waiting: _Waiting | None = None
+        self._look_again: IDelayedCall | None = None
+        self._throttled: list[tuple[int, int, socket.socket]] = []  # a heap by time; the number decides between equal times
+        self._throttled_count = 0
         self._is_serving = False
         self._out_of_room = False
         self._socket = self._bind()
@@ -98,7 +129,7 @@ class Acceptor:
 
     def start(self) -> None:
         """Begin to accept; until now clients waited in the system's backlog."""
-        if not self._is_serving:
+        if not self._is_serving and not self.disconnected:
             self._is_serving = True
             self._reactor.addReader(self)
 
@@ -107,9 +138,13 @@ class Acceptor:
         if self._is_serving:
             self._is_serving = False
             self._reactor.removeReader(self)
-        if self._waiting is not None:
-            self._waiting[0].close()
-            self._waiting = None
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            self._discard(waiting)
+        if self._look_again is not None and self._look_again.active():
+            self._look_again.cancel()
+        while self._throttled:
+            self._throttled.pop()[2].close()
         if not self.disconnected:
             self.disconnected = True
             self._socket.close()
@@ -150,8 +185,7 @@ class Acceptor:
                 _log.info("A connection from {peer} was lost at once: {error}", peer=peer, error=error)
                 connected.close()
                 continue
-            if not self._assign(connected, peer):
-                self._wait(connected, peer)
+            if not self._take(connected, peer):
                 return
 
     def _configure(self, connected: socket.socket) -> None:
@@ -160,30 +194,84 @@ class Acceptor:
         if self._options.send_buffer_bytes > 0:
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._options.send_buffer_bytes)
 
-    def _assign(self, connected: socket.socket, peer: tuple[Any, ...]) -> bool:
+    # The way of a connection: its turn, a slot, a place at a processor.
+
+    def _take(self, connected: socket.socket, peer: tuple[Any, ...]) -> bool:
+        """Bring a new connection to a processor; return False when it has to wait."""
+        if peer[0].startswith(_MAPPED):
+            peer = (peer[0][len(_MAPPED) :], *peer[1:])  # an address counts as the same on every listener
+        waiting = _Waiting(connected, peer, self._now_ns(), self._quotas.record_accept(self._name))
+        if self._advance(waiting):
+            return True
+        self._waiting = waiting
+        self._reactor.removeReader(self)
+        return False
+
+    def _advance(self, waiting: _Waiting) -> bool:
+        """Bring a connection as far as it may go; return whether it is done with."""
+        if not waiting.is_counted:
+            left_ns = waiting.not_before_ns - self._now_ns()
+            if left_ns > 0:
+                self._look_again_in(left_ns / 1e9)
+                return False
+            if not self._quotas.slot_available(self._name, self):
+                self._look_again_in(LOOK_AGAIN_S)
+                return False
+            if not self._count(waiting):
+                return True
+            waiting.is_counted = True
+        if self._assign(waiting):
+            return True
+        self._look_again_in(LOOK_AGAIN_S)
+        return False
+
+    def _count(self, waiting: _Waiting) -> bool:
+        address = waiting.peer[0]
+        try:
+            self._quotas.inc(self._name, address)
+        except TooManyConnectionsError as error:
+            _log.info("Rejected connection from {peer}: {error}", peer=address, error=error)
+            waiting.is_counted = True
+            self._discard(waiting)
+        except ConnectionThrottledError as error:
+            self._close_later(waiting.connected, error.throttle_ms)
+        else:
+            return True
+        return False
+
+    def _assign(self, waiting: _Waiting) -> bool:
         count = len(self.processors)
         for turn in range(count):
             index = (self._next + turn) % count
-            if self.processors[index].accept(connected, peer):
+            if self.processors[index].accept(waiting.connected, waiting.peer, self):
                 self._next = (index + 1) % count
                 return True
         return False
 
-    def _wait(self, connected: socket.socket, peer: tuple[Any, ...]) -> None:
-        self._waiting = (connected, peer)
-        self._waiting_since_ns = self._now_ns()
-        self._reactor.removeReader(self)
-        self._reactor.callLater(RETRY_S, self._retry)
+    def _discard(self, waiting: _Waiting) -> None:
+        waiting.connected.close()
+        if waiting.is_counted:
+            self._quotas.dec(self._name, waiting.peer[0])
 
-    def _retry(self) -> None:
-        if self._waiting is None:
+    # Waiting, and going on.
+
+    def room_for_connections(self) -> None:
+        """Look again at the connection that waits; from any thread."""
+        self._reactor.callFromThread(self._go_on)
+
+    def _look_again_in(self, seconds: float) -> None:
+        if self._look_again is not None and self._look_again.active():
+            self._look_again.cancel()
+        self._look_again = self._reactor.callLater(seconds, self._go_on)
+
+    def _go_on(self) -> None:
+        waiting = self._waiting
+        if waiting is None or not self._advance(waiting):
             return
-        if self._assign(*self._waiting):
-            self._waiting = None
-            self._blocked.mark(self._now_ns() - self._waiting_since_ns)
+        self._waiting = None
+        self._blocked.mark(self._now_ns() - waiting.since_ns)
+        if self._is_serving:
             self._reactor.addReader(self)
-        else:
-            self._reactor.callLater(RETRY_S, self._retry)
 
     def _pause(self, error: OSError) -> None:
         if not self._out_of_room:
@@ -193,5 +281,19 @@ class Acceptor:
         self._reactor.callLater(PAUSE_S, self._resume)
 
     def _resume(self) -> None:
-        if self._is_serving:
+        if self._is_serving and self._waiting is None:
             self._reactor.addReader(self)
+
+    # Throttled addresses: their connections are accepted, and closed when their time is over.
+
+    def _close_later(self, connected: socket.socket, throttle_ms: int) -> None:
+        if len(self._throttled) >= MAX_DELAYED_CLOSES:
+            heappop(self._throttled)[2].close()
+        self._throttled_count += 1
+        heappush(self._throttled, (self._now_ns() + throttle_ms * 1_000_000, self._throttled_count, connected))
+        self._reactor.callLater(throttle_ms / 1e3, self._close_throttled)
+
+    def _close_throttled(self) -> None:
+        now_ns = self._now_ns()
+        while self._throttled and self._throttled[0][0] <= now_ns:
+            heappop(self._throttled)[2].close()
