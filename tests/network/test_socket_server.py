@@ -4,6 +4,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from tests.network.network_fakes import Recorder, frame
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.acceptor import BindError
+from twisted_kafka.network.plane import CONTROL_PLANE
 from twisted_kafka.network.reactors import make_reactor
 from twisted_kafka.network.request import Request
 from twisted_kafka.network.request_channel import RequestChannel
@@ -47,18 +49,26 @@ class Running:
         self.server = SocketServer(self.config, self.reactor, self.channel, clock, self.metrics, observers, reactor_factory)
         self.slow = threading.Event()
         self.slow_is_handled = threading.Event()
+        self.under_way = 0
         self.pool = KafkaRequestHandlerPool(self.channel, self.handle, 3, clock, self.metrics)
         self.main = threading.Thread(target=lambda: self.reactor.run(installSignalHandlers=False), daemon=True)
 
     def handle(self, request: Request) -> None:
+        self.answer(self.channel, request)
+
+    def handle_on(self, channel: RequestChannel) -> Callable[[Request], None]:
+        return lambda request: self.answer(channel, request)
+
+    def answer(self, channel: RequestChannel, request: Request) -> None:
         body = bytes(request.frame[request.body_offset :])
         if body == b"slow":
+            self.under_way += 1
             self.slow_is_handled.set()
             self.slow.wait(WAIT_S)
         if body == b"fail":
             raise ValueError("a handler's fault")
         data = struct.pack(">ii", 4 + len(body), request.context.correlation_id) + body
-        self.channel.send_response(request, [data], len(data), by_handler=True)
+        channel.send_response(request, [data], len(data), by_handler=True)
 
     def start(self) -> "Running":
         self.server.start()
@@ -80,6 +90,27 @@ class Running:
         self.reactor.callFromThread(self.server.stop_processing_requests)
         self.reactor.callFromThread(done.set)
         assert done.wait(WAIT_S)
+
+    def call(self, function: Callable[..., Any], *args: Any) -> None:
+        """Call something on the main reactor's thread."""
+        done: Future[Any] = Future()
+
+        def call() -> None:
+            try:
+                done.set_result(function(*args))
+            except Exception as error:  # noqa: BLE001 it is raised to the caller
+                done.set_exception(error)
+
+        self.reactor.callFromThread(call)
+        done.result(WAIT_S)
+
+    def await_under_way(self, count: int) -> None:
+        pause = threading.Event()
+        for _ in range(WAIT_S * 100):
+            if self.under_way >= count:
+                return
+            pause.wait(0.01)
+        raise AssertionError(f"{self.under_way} of {count} requests are under way")
 
     def await_completed(self, count: int) -> None:
         """A client may have its response before the observers know."""
@@ -271,3 +302,138 @@ def test_shutdown_answers_what_is_under_way(running: Callable[..., Running]) -> 
     assert is_closed(client)
     with pytest.raises(OSError):
         socket.create_connection(("127.0.0.1", server.config.listeners[0].port or 1), timeout=1)
+
+
+CONTROL = {
+    "listeners": "OUTSIDE://127.0.0.1:0,INSIDE://127.0.0.1:0,CONTROL://127.0.0.1:0",
+    "listener.security.protocol.map": "OUTSIDE:PLAINTEXT,INSIDE:PLAINTEXT,CONTROL:PLAINTEXT",
+    "inter.broker.listener.name": "INSIDE",
+    "control.plane.listener.name": "CONTROL",
+}
+
+
+def test_the_control_plane_has_its_own_thread_queue_and_handler(running: Callable[..., Running]) -> None:
+    server = running(CONTROL).start()
+    control = server.server.control_plane_request_channel
+    assert control is not None
+    pool = KafkaRequestHandlerPool(control, server.handle_on(control), 1, SystemClock(), server.metrics, CONTROL_PLANE)
+    pool.start()
+    server.enable()
+    names = [thread.name for thread in threading.enumerate() if thread.name.startswith("control-plane")]
+    assert sorted(names) == [
+        "control-plane-kafka-network-thread-5-ListenerName(CONTROL)-PLAINTEXT-0",
+        "control-plane-kafka-request-handler-0",
+    ]
+    assert [e.listener_name for e in server.server.bound_end_points()] == ["CONTROL", "INSIDE", "OUTSIDE"]
+    blocked = [server.connect("OUTSIDE") for _ in range(3)]
+    for client in blocked:
+        client.sendall(frame(1, b"slow"))  # as many as the data plane has handlers
+    client = server.connect("CONTROL")
+    for number in range(20):
+        echo(client, number)
+    server.await_completed(20)
+    assert all(r.context.is_privileged_listener for r in server.recorder.completed)
+    value = server.metrics.value
+    assert value("RequestChannel", "ControlPlaneRequestQueueSize") == 0
+    assert value("RequestChannel", "ControlPlaneResponseQueueSize", processor=0) == 0
+    assert value("Acceptor", "ControlPlaneAcceptorBlockedPercent", listener="CONTROL") == 0
+    assert value("SocketServer", "ControlPlaneNetworkProcessorAvgIdlePercent") is not None
+    server.slow.set()
+    for each in blocked:
+        assert receive(each).endswith(b"slow")
+    echo(blocked[0], 2)
+    server.await_completed(24)
+    assert not any(r.context.is_privileged_listener for r in server.recorder.completed[20:])
+    for each in [client, *blocked]:
+        each.close()
+    pool.shutdown()
+
+
+def test_more_and_fewer_network_threads_while_requests_are_under_way(running: Callable[..., Running]) -> None:
+    server = running({"num.network.threads": "1"}).start().enable()
+    server.call(server.server.resize_threads, server.config.updated({"num.network.threads": "2"}))
+    first, second = server.connect(), server.connect()
+    echo(first, 1)
+    echo(second, 1)
+    assert [len(p.channels) for p in server.server.processors] == [1, 1]
+    for client in (first, second):
+        client.sendall(frame(2, b"slow"))
+    assert server.slow_is_handled.wait(WAIT_S)
+    server.await_under_way(2)
+    server.call(server.server.resize_threads, server.config)
+    assert len(server.server.processors) == 1
+    third = server.connect()
+    echo(third, 1)
+    server.slow.set()
+    for client in (first, second):
+        assert receive(client) == struct.pack(">i", 2) + b"slow"
+    echo(first, 3)
+    assert is_closed(second)
+    assert server.server.quotas.total == 2
+    assert server.metrics.value("Processor", "IdlePercent", networkProcessor=1) is None
+    for client in (first, second, third):
+        client.close()
+
+
+def test_listeners_come_and_go(running: Callable[..., Running]) -> None:
+    server = running().start().enable()
+    first = server.connect()
+    echo(first, 1)
+    two = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,OTHER://127.0.0.1:0",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT",
+    }
+    server.call(server.server.update_listeners, server.config.updated(two))
+    second = server.connect("OTHER")
+    echo(second, 1)
+    port = server.server.bound_port("OTHER")
+    server.call(server.server.update_listeners, server.config)
+    assert is_closed(second)
+    with pytest.raises(OSError):
+        socket.create_connection(("127.0.0.1", port), timeout=1)
+    echo(first, 2)
+    assert server.server.quotas.total == 1
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        bad = two["listeners"].replace("OTHER://127.0.0.1:0", f"OTHER://127.0.0.1:{taken.getsockname()[1]}")
+        with pytest.raises(BindError):
+            server.call(server.server.update_listeners, server.config.updated({**two, "listeners": bad}))
+    echo(first, 3)
+    first.close()
+    second.close()
+
+
+def test_a_listener_moves_to_another_address(running: Callable[..., Running]) -> None:
+    server = running().start().enable()
+    before = server.server.bound_port("PLAINTEXT")
+    server.call(server.server.update_listeners, server.config.updated({"listeners": "PLAINTEXT://localhost:0"}))
+    assert server.server.bound_port("PLAINTEXT") != before
+    client = server.connect()
+    echo(client, 1)
+    client.close()
+
+
+def test_the_inter_broker_listener_is_served_by_closing_another_listeners_connection(running: Callable[..., Running]) -> None:
+    server = running(
+        {
+            "listeners": "OUTSIDE://127.0.0.1:0,INSIDE://127.0.0.1:0",
+            "listener.security.protocol.map": "OUTSIDE:PLAINTEXT,INSIDE:PLAINTEXT",
+            "inter.broker.listener.name": "INSIDE",
+            "max.connections": "2",
+            "listener.name.inside.max.connections": "10",
+            "num.network.threads": "1",
+        }
+    )
+    server.start().enable()
+    old, new = server.connect("OUTSIDE"), server.connect("OUTSIDE")
+    echo(old, 1)
+    echo(new, 1)
+    third = server.connect("OUTSIDE")
+    third.sendall(frame(1, b"third"))
+    inside = server.connect("INSIDE")
+    echo(inside, 1)
+    assert is_closed(old)
+    echo(new, 2)
+    new.close()
+    inside.close()
+    assert receive(third).endswith(b"third"), "it waited, and was not dropped"
+    third.close()

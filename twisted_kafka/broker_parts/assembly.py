@@ -28,6 +28,7 @@ from twisted_kafka.metadata.store import IMetadataStore, StoreError
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.acceptor import BindError
 from twisted_kafka.network.interfaces import IRequestObserver
+from twisted_kafka.network.plane import CONTROL_PLANE
 from twisted_kafka.network.request_channel import RequestChannel
 from twisted_kafka.network.request_metrics import RequestMetrics
 from twisted_kafka.network.socket_server import SocketServer
@@ -56,6 +57,7 @@ _EXPECTED: Final = (BindError, ConfigError, LogDirectoryError, MetaPropertiesErr
 _STOP_ORDER: Final = (
     "ports",
     "request handlers",
+    "control plane's request handler",
     "scheduler",
     "group coordinator",
     "replica manager",
@@ -247,9 +249,18 @@ class Assembly:
         handlers = KafkaRequestHandlerPool(channel, apis.handle, self.config.int("num.io.threads"), self._clock, self.metrics)
         self._stops["request handlers"] = handlers.shutdown
         handlers.start()
+        self._serve_control_plane(registry, sockets.control_plane_request_channel)
         self._serve_metrics(main)
         sockets.enable_request_processing()
         main.start()
+
+    def _serve_control_plane(self, registry: ApiRegistry, channel: RequestChannel | None) -> None:
+        if channel is None:
+            return
+        apis = KafkaApis(registry, channel, self._clock)
+        handlers = KafkaRequestHandlerPool(channel, apis.handle, 1, self._clock, self.metrics, CONTROL_PLANE)
+        self._stops["control plane's request handler"] = handlers.shutdown
+        handlers.start()
 
     def _serve_metrics(self, main: MainReactor) -> None:
         address = self.config.metrics_listener

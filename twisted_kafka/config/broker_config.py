@@ -182,6 +182,12 @@ class KafkaConfig(TypedValues):
         name = self.optional_string("inter.broker.listener.name")
         return name.upper() if name is not None else self.string("security.inter.broker.protocol")
 
+    @property
+    def control_plane_listener_name(self) -> str | None:
+        """The listener reserved for the controller's requests (KIP-291); None: they share the data plane."""
+        name = self.optional_string("control.plane.listener.name")
+        return None if name is None else name.upper()
+
     def __repr__(self) -> str:
         shown = {key: HIDDEN if _is_secret(key) else text for key, text in self.originals.items()}
         return f"KafkaConfig({shown!r})"

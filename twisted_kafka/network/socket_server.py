@@ -2,12 +2,12 @@
 
 Start-up is in two steps: ``start`` binds (a taken port is known then, and a client that connects waits in the backlog),
 ``enable_request_processing`` begins to accept. Shutdown too: ``stop_processing_requests`` closes the ports and lets what
-is under way be answered, ``shutdown`` ends the threads. The main reactor may be anybody's: nothing here blocks it
-but ``shutdown``, which may be called from another thread.
+is under way be answered, ``shutdown`` ends the threads. In between, ``reconfigure`` changes listeners, their threads and limits.
+The main reactor may be anybody's: nothing here blocks it but ``shutdown``, which may be called from another thread.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from twisted.internet.base import ReactorBase
@@ -16,20 +16,20 @@ from twisted.logger import Logger
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.metrics.registry import MetricsRegistry
-from twisted_kafka.network.acceptor import Acceptor, SocketOptions
+from twisted_kafka.network.acceptor import Acceptor, BindError, SocketOptions
 from twisted_kafka.network.channel_builder import BuilderOf, IChannelBuilder, plaintext_builder
-from twisted_kafka.network.idle import IdleRatio
+from twisted_kafka.network.connection_quotas import ConnectionQuotas
 from twisted_kafka.network.interfaces import IRequestObserver
+from twisted_kafka.network.listeners import Listener
+from twisted_kafka.network.network_thread import NetworkThread, drain_and_stop
+from twisted_kafka.network.plane import CONTROL_PLANE, CONTROL_PLANE_QUEUE_SIZE, DATA_PLANE, Plane
 from twisted_kafka.network.processor import Processor, ProcessorSettings
-from twisted_kafka.network.reactors import close_reactor, make_reactor
+from twisted_kafka.network.reactors import make_reactor
 from twisted_kafka.network.request_channel import RequestChannel
 from twisted_kafka.timing.clock import IClock
 
 DRAIN_S = 1.0
-"""At shutdown, requests under way have so long to be answered."""
-
-STOP_S = 5.0
-"""And the network threads so long to end."""
+"""At shutdown, and when a listener or a network thread is removed, requests under way have so long to be answered."""
 
 BACKLOG = 1024
 """Connections that the system keeps until they are accepted, unless ``socket.listen.backlog.size`` is set.
@@ -38,45 +38,15 @@ Kafka's default of 50 is for an acceptor with a processor core of its own. Ours 
 overruns 50 and each then waits a second for its next attempt.
 """
 
-DATA_PLANE = "data-plane"
+NETWORK_THREADS = "num.network.threads"
 
 ReactorFactory = Callable[[IClock], ReactorBase]
 
 _log = Logger()
 
 
-class NetworkThread:
-    """One processor, its reactor, and the thread that runs it."""
-
-    __slots__ = ("_reactor", "processor", "thread")
-
-    def __init__(self, processor: Processor, reactor: ReactorBase, name: str) -> None:
-        self.processor = processor
-        self._reactor = reactor
-        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
-
-    def _run(self) -> None:
-        try:
-            self._reactor.run(installSignalHandlers=False)
-        except Exception:  # noqa: BLE001 it is the thread's end: say so
-            _log.failure("Network thread {name} ended with an error", name=self.thread.name)
-
-    def stop(self, timeout_s: float) -> None:
-        """Close what is open and end the thread, waiting at most ``timeout_s`` seconds."""
-        if self.thread.ident is None:
-            close_reactor(self._reactor)
-            return
-        self.processor.close_all()
-        self._reactor.callFromThread(self._reactor.stop)
-        self.thread.join(timeout_s)
-        if self.thread.is_alive():
-            _log.warn("Network thread {name} did not end within {seconds} s", name=self.thread.name, seconds=timeout_s)
-        else:
-            close_reactor(self._reactor)
-
-
 class SocketServer:
-    """All listeners of a broker and their network threads."""
+    """All listeners of a broker and their network threads. What changes it runs on the main reactor's thread."""
 
     def __init__(
         self,
@@ -91,16 +61,29 @@ class SocketServer:
     ) -> None:
         self._config = config
         self._reactor = reactor
-        self._request_channel = request_channel
         self._clock = clock
         self._metrics = metrics
         self._observers = tuple(observers)
         self._reactor_factory = reactor_factory
         self._builder_of = builder_of
         self._builders: dict[str, IChannelBuilder] = {}
-        self._acceptors: list[Acceptor] = []
-        self._threads: list[NetworkThread] = []
-        self._is_stopping = False
+        self.quotas = ConnectionQuotas(config, clock, metrics)
+        self._data_plane = Plane(DATA_PLANE, request_channel, clock, metrics)
+        self._control_plane: Plane | None = None
+        if config.control_plane_listener_name is not None:
+            channel = RequestChannel(CONTROL_PLANE_QUEUE_SIZE, clock)
+            self._control_plane = Plane(CONTROL_PLANE, channel, clock, metrics)
+        self._listeners: dict[str, Listener] = {}
+        self._next_number = 0
+        self._retirements: list[threading.Thread] = []
+        self._is_started = self._is_enabled = self._is_stopping = False
+
+    @property
+    def control_plane_request_channel(self) -> RequestChannel | None:
+        """Where the control plane's requests wait; None when they share the data plane's."""
+        return None if self._control_plane is None else self._control_plane.request_channel
+
+    # Start and stop.
 
     def start(self) -> None:
         """Bind all listeners in their order and start the network threads, without serving yet.
@@ -109,50 +92,66 @@ class SocketServer:
         """
         try:
             for end_point in self._in_bind_order():
-                self._add_listener(end_point)
+                self._add_listener(self._config, end_point)
         except Exception:
             self.stop_processing_requests()
             raise
-        self._register_metrics()
-        for thread in self._threads:
-            thread.thread.start()
+        self._is_started = True
+        for listener in self._listeners.values():
+            listener.start_threads()
 
     def enable_request_processing(self) -> None:
         """Begin to accept connections."""
-        for acceptor in self._acceptors:
-            acceptor.start()
-
-    def bound_port(self, listener_name: str) -> int:
-        """Say which port a listener has, also when it was configured as 0. Raises KeyError for an unknown listener."""
-        for acceptor in self._acceptors:
-            if acceptor.end_point.listener_name == listener_name:
-                return acceptor.port
-        raise KeyError(f"there is no listener {listener_name}")
-
-    def bound_end_points(self) -> list[EndPoint]:
-        """All listeners with the ports that they have."""
-        return [acceptor.end_point._replace(port=acceptor.port) for acceptor in self._acceptors]
+        self._is_enabled = True
+        for listener in self._listeners.values():
+            listener.acceptor.start()
 
     def stop_processing_requests(self) -> None:
         """Close the ports and take no more requests; those under way are still answered."""
         if self._is_stopping:
             return
         self._is_stopping = True
-        for acceptor in self._acceptors:
-            acceptor.close()
+        for listener in self._listeners.values():
+            listener.acceptor.close()
         for thread in self._threads:
-            if thread.thread.ident is not None:
-                thread.processor.begin_shutdown()
+            thread.begin_shutdown()
 
     def shutdown(self, drain_s: float = DRAIN_S) -> None:
         """Wait at most ``drain_s`` seconds for requests under way, then close all connections and end the threads."""
         self.stop_processing_requests()
-        deadline_ns = self._clock.monotonic_ns() + int(drain_s * 1e9)
-        pause = threading.Event()
-        while self.connection_count and self._clock.monotonic_ns() < deadline_ns:
-            pause.wait(0.005)
-        for thread in self._threads:
-            thread.stop(STOP_S)
+        drain_and_stop(self._threads, self._clock, drain_s)
+        for retirement in self._retirements:
+            retirement.join()  # ends in a bounded time: each thread's stop is
+
+    # What it is asked.
+
+    def bound_port(self, listener_name: str) -> int:
+        """Say which port a listener has, also when it was configured as 0. Raises KeyError for an unknown listener."""
+        listener = self._listeners.get(listener_name)
+        if listener is None:
+            raise KeyError(f"there is no listener {listener_name}")
+        return listener.acceptor.port
+
+    def bound_end_points(self) -> list[EndPoint]:
+        """All listeners with the ports that they have."""
+        return [listener.bound for listener in self._listeners.values()]
+
+    @property
+    def connection_count(self) -> int:
+        """Connections that are open now."""
+        return sum(thread.connection_count for thread in self._threads)
+
+    @property
+    def processors(self) -> list[Processor]:
+        """All processors."""
+        return [thread.processor for thread in self._threads]
+
+    @property
+    def _threads(self) -> list[NetworkThread]:
+        control = () if self._control_plane is None else self._control_plane.threads
+        return [*control, *self._data_plane.threads]
+
+    # Changes while it runs.
 
     def validate_security(self, config: KafkaConfig) -> None:
         """Raise ConfigError when ``reconfigure_security`` could not do with these settings; change nothing."""
@@ -164,67 +163,126 @@ class SocketServer:
         for builder in self._builders.values():
             builder.reconfigure(config)
 
-    @property
-    def connection_count(self) -> int:
-        """Connections that are open now."""
-        return sum(len(thread.processor.channels) for thread in self._threads if thread.thread.is_alive())
+    def resize_threads(self, config: KafkaConfig) -> None:
+        """Have as many network threads for each listener of the data plane as ``config`` says."""
+        for listener in self._listeners.values():
+            if not self._is_control(config, listener.name):
+                ending = listener.resize(_network_threads(config, listener.name), start=self._is_started)
+                self._retire(self._data_plane, ending)
 
-    @property
-    def processors(self) -> list[Processor]:
-        """All processors."""
-        return [thread.processor for thread in self._threads]
+    def update_listeners(self, config: KafkaConfig) -> None:
+        """Open the listeners that ``config`` has and close those that it has not; one with another address is both.
 
-    def _in_bind_order(self) -> list[EndPoint]:
-        # As Kafka: the listener among brokers first, the others in the order in which they are given.
-        inter_broker = self._config.inter_broker_listener_name
-        return sorted(self._config.listeners, key=lambda end_point: end_point.listener_name != inter_broker)
+        Raises BindError when one cannot be opened; the others are.
+        """
+        wanted = {end_point.listener_name: end_point for end_point in config.listeners}
+        for name, listener in list(self._listeners.items()):
+            if wanted.get(name) != listener.configured:
+                self._remove_listener(listener)
+        errors = []
+        for end_point in wanted.values():
+            if end_point.listener_name not in self._listeners:
+                try:
+                    listener = self._add_listener(config, end_point)
+                except BindError as error:
+                    errors.append(str(error))
+                    continue
+                listener.start_threads()
+                if self._is_enabled:
+                    listener.acceptor.start()
+                _log.info("Added listener {end_point}", end_point=listener.bound.text)
+        if errors:
+            raise BindError("; ".join(errors))
 
-    def _add_listener(self, end_point: EndPoint) -> None:
-        config = self._config
-        options = SocketOptions(
-            config.int("socket.listen.backlog.size") if config.is_set("socket.listen.backlog.size") else BACKLOG,
-            config.int("socket.send.buffer.bytes"),
-            config.int("socket.receive.buffer.bytes"),
+    def _remove_listener(self, listener: Listener) -> None:
+        _log.info("Removing listener {end_point}", end_point=listener.bound.text)
+        del self._listeners[listener.name]
+        self._builders.pop(listener.name, None)
+        listener.acceptor.close()
+        self.quotas.remove_listener(listener.name)
+        self._retire(self._data_plane, listener.resize(0, start=False))
+
+    def _retire(self, plane: Plane, threads: Sequence[NetworkThread]) -> None:
+        """End network threads without making anybody wait: what is under way is answered first."""
+        if not threads:
+            return
+        for thread in threads:
+            plane.remove(thread)
+            self.quotas.remove_processor(thread.processor)
+
+        def end() -> None:
+            drain_and_stop(threads, self._clock, DRAIN_S)
+            for thread in threads:
+                plane.forget(thread)
+
+        self._retirements = [each for each in self._retirements if each.is_alive()]
+        retirement = threading.Thread(target=end, name="kafka-network-thread-retirement", daemon=True)
+        self._retirements.append(retirement)
+        retirement.start()
+
+    # Making.
+
+    def _in_bind_order(self) -> Iterable[EndPoint]:
+        # As Kafka: the control plane, then the listener among brokers, then the others in the order in which they are given.
+        first = (self._config.control_plane_listener_name, self._config.inter_broker_listener_name)
+        return sorted(
+            self._config.listeners,
+            key=lambda end_point: first.index(end_point.listener_name) if end_point.listener_name in first else len(first),
         )
-        blocked = self._metrics.meter("Acceptor", "AcceptorBlockedPercent", listener=end_point.listener_name)
-        acceptor = Acceptor(end_point, self._reactor, options, self._clock, blocked)
-        self._acceptors.append(acceptor)
+
+    def _is_control(self, config: KafkaConfig, listener_name: str) -> bool:
+        return listener_name == config.control_plane_listener_name
+
+    def _add_listener(self, config: KafkaConfig, end_point: EndPoint) -> Listener:
+        name = end_point.listener_name
+        control = self._control_plane if self._is_control(config, name) else None
+        plane = control or self._data_plane
+        blocked = self._metrics.meter("Acceptor", f"{plane.metric_prefix}AcceptorBlockedPercent", listener=name)
+        acceptor = Acceptor(end_point, self._reactor, _socket_options(config), self._clock, blocked, self.quotas)
+        try:
+            settings = self._processor_settings(config, end_point)
+        except Exception:
+            acceptor.close()
+            raise
+        self.quotas.add_listener(config, name)
+        listener = self._listeners[name] = Listener(end_point, acceptor, lambda: self._new_thread(plane, settings))
+        listener.resize(1 if control is not None else _network_threads(config, name), start=False)
+        return listener
+
+    def _processor_settings(self, config: KafkaConfig, end_point: EndPoint) -> ProcessorSettings:
+        name = end_point.listener_name
         settings = ProcessorSettings(
-            end_point.listener_name,
-            end_point.security_protocol,
-            config.int("socket.request.max.bytes"),
-            config.long("connections.max.idle.ms"),
+            name, end_point.security_protocol, config.int("socket.request.max.bytes"), config.long("connections.max.idle.ms")
         )
-        settings.is_privileged = end_point.listener_name == config.inter_broker_listener_name
-        settings.channel_builder = self._builders[end_point.listener_name] = self._builder_of(end_point)
-        threads = [self._new_thread(settings) for _ in range(config.int("num.network.threads"))]
-        acceptor.processors = [thread.processor for thread in threads]
+        settings.is_privileged = name == (config.control_plane_listener_name or config.inter_broker_listener_name)
+        settings.quotas = self.quotas
+        settings.channel_builder = self._builders[name] = self._builder_of(end_point)
+        return settings
 
-    def _new_thread(self, settings: ProcessorSettings) -> NetworkThread:
-        number = len(self._threads)
+    def _new_thread(self, plane: Plane, settings: ProcessorSettings) -> NetworkThread:
+        number = self._next_number
+        self._next_number += 1
         reactor = self._reactor_factory(self._clock)
-        processor = Processor(number, settings, reactor, self._request_channel, self._clock, self._observers)
+        processor = Processor(number, settings, reactor, plane.request_channel, self._clock, self._observers)
         name = (
-            f"{DATA_PLANE}-kafka-network-thread-{self._config.broker_id}-ListenerName({settings.listener_name})"
+            f"{plane.name}-kafka-network-thread-{self._config.broker_id}-ListenerName({settings.listener_name})"
             f"-{settings.security_protocol}-{number}"
         )
         thread = NetworkThread(processor, reactor, name)
-        self._threads.append(thread)
+        plane.add(thread)
+        self.quotas.add_processor(settings.listener_name, processor)
         return thread
 
-    def _register_metrics(self) -> None:
-        metrics, processors = self._metrics, self.processors
-        metrics.gauge("RequestChannel", "RequestQueueSize", lambda: self._request_channel.size)
-        metrics.gauge("RequestChannel", "ResponseQueueSize", lambda: sum(p.response_queue_size for p in processors))
-        for processor in processors:
-            self._register_processor(processor)
-        idle = IdleRatio(self._clock, lambda: sum(p.waited_ns() for p in processors), lambda: len(processors))
-        metrics.gauge("SocketServer", "NetworkProcessorAvgIdlePercent", idle)
-        metrics.gauge(
-            "SocketServer", "ExpiredConnectionsKilledCount", lambda: sum(p.expired_connections_killed for p in processors)
-        )
 
-    def _register_processor(self, processor: Processor) -> None:
-        metrics, number = self._metrics, processor.number
-        metrics.gauge("RequestChannel", "ResponseQueueSize", lambda: processor.response_queue_size, processor=number)
-        metrics.gauge("Processor", "IdlePercent", IdleRatio(self._clock, processor.waited_ns, lambda: 1), networkProcessor=number)
+def _network_threads(config: KafkaConfig, listener_name: str) -> int:
+    count = config.for_listener(listener_name, NETWORK_THREADS)
+    assert isinstance(count, int)
+    return count
+
+
+def _socket_options(config: KafkaConfig) -> SocketOptions:
+    return SocketOptions(
+        config.int("socket.listen.backlog.size") if config.is_set("socket.listen.backlog.size") else BACKLOG,
+        config.int("socket.send.buffer.bytes"),
+        config.int("socket.receive.buffer.bytes"),
+    )
