@@ -93,3 +93,28 @@ def test_starting_twice_is_an_error() -> None:
     with pytest.raises(RuntimeError):
         scheduler.startup()
     scheduler.shutdown(5)
+
+
+def test_fewer_threads_end_and_more_are_made_while_it_runs() -> None:
+    scheduler = KafkaScheduler(SystemClock(), threads=2, thread_name_prefix="resized-")
+    scheduler.startup()
+
+    def side_by_side(count: int) -> None:
+        barrier = threading.Barrier(count + 1, timeout=10)
+        for _ in range(count):
+            scheduler.schedule_once("meet", lambda: barrier.wait() and None)
+        barrier.wait()
+
+    side_by_side(2)
+    scheduler.resize(4)
+    side_by_side(4)
+    scheduler.resize(1)
+    pause = threading.Event()
+    for _ in range(1000):
+        alive = [thread for thread in threading.enumerate() if thread.name.startswith("resized-")]
+        if len(alive) == 1:
+            break
+        pause.wait(0.01)
+    assert len(alive) == 1
+    side_by_side(1)
+    scheduler.shutdown()

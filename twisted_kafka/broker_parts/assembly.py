@@ -7,12 +7,23 @@ from twisted.logger import Logger
 from zope.interface import classImplements
 
 from twisted_kafka.access_log.access_log import make_access_log
+from twisted_kafka.broker_parts.dynamic_configs import DynamicConfigs
 from twisted_kafka.broker_parts.families import Parts, make_families
 from twisted_kafka.broker_parts.identity import establish
 from twisted_kafka.broker_parts.main_reactor import MainReactor
+from twisted_kafka.broker_parts.reconfigurables import (
+    ConnectionLimits,
+    Listeners,
+    ListenerSecurity,
+    LogDefaults,
+    NetworkThreads,
+    ThreadPool,
+)
 from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.dynamic import DynamicBrokerConfig
 from twisted_kafka.config.endpoints import PLAINTEXT, EndPoint
 from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.config.keys import BROKER_KEYS
 from twisted_kafka.controller.channels import InProcessChannels
 from twisted_kafka.controller.dynamic_config import ConfigRepository
 from twisted_kafka.controller.interfaces import IControlPlane
@@ -92,6 +103,10 @@ class Assembly:
         self.supported_apis: dict[int, tuple[int, int]] = {}
         self._clock = clock
         self._on_fatal = on_fatal
+        self.configs: ConfigRepository | None = None
+        self.dynamic: DynamicBrokerConfig | None = None
+        self.metadata: MetadataCache | None = None
+        self.logs: LogManager | None = None
         self._replicas: ReplicaManager | None = None
         self._stops: dict[str, Callable[[], object]] = {}
 
@@ -132,15 +147,15 @@ class Assembly:
     def _start(self, main: MainReactor) -> None:
         scheduler, timer = self._start_time()
         logs, store = self._open_storage(scheduler)
-        configs = self._start_configs(store, logs)
-        metadata = MetadataCache(self.config.broker_id, self.cluster_id)
+        configs, dynamic = self._start_configs(store, logs)
+        metadata = self.metadata = MetadataCache(self.config.broker_id, self.cluster_id)
         channel = RequestChannel(self.config.int("queued.max.requests"), self._clock)
         sockets = self._bind(main, channel)
         replicas = self._start_replicas(logs, metadata, scheduler, timer)
         groups = make_group_coordinator(self.config, replicas, metadata, scheduler, timer, self._clock)
         self._stops["group coordinator"] = groups.shutdown
         groups.startup()
-        self._register(store)
+        self._register(store, sockets)
         controller = self._start_controller(store, configs, ControlPlane(replicas, [groups.on_partitions_deleted]))
         parts = Parts(
             config=self.config,
@@ -157,6 +172,16 @@ class Assembly:
             supported=lambda: self.supported_apis,
         )
         self._serve(main, channel, sockets, parts)
+        dynamic.follow(
+            [
+                ConnectionLimits(sockets),
+                NetworkThreads(sockets, main),
+                ListenerSecurity(sockets, BROKER_KEYS),
+                Listeners(sockets, main, lambda: self._register(store, sockets)),
+                ThreadPool("background.threads", scheduler.resize),
+                LogDefaults(self.config, logs, controller),
+            ]
+        )
 
     def _start_time(self) -> tuple[KafkaScheduler, Timer]:
         scheduler = KafkaScheduler(self._clock, self.config.int("background.threads"))
@@ -173,14 +198,14 @@ class Assembly:
             # Who meets the broken disk holds locks: what follows from it is another thread's.
             scheduler.schedule_once("log-directory-failure", lambda: self._directory_failed(logs, directory))
 
-        logs = LogManager(self.config, scheduler, self._clock, on_directory_failure=failed)
+        logs = self.logs = LogManager(self.config, scheduler, self._clock, on_directory_failure=failed)
         logs.acquire_directories()
         directories = [directory.path for directory in logs.directories]
         self._stops["log manager"] = lambda: _release(logs)
         store = SqliteStore(directories[0] / METADATA_FILE)
         self._stops["metadata store"] = store.close
         prepare_store(store)
-        self.config, self.cluster_id = establish(self.config, directories, store)
+        self.cluster_id = establish(self.config, directories, store)
         return logs, store
 
     def _directory_failed(self, logs: LogManager, failed: LogDirectory) -> None:
@@ -190,17 +215,19 @@ class Assembly:
         if not any(directory.is_online for directory in logs.directories):
             self._on_fatal("Shutdown broker because all log dirs have failed: " + ", ".join(self.config.log_dirs))
 
-    def _start_configs(self, store: IMetadataStore, logs: LogManager) -> ConfigRepository:
-        configs = ConfigRepository(store)
+    def _start_configs(self, store: IMetadataStore, logs: LogManager) -> tuple[ConfigRepository, DynamicConfigs]:
+        configs = self.configs = ConfigRepository(store)
         self._stops["dynamic configs"] = configs.shutdown
         configs.startup()
+        dynamic = DynamicConfigs(self.config, configs)
+        self.dynamic = dynamic.broker
         try:
             logs.startup(configs.topic_config)
         except ValueError as error:  # files that cannot be understood
             raise StartError(" ".join(str(error).split())) from error
         self._stops["log manager"] = logs.shutdown
         configs.add_listener("topics", lambda topic, _: logs.update_topic_config(topic))
-        return configs
+        return configs, dynamic
 
     def _bind(self, main: MainReactor, channel: RequestChannel) -> SocketServer:
         observers: list[IRequestObserver] = [
@@ -215,7 +242,6 @@ class Assembly:
         self._stops["ports"] = lambda: main.call(sockets.stop_processing_requests)
         self._stops["network threads"] = sockets.shutdown
         sockets.start()
-        self.listeners = sockets.bound_end_points()
         return sockets
 
     def _start_replicas(self, logs: LogManager, metadata: MetadataCache, scheduler: KafkaScheduler, timer: Timer) -> ReplicaManager:
@@ -226,7 +252,8 @@ class Assembly:
         replicas.startup()
         return replicas
 
-    def _register(self, store: IMetadataStore) -> None:
+    def _register(self, store: IMetadataStore, sockets: SocketServer) -> None:
+        self.listeners = sockets.bound_end_points()
         ports = {end_point.listener_name: end_point.port for end_point in self.listeners}
         advertised = [
             end_point if end_point.port else end_point._replace(port=ports[end_point.listener_name])

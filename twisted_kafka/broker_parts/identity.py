@@ -10,8 +10,8 @@ from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.store import IMetadataStore
 
 
-def establish(config: KafkaConfig, directories: list[Path], store: IMetadataStore) -> tuple[KafkaConfig, str]:
-    """Return the configuration with the broker's number in it, and the cluster's id; both are then in every log directory.
+def establish(config: KafkaConfig, directories: list[Path], store: IMetadataStore) -> str:
+    """Return the cluster's id, and put the broker's number into the configuration; both are then in every log directory.
 
     Raises ConfigError where broker.id is not the directories' own, MetaPropertiesError where they belong elsewhere.
     """
@@ -23,7 +23,8 @@ def establish(config: KafkaConfig, directories: list[Path], store: IMetadataStor
     elif known.broker_id not in (None, broker_id):
         raise ConfigError(f"Invalid value '{broker_id}' for broker.id: must be {known.broker_id}, as the log directories have it")
     claim_directories(directories, cluster, broker_id)
-    return config.with_broker_id(broker_id), cluster
+    config.take_broker_id(broker_id)
+    return cluster
 
 
 def _generated(config: KafkaConfig, store: IMetadataStore) -> int:

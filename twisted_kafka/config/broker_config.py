@@ -37,7 +37,7 @@ _IN_PROCESS: dict[str, Value] = {
 
 
 class KafkaConfig(TypedValues):
-    """The broker's settings: a mapping from key to parsed value, immutable.
+    """The broker's settings: a mapping from key to parsed value, which only `adopt` changes.
 
     Values are bool, int, float, str, a tuple of str for a LIST, or None. `originals` is the text that was given.
     Raises ConfigError, one line, for the first setting that the broker cannot start with.
@@ -46,6 +46,8 @@ class KafkaConfig(TypedValues):
     def __init__(self, properties: Mapping[str, str], *, in_process: bool = False) -> None:
         self.originals: dict[str, str] = dict(properties)
         self.in_process = in_process
+        self.generation = 0
+        """Counts the changes: what was computed from one generation's values is good for that only."""
         self.unknown_keys: tuple[str, ...] = tuple(sorted(key for key in self.originals if base_key(key) is None))
         self._defaults = _defaults(self.originals, in_process)
         super().__init__(dict(self._defaults))
@@ -75,11 +77,31 @@ class KafkaConfig(TypedValues):
                 properties.pop(key, None)
         return type(self)(properties, in_process=self.in_process)
 
-    def with_broker_id(self, broker_id: int) -> Self:
-        """Return the same configuration for the number that the cluster gave to this broker."""
+    def take_broker_id(self, broker_id: int) -> None:
+        """Note the number that the cluster gave to this broker."""
+        self._values = {**self._values, "broker.id": broker_id}
+
+    def adopt(self, other: "KafkaConfig") -> None:
+        """Have the values of another configuration from now on: what was changed while the broker runs (KIP-226).
+
+        Whoever holds this one and asks it again sees them. `originals`, what the broker was started with, stay.
+        """
+        self._values = {**other._values, "broker.id": self._values["broker.id"]}
+        self._prefixed = other._prefixed
+        for name in _CACHED:
+            self.__dict__.pop(name, None)
+        self.generation += 1
+
+    def copy(self) -> Self:
+        """Return a configuration with the same values, which does not change with this one."""
         config = self.updated({})
-        config._values["broker.id"] = broker_id
+        config._values, config._prefixed = self._values, self._prefixed
         return config
+
+    def changed_keys(self, other: "KafkaConfig") -> frozenset[str]:
+        """Return the keys, those with a listener's prefix too, whose values are others there."""
+        ours, theirs = {**self._values, **self._prefixed}, {**other._values, **other._prefixed}
+        return frozenset(key for key in ours.keys() | theirs.keys() if key != "broker.id" and ours.get(key) != theirs.get(key))
 
     def is_set(self, key: str) -> bool:
         """Tell whether the key was given a value (a static broker config, in the words of DescribeConfigs)."""
@@ -96,6 +118,10 @@ class KafkaConfig(TypedValues):
     def for_listener(self, listener_name: str, key: str) -> Value:
         """Return a key's value for one listener: `listener.name.<name>.<key>` when set, else the key's own (KIP-103)."""
         return self._prefixed.get(f"listener.name.{listener_name.lower()}.{key}", self._values[key])
+
+    def prefixed(self, name: str) -> Value:
+        """Return the value of a key with a listener's prefix, None when it is not set."""
+        return self._prefixed.get(name)
 
     @cached_property
     def without_effect(self) -> tuple[str, ...]:
@@ -227,5 +253,7 @@ def _is_secret(key: str) -> bool:
     base = base_key(key)
     return base is None or (base in BROKER_KEYS and BROKER_KEYS[base].type == PASSWORD)
 
+
+_CACHED = tuple(name for name, value in vars(KafkaConfig).items() if isinstance(value, cached_property))
 
 _DECLARED_DEFAULTS: dict[str, Value] = {key.name: key.default for key in BROKER_KEYS.values()}

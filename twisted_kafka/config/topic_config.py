@@ -79,9 +79,13 @@ class LogConfig:
         return cls(**{_attribute(name): value for name, value in values.items()})  # type: ignore[arg-type]
 
 
-@functools.lru_cache(maxsize=16)
 def topic_defaults(config: KafkaConfig) -> Mapping[str, Value]:
     """Return the value of every topic key of a topic without overrides: of its first broker synonym that is not null."""
+    return _topic_defaults(config, config.generation)
+
+
+@functools.lru_cache(maxsize=16)
+def _topic_defaults(config: KafkaConfig, _generation: int) -> Mapping[str, Value]:
     values: dict[str, Value] = {}
     for key in TOPIC_KEYS.values():
         value = key.default

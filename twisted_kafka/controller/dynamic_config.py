@@ -13,6 +13,9 @@ Listener = Callable[[str, dict[str, str]], None]
 """Called with the entity's name (``orders``, ``1``, ``<default>``, ``alice/clients/app``) and its config."""
 
 
+_CHANGE_PREFIX = "config_change_"
+
+
 class ConfigRepository:
     """Reads dynamic configs, and tells listeners what ``/config/changes`` announces."""
 
@@ -43,6 +46,24 @@ class ConfigRepository:
     def broker_config(self, broker_id: int | None) -> dict[str, str]:
         """Return a broker's dynamic settings, or with None those for all brokers."""
         return self.config(f"brokers/{znodes.DEFAULT_ENTITY if broker_id is None else broker_id}")
+
+    def names(self, entity_type: str) -> list[str]:
+        """Return the entities of a type (``topics``, ``ips`` ...) that have a node of their own, as the nodes are called."""
+        try:
+            return self._store.children(znodes.config_path(entity_type))
+        except NoNodeError:
+            return []
+
+    def write(self, entity_path: str, config: dict[str, str]) -> None:
+        """Set an entity's whole config and announce it, to this broker too (Kafka: AdminZkClient.changeEntityConfig)."""
+        path = znodes.config_path(entity_path)
+        data = ConfigNode(config).encode()
+        try:
+            self._store.set(path, data)
+        except NoNodeError:
+            self._store.create(path, data, make_parents=True)
+        change = ConfigChangeNode(entity_path).encode()
+        self._store.create(f"{znodes.CONFIG_CHANGES}/{_CHANGE_PREFIX}", change, sequence=True, make_parents=True)
 
     def _decoded(self, path: str, data: bytes) -> dict[str, str]:
         try:

@@ -146,6 +146,15 @@ class KafkaController:
             future.set_exception(NotControllerError("The controller has stopped"))
         return future
 
+    def elect_for_offline(self) -> None:
+        """Try again to find leaders for partitions without one: an unclean election may be allowed now. From any thread."""
+
+        def elect() -> None:
+            if self.is_active:
+                self._partitions.elect_for_offline()
+
+        self._submit(elect)
+
     def add_topics_listener(self, listener: TopicsListener) -> None:
         """Call ``listener`` on the event thread with topics that were deleted, once nothing is left of them."""
         self._listeners.append(listener)

@@ -15,6 +15,7 @@ from twisted.logger import Logger
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import EndPoint
+from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.acceptor import Acceptor, BindError, SocketOptions
 from twisted_kafka.network.channel_builder import BuilderOf, IChannelBuilder, plaintext_builder
@@ -166,7 +167,7 @@ class SocketServer:
     def resize_threads(self, config: KafkaConfig) -> None:
         """Have as many network threads for each listener of the data plane as ``config`` says."""
         for listener in self._listeners.values():
-            if not self._is_control(config, listener.name):
+            if self._plane_of(config, listener.name) is self._data_plane:
                 ending = listener.resize(_network_threads(config, listener.name), start=self._is_started)
                 self._retire(self._data_plane, ending)
 
@@ -184,7 +185,7 @@ class SocketServer:
             if end_point.listener_name not in self._listeners:
                 try:
                     listener = self._add_listener(config, end_point)
-                except BindError as error:
+                except (BindError, ConfigError) as error:
                     errors.append(str(error))
                     continue
                 listener.start_threads()
@@ -200,7 +201,8 @@ class SocketServer:
         self._builders.pop(listener.name, None)
         listener.acceptor.close()
         self.quotas.remove_listener(listener.name)
-        self._retire(self._data_plane, listener.resize(0, start=False))
+        plane = self._plane_of(self._config, listener.name)
+        self._retire(plane, listener.resize(0, start=False))
 
     def _retire(self, plane: Plane, threads: Sequence[NetworkThread]) -> None:
         """End network threads without making anybody wait: what is under way is answered first."""
@@ -230,13 +232,13 @@ class SocketServer:
             key=lambda end_point: first.index(end_point.listener_name) if end_point.listener_name in first else len(first),
         )
 
-    def _is_control(self, config: KafkaConfig, listener_name: str) -> bool:
-        return listener_name == config.control_plane_listener_name
+    def _plane_of(self, config: KafkaConfig, listener_name: str) -> Plane:
+        control = self._control_plane
+        return control if control is not None and listener_name == config.control_plane_listener_name else self._data_plane
 
     def _add_listener(self, config: KafkaConfig, end_point: EndPoint) -> Listener:
         name = end_point.listener_name
-        control = self._control_plane if self._is_control(config, name) else None
-        plane = control or self._data_plane
+        plane = self._plane_of(config, name)
         blocked = self._metrics.meter("Acceptor", f"{plane.metric_prefix}AcceptorBlockedPercent", listener=name)
         acceptor = Acceptor(end_point, self._reactor, _socket_options(config), self._clock, blocked, self.quotas)
         try:
@@ -246,7 +248,7 @@ class SocketServer:
             raise
         self.quotas.add_listener(config, name)
         listener = self._listeners[name] = Listener(end_point, acceptor, lambda: self._new_thread(plane, settings))
-        listener.resize(1 if control is not None else _network_threads(config, name), start=False)
+        listener.resize(1 if plane is self._control_plane else _network_threads(config, name), start=False)
         return listener
 
     def _processor_settings(self, config: KafkaConfig, end_point: EndPoint) -> ProcessorSettings:

@@ -128,6 +128,7 @@ class KafkaScheduler:
         self._condition = threading.Condition()
         self._queue = _TaskQueue()
         self._threads: list[threading.Thread] = []
+        self._thread_number = 0
         self._idle = 0
         self._running = False
         self._stopped = False
@@ -156,6 +157,14 @@ class KafkaScheduler:
             if thread.is_alive() and thread is not threading.current_thread():
                 _log.warn("Scheduler thread {name} did not end within {seconds} s", name=thread.name, seconds=timeout_s)
 
+    def resize(self, threads: int) -> None:
+        """Have at most ``threads`` threads; those too many end after what they are doing (KafkaScheduler.resizeThreadPool)."""
+        with self._condition:
+            self._max_threads = threads
+            self._condition.notify_all()
+            if self._running and self._idle == 0 and self._queue.next_due_ns() is not None:
+                self._add_thread()
+
     def schedule_once(self, name: str, action: Action, delay_ms: float = 0) -> ScheduledTask:
         """Run ``action`` once, ``delay_ms`` milliseconds from now; after a shutdown it is dropped with a log line."""
         return self._add(_new_task(self._clock, name, action, delay_ms, 0))
@@ -183,7 +192,8 @@ class KafkaScheduler:
     def _add_thread(self) -> None:
         # Threads are made as they are needed: most brokers never need all of background.threads at once.
         if len(self._threads) < self._max_threads:
-            thread = threading.Thread(target=self._work, name=f"{self._prefix}{len(self._threads)}", daemon=True)
+            thread = threading.Thread(target=self._work, name=f"{self._prefix}{self._thread_number}", daemon=True)
+            self._thread_number += 1
             self._threads.append(thread)
             thread.start()
 
@@ -199,6 +209,10 @@ class KafkaScheduler:
     def _next_task(self) -> ScheduledTask | None:
         with self._condition:
             while self._running:
+                if len(self._threads) > self._max_threads:
+                    self._threads.remove(threading.current_thread())
+                    self._condition.notify()  # another may have waited less long than it should now
+                    return None
                 now_ns = self._clock.monotonic_ns()
                 task = self._queue.pop_due(now_ns)
                 if task is not None:

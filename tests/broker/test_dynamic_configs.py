@@ -1,0 +1,146 @@
+"""Settings changed while the broker runs, in the metadata store as Kafka's own tools write them there."""
+
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from twisted_kafka.broker import Broker
+from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.metadata.znodes import DEFAULT_ENTITY
+
+WAIT_S = 10.0
+
+
+class Running:
+    """A broker whose settings are written and awaited."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        configs = broker._assembly.configs
+        assert configs is not None
+        self._configs = configs
+
+    def write(self, settings: dict[str, str], name: str | None = None) -> None:
+        self._configs.write(f"brokers/{self.broker.broker_id if name is None else name}", settings)
+
+    def threads(self, prefix: str) -> int:
+        return len([thread for thread in threading.enumerate() if thread.name.startswith(prefix)])
+
+    def port(self, listener: str) -> int:
+        return next(each.port for each in self.broker.listeners if each.listener_name == listener)
+
+    def ask(self, port: int) -> bytes:
+        with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as client:
+            client.sendall(struct.pack(">ihhih", 10, 18, 0, 7, -1))
+            return client.recv(8)[4:8]
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    pause = threading.Event()
+    for _ in range(int(WAIT_S * 100)):
+        if condition():
+            return
+        pause.wait(0.01)
+    raise AssertionError("it did not come to pass")
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    with Broker({"num.network.threads": "2", "broker.id": "3"}, data_dir=tmp_path) as broker:
+        yield Running(broker)
+
+
+def test_network_threads_of_all_and_of_one_listener(running: Running) -> None:
+    prefix = "data-plane-kafka-network-thread-3-"
+    assert running.threads(prefix) == 2
+    running.write({"num.network.threads": "4"}, DEFAULT_ENTITY)
+    eventually(lambda: running.threads(prefix) == 4)
+    running.write({"listener.name.plaintext.num.network.threads": "3"})
+    eventually(lambda: running.threads(prefix) == 3)
+    assert running.ask(running.port("PLAINTEXT")) == b"\0\0\0\7"
+    running.write({})
+    running.write({}, DEFAULT_ENTITY)
+    eventually(lambda: running.threads(prefix) == 2)
+
+
+def test_more_threads_than_twice_as_many_are_refused(running: Running) -> None:
+    dynamic = running.broker._assembly.dynamic
+    assert dynamic is not None
+    for settings, text in (
+        ({"num.network.threads": "5"}, "num.network.threads=5, value should not be greater than double the current value 2"),
+        ({"background.threads": "4"}, "background.threads=4, value should be at least half the current value 10"),
+        (
+            {"listener.name.plaintext.num.network.threads": "9"},
+            "listener.name.plaintext.num.network.threads=9, value should not be greater than double the current value 2",
+        ),
+    ):
+        with pytest.raises(ConfigError) as refused:
+            dynamic.validate(settings, per_broker=True)
+        assert str(refused.value) == f"Dynamic thread count update validation failed for {text}"
+
+
+def test_a_listener_comes_with_its_address_and_goes(running: Running) -> None:
+    first = running.port("PLAINTEXT")
+    running.write(
+        {
+            "listeners": "PLAINTEXT://127.0.0.1:0,OTHER://127.0.0.1:0",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT",
+        }
+    )
+    eventually(lambda: len(running.broker.listeners) == 2)
+    assert running.port("PLAINTEXT") == first
+    assert running.ask(running.port("OTHER")) == b"\0\0\0\7"
+    metadata = running.broker._assembly.metadata
+    assert metadata is not None
+    eventually(lambda: [node.port for node in metadata.snapshot.nodes("OTHER")] == [running.port("OTHER")])
+    running.write({})
+    eventually(lambda: len(running.broker.listeners) == 1)
+    eventually(lambda: not metadata.snapshot.nodes("OTHER"))
+    assert running.ask(first) == b"\0\0\0\7"
+
+
+def test_an_advertised_address_is_told_to_clients(running: Running) -> None:
+    running.write({"advertised.listeners": "PLAINTEXT://elsewhere.example:1234"})
+    metadata = running.broker._assembly.metadata
+    assert metadata is not None
+    eventually(lambda: [(node.host, node.port) for node in metadata.snapshot.nodes("PLAINTEXT")] == [("elsewhere.example", 1234)])
+
+
+def test_connection_limits(running: Running) -> None:
+    port = running.port("PLAINTEXT")
+    running.write({"max.connections.per.ip": "0"}, DEFAULT_ENTITY)
+    eventually(lambda: _is_refused(running, port))
+    running.write({"max.connections.per.ip.overrides": "127.0.0.1:5"}, DEFAULT_ENTITY)
+    eventually(lambda: not _is_refused(running, port))
+
+
+def _is_refused(running: Running, port: int) -> bool:
+    try:
+        return running.ask(port) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_defaults_of_topics(running: Running) -> None:
+    logs = running.broker._assembly.logs
+    assert logs is not None
+    running.write({"message.max.bytes": "2222", "log.retention.ms": "5000"}, DEFAULT_ENTITY)
+    eventually(lambda: logs.topic_config("anything").max_message_bytes == 2222)
+    assert logs.topic_config("anything").retention_ms == 5000
+    running.write({"message.max.bytes": "3333"})
+    eventually(lambda: logs.topic_config("anything").max_message_bytes == 3333)
+
+
+def test_settings_of_the_last_run_count_from_the_start(tmp_path: Path) -> None:
+    with Broker({"broker.id": "3"}, data_dir=tmp_path) as broker:
+        running = Running(broker)
+        running.write({"num.network.threads": "2"})
+        running.write({"max.connections": "77"}, DEFAULT_ENTITY)
+    with Broker({"broker.id": "3"}, data_dir=tmp_path) as broker:
+        assert broker.config.int("num.network.threads") == 2
+        assert broker.config.int("max.connections") == 77
+        assert Running(broker).threads("data-plane-kafka-network-thread-3-") == 2

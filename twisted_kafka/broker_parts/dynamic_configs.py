@@ -1,0 +1,36 @@
+"""Applies the brokers' dynamic settings of the metadata store, at the start and when they change (Kafka: BrokerConfigHandler)."""
+
+from collections.abc import Iterable
+
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.dynamic import DecodePassword, DynamicBrokerConfig, IReconfigurable
+from twisted_kafka.controller.dynamic_config import ConfigRepository
+from twisted_kafka.metadata.znodes import DEFAULT_ENTITY
+
+
+class DynamicConfigs:
+    """Brings what ``/config/brokers`` has to the broker's configuration."""
+
+    def __init__(self, config: KafkaConfig, repository: ConfigRepository, decode_password: DecodePassword | None = None) -> None:
+        """Apply what is there now: the parts that are made after this begin with it."""
+        self.broker = DynamicBrokerConfig(config, decode_password)
+        self._repository = repository
+        self._broker_id = config.broker_id
+        self._load()
+
+    def follow(self, reconfigurables: Iterable[IReconfigurable]) -> None:
+        """Tell these parts, in this order, of changes from now on, and of those since the beginning."""
+        for each in reconfigurables:
+            self.broker.add_reconfigurable(each)
+        self._repository.add_listener("brokers", self._changed)
+        self._load()
+
+    def _load(self) -> None:
+        self.broker.update_defaults(self._repository.broker_config(None))
+        self.broker.update_own(self._repository.broker_config(self._broker_id))
+
+    def _changed(self, name: str, settings: dict[str, str]) -> None:
+        if name == DEFAULT_ENTITY:
+            self.broker.update_defaults(settings)
+        elif name == str(self._broker_id):
+            self.broker.update_own(settings)

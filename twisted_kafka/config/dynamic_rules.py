@@ -1,0 +1,91 @@
+"""Which settings may be changed while the broker runs, for one broker or for all (Kafka: DynamicBrokerConfig.validateConfigs)."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.config.keys import BROKER_KEYS
+from twisted_kafka.config.keys.declare import PASSWORD, PER_BROKER, READ_ONLY
+from twisted_kafka.config.prefixes import base_key
+from twisted_kafka.config.values import parse_value
+
+_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.*)")
+
+CLUSTER_LEVEL_LISTENER_KEYS: Final = frozenset(("max.connections", "max.connection.creation.rate", "num.network.threads"))
+"""Keys that may have a listener's prefix and be set for all brokers at once."""
+
+STORE_KEYS: Final = frozenset(
+    f"ssl.{store}.{what}"
+    for store, properties in (
+        ("keystore", ("type", "location", "password", "key", "certificate.chain")),
+        ("truststore", ("type", "location", "password", "certificates")),
+    )
+    for what in properties
+) | {"ssl.key.password"}
+"""Keys of certificates: they may be changed with a listener's prefix only."""
+
+_DESCRIPTIONS: Final = {
+    "static": "Cannot update these configs dynamically",
+    "unprefixed": "These security configs can be dynamically updated only per-listener using the listener prefix",
+    "of one broker": "Cannot update these configs at default cluster level, broker id must be specified",
+    "secret": "Password config can be defined only at broker level",
+}
+
+
+def is_secret(name: str) -> bool:
+    """Whether the value is a password."""
+    base = base_key(name)
+    return base in BROKER_KEYS and BROKER_KEYS[base].type == PASSWORD
+
+
+def refused(settings: Mapping[str, str], *, per_broker: bool) -> dict[str, str]:
+    """Return what is wrong with settings, by their names; what may be changed, and to this value, is not in it."""
+    found = {}
+    for name, text in settings.items():
+        why = _why_refused(name, text, per_broker)
+        if why is not None:
+            found[name] = why
+    return found
+
+
+def check(settings: Mapping[str, str], *, per_broker: bool) -> None:
+    """Raise ConfigError when any of the settings may not be changed, or not to this value."""
+    wrong = refused(settings, per_broker=per_broker)
+    for kind in _DESCRIPTIONS.values():
+        names = sorted(name for name, why in wrong.items() if why == kind)
+        if names:
+            raise ConfigError(f"{kind}: {_set(names)}")
+    for why in wrong.values():
+        raise ConfigError(why)
+
+
+def _why_refused(name: str, text: str, per_broker: bool) -> str | None:
+    key = BROKER_KEYS.get(name)
+    if key is not None and key.update_mode == READ_ONLY:
+        return _DESCRIPTIONS["static"]
+    if name in STORE_KEYS:
+        return _DESCRIPTIONS["unprefixed"]
+    if not per_broker and _is_of_one_broker(name):
+        return _DESCRIPTIONS["of one broker"]
+    if not per_broker and is_secret(name):
+        return _DESCRIPTIONS["secret"]
+    base = base_key(name)
+    if base in BROKER_KEYS:
+        try:
+            parse_value(BROKER_KEYS[base]._replace(name=name), text)
+        except ConfigError as error:
+            return str(error)
+    return None
+
+
+def _is_of_one_broker(name: str) -> bool:
+    match = _LISTENER.fullmatch(name)
+    if match is not None:
+        return match[1] not in CLUSTER_LEVEL_LISTENER_KEYS
+    key = BROKER_KEYS.get(name)
+    return key is not None and key.update_mode == PER_BROKER
+
+
+def _set(names: Iterable[str]) -> str:
+    return "Set(" + ", ".join(names) + ")"
