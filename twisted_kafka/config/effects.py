@@ -5,7 +5,8 @@ key work adds it here: this is the only place.
 """
 
 _BROKER = """
-    listeners advertised.listeners listener.security.protocol.map inter.broker.listener.name
+    listeners advertised.listeners listener.security.protocol.map inter.broker.listener.name control.plane.listener.name
+    max.connections max.connections.per.ip max.connections.per.ip.overrides max.connection.creation.rate
     num.network.threads num.io.threads background.threads queued.max.requests
     socket.listen.backlog.size socket.receive.buffer.bytes socket.send.buffer.bytes socket.request.max.bytes
     connections.max.idle.ms fetch.max.bytes max.incremental.fetch.session.cache.slots max.request.partition.size.limit
