@@ -8,10 +8,12 @@ from twisted.internet.task import Clock
 from zope.interface import implementer
 
 from twisted_kafka.network.channel import KafkaChannel
+from twisted_kafka.network.framing import NOT_NOW
 from twisted_kafka.network.interfaces import IChannelTransport, IRequestObserver
+from twisted_kafka.network.memory_pool import MemoryPool
 from twisted_kafka.network.processor import Processor, ProcessorSettings
 from twisted_kafka.network.request import ConnectionInfo, Request
-from twisted_kafka.network.request_channel import RequestChannel
+from twisted_kafka.network.request_channel import Parker, RequestChannel
 from twisted_kafka.protocol.regions import FileRegion, Part
 from twisted_kafka.timing.clock import ManualClock
 
@@ -54,6 +56,20 @@ class FakeTransport:
         self.written += data
         return True
 
+    def read(self, data: bytes) -> int:
+        """Read once, as KafkaTransport.doRead does, when ``data`` has arrived; return how much of it was read."""
+        view = self.channel.wanted()
+        if view is NOT_NOW:
+            return 0
+        if view is None:
+            self.channel.dataReceived(data)
+            return len(data)
+        with view:
+            count = min(len(view), len(data))
+            view[:count] = data[:count]
+        self.channel.received(count)
+        return count
+
     def unstick(self) -> None:
         self.is_stuck = False
         self.written += self.waiting
@@ -92,13 +108,20 @@ class Layer:
     """One processor with its request channel and some clients."""
 
     def __init__(
-        self, queue_size: int = 500, max_request_bytes: int = 1_000_000, idle_ms: int = 0, reactor: FakeReactor | None = None
+        self,
+        queue_size: int = 500,
+        max_request_bytes: int = 1_000_000,
+        idle_ms: int = 0,
+        reactor: FakeReactor | None = None,
+        pool: MemoryPool | None = None,
+        clock: ManualClock | None = None,
     ) -> None:
-        self.clock = ManualClock()
+        self.clock = clock or ManualClock()
         self.reactor = reactor or FakeReactor()
         self.channel = RequestChannel(queue_size, self.clock)
         self.observer = Recorder()
         settings = ProcessorSettings("PLAINTEXT", "PLAINTEXT", max_request_bytes, idle_ms)
+        settings.memory_pool = pool
         self.processor = Processor(0, settings, self.reactor, self.channel, self.clock, [self.observer])
         self.parker = self.channel.add_handler()
         self._clients = 0
@@ -113,7 +136,12 @@ class Layer:
         return channel, transport
 
     def take(self) -> Request | None:
-        return self.channel.receive(self.parker, 0)
+        return self.take_on(self.parker)
+
+    def take_on(self, parker: Parker) -> Request | None:
+        request = self.channel.receive(parker, 0)
+        assert request is None or isinstance(request, Request)
+        return request
 
     def advance_ms(self, ms: float) -> None:
         self.clock.advance_ms(ms)

@@ -7,7 +7,7 @@ from zope.interface import implementer
 from tests.network.network_fakes import Layer, frame
 from twisted_kafka.network.channel import READ_AHEAD_BYTES
 from twisted_kafka.network.interfaces import IBlockedAcceptor, NoQuotas
-from twisted_kafka.network.processor import NEW_CONNECTIONS
+from twisted_kafka.network.processor import HALF_CLOSED_S, NEW_CONNECTIONS
 from twisted_kafka.network.request_channel import AlreadyAnsweredError, Parker
 
 
@@ -134,7 +134,7 @@ def test_response_to_a_closed_connection_is_dropped_and_counted_once() -> None:
     transport.abortConnection()
     layer.answer(request)
     assert transport.written == b""
-    assert layer.processor.dropped_responses == 1
+    assert layer.processor.stats.dropped_responses == 1
     assert len(layer.observer.completed) == 1
 
 
@@ -168,12 +168,39 @@ def test_requests_of_a_client_that_has_gone_are_served_before_the_end() -> None:
     assert [r.context.correlation_id for r in layer.observer.completed] == [1, 2, 3]
 
 
-def test_a_client_that_has_gone_with_nothing_behind_is_closed_at_once() -> None:
+def test_a_client_that_has_gone_with_nothing_under_way_is_closed_at_once() -> None:
     layer = Layer()
     channel, _ = layer.connect()
-    channel.dataReceived(frame(1))
-    assert layer.take() is not None
+    channel.dataReceived(frame(1)[:7])
     assert not channel.ended()
+
+
+def test_half_closed_connection_gets_the_answer_under_way() -> None:
+    layer = Layer()
+    channel, transport = layer.connect()
+    channel.dataReceived(frame(1))
+    request = layer.take()
+    assert request is not None
+    assert channel.ended()
+    assert not transport.is_reading
+    layer.advance_ms(HALF_CLOSED_S * 1000 - 1)
+    answer = layer.answer(request)
+    assert transport.written == answer
+    assert transport.is_closed
+    layer.advance_ms(2)
+
+
+def test_half_closed_connection_is_not_kept_for_a_request_that_takes_long() -> None:
+    layer = Layer()
+    channel, transport = layer.connect()
+    channel.dataReceived(frame(1))
+    request = layer.take()
+    assert request is not None
+    assert channel.ended()
+    layer.advance_ms(HALF_CLOSED_S * 1000)
+    assert transport.is_closed
+    layer.answer(request)
+    assert len(layer.observer.completed) == 1
 
 
 def test_muted_channel_reads_on_up_to_a_bound() -> None:
@@ -294,7 +321,7 @@ def test_idle_and_half_sent_connections_expire_but_not_waiting_ones() -> None:
     assert half_transport.is_closed
     assert unread_transport.is_closed
     assert not waiting_transport.is_closed
-    assert layer.processor.expired_connections_killed == 3
+    assert layer.processor.stats.expired_connections_killed == 3
     layer.answer(first)
     assert waiting_transport.written
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.network.network_fakes import FakeReactor, Layer, frame
-from twisted_kafka.network import processor as processor_module
+from twisted_kafka.network import processor_loop
 from twisted_kafka.network.request import Request
 from twisted_kafka.network.request_channel import ANSWERS_PER_WAKE, STALL_S, Parker
 
@@ -217,7 +217,7 @@ def test_being_woken_twice_is_being_woken_once(stage: Stage) -> None:
 
 
 def test_with_threads_that_run_at_once_sockets_are_waited_for_beside(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processor_module, "TAKES_TURNS", False)
+    monkeypatch.setattr(processor_loop, "TAKES_TURNS", False)
     stage.request()
     assert stage.processor.poll_begins() == STALL_S
     assert stage.turn.waits == []

@@ -95,7 +95,7 @@ class Assembly:
     """All parts of one broker."""
 
     def __init__(self, config: KafkaConfig, clock: IClock, on_fatal: Callable[[str], object]) -> None:
-        """``on_fatal`` is told in one line, on the scheduler's thread, why the broker cannot go on: another has to stop it."""
+        """``on_fatal`` is told in one line, on one of its threads, why the broker cannot go on: another has to stop it."""
         self.config = config
         self.cluster_id = ""
         self.metrics = MetricsRegistry(clock)
@@ -273,7 +273,9 @@ class Assembly:
         registry = ApiRegistry(make_families(parts))
         self.supported_apis = registry.supported
         apis = KafkaApis(registry, channel, self._clock)
-        handlers = KafkaRequestHandlerPool(channel, apis.handle, self.config.int("num.io.threads"), self._clock, self.metrics)
+        handlers = KafkaRequestHandlerPool(
+            channel, apis.handle, self.config.int("num.io.threads"), self._clock, self.metrics, fatal=self._on_fatal
+        )
         self._stops["request handlers"] = handlers.shutdown
         handlers.start()
         self._serve_control_plane(registry, sockets.control_plane_request_channel)
@@ -285,7 +287,7 @@ class Assembly:
         if channel is None:
             return
         apis = KafkaApis(registry, channel, self._clock)
-        handlers = KafkaRequestHandlerPool(channel, apis.handle, 1, self._clock, self.metrics, CONTROL_PLANE)
+        handlers = KafkaRequestHandlerPool(channel, apis.handle, 1, self._clock, self.metrics, CONTROL_PLANE, self._on_fatal)
         self._stops["control plane's request handler"] = handlers.shutdown
         handlers.start()
 

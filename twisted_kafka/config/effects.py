@@ -8,6 +8,7 @@ _BROKER = """
     listeners advertised.listeners listener.security.protocol.map inter.broker.listener.name control.plane.listener.name
     max.connections max.connections.per.ip max.connections.per.ip.overrides max.connection.creation.rate
     num.network.threads num.io.threads background.threads queued.max.requests
+    queued.max.request.bytes connection.failed.authentication.delay.ms
     socket.listen.backlog.size socket.receive.buffer.bytes socket.send.buffer.bytes socket.request.max.bytes
     connections.max.idle.ms fetch.max.bytes max.incremental.fetch.session.cache.slots max.request.partition.size.limit
 

@@ -1,10 +1,11 @@
 """Where instruments are found by name: Kafka's group, type, name and tags."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeVar
 
 from twisted_kafka.metrics.instruments import Counter, Gauge, Histogram, HistogramSnapshot, Instrument, Meter
+from twisted_kafka.metrics.windows import Windowed
 from twisted_kafka.timing.clock import IClock
 
 DEFAULT_GROUP = "kafka.server"
@@ -54,6 +55,9 @@ def metric_name(type_: str, name: str, tags: dict[str, object]) -> MetricName:
 
 _I = TypeVar("_I", bound=Instrument)
 
+Collector = Callable[[], Iterable[tuple[dict[str, object], object]]]
+"""Returns the tags and values of gauges that come and go."""
+
 
 class MetricsRegistry:
     """Gets an instrument by its name, making it at the first time.
@@ -65,6 +69,7 @@ class MetricsRegistry:
         self.clock = clock
         self._lock = threading.Lock()
         self._instruments: dict[MetricName, Instrument] = {}
+        self._collectors: dict[MetricName, Collector] = {}
 
     def counter(self, type_: str, name: str, **tags: object) -> Counter:
         """Get the counter of this name. Raises TypeError when the name is another kind of instrument's."""
@@ -91,10 +96,17 @@ class MetricsRegistry:
             self._instruments[metric_name(type_, name, tags)] = instrument
         return instrument
 
-    def remove(self, type_: str, name: str, **tags: object) -> None:
-        """Forget the instrument of this name, if there is one."""
+    def collector(self, type_: str, name: str, function: Collector, **tags: object) -> None:
+        """Have ``function`` say which gauges of this type and name there are whenever all metrics are read."""
         with self._lock:
-            self._instruments.pop(metric_name(type_, name, tags), None)
+            self._collectors[metric_name(type_, name, tags)] = function
+
+    def remove(self, type_: str, name: str, **tags: object) -> None:
+        """Forget the instrument or collector of this name, if there is one."""
+        full_name = metric_name(type_, name, tags)
+        with self._lock:
+            self._instruments.pop(full_name, None)
+            self._collectors.pop(full_name, None)
 
     def value(self, type_: str, name: str, **tags: object) -> object:
         """Read a gauge's value, or the count of another instrument; None when there is no such name."""
@@ -111,12 +123,17 @@ class MetricsRegistry:
     def items(self) -> list[tuple[MetricName, Instrument]]:
         """All instruments, by name."""
         with self._lock:
-            return sorted(self._instruments.items(), key=lambda item: item[0])
+            found = dict(self._instruments)
+            collectors = list(self._collectors.items())
+        for (group, type_, name, _), function in collectors:
+            for tags, value in function():
+                found[metric_name(f"{group}:{type_}", name, tags)] = _constant(value)
+        return sorted(found.items(), key=lambda item: item[0])
 
     def tick(self) -> None:
-        """Move all meters' averages on; to be called every few seconds."""
+        """Move all meters' averages and windows on; to be called every few seconds."""
         with self._lock:
-            meters = [instrument for instrument in self._instruments.values() if isinstance(instrument, Meter)]
+            meters = [instrument for instrument in self._instruments.values() if isinstance(instrument, Meter | Windowed)]
         for meter in meters:
             meter.tick()
 
@@ -128,3 +145,7 @@ class MetricsRegistry:
         if type(instrument) is not kind:
             raise TypeError(f"{name} is a {type(instrument).__name__}, not a {kind.__name__}")
         return instrument
+
+
+def _constant(value: object) -> Gauge:
+    return Gauge(lambda: value)

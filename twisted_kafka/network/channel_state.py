@@ -1,38 +1,60 @@
 """Whether a channel may take its next request: one table, nothing else.
 
-A channel that has a request under way is muted until the response is sent and no throttling lasts. What is not in the
-table must not happen: it raises IllegalTransitionError, and the connection is closed. (Kafka: ``ChannelMuteState`` and
-``ChannelMuteEvent`` of KafkaChannel; its plain MUTED state, which lasts for a moment only, has no counterpart here.)
+The rule: a channel that has taken a request is muted until its response is sent and no throttling lasts. It is muted too
+while its processor has no room for a further request. A muted channel takes no request; what it has been sent meanwhile waits.
+
+What the table calls ILLEGAL must not happen: it raises IllegalTransitionError, and the connection is closed. Who mutes or
+unmutes need not know what else keeps a channel muted, so these two are answered in every state.
+
+(Kafka: ``ChannelMuteState`` and ``ChannelMuteEvent`` of KafkaChannel, with its ``mute`` and ``maybeUnmute`` as events.)
 """
 
-# States
+# States. Up to MUTED, no request is under way and no throttling lasts.
 NOT_MUTED = 0
-RESPONSE_PENDING = 1
-THROTTLED = 2
-THROTTLED_AND_RESPONSE_PENDING = 3
-CLOSED = 4
+MUTED = 1
+MUTED_AND_RESPONSE_PENDING = 2
+MUTED_AND_THROTTLED = 3
+MUTED_AND_THROTTLED_AND_RESPONSE_PENDING = 4
+CLOSED = 5
 
 # Events
-REQUEST_RECEIVED = 0
-RESPONSE_SENT = 1
-THROTTLE_STARTED = 2
-THROTTLE_ENDED = 3
-DISCONNECTED = 4
+MUTE = 0
+UNMUTE = 1
+REQUEST_RECEIVED = 2
+RESPONSE_SENT = 3
+THROTTLE_STARTED = 4
+THROTTLE_ENDED = 5
+DISCONNECTED = 6
 
-STATE_NAMES = ("NOT_MUTED", "RESPONSE_PENDING", "THROTTLED", "THROTTLED_AND_RESPONSE_PENDING", "CLOSED")
-EVENT_NAMES = ("REQUEST_RECEIVED", "RESPONSE_SENT", "THROTTLE_STARTED", "THROTTLE_ENDED", "DISCONNECTED")
+STATE_NAMES = (
+    "NOT_MUTED",
+    "MUTED",
+    "MUTED_AND_RESPONSE_PENDING",
+    "MUTED_AND_THROTTLED",
+    "MUTED_AND_THROTTLED_AND_RESPONSE_PENDING",
+    "CLOSED",
+)
+EVENT_NAMES = ("MUTE", "UNMUTE", "REQUEST_RECEIVED", "RESPONSE_SENT", "THROTTLE_STARTED", "THROTTLE_ENDED", "DISCONNECTED")
 
 ILLEGAL = -1
 
+# Short names, for the table's sake.
+_PENDING = MUTED_AND_RESPONSE_PENDING
+_THROTTLED = MUTED_AND_THROTTLED
+_BOTH = MUTED_AND_THROTTLED_AND_RESPONSE_PENDING
+
 # A closed channel stays closed whatever still arrives for it: responses are completed after their client has gone.
-TRANSITIONS: tuple[tuple[int, int, int, int, int], ...] = (
-    # REQUEST_RECEIVED  RESPONSE_SENT  THROTTLE_STARTED                THROTTLE_ENDED    DISCONNECTED
-    (RESPONSE_PENDING, ILLEGAL, THROTTLED, ILLEGAL, CLOSED),  # NOT_MUTED
-    (ILLEGAL, NOT_MUTED, THROTTLED_AND_RESPONSE_PENDING, ILLEGAL, CLOSED),  # RESPONSE_PENDING
-    (ILLEGAL, ILLEGAL, ILLEGAL, NOT_MUTED, CLOSED),  # THROTTLED
-    (ILLEGAL, THROTTLED, ILLEGAL, RESPONSE_PENDING, CLOSED),  # THROTTLED_AND_RESPONSE_PENDING
-    (ILLEGAL, CLOSED, CLOSED, CLOSED, CLOSED),  # CLOSED
+# fmt: off
+TRANSITIONS: tuple[tuple[int, int, int, int, int, int, int], ...] = (
+    # MUTE       UNMUTE      REQUEST_RECEIVED  RESPONSE_SENT  THROTTLE_STARTED  THROTTLE_ENDED  DISCONNECTED
+    (MUTED,      NOT_MUTED,  _PENDING,         ILLEGAL,       ILLEGAL,          ILLEGAL,        CLOSED),  # NOT_MUTED
+    (MUTED,      NOT_MUTED,  _PENDING,         ILLEGAL,       ILLEGAL,          ILLEGAL,        CLOSED),  # MUTED
+    (_PENDING,   _PENDING,   ILLEGAL,          MUTED,         _BOTH,            ILLEGAL,        CLOSED),  # ..._RESPONSE_PENDING
+    (_THROTTLED, _THROTTLED, ILLEGAL,          ILLEGAL,       ILLEGAL,          MUTED,          CLOSED),  # ..._THROTTLED
+    (_BOTH,      _BOTH,      ILLEGAL,          _THROTTLED,    ILLEGAL,          _PENDING,       CLOSED),  # both
+    (CLOSED,     CLOSED,     ILLEGAL,          CLOSED,        CLOSED,           CLOSED,         CLOSED),  # CLOSED
 )
+# fmt: on
 
 
 class IllegalTransitionError(Exception):
@@ -40,7 +62,7 @@ class IllegalTransitionError(Exception):
 
 
 def next_state(state: int, event: int) -> int:
-    """Return the state after ``event``; raises IllegalTransitionError for a pair that the table does not have."""
+    """Return the state after ``event``; raises IllegalTransitionError for a pair that the table does not allow."""
     following = TRANSITIONS[state][event]
     if following == ILLEGAL:
         raise IllegalTransitionError(f"{EVENT_NAMES[event]} in state {STATE_NAMES[state]}")

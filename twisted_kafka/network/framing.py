@@ -6,6 +6,7 @@ be received straight into place; that place grows with what has arrived, so a si
 
 from collections.abc import Sequence
 from struct import Struct
+from typing import Final
 
 from twisted_kafka.protocol.regions import Buffer
 
@@ -16,6 +17,9 @@ FIRST_ALLOCATION_BYTES = 256 * 1024
 
 GROWTH = 4
 """A buffer that is full gets so many times as large, at most as large as its frame."""
+
+NOT_NOW: Final = memoryview(b"")
+"""Where the next bytes go when none are to be read at present."""
 
 _size_at = Struct(">i").unpack_from
 
@@ -60,6 +64,11 @@ class FrameReader:
         if buffer is None:
             return None
         return memoryview(buffer)[self.held_bytes :]
+
+    @property
+    def frame_bytes(self) -> int:
+        """The size of the frame under way once it is known, else 0."""
+        return self._size if self._buffer is not None else 0
 
     def received(self, count: int) -> Sequence[Buffer]:
         """Note that ``count`` bytes were put where ``wanted`` said; return the frame when it is complete."""

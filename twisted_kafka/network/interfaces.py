@@ -9,7 +9,7 @@ from zope.interface import Interface, implementer
 from twisted_kafka.protocol.regions import Part
 
 if TYPE_CHECKING:
-    from twisted_kafka.network.request import Request
+    from twisted_kafka.network.request import Request, ThrottleMark
 
 
 class IRequestObserver(Interface):
@@ -41,8 +41,8 @@ class IChannelTransport(Interface):
 class IProcessorControl(Interface):
     """What others may ask a processor, from any thread."""
 
-    def append_response(request: "Request") -> None:  # noqa: N805
-        """Have the response of ``request`` sent on the processor's thread, when that is awake."""
+    def append_response(response: "Request | ThrottleMark") -> None:  # noqa: N805
+        """Have a response sent on the processor's thread, when that is awake."""
 
     def wake_for_responses() -> None:
         """Wake the processor's thread if it sleeps and responses were appended, or if it waits for the handlers."""

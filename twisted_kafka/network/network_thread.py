@@ -1,7 +1,7 @@
 """A network thread: one processor, its reactor, and the thread that runs it."""
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from twisted.internet.base import ReactorBase
 from twisted.logger import Logger
@@ -13,26 +13,61 @@ from twisted_kafka.timing.clock import IClock
 STOP_S = 5.0
 """A network thread that is stopped has so long to end."""
 
+RESTART_PAUSE_S = 0.1
+"""A network thread whose loop failed waits so long before it begins anew: one that fails at once must not use up a processor."""
+
 _POLL_S = 0.005
 
 _log = Logger()
 
 
 class NetworkThread:
-    """Runs one processor."""
+    """Runs one processor.
 
-    __slots__ = ("_reactor", "processor", "thread")
+    If its loop fails for good, its connections are closed, for their state is not to be trusted, and the thread begins anew with
+    another reactor: the listener goes on with as many processors as before. (Kafka's thread ends there, and its acceptor goes on
+    giving it connections.)
+    """
 
-    def __init__(self, processor: Processor, reactor: ReactorBase, name: str) -> None:
+    __slots__ = ("_lock", "_make_reactor", "_reactor", "_stopping", "processor", "thread")
+
+    def __init__(
+        self, processor: Processor, reactor: ReactorBase, name: str, make_reactor: Callable[[], ReactorBase] | None = None
+    ) -> None:
+        """``make_reactor`` makes the one to go on with; without it, the thread ends when its loop fails."""
         self.processor = processor
         self._reactor = reactor
+        self._make_reactor = make_reactor
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def _run(self) -> None:
-        try:
-            self._reactor.run(installSignalHandlers=False)
-        except Exception:  # noqa: BLE001 it is the thread's end: say so
-            _log.failure("Network thread {name} ended with an error", name=self.thread.name)
+        while True:
+            try:
+                self._reactor.run(installSignalHandlers=False)
+                return
+            except BaseException:  # noqa: BLE001 it is the loop's end: say so
+                _log.failure(
+                    "Network thread {name} failed, closing its {count} connections",
+                    name=self.thread.name,
+                    count=len(self.processor.channels),
+                )
+            self.processor.abandon_connections()
+            if self._make_reactor is None or self._stopping.wait(RESTART_PAUSE_S) or not self._replace_reactor(self._make_reactor):
+                return
+            _log.warn("Network thread {name} goes on with a new reactor", name=self.thread.name)
+
+    def _replace_reactor(self, make_reactor: Callable[[], ReactorBase]) -> bool:
+        reactor = make_reactor()
+        with self._lock:
+            if self._stopping.is_set():
+                close_reactor(reactor)
+                return False
+            failed, self._reactor = self._reactor, reactor
+            self.processor.attach(reactor)
+        close_reactor(failed)
+        return True
 
     @property
     def connection_count(self) -> int:
@@ -49,8 +84,10 @@ class NetworkThread:
         if self.thread.ident is None:
             close_reactor(self._reactor)
             return
-        self.processor.close_all()
-        self._reactor.callFromThread(self._reactor.stop)
+        with self._lock:
+            self._stopping.set()
+            self.processor.close_all()
+            self._reactor.callFromThread(self._reactor.stop)
         self.thread.join(timeout_s)
         if self.thread.is_alive():
             _log.warn("Network thread {name} did not end within {seconds} s", name=self.thread.name, seconds=timeout_s)

@@ -8,6 +8,7 @@ from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.idle import IdleRatio
 from twisted_kafka.network.network_thread import NetworkThread
 from twisted_kafka.network.processor import Processor
+from twisted_kafka.network.processor_metrics import ProcessorMetrics
 from twisted_kafka.network.request_channel import RequestChannel
 from twisted_kafka.timing.clock import IClock
 
@@ -17,7 +18,7 @@ CONTROL_PLANE = "control-plane"
 CONTROL_PLANE_QUEUE_SIZE = 20
 """So many requests may wait in the control plane (Kafka: ControlPlaneAcceptor's request channel)."""
 
-_METRIC_PREFIXES = {DATA_PLANE: "", CONTROL_PLANE: "ControlPlane"}
+METRIC_PREFIXES = {DATA_PLANE: "", CONTROL_PLANE: "ControlPlane"}
 
 
 class Plane:
@@ -25,29 +26,26 @@ class Plane:
 
     def __init__(self, name: str, request_channel: RequestChannel, clock: IClock, metrics: MetricsRegistry) -> None:
         self.name = name
-        self.metric_prefix = _METRIC_PREFIXES[name]
+        self.metric_prefix = METRIC_PREFIXES[name]
         self.request_channel = request_channel
         self.threads: tuple[NetworkThread, ...] = ()
         self._clock = clock
         self._metrics = metrics
+        self._processor_metrics: dict[int, ProcessorMetrics] = {}
         self._expired_before = 0
         self._register_metrics()
 
     def add(self, thread: NetworkThread) -> None:
         """Count a thread in."""
         self.threads = (*self.threads, thread)
-        metrics, processor, number = self._metrics, thread.processor, thread.processor.number
-        name = f"{self.metric_prefix}ResponseQueueSize"
-        metrics.gauge("RequestChannel", name, lambda: processor.response_queue_size, processor=number)
-        metrics.gauge("Processor", "IdlePercent", IdleRatio(self._clock, processor.waited_ns, lambda: 1), networkProcessor=number)
+        number = thread.processor.number
+        self._processor_metrics[number] = ProcessorMetrics(self._metrics, self._clock, thread.processor, self.metric_prefix)
 
     def remove(self, thread: NetworkThread) -> None:
         """Count a thread out, which is about to end; ``forget`` it when it has."""
         self.threads = tuple(each for each in self.threads if each is not thread)
-        number = thread.processor.number
-        self._expired_before += thread.processor.expired_connections_killed
-        self._metrics.remove("RequestChannel", f"{self.metric_prefix}ResponseQueueSize", processor=number)
-        self._metrics.remove("Processor", "IdlePercent", networkProcessor=number)
+        self._expired_before += thread.processor.stats.expired_connections_killed
+        self._processor_metrics.pop(thread.processor.number).remove()
 
     def forget(self, thread: NetworkThread) -> None:
         """Have the handlers wake its processor no more; from any thread."""
@@ -67,4 +65,4 @@ class Plane:
         gauge("SocketServer", f"{prefix}ExpiredConnectionsKilledCount", self._expired)
 
     def _expired(self) -> int:
-        return self._expired_before + sum(each.expired_connections_killed for each in self.processors)
+        return self._expired_before + sum(each.stats.expired_connections_killed for each in self.processors)

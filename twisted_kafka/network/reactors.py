@@ -1,14 +1,17 @@
-"""A reactor for each processor: epoll where there is one, else poll, else select.
+"""A reactor for each processor: epoll where there is one, else kqueue, else poll, else select.
 
-``ProcessorReactor`` is Twisted's epoll reactor without what a processor does not need: no logging context around each
-event (that alone costs as much as reading a small request), and a processor that is awake anyway is not woken by a
-system call.
+The first three are Twisted's without what a processor does not need: no logging context around each event (that alone costs as
+much as reading a small request), and a processor that is awake anyway is not woken by a system call. They tell their processor
+when they wait (``ILoopHooks``), measure how long, and end when they fail again and again, where Twisted's would go on for ever.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from twisted.internet.base import ReactorBase
+from twisted.internet.selectreactor import SelectReactor
+from twisted.logger import Logger
 from zope.interface import Interface, implementer
 
 from twisted_kafka.timing.clock import IClock
@@ -17,10 +20,23 @@ try:
     from twisted.internet.epollreactor import EPollReactor
 except ImportError:  # pragma: no cover not Linux
     EPollReactor = None  # type: ignore[assignment,misc]
+try:
+    from twisted.internet.kqreactor import KQueueReactor
+except ImportError:  # not a BSD
+    KQueueReactor = None  # type: ignore[assignment,misc]
+try:
+    from twisted.internet.pollreactor import PollReactor
+except ImportError:  # pragma: no cover a system without poll
+    PollReactor = None  # type: ignore[assignment,misc]
+
+MAX_FAILURES = 10
+"""A loop that failed so many times without a success between ends."""
+
+_log = Logger()
 
 
 class ILoopHooks(Interface):
-    """What a ProcessorReactor tells its processor."""
+    """What a reactor tells its processor."""
 
     def poll_begins() -> float | None:
         """Note that the thread is about to wait; return how many seconds at most, None without end, 0 if there is work."""
@@ -47,65 +63,127 @@ class NoHooks:
         """Do nothing."""
 
 
-if EPollReactor is not None:
-    _READABLE = EPollReactor._POLL_IN
+class HookedLoop(ReactorBase):
+    """What the reactors below have in common: the loop, with its hooks, and the time that it waited.
 
-    class ProcessorReactor(EPollReactor):
-        """An epoll reactor that a processor hooks into; it measures how long it waits."""
+    ``_poll`` waits for so many seconds (-1: for ever) and for so many events at most; ``_doReadOrWrite`` handles one of them.
+    """
 
-        _registerAsIOThread = False  # noqa: N815 Twisted's name
+    _registerAsIOThread = False  # noqa: N815 Twisted's name
+    _selectables: dict[int, Any]
+    _doReadOrWrite: Any  # noqa: N815
 
-        def __init__(self, clock: IClock) -> None:
-            self._now_ns = clock.monotonic_ns
-            self.hooks: Any = NoHooks()
-            self.waited_ns = 0
-            self.waiting_since_ns = 0
-            super().__init__()  # type: ignore[no-untyped-call]
+    def __init__(self, clock: IClock) -> None:
+        self._now_ns = clock.monotonic_ns
+        self.hooks: Any = NoHooks()
+        self.polls = 0
+        self.waited_ns = 0
+        self.waiting_since_ns = 0
+        super().__init__()
+        self._poll: Callable[[float, int], Iterable[tuple[int, Any]]] = self._make_poll()
 
-        def doPoll(self, timeout: float | None) -> None:
-            """Wait for events at most ``timeout`` seconds, and handle them."""
-            hooks = self.hooks
-            limit = hooks.poll_begins()
-            if timeout is None:
-                timeout = -1 if limit is None else limit
-            elif limit is not None and limit < timeout:
-                timeout = limit
-            selectables = self._selectables
-            started = self.waiting_since_ns = self._now_ns()
-            try:
-                events = self._poller.poll(timeout, len(selectables))
-            except InterruptedError:
-                events = ()
+    def _make_poll(self) -> Any:
+        raise NotImplementedError
+
+    def doIteration(self, timeout: float | None) -> None:
+        """Wait for events at most ``timeout`` seconds, and handle them."""
+        hooks = self.hooks
+        limit = hooks.poll_begins()
+        if timeout is None:
+            timeout = -1 if limit is None else limit
+        elif limit is not None and limit < timeout:
+            timeout = limit
+        selectables = self._selectables
+        started = self.waiting_since_ns = self._now_ns()
+        try:
+            events = self._poll(timeout, len(selectables))
+        except InterruptedError:
+            events = ()
+        finally:
             self.waiting_since_ns = 0
             self.waited_ns += self._now_ns() - started
             hooks.poll_ends()
-            for fd, event in events:
-                selectable = selectables.get(fd)
-                if selectable is not None:
-                    self._doReadOrWrite(selectable, fd, event)  # type: ignore[no-untyped-call]
-            hooks.run_pending()
+        self.polls += 1
+        for fd, event in events:
+            selectable = selectables.get(fd)
+            if selectable is not None:
+                self._doReadOrWrite(selectable, fd, event)
+        hooks.run_pending()
 
-        doIteration = doPoll  # noqa: N815 Twisted's name
+    def mainLoop(self) -> None:
+        """Run until it is stopped.
+
+        Raises what makes it fail ``MAX_FAILURES`` times on end, and at once what is no Exception.
+        """
+        failures = 0
+        while self._started:
+            try:
+                self.runUntilCurrent()
+                timeout = self.timeout()
+                self.doIteration(timeout if self.running else 0)
+                failures = 0
+            except Exception:
+                failures += 1
+                if failures >= MAX_FAILURES:
+                    raise
+                _log.failure("Unexpected error in the loop of a network thread")
+
+
+if EPollReactor is not None:
+
+    class ProcessorReactor(HookedLoop, EPollReactor):
+        """The reactor on Linux."""
+
+        def _make_poll(self) -> Any:
+            return self._poller.poll
+
+
+if PollReactor is not None:
+
+    class ProcessorPollReactor(HookedLoop, PollReactor):
+        """The reactor where there is nothing better than poll."""
+
+        def _make_poll(self) -> Any:
+            poll = self._poller.poll
+            # Rounded up: a shorter wait than was asked for would turn into many.
+            return lambda timeout, _: poll(math.ceil(timeout * 1000) if timeout >= 0 else None)
+
+
+if KQueueReactor is not None:  # pragma: no cover BSD and macOS
+
+    class ProcessorKQueueReactor(HookedLoop, KQueueReactor):
+        """The reactor on BSD and macOS."""
+
+        _doReadOrWrite = KQueueReactor._doWriteOrRead  # noqa: N815 Twisted's name
+
+        def _make_poll(self) -> Any:
+            control = self._kq.control
+
+            def poll(timeout: float, max_events: int) -> list[tuple[int, Any]]:
+                return [(event.ident, event) for event in control([], max_events, timeout if timeout >= 0 else None)]
+
+            return poll
 
 
 def make_reactor(clock: IClock) -> ReactorBase:
-    """Make a reactor for a thread of its own; it is run with ``run(installSignalHandlers=False)``."""
+    """Make the best reactor of this platform, for a thread of its own; it is run with ``run(installSignalHandlers=False)``."""
     if EPollReactor is not None:
         return ProcessorReactor(clock)
-    return _make_other_reactor()
+    if KQueueReactor is not None:  # pragma: no cover BSD and macOS
+        return ProcessorKQueueReactor(clock)
+    if PollReactor is not None:  # pragma: no cover other systems
+        return make_poll_reactor(clock)
+    return make_select_reactor(clock)  # pragma: no cover
 
 
-def _make_other_reactor() -> ReactorBase:
-    classes: list[Callable[[], ReactorBase]] = []
-    try:
-        from twisted.internet.pollreactor import PollReactor
+def make_poll_reactor(clock: IClock) -> ReactorBase:
+    """Make a reactor that works with poll."""
+    return ProcessorPollReactor(clock)
 
-        classes.append(PollReactor)
-    except ImportError:
-        pass
-    from twisted.internet.selectreactor import SelectReactor
 
-    reactor = [*classes, SelectReactor][0]()
+def make_select_reactor(clock: IClock) -> ReactorBase:
+    """Make Twisted's reactor that works everywhere; it has no hooks, so its processor is woken by calls, its idle time unknown."""
+    reactor = SelectReactor()
     reactor._registerAsIOThread = False
     return reactor
 
@@ -123,6 +201,8 @@ def close_reactor(reactor: ReactorBase) -> None:
         reader.connectionLost(None)
     if EPollReactor is not None and isinstance(reactor, EPollReactor):
         reactor._poller.close()
+    elif KQueueReactor is not None and isinstance(reactor, KQueueReactor):  # pragma: no cover BSD and macOS
+        reactor._kq.close()
 
 
 def _do_nothing() -> None:

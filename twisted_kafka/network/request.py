@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from twisted_kafka.network.memory_pool import MemoryPool
 from twisted_kafka.protocol.regions import Buffer, Part
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ NO_ANSWER_YET = 0
 SEND = 1
 NO_OP = 2
 CLOSE_CONNECTION = 3
+START_THROTTLING = 4
+END_THROTTLING = 5
 
 TopicNote = tuple[str, int, int, int, int]
 """What a request did to a topic: name, partitions, records, bytes, error code."""
@@ -139,6 +142,7 @@ class Request:
         "dequeued_ns",
         "frame",
         "local_complete_ns",
+        "memory_pool",
         "parts",
         "received_ns",
         "request_bytes",
@@ -162,6 +166,7 @@ class Request:
         self.response_dequeued_ns = self.sent_ns = self.throttle_ns = 0
         self.response_kind = NO_ANSWER_YET
         self.parts: Sequence[Part] = ()
+        self.memory_pool: MemoryPool | None = None
         self._unanswered = [True]
 
     def claim(self) -> bool:
@@ -170,6 +175,17 @@ class Request:
             return self._unanswered.pop()
         except IndexError:
             return False
+
+    def release_buffer(self) -> None:
+        """Let go of its bytes, and give them back to the pool if they are of one; harmless when that was done.
+
+        To be called by whoever has the request: the processor until it is queued, then its handler.
+        """
+        pool = self.memory_pool
+        if pool is not None:
+            self.memory_pool = None
+            self.frame = b""
+            pool.release(self.request_bytes)
 
     def phases_ns(self) -> tuple[int, int, int, int, int, int, int]:
         """Nanoseconds in the request queue, local, remote, throttled, in the response queue, sending; and in all.
@@ -193,3 +209,13 @@ class Request:
             sent - queued,
             sent - received,
         )
+
+
+class ThrottleMark:
+    """A response that sends nothing: START_THROTTLING or END_THROTTLING of the channel of a request."""
+
+    __slots__ = ("channel", "response_kind")
+
+    def __init__(self, channel: "KafkaChannel", response_kind: int) -> None:
+        self.channel = channel
+        self.response_kind = response_kind

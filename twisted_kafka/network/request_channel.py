@@ -5,6 +5,8 @@ What the interpreter lock makes expensive is switching threads, so both sides wo
 - A processor queues what its sockets brought and says so once (``announce``). A handler that is awake takes the next request,
   idle ones are parked last-in first-out, and one is woken only when none is awake, or when those that are have had the
   same request for ``STALL_S`` seconds (``relieve``): they are busy for long, or blocked.
+- Beside requests the queue holds a ShutdownRequest for each handler that is to end, in its turn, and a WakeupRequest, before all
+  others, for each callback: work that belongs to a request which was left waiting, and that wants a handler's thread.
 - A handler appends its answers to the processor that owns the connection and wakes it when the queue is empty, or after
   ``ANSWERS_PER_WAKE``. Should the next request take long, the processor finds the answers by itself within ``STALL_S``.
 - While ``is_at_work`` says that answers are about to come, processors leave their sockets alone, so that they and the
@@ -15,12 +17,22 @@ What the interpreter lock makes expensive is switching threads, so both sides wo
 
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final
 
 from zope.interface import Interface
 
 from twisted_kafka.network.interfaces import IProcessorControl
-from twisted_kafka.network.request import CLOSE_CONNECTION, NO_OP, SEND, Request
+from twisted_kafka.network.request import (
+    CLOSE_CONNECTION,
+    END_THROTTLING,
+    NO_OP,
+    SEND,
+    START_THROTTLING,
+    Request,
+    ThrottleMark,
+)
 from twisted_kafka.protocol.regions import Part
 from twisted_kafka.timing.clock import IClock
 
@@ -41,6 +53,32 @@ class IQueueListener(Interface):
 
     def request_queue_drained() -> None:
         """There is room again; called from a handler's thread."""
+
+
+class ShutdownRequest:
+    """Ends the handler that takes it."""
+
+    __slots__ = ()
+
+
+class WakeupRequest:
+    """Says that a callback waits."""
+
+    __slots__ = ()
+
+
+class CallbackRequest:
+    """What is to be done for a request on a handler's thread, after the handler that took it has left it."""
+
+    __slots__ = ("function", "request")
+
+    def __init__(self, function: Callable[[], object], request: Request) -> None:
+        self.function = function
+        self.request = request
+
+
+SHUTDOWN: Final = ShutdownRequest()
+WAKEUP: Final = WakeupRequest()
 
 
 class Parker:
@@ -74,7 +112,8 @@ class RequestChannel:
     """Requests in, at most ``queue_size`` waiting (key ``queued.max.requests``); responses out."""
 
     def __init__(self, queue_size: int, clock: IClock) -> None:
-        self._queue: deque[Request] = deque()
+        self._queue: deque[Request | ShutdownRequest | WakeupRequest] = deque()
+        self._callbacks: deque[CallbackRequest] = deque()
         self._queue_size = queue_size
         self._drained_size = queue_size // 2
         self._now_ns = clock.monotonic_ns
@@ -83,7 +122,8 @@ class RequestChannel:
         self._processors: list[IProcessorControl] = []
         self._full_for: set[IQueueListener] = set()
         self._unwoken_answers = 0
-        self.is_open = True
+        self._lock = threading.Lock()  # of the list of handlers; requests pass without it
+        self._ended_idle_ns = 0
 
     # The processors' side.
 
@@ -160,14 +200,20 @@ class RequestChannel:
     def add_handler(self) -> Parker:
         """Make the place where one more handler will sleep."""
         parker = Parker()
-        self._parkers.append(parker)
+        with self._lock:
+            self._parkers = [*self._parkers, parker]
         return parker
 
-    def receive(self, parker: Parker, timeout_s: float = MAX_PARK_S) -> Request | None:
-        """Take the oldest request, sleeping at most ``timeout_s`` seconds until there is one.
+    def remove_handler(self, parker: Parker) -> None:
+        """Forget a handler that has ended; who waits for its turn need not wait for it any more."""
+        with self._lock:
+            self._parkers = [other for other in self._parkers if other is not parker]
+            self._ended_idle_ns += parker.parked_ns
+        self.announce()
+        self._wake_processors()
 
-        Returns None after that time, or when the channel is closed and nothing is left.
-        """
+    def receive(self, parker: Parker, timeout_s: float = MAX_PARK_S) -> Request | CallbackRequest | ShutdownRequest | None:
+        """Take a callback or the oldest request, sleeping at most ``timeout_s`` seconds for it; None after that time."""
         if parker.stalled_since_ns:
             parker.stalled_since_ns = 0
             self._wake_processors()  # none of them waits for this handler any more
@@ -178,21 +224,41 @@ class RequestChannel:
             try:
                 request = queue.popleft()
             except IndexError:
-                pass
-            else:
-                parker.busy_since_ns = request.dequeued_ns = self._now_ns()
+                if not self._sleep(parker, timeout_s):
+                    return None
+                continue
+            parker.busy_since_ns = now_ns = self._now_ns()
+            if isinstance(request, Request):
+                request.dequeued_ns = now_ns
                 if self._full_for and len(queue) <= self._drained_size:
                     self._notify_drained()
                 return request
-            if not self.is_open or not self._sleep(parker, timeout_s):
-                return None
+            if isinstance(request, ShutdownRequest):
+                parker.busy_since_ns = 0
+                return request
+            with suppress(IndexError):  # whoever came first took several callbacks' worth of wake-ups
+                return self._callbacks.popleft()
+
+    def send_shutdown_request(self) -> None:
+        """End one handler once what is queued before was taken, be the queue full or not."""
+        self._queue.append(SHUTDOWN)
+        self._wake_one()
+
+    def send_callback(self, function: Callable[[], object], request: Request) -> None:
+        """Have ``function`` run on a handler's thread, before the requests that wait; from any thread.
+
+        What it raises closes the connection of ``request`` unless that is answered.
+        """
+        self._callbacks.append(CallbackRequest(function, request))
+        self._queue.appendleft(WAKEUP)
+        self.announce()
 
     def _sleep(self, parker: Parker, timeout_s: float) -> bool:
         parker.busy_since_ns = 0
         started = parker.parked_since_ns = self._now_ns()
         self._idle.append(parker)
         # A request that came before this handler was seen as idle would wait for the next one: look once more.
-        must_wait = not self._queue and self.is_open
+        must_wait = not self._queue
         # Just before this thread lets go of the interpreter lock, so that those that it wakes find it free.
         self._wake_processors()
         woken = must_wait and parker.park(timeout_s)
@@ -206,16 +272,10 @@ class RequestChannel:
         parker.parked_ns += self._now_ns() - started
         return woken or not must_wait
 
-    def close(self) -> None:
-        """Let the handlers end once the queue is empty."""
-        self.is_open = False
-        while self._wake_one():
-            pass
-
     def idle_ns(self) -> int:
         """Nanoseconds that the handlers have slept so far, in all."""
         now_ns = self._now_ns()
-        total = 0
+        total = self._ended_idle_ns
         for parker in self._parkers:
             since = parker.parked_since_ns
             total += parker.parked_ns + (now_ns - since if since else 0)
@@ -238,6 +298,22 @@ class RequestChannel:
     def close_connection(self, request: Request) -> None:
         """Close the request's connection instead of answering it."""
         self._answer(request, CLOSE_CONNECTION, (), 0, False)
+
+    def start_throttling(self, request: Request) -> None:
+        """Mute the request's channel until ``end_throttling``, beyond its answer, which is sent as usual.
+
+        To be called by the request's handler before it is answered. (Kafka: ClientQuotaManager.throttle, ThrottledChannel.)
+        """
+        self._mark(request, START_THROTTLING)
+
+    def end_throttling(self, request: Request) -> None:
+        """Let the channel go on, from any thread; to be called once for each ``start_throttling``."""
+        self._mark(request, END_THROTTLING)
+
+    def _mark(self, request: Request, kind: int) -> None:
+        channel = request.channel
+        channel.processor.append_response(ThrottleMark(channel, kind))
+        channel.processor.wake_for_responses()
 
     def abandon(self, request: Request) -> None:
         """Close the connection of a request that its handler failed to answer, once it is claimed."""

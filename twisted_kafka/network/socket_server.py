@@ -22,9 +22,11 @@ from twisted_kafka.network.channel_builder import BuilderOf, IChannelBuilder, pl
 from twisted_kafka.network.connection_quotas import ConnectionQuotas
 from twisted_kafka.network.interfaces import IRequestObserver
 from twisted_kafka.network.listeners import Listener
+from twisted_kafka.network.memory_pool import MemoryPool
 from twisted_kafka.network.network_thread import NetworkThread, drain_and_stop
 from twisted_kafka.network.plane import CONTROL_PLANE, CONTROL_PLANE_QUEUE_SIZE, DATA_PLANE, Plane
 from twisted_kafka.network.processor import Processor, ProcessorSettings
+from twisted_kafka.network.processor_metrics import register_memory_pool
 from twisted_kafka.network.reactors import make_reactor
 from twisted_kafka.network.request_channel import RequestChannel
 from twisted_kafka.timing.clock import IClock
@@ -74,6 +76,9 @@ class SocketServer:
         if config.control_plane_listener_name is not None:
             channel = RequestChannel(CONTROL_PLANE_QUEUE_SIZE, clock)
             self._control_plane = Plane(CONTROL_PLANE, channel, clock, metrics)
+        pool_bytes = config.long("queued.max.request.bytes")
+        self._memory_pool = MemoryPool(pool_bytes, clock) if pool_bytes > 0 else None
+        register_memory_pool(metrics, clock, self._memory_pool)
         self._listeners: dict[str, Listener] = {}
         self._next_number = 0
         self._retirements: list[threading.Thread] = []
@@ -257,7 +262,9 @@ class SocketServer:
             name, end_point.security_protocol, config.int("socket.request.max.bytes"), config.long("connections.max.idle.ms")
         )
         settings.is_privileged = name == (config.control_plane_listener_name or config.inter_broker_listener_name)
+        settings.failed_authentication_delay_ms = config.int("connection.failed.authentication.delay.ms")
         settings.quotas = self.quotas
+        settings.memory_pool = self._memory_pool
         settings.channel_builder = self._builders[name] = self._builder_of(end_point)
         return settings
 
@@ -270,7 +277,7 @@ class SocketServer:
             f"{plane.name}-kafka-network-thread-{self._config.broker_id}-ListenerName({settings.listener_name})"
             f"-{settings.security_protocol}-{number}"
         )
-        thread = NetworkThread(processor, reactor, name)
+        thread = NetworkThread(processor, reactor, name, lambda: self._reactor_factory(self._clock))
         plane.add(thread)
         self.quotas.add_processor(settings.listener_name, processor)
         return thread

@@ -19,6 +19,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from twisted_kafka.network.framing import NOT_NOW
 from twisted_kafka.network.interfaces import IChannelTransport
 from twisted_kafka.protocol.regions import Buffer, FileRegion, Part
 
@@ -58,6 +59,8 @@ class KafkaTransport(Connection):
         """Read once, and give the channel what came."""
         channel = self.protocol
         view = channel.wanted()
+        if view is NOT_NOW:
+            return None
         try:
             if view is None:
                 data = self.socket.recv(READ_BYTES)

@@ -7,47 +7,76 @@ from twisted.logger import Logger
 
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.idle import IdleRatio
+from twisted_kafka.network.plane import DATA_PLANE, METRIC_PREFIXES
 from twisted_kafka.network.request import Request
-from twisted_kafka.network.request_channel import Parker, RequestChannel
+from twisted_kafka.network.request_channel import MAX_PARK_S, CallbackRequest, Parker, RequestChannel
 from twisted_kafka.timing.clock import IClock
-
-DATA_PLANE = "data-plane"
 
 _log = Logger()
 
 
+def _complain(why: str) -> None:
+    _log.critical("{why}", why=why)
+
+
 class KafkaRequestHandler:
-    """Takes requests and has them handled, one after the other. ``run`` is a thread's; a test may ``step`` it."""
+    """Takes requests and has them handled, one after the other. ``run`` is a thread's; a test may ``step`` it.
 
-    __slots__ = ("_channel", "_handle", "_parker")
+    A request's failure is that request's: its connection is closed. What is no ``Exception`` (FatalExitError, or an exit that is
+    asked for) ends the handler, and ``fatal`` is told why.
+    """
 
-    def __init__(self, channel: RequestChannel, handle: Callable[[Request], None], parker: Parker) -> None:
+    __slots__ = ("_channel", "_fatal", "_handle", "has_ended", "parker")
+
+    def __init__(
+        self, channel: RequestChannel, handle: Callable[[Request], None], parker: Parker, fatal: Callable[[str], object] = _complain
+    ) -> None:
         self._channel = channel
         self._handle = handle
-        self._parker = parker
+        self._fatal = fatal
+        self.parker = parker
+        self.has_ended = False
 
     def run(self) -> None:
-        """Handle requests until the channel is closed and empty."""
-        channel = self._channel
-        while self.step() or channel.is_open:
-            pass
-
-    def step(self, timeout_s: float = 60.0) -> bool:
-        """Handle the next request, waiting for it at most ``timeout_s`` seconds; return whether there was one."""
-        request = self._channel.receive(self._parker, timeout_s)
-        if request is None:
-            return False
+        """Handle requests until it is told to end."""
         try:
-            self._handle(request)
-        except Exception:  # noqa: BLE001 a request's failure must not end the thread that handles the others
-            _log.failure("Error when handling a request of {id}", id=request.context.connection_id)
-            if request.claim():
-                self._channel.abandon(request)
-        return True
+            while not self.has_ended:
+                self.step()
+        except BaseException as error:  # noqa: BLE001 its thread ends here: say so
+            self._fatal(f"Fatal error in {threading.current_thread().name}: {type(error).__name__}: {error}")
+        finally:
+            self.has_ended = True
+            self._channel.remove_handler(self.parker)
+
+    def step(self, timeout_s: float = MAX_PARK_S) -> bool:
+        """Handle the next request, waiting for it at most ``timeout_s`` seconds; return whether there was one."""
+        request = self._channel.receive(self.parker, timeout_s)
+        if isinstance(request, Request):
+            try:
+                self._handle(request)
+            except Exception:  # noqa: BLE001 a request's failure must not end the thread that handles the others
+                self._failed(request)
+            finally:
+                if request.memory_pool is not None:
+                    request.release_buffer()
+            return True
+        if isinstance(request, CallbackRequest):
+            try:
+                request.function()
+            except Exception:  # noqa: BLE001 as above
+                self._failed(request.request)
+            return True
+        self.has_ended = request is not None
+        return False
+
+    def _failed(self, request: Request) -> None:
+        _log.failure("Error when handling a request of {id}", id=request.context.connection_id)
+        if request.claim():
+            self._channel.abandon(request)
 
 
 class KafkaRequestHandlerPool:
-    """``num_threads`` handlers (key ``num.io.threads``), idle ones parked."""
+    """``num_threads`` handlers (key ``num.io.threads``), idle ones parked; ``fatal`` is told when one cannot go on."""
 
     def __init__(
         self,
@@ -57,31 +86,74 @@ class KafkaRequestHandlerPool:
         clock: IClock,
         metrics: MetricsRegistry,
         plane: str = DATA_PLANE,
+        fatal: Callable[[str], object] = _complain,
     ) -> None:
         self._channel = channel
+        self._handle = handle
         self._clock = clock
-        self._threads = [
-            threading.Thread(
-                target=KafkaRequestHandler(channel, handle, channel.add_handler()).run,
-                name=f"{plane}-kafka-request-handler-{number}",
-                daemon=True,
-            )
-            for number in range(num_threads)
-        ]
-        metrics.gauge(
-            "KafkaRequestHandlerPool", "RequestHandlerAvgIdlePercent", IdleRatio(clock, channel.idle_ns, lambda: num_threads)
-        )
+        self._plane = plane
+        self._fatal = fatal
+        self._lock = threading.Lock()
+        self._is_started = self._is_stopping = False
+        self._size = 0
+        self._threads: list[tuple[KafkaRequestHandler, threading.Thread]] = []
+        self.resize(num_threads)
+        name = f"{METRIC_PREFIXES[plane]}RequestHandlerAvgIdlePercent"
+        metrics.gauge("KafkaRequestHandlerPool", name, IdleRatio(clock, channel.idle_ns, lambda: self._size))
+
+    @property
+    def size(self) -> int:
+        """How many handlers there are to be."""
+        return self._size
 
     def start(self) -> None:
         """Start the threads."""
-        for thread in self._threads:
+        with self._lock:
+            self._is_started = True
+            for _, thread in self._threads:
+                thread.start()
+
+    def resize(self, num_threads: int) -> None:
+        """Have so many handlers from now on; no request is lost. Those that are too many end after what is queued now.
+
+        Raises ValueError for fewer than one.
+        """
+        if num_threads < 1:
+            raise ValueError(f"{num_threads} request handlers")
+        with self._lock:
+            if self._is_stopping:
+                return
+            self._threads = [(handler, thread) for handler, thread in self._threads if not handler.has_ended]
+            if self._size and self._size != num_threads:
+                _log.info("Resizing request handler thread pool from {old} to {new}", old=self._size, new=num_threads)
+            for _ in range(num_threads - self._size):
+                self._add()
+            for _ in range(self._size - num_threads):
+                self._channel.send_shutdown_request()
+            self._size = num_threads
+
+    def _add(self) -> None:
+        names = {thread.name for _, thread in self._threads}
+        # Some that are told to end may still be at work: a free name is not always the next one.
+        name = next(
+            name for number in range(len(names) + 1) if (name := f"{self._plane}-kafka-request-handler-{number}") not in names
+        )
+        handler = KafkaRequestHandler(self._channel, self._handle, self._channel.add_handler(), self._fatal)
+        thread = threading.Thread(target=handler.run, name=name, daemon=True)
+        self._threads.append((handler, thread))
+        if self._is_started:
             thread.start()
 
     def shutdown(self, timeout_s: float = 10.0) -> None:
         """Handle what is queued, then end, waiting at most ``timeout_s`` seconds for requests under way."""
-        self._channel.close()
+        with self._lock:
+            was_stopping, self._is_stopping = self._is_stopping, True
+            threads = [thread for _, thread in self._threads]
+        if not was_stopping:
+            for _ in range(self._size):
+                self._channel.send_shutdown_request()
         deadline_ns = self._clock.monotonic_ns() + int(timeout_s * 1e9)
-        for thread in self._threads:
+        for thread in threads:
             if thread.ident is not None and thread is not threading.current_thread():
                 thread.join(max(0.0, (deadline_ns - self._clock.monotonic_ns()) / 1e9))
                 if thread.is_alive():

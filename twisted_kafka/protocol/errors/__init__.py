@@ -6,6 +6,7 @@ TimeoutError is Python's own.
 
 # ruff: noqa: F403  (each module holds nothing but errors, and all of them are to be had from here)
 from twisted_kafka.protocol.errors.base import ErrorCode as ErrorCode
+from twisted_kafka.protocol.errors.base import FatalExitError as FatalExitError
 from twisted_kafka.protocol.errors.base import InvalidMetadataError as InvalidMetadataError
 from twisted_kafka.protocol.errors.base import KafkaError as KafkaError
 from twisted_kafka.protocol.errors.base import RetriableError as RetriableError

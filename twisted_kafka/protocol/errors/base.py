@@ -170,6 +170,13 @@ class KafkaError(Exception):
         return super().__str__() or self.general_message
 
 
+class FatalExitError(BaseException):
+    """The broker cannot go on: whoever handles requests when it is raised stops the broker, in order, with status 1.
+
+    No ``except Exception`` takes it for the failure of one request. (Kafka: FatalExitError.)
+    """
+
+
 class RetriableError(KafkaError):
     """A failure that may be gone when the client tries again."""
 
