@@ -106,8 +106,8 @@ def test_a_start_that_fails_leaves_nothing_running(tmp_path: Path) -> None:
 
 
 def test_an_encrypted_listener_is_refused_rather_than_served_as_plain_text() -> None:
-    with pytest.raises(StartError, match="for this broker has no SSL yet"):
-        Broker({"listeners": "SSL://127.0.0.1:0"}).start()
+    with pytest.raises(StartError, match="for this broker has no SASL_SSL yet"):
+        Broker({"listeners": "SASL_SSL://127.0.0.1:0"}).start()
 
 
 def test_it_is_started_once(tmp_path: Path) -> None:

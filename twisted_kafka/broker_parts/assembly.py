@@ -7,6 +7,7 @@ from twisted.logger import Logger
 from zope.interface import classImplements
 
 from twisted_kafka.access_log.access_log import make_access_log
+from twisted_kafka.broker_parts.channel_builders import SERVED_PROTOCOLS, channel_builders
 from twisted_kafka.broker_parts.dynamic_configs import DynamicConfigs
 from twisted_kafka.broker_parts.families import Parts, make_families
 from twisted_kafka.broker_parts.identity import establish
@@ -21,7 +22,7 @@ from twisted_kafka.broker_parts.reconfigurables import (
 )
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.dynamic import DynamicBrokerConfig
-from twisted_kafka.config.endpoints import PLAINTEXT, EndPoint
+from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.keys import BROKER_KEYS
 from twisted_kafka.controller.channels import InProcessChannels
@@ -238,7 +239,15 @@ class Assembly:
             self._stops["access log"] = access_log.stop
             access_log.start()
             observers.append(access_log)
-        sockets = SocketServer(self.config, main.reactor, channel, self._clock, self.metrics, observers)
+        sockets = SocketServer(
+            self.config,
+            main.reactor,
+            channel,
+            self._clock,
+            self.metrics,
+            observers,
+            builder_of=channel_builders(self.config, self.metrics),
+        )
         self._stops["ports"] = lambda: main.call(sockets.stop_processing_requests)
         self._stops["network threads"] = sockets.shutdown
         sockets.start()
@@ -306,9 +315,9 @@ class Assembly:
 def _refuse_what_is_not_safe(config: KafkaConfig) -> None:
     # A listener that is said to be encrypted or authenticated must never be served as plain text.
     for end_point in config.listeners:
-        if end_point.security_protocol != PLAINTEXT:
+        if end_point.security_protocol not in SERVED_PROTOCOLS:
             raise StartError(
-                f"Invalid value '{end_point.text}' for listeners: its security protocol must be {PLAINTEXT}, "
+                f"Invalid value '{end_point.text}' for listeners: its security protocol must be {' or '.join(SERVED_PROTOCOLS)}, "
                 f"for this broker has no {end_point.security_protocol} yet"
             )
 

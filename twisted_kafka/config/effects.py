@@ -33,6 +33,12 @@ _BROKER = """
 
     broker.id broker.id.generation.enable reserved.broker.max.id broker.rack node.id
 
+    ssl.protocol ssl.enabled.protocols ssl.cipher.suites ssl.client.auth ssl.endpoint.identification.algorithm
+    ssl.engine.factory.class ssl.key.password ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location
+    ssl.keystore.password ssl.keystore.type ssl.truststore.certificates ssl.truststore.location ssl.truststore.password
+    ssl.truststore.type ssl.principal.mapping.rules ssl.allow.dn.changes ssl.allow.san.changes
+    ssl.handshake.timeout.ms ssl.handshake.max.pending connection.failed.authentication.delay.ms
+
     access.log.enable access.log.dir access.log.queue.size access.log.write.interval.ms access.log.roll.bytes
     access.log.roll.ms access.log.max.topics metrics.listener
 """

@@ -123,7 +123,17 @@ class FrameReader:
     def _check(self, size: int) -> None:
         if size < 0:
             raise InvalidReceiveError(f"Invalid receive (size = {size})")
-        raise InvalidReceiveError(f"Invalid receive (size = {size} larger than {self._max_bytes})")
+        raise InvalidReceiveError(f"Invalid receive (size = {size} larger than {self._max_bytes}){_hint(size)}")
+
+
+def _hint(size: int) -> str:
+    """Say what the client may have meant by four bytes that are no size: the usual mistakes in settings."""
+    first = size.to_bytes(SIZE_BYTES, "big")
+    if first.startswith(b"\x16\x03"):
+        return ": the client speaks TLS, but this listener is plain text: set its security.protocol to PLAINTEXT, or the listener's"
+    if first in (b"GET ", b"HEAD", b"POST", b"PUT ", b"OPTI"):
+        return ": the client speaks HTTP, but this is a listener of Kafka's protocol"
+    return ""
 
 
 def _grown(data: Buffer, size: int) -> bytearray:

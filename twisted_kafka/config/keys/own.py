@@ -1,4 +1,4 @@
-"""Keys that Apache Kafka does not have: the access log, and metrics over HTTP."""
+"""Keys that Apache Kafka does not have: the access log, metrics over HTTP, bounds of TLS handshakes."""
 
 from twisted_kafka.config.keys.declare import BOOLEAN, INT, LONG, LOW, MEDIUM, READ_ONLY, STRING, ConfigKey, at_least
 
@@ -21,5 +21,9 @@ KEYS: tuple[ConfigKey, ...] = (
               "How many topics one line may list; the line tells how many it left out."),
     ConfigKey("metrics.listener", STRING, None, None, MEDIUM, READ_ONLY,
               "Where Prometheus reads the metrics over HTTP: host:port, the page is /metrics; unset: nowhere."),
+    ConfigKey("ssl.handshake.timeout.ms", INT, 10_000, at_least(1), LOW, READ_ONLY,
+              "A connection to a TLS listener whose handshake takes longer is closed."),
+    ConfigKey("ssl.handshake.max.pending", INT, 1_000, at_least(1), LOW, READ_ONLY,
+              "How many TLS handshakes a network thread has under way; one more closes the connection that has taken longest."),
 )
 # fmt: on

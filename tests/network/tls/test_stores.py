@@ -1,0 +1,161 @@
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+
+from tests.certificates import KEY_PASSWORD, PASSWORD, Authority
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.network.tls.settings import SslSettings
+from twisted_kafka.network.tls.stores import load_key_store, load_trust_store
+
+DATA = Path(__file__).resolve().parents[2] / "data" / "tls"
+SECRETS = (PASSWORD, KEY_PASSWORD, "wrong-secret", "BEGIN PRIVATE", "BEGIN ENCRYPTED")
+CA = Authority()
+BROKER = CA.issue("CN=broker,O=Tests", ["localhost"])
+
+
+def settings(**keys: object) -> SslSettings:
+    properties = {f"ssl.{key.replace('_', '.')}": str(value) for key, value in keys.items()}
+    return SslSettings.of_listener(KafkaConfig.embedded(properties), "SSL")
+
+
+def test_pem_in_a_file_with_an_encrypted_key(tmp_path: Path) -> None:
+    path = BROKER.write_pem(tmp_path / "key.pem", KEY_PASSWORD)
+    found = load_key_store(settings(keystore_type="PEM", keystore_location=path, key_password=KEY_PASSWORD).key_store)
+    assert found.distinguished_name == "CN=broker,O=Tests"
+    assert found.alternative_names == {"DNSName=localhost"}
+    assert [one.subject for one in found.chain] == [BROKER.certificate.subject, CA.certificate.subject]
+
+
+@pytest.mark.parametrize("between", ["\n", " ", "\r\n", ""])
+def test_pem_in_the_settings_with_its_lines_joined(between: str) -> None:
+    chain = between.join(BROKER.chain_pem.splitlines())
+    key = between.join(BROKER.key_pem().splitlines())
+    trusted = between.join(CA.pem.splitlines())
+    loaded = settings(
+        keystore_type="PEM",
+        keystore_certificate_chain=chain,
+        keystore_key=key,
+        truststore_type="PEM",
+        truststore_certificates=trusted,
+    )
+    assert load_key_store(loaded.key_store).chain == BROKER.chain
+    assert load_trust_store(loaded.trust_store) == (CA.certificate,)
+
+
+def test_traditional_keys_are_read_too(tmp_path: Path) -> None:
+    encryption = serialization.BestAvailableEncryption(KEY_PASSWORD.encode())
+    form = serialization.PrivateFormat.TraditionalOpenSSL
+    key = BROKER.key.private_bytes(serialization.Encoding.PEM, form, encryption).decode()
+    assert "DEK-Info" in key
+    path = tmp_path / "key.pem"
+    path.write_text(BROKER.chain_pem + key)
+    found = load_key_store(settings(keystore_type="PEM", keystore_location=path, key_password=KEY_PASSWORD).key_store)
+    assert found.chain == BROKER.chain
+
+
+@pytest.mark.parametrize("kind", ["PKCS12", "JKS"])
+def test_pkcs12_whatever_of_javas_two_kinds_it_is_said_to_be(tmp_path: Path, kind: str) -> None:
+    path = BROKER.write_pkcs12(tmp_path / "key.p12")
+    trust = CA.write_trust_pkcs12(tmp_path / "trust.p12")
+    loaded = settings(
+        keystore_type=kind,
+        keystore_location=path,
+        keystore_password=PASSWORD,
+        truststore_type=kind,
+        truststore_location=trust,
+        truststore_password=PASSWORD,
+    )
+    assert load_key_store(loaded.key_store).chain == BROKER.chain
+    assert load_trust_store(loaded.trust_store) == (CA.certificate,)
+
+
+def test_stores_that_keytool_made() -> None:
+    loaded = settings(
+        keystore_location=DATA / "key.jks",
+        keystore_password=PASSWORD,
+        key_password=KEY_PASSWORD,
+        truststore_location=DATA / "trust.jks",
+        truststore_password=PASSWORD,
+    )
+    found = load_key_store(loaded.key_store)
+    assert found.distinguished_name == "CN=jks-broker,O=Tests"
+    assert load_trust_store(loaded.trust_store) == found.chain
+    pkcs12 = settings(truststore_type="PKCS12", truststore_location=DATA / "trust.p12", truststore_password=PASSWORD)
+    assert load_trust_store(pkcs12.trust_store) == found.chain
+
+
+def bad_stores(folder: Path) -> list[tuple[str, dict[str, object]]]:
+    encrypted = BROKER.write_pem(folder / "encrypted.pem", KEY_PASSWORD)
+    store = BROKER.write_pkcs12(folder / "key.p12")
+    jceks = folder / "key.jceks"
+    jceks.write_bytes(b"\xce\xce\xce\xce" + bytes(50))
+    cut = folder / "cut.jks"
+    cut.write_bytes((DATA / "key.jks").read_bytes()[:100])
+    other = folder / "other.pem"
+    other.write_text(CA.issue("CN=other").key_pem() + BROKER.chain_pem)
+    nothing = folder / "nothing.pem"
+    nothing.write_text("nothing")
+    pem, jks = {"keystore_type": "PEM"}, {"keystore_type": "JKS"}
+    return [
+        ("ssl.key.password must be set", {**pem, "keystore_location": encrypted}),
+        ("ssl.key.password is wrong", {**pem, "keystore_location": encrypted, "key_password": "wrong-secret"}),
+        ("no certificate for its private key", {**pem, "keystore_location": other}),
+        ("must hold one private key", {**pem, "keystore_location": nothing}),
+        ("No such file", {**pem, "keystore_location": folder / "absent"}),
+        ("ssl.keystore.password is wrong", {**jks, "keystore_location": store, "keystore_password": "wrong-secret"}),
+        ("its password is wrong", {**jks, "keystore_location": DATA / "key.jks", "keystore_password": "wrong-secret"}),
+        ("password of its key broker is wrong", {**jks, "keystore_location": DATA / "key.jks", "keystore_password": PASSWORD}),
+        ("keytool -importkeystore", {**jks, "keystore_location": jceks, "keystore_password": PASSWORD}),
+        ("its password is wrong, or it was changed", {**jks, "keystore_location": cut, "keystore_password": PASSWORD}),
+        ("is PEM: ssl.keystore.type must be PEM", {**jks, "keystore_location": encrypted, "keystore_password": PASSWORD}),
+    ]
+
+
+@pytest.mark.parametrize("number", range(11))
+def test_a_bad_store_is_one_clear_line_without_secrets(tmp_path: Path, number: int) -> None:
+    expected, keys = bad_stores(tmp_path)[number]
+    with pytest.raises(ConfigError) as caught:
+        load_key_store(settings(**keys).key_store)
+    text = str(caught.value)
+    assert expected in text
+    assert "\n" not in text
+    assert not any(secret in text for secret in SECRETS)
+
+
+@pytest.mark.parametrize(
+    ("expected", "keys"),
+    [
+        ("must be PEM when", {"keystore_certificate_chain": "x", "keystore_key": "y"}),
+        ("must be set together", {"keystore_type": "PEM", "keystore_key": "y"}),
+        ("PEM stores have no password", {"keystore_type": "PEM", "keystore_location": "x", "keystore_password": PASSWORD}),
+        ("must be left out", {"truststore_type": "PEM", "truststore_location": "x", "truststore_certificates": "y"}),
+        ("must be JKS, PKCS12 or PEM", {"truststore_type": "BKS"}),
+        ("ssl.keystore.password must be set", {"keystore_location": "x"}),
+        ("must be https", {"endpoint_identification_algorithm": "LDAPS"}),
+        ("loads no Java classes", {"engine_factory_class": "org.example.Factory"}),
+        ("ssl.protocol", {"protocol": "SSLv3"}),
+    ],
+)
+def test_settings_at_odds_are_refused(expected: str, keys: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=expected):
+        settings(**keys)
+
+
+def test_secrets_do_not_show() -> None:
+    loaded = settings(
+        keystore_type="PEM",
+        keystore_certificate_chain=BROKER.chain_pem,
+        keystore_key=BROKER.key_pem(KEY_PASSWORD),
+        key_password=KEY_PASSWORD,
+        truststore_password=PASSWORD,
+    )
+    shown = repr(loaded) + repr(load_key_store(loaded.key_store))
+    assert not any(secret in shown for secret in SECRETS)
+
+
+def test_a_listeners_own_settings_come_first() -> None:
+    config = KafkaConfig.embedded({"ssl.client.auth": "none", "listener.name.outside.ssl.client.auth": "required"})
+    assert SslSettings.of_listener(config, "OUTSIDE").client_auth == "required"
+    assert SslSettings.of_listener(config, "SSL").client_auth == "none"

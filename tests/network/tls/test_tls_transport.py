@@ -1,0 +1,274 @@
+import io
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from OpenSSL import SSL
+from twisted.logger import LogEvent, globalLogPublisher
+
+from tests.certificates import Authority
+from tests.network.network_fakes import frame
+from tests.network.tls.tls_harness import ALICE, CA, Listener, TlsClient, client_context
+from twisted_kafka.network.channel import READ_AHEAD_BYTES
+from twisted_kafka.network.tls.transport import PIECE_BYTES
+from twisted_kafka.protocol.regions import FileRegion
+
+SUITE = "TLS_AES_256_GCM_SHA384"
+
+
+def lines_of(action: Callable[[], object]) -> list[str]:
+    events: list[LogEvent] = []
+    globalLogPublisher.addObserver(events.append)
+    try:
+        action()
+    finally:
+        globalLogPublisher.removeObserver(events.append)
+    return [event["log_format"].format(**event) for event in events if event["log_level"].name != "debug"]
+
+
+def test_a_request_and_its_response() -> None:
+    listener = Listener()
+    client = listener.connect().handshake()
+    assert client.channel.connection.principal == "User:ANONYMOUS"
+    assert listener.metric("successful-authentication-total") == 1
+    assert listener.metric("connections", cipher=SUITE, protocol="TLSv1.3") == 1
+    client.send(frame(7, b"hello"))
+    request = listener.layer.take()
+    assert request is not None
+    assert request.context.correlation_id == 7
+    sent = listener.layer.answer(request, b"world")
+    client.pump()
+    assert client.received == sent
+    client.channel.close()
+    client.pump()
+    assert client.is_closed
+    assert isinstance(client.error, SSL.ZeroReturnError)  # told in TLS's own way, not just cut off
+    assert listener.metric("connections", cipher=SUITE, protocol="TLSv1.3") == 0
+
+
+def test_the_principal_is_the_certificates_name() -> None:
+    listener = Listener(ssl_client_auth="required")
+    assert listener.connect(ALICE).handshake().channel.connection.principal == "User:CN=alice,OU=Engineering,O=Tests"
+    rules = "RULE:^CN=(.*?),.*$/$1/U"
+    mapped = Listener(ssl_client_auth="requested", ssl_principal_mapping_rules=rules)
+    assert mapped.connect(ALICE).handshake().channel.connection.principal == "User:ALICE"
+    assert mapped.connect().handshake().channel.connection.principal == "User:ANONYMOUS"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_frames_however_they_are_cut_into_records(seed: int) -> None:
+    dice = random.Random(seed)
+    listener = Listener()
+    client = listener.connect().handshake()
+    bodies = [dice.randbytes(dice.choice((0, 5, 300, 20_000, 70_000, 300_000))) for _ in range(8)]
+    data = b"".join(frame(number, body) for number, body in enumerate(bodies))
+    got: list[bytes] = []
+    while len(got) < len(bodies):
+        if data:
+            size = dice.choice((1, 7, 1000, 16_384, 60_000, 400_000))
+            client.send(data[:size])
+            data = data[size:]
+        if request := listener.layer.take():
+            got.append(bytes(request.frame[request.body_offset :]))
+            listener.layer.answer(request)
+            client.pump()
+    assert got == bodies
+    assert client.received == b"".join(bytes(3) + b"\x04" + bytes(3) + bytes([number]) for number in range(8))
+
+
+def test_regions_of_files_are_sent_a_piece_at_a_time(tmp_path: Path) -> None:
+    content = random.Random(1).randbytes(700_000)
+    path = tmp_path / "segment"
+    path.write_bytes(content)
+    listener = Listener()
+    client = listener.connect().handshake()
+    client.send(frame(1))
+    request = listener.layer.take()
+    assert request is not None
+    client.is_reading = False
+    with io.FileIO(path) as file:
+        parts = [b"head", FileRegion(file, 100, 500_000), b"", memoryview(content)[:150_000], b"tail"]
+        listener.layer.channel.send_response(request, parts, sum(map(len, parts)))
+        listener.layer.reactor.run_asked()
+        client.pump()
+        # The client does not read: what is held as bytes is one piece, the rest is still in its file.
+        held = [part for part in client.transport._parts if not isinstance(part, FileRegion)]
+        assert len(held[0]) <= PIECE_BYTES
+        assert sum(len(part) for part in client.transport._parts) > 400_000
+        client.is_reading = True
+        client.pump()
+    assert client.received == b"head" + content[100:500_100] + content[:150_000] + b"tail"
+    assert listener.layer.observer.completed == [request]
+
+
+def test_a_file_that_ends_too_early_closes_the_connection(tmp_path: Path) -> None:
+    path = tmp_path / "segment"
+    path.write_bytes(b"short")
+    listener = Listener()
+    client = listener.connect().handshake()
+    client.send(frame(1))
+    request = listener.layer.take()
+    assert request is not None
+    with io.FileIO(path) as file:
+        lines = lines_of(
+            lambda: (
+                listener.layer.channel.send_response(request, [FileRegion(file, 0, 100)], 100),
+                listener.layer.reactor.run_asked(),
+                client.pump(),
+            )
+        )
+    assert client.is_closed
+    assert "the file ends" in lines[0]
+    assert listener.layer.observer.completed == [request]
+
+
+def test_a_client_that_sends_without_end_is_not_read_without_end() -> None:
+    listener = Listener()
+    client = listener.connect().handshake()
+    client.send(frame(0))
+    client.send(b"".join(frame(number, bytes(20_000)) for number in range(100)))
+    assert len(client.outgoing) > 1_000_000
+    assert client.channel.is_paused
+    assert client.channel._backlog_bytes < READ_AHEAD_BYTES + 40_000
+
+
+def test_requests_sent_before_a_hasty_goodbye_are_served() -> None:
+    listener = Listener()
+    client = listener.connect().handshake()
+    client.tls.send(frame(1) + frame(2))
+    client.tls.shutdown()
+    client.pump()
+    served = []
+    while request := listener.layer.take():
+        served.append(request.context.correlation_id)
+        listener.layer.answer(request)
+        client.pump()
+    assert served == [1, 2]
+    assert client.is_closed
+
+
+def test_a_connection_that_is_cut_off_is_forgotten() -> None:
+    listener = Listener()
+    client = listener.connect().handshake()
+    client.socket.close()
+    client.is_closed = True
+    client.pump()
+    assert not client.channel.is_open
+    assert not listener.layer.processor.channels
+    assert listener.metric("connections", cipher=SUITE, protocol="TLSv1.3") == 0
+
+
+def test_a_session_is_resumed_with_its_principal() -> None:
+    listener = Listener(ssl_client_auth="required")
+    context = client_context(ALICE)
+    first = listener.connect(context=context).handshake()
+    session = first.tls.get_session()
+    again = listener.connect(context=context, session=session).handshake()
+    again.send(frame(1))
+    assert listener.layer.take() is not None
+    assert again.channel.connection.principal == "User:CN=alice,OU=Engineering,O=Tests"
+
+
+REFUSED = {
+    "no certificate": ("peer did not return a certificate", lambda it: it.connect().handshake()),
+    "unknown authority": ("'CN=mallory' is refused", lambda it: it.connect(Authority("CN=Other").issue("CN=mallory")).handshake()),
+    "expired": ("'CN=late' is refused: it has expired", lambda it: it.connect(CA.issue("CN=late", days=(-2, -1))).handshake()),
+    "not yet valid": (
+        "'CN=early' is refused: it is not valid yet",
+        lambda it: it.connect(CA.issue("CN=early", days=(1, 2))).handshake(),
+    ),
+    "broker not trusted": ("does not trust this broker", lambda it: it.connect(ALICE, Authority("CN=Else")).handshake()),
+    "plain Kafka": ("speaks Kafka without TLS", lambda it: _raw(it, frame(1))),
+    "HTTP": ("speaks HTTP", lambda it: _raw(it, b"GET / HTTP/1.1\r\n\r\n")),
+    "noise": ("no TLS", lambda it: _raw(it, b"\xff" * 50)),
+    "noise in a record": ("", lambda it: _raw(it, b"\x16\x03\x01\x00\x05\xff\xff\xff\xff\xff" + b"\xff" * 50)),
+}
+
+
+def _raw(listener: Listener, data: bytes) -> TlsClient:
+    client = listener.connect()
+    client.raw(data)
+    return client
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_who_is_refused_is_counted_named_in_one_line_and_closed_after_the_delay(case: str) -> None:
+    expected, begin = REFUSED[case]
+    listener = Listener(ssl_client_auth="required", connection_failed_authentication_delay_ms=70)
+    clients: list[TlsClient] = []
+    lines = lines_of(lambda: clients.append(begin(listener)))
+    assert len(lines) == 1
+    assert lines[0].startswith("Failed authentication with c of SSL (SSL handshake failed: ")
+    assert expected in lines[0]
+    assert listener.metric("failed-authentication-total") == 1
+    assert listener.metric("successful-authentication-total") == 0
+    client = clients[0]
+    assert client.channel.is_open
+    listener.reactor.advance(0.069)
+    assert client.channel.is_open
+    listener.reactor.advance(0.001)
+    assert not client.channel.is_open
+    assert listener.layer.take() is None
+
+
+def test_a_client_reads_why_it_was_refused() -> None:
+    listener = Listener(ssl_client_auth="required")
+    client = listener.connect()
+    client.handshake()
+    assert "certificate required" in str(client.error)
+
+
+def test_a_name_without_a_principal_is_refused() -> None:
+    listener = Listener(ssl_client_auth="required", ssl_principal_mapping_rules="RULE:^CN=bob$/bob/")
+    client = listener.connect(ALICE)
+    assert "no rule" in lines_of(client.handshake)[0]
+    client.send(frame(1))
+    assert listener.layer.take() is None
+
+
+def test_a_handshake_has_its_time() -> None:
+    listener = Listener(ssl_handshake_timeout_ms=500, connection_failed_authentication_delay_ms=0)
+    silent = listener.connect()
+    listener.reactor.advance(0.3)
+    late = listener.connect()
+    late.raw(b"\x16\x03\x01")
+    done = listener.connect().handshake()
+    listener.reactor.advance(0.25)
+    assert not silent.channel.is_open
+    assert late.channel.is_open
+    listener.reactor.advance(0.25)
+    assert not late.channel.is_open
+    assert listener.metric("failed-authentication-total") == 2
+    listener.reactor.advance(10)
+    assert done.channel.is_open
+
+
+def test_too_many_handshakes_cost_the_oldest() -> None:
+    listener = Listener(ssl_handshake_max_pending=3)
+    flood = [listener.connect() for _ in range(3)]
+    honest = listener.connect().handshake()
+    flood.append(listener.connect())
+    assert [one.channel.is_open for one in flood] == [False, True, True, True]
+    assert honest.channel.is_open
+    assert listener.metric("failed-authentication-total") == 1
+
+
+def test_a_probe_that_says_nothing_is_no_failed_authentication() -> None:
+    listener = Listener()
+    client = listener.connect()
+    client.socket.close()
+    client.is_closed = True
+    assert lines_of(client.pump) == []
+    assert not client.channel.is_open
+    assert listener.metric("failed-authentication-total") == 0
+
+
+def test_a_flood_of_refused_clients_does_not_flood_the_log() -> None:
+    listener = Listener()
+    lines = lines_of(lambda: [_raw(listener, frame(1)) for _ in range(50)])
+    assert len(lines) == 10
+    assert listener.metric("failed-authentication-total") == 50
+    listener.layer.clock.advance_ms(10_000)
+    lines = lines_of(lambda: _raw(listener, frame(1)))
+    assert "(40 lines like this were left out before)" in lines[0]

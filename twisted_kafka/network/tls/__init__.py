@@ -1,0 +1,1 @@
+"""TLS listeners: stores of keys and certificates, contexts, the transport. Imported when a listener needs it (ADR 0006)."""

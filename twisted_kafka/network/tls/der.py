@@ -1,0 +1,62 @@
+"""As much of DER as names and Java's key stores need: elements, their tags and contents, object identifiers."""
+
+from collections.abc import Iterator
+from typing import Final
+
+SEQUENCE: Final = 0x30
+SET: Final = 0x31
+OBJECT_IDENTIFIER: Final = 0x06
+OCTET_STRING: Final = 0x04
+
+
+class DerError(ValueError):
+    """The bytes are not the DER that was expected."""
+
+
+def element(data: bytes, position: int = 0) -> tuple[int, bytes, int]:
+    """Return tag and contents of the element at ``position``, and the position after it; raises DerError."""
+    try:
+        tag, length = data[position], data[position + 1]
+        start = position + 2
+        if length & 0x80:
+            size = length & 0x7F
+            if not 1 <= size <= 4 or start + size > len(data):
+                raise DerError("a length that DER does not have")
+            length = int.from_bytes(data[start : start + size], "big")
+            start += size
+    except IndexError:
+        raise DerError("an element stops short") from None
+    if start + length > len(data):
+        raise DerError("an element stops short")
+    return tag, data[start : start + length], start + length
+
+
+def expect(data: bytes, tag: int, position: int = 0) -> tuple[bytes, int]:
+    """Return the contents of the element at ``position``, which must have this tag, and the position after it; raises DerError."""
+    found, contents, end = element(data, position)
+    if found != tag:
+        raise DerError(f"an element with the tag {found:#x} instead of {tag:#x}")
+    return contents, end
+
+
+def elements(contents: bytes, tag: int) -> Iterator[bytes]:
+    """Give the contents of each of the elements in ``contents``, all of which must have this tag; raises DerError."""
+    position = 0
+    while position < len(contents):
+        item, position = expect(contents, tag, position)
+        yield item
+
+
+def dotted(identifier: bytes) -> str:
+    """Return the contents of an object identifier as numbers with dots between them."""
+    numbers: list[int] = []
+    value = 0
+    for byte in identifier:
+        value = value << 7 | byte & 0x7F
+        if not byte & 0x80:
+            numbers.append(value)
+            value = 0
+    if not numbers:
+        raise DerError("an empty object identifier")
+    first = min(numbers[0] // 40, 2)
+    return ".".join(map(str, (first, numbers[0] - 40 * first, *numbers[1:])))

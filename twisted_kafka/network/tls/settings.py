@@ -1,0 +1,147 @@
+"""The ``ssl.*`` settings of one listener, without what is only Java's. Secrets do not show when they are printed."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.network.tls.ciphers import PROTOCOLS
+
+JKS: Final = "JKS"
+PKCS12: Final = "PKCS12"
+PEM: Final = "PEM"
+
+_PROTOCOL_FAMILIES: Final = ("TLS", *PROTOCOLS)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """Where a key store or a trust store is: a file, or PEM in the settings themselves; neither: there is none.
+
+    ``prefix`` is the beginning of its keys, for messages; ``inline`` the certificates, ``inline_key`` a key store's key.
+    """
+
+    prefix: str
+    type: str
+    location: str | None
+    password: str | None = field(default=None, repr=False)
+    key_password: str | None = field(default=None, repr=False)
+    inline: str | None = field(default=None, repr=False)
+    inline_key: str | None = field(default=None, repr=False)
+
+    @property
+    def is_set(self) -> bool:
+        """Whether there is a store."""
+        return bool(self.location or self.inline)
+
+    def state(self) -> tuple[object, ...]:
+        """Return what differs when the file was changed, whose name may be the same; raises ConfigError when it is not there."""
+        if not self.location:
+            return ()
+        try:
+            found = Path(self.location).stat()
+        except OSError as error:
+            raise ConfigError(f"Cannot read {self.prefix}.location {self.location}: {error.strerror}") from None
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    def read(self) -> bytes:
+        """Return the file's contents; raises ConfigError."""
+        try:
+            return Path(self.location or "").read_bytes()
+        except OSError as error:
+            raise ConfigError(f"Cannot read {self.prefix}.location {self.location}: {error.strerror}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class SslSettings:
+    """What one listener's TLS is made of."""
+
+    listener_name: str
+    key_store: StoreSettings
+    trust_store: StoreSettings
+    client_auth: str
+    protocols: tuple[str, ...]
+    cipher_suites: tuple[str, ...]
+    identification: str
+
+    @classmethod
+    def of_listener(cls, config: KafkaConfig, listener_name: str) -> "SslSettings":
+        """Take a listener's settings, ``listener.name.<name>.ssl.*`` before ``ssl.*``; raises ConfigError for ones at odds."""
+
+        def text(key: str) -> str | None:
+            value = config.for_listener(listener_name, key)
+            return value if isinstance(value, str) and value else None
+
+        def names(key: str) -> tuple[str, ...]:
+            value = config.for_listener(listener_name, key)
+            return tuple(filter(None, value)) if isinstance(value, tuple) else ()
+
+        protocol = text("ssl.protocol") or "TLSv1.3"
+        if protocol not in _PROTOCOL_FAMILIES:
+            raise ConfigError(f"Invalid value {protocol!r} for ssl.protocol: must be one of {', '.join(_PROTOCOL_FAMILIES)}")
+        if text("ssl.engine.factory.class") is not None:
+            raise ConfigError("Invalid value for ssl.engine.factory.class: this broker loads no Java classes, leave it out")
+        key_store = StoreSettings(
+            "ssl.keystore",
+            _store_type(text("ssl.keystore.type"), "ssl.keystore.type"),
+            text("ssl.keystore.location"),
+            text("ssl.keystore.password"),
+            text("ssl.key.password"),
+            text("ssl.keystore.certificate.chain"),
+            text("ssl.keystore.key"),
+        )
+        trust_store = StoreSettings(
+            "ssl.truststore",
+            _store_type(text("ssl.truststore.type"), "ssl.truststore.type"),
+            text("ssl.truststore.location"),
+            text("ssl.truststore.password"),
+            inline=text("ssl.truststore.certificates"),
+        )
+        _check(key_store, trust_store)
+        return cls(
+            listener_name,
+            key_store,
+            trust_store,
+            text("ssl.client.auth") or "none",
+            names("ssl.enabled.protocols") or (protocol if protocol != "TLS" else "TLSv1.3",),
+            names("ssl.cipher.suites"),
+            _identification(text("ssl.endpoint.identification.algorithm")),
+        )
+
+    def state(self) -> tuple[object, ...]:
+        """Return what differs when one of the files was changed; raises ConfigError."""
+        return *self.key_store.state(), *self.trust_store.state()
+
+
+def _store_type(text: str | None, key: str) -> str:
+    kind = (text or JKS).upper()
+    if kind not in (JKS, PKCS12, PEM):
+        raise ConfigError(
+            f"Invalid value {text!r} for {key}: must be JKS, PKCS12 or PEM; keytool -importkeystore -srcstoretype {text} "
+            "-deststoretype PKCS12 converts other stores"
+        )
+    return kind
+
+
+def _identification(text: str | None) -> str:
+    algorithm = (text or "").lower()
+    if algorithm not in ("https", ""):
+        raise ConfigError(f"Invalid value {text!r} for ssl.endpoint.identification.algorithm: must be https, or empty for none")
+    return algorithm
+
+
+def _check(key_store: StoreSettings, trust_store: StoreSettings) -> None:
+    # As Kafka's DefaultSslEngineFactory: what contradicts itself is refused rather than guessed at.
+    for store, key in ((key_store, "ssl.keystore.certificate.chain"), (trust_store, "ssl.truststore.certificates")):
+        if store.inline and store.type != PEM:
+            raise ConfigError(f"Invalid value {store.type!r} for {store.prefix}.type: must be PEM when {key} is set")
+        if store.inline and store.location:
+            raise ConfigError(f"Invalid value {store.location!r} for {store.prefix}.location: must be left out when {key} is set")
+        if store.type == PEM and store.password is not None:
+            instead = "; the private key's is ssl.key.password" if store is key_store else ""
+            raise ConfigError(f"Invalid value for {store.prefix}.password: PEM stores have no password{instead}")
+    if bool(key_store.inline) != bool(key_store.inline_key):
+        raise ConfigError("ssl.keystore.certificate.chain and ssl.keystore.key must be set together")
+    if key_store.type == JKS and key_store.location and key_store.password is None:
+        raise ConfigError("ssl.keystore.password must be set: a JKS key store has one")

@@ -1,0 +1,134 @@
+"""Principals of clients that show a certificate. (Kafka: DefaultKafkaPrincipalBuilder, SslPrincipalMapper.)
+
+``ssl.principal.mapping.rules`` is a list of rules, the first that fits makes the name: ``DEFAULT`` takes the distinguished
+name as it is, ``RULE:pattern/replacement/`` replaces the whole of it (``$1`` is the first group), with an ``L`` or ``U``
+behind it in small or capital letters. A slash in a pattern or replacement is written with a backslash.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from twisted_kafka.config.errors import ConfigError
+
+USER: Final = "User"
+
+_KEY: Final = "ssl.principal.mapping.rules"
+_START: Final = "RULE:"
+_DEFAULT: Final = "DEFAULT"
+_JAVA_GROUP: Final = re.compile(r"(?<!\\)\(\?<([A-Za-z][A-Za-z0-9]*)>")
+_REFERENCE: Final = re.compile(r"\\(.)|\$(\d+)|\$\{([A-Za-z][A-Za-z0-9]*)\}", re.DOTALL)
+
+
+class NoMatchingRuleError(ValueError):
+    """No rule fits a name."""
+
+
+class MappingRule(NamedTuple):
+    """One rule; without a pattern it takes any name as it is."""
+
+    pattern: re.Pattern[str] | None
+    replacement: str
+    case: str
+
+    def apply(self, name: str) -> str | None:
+        """Return the new name, None when the rule does not fit."""
+        if self.pattern is None:
+            return name
+        if self.pattern.fullmatch(name) is None:
+            return None
+        # As Java's replaceAll: a pattern that finds less than the whole, or more than once, replaces that.
+        text = self.pattern.sub(lambda match: _replaced(self.replacement, match), name)
+        return text.lower() if self.case == "L" else text.upper() if self.case == "U" else text
+
+
+def ssl_principal_builder(rules: str) -> Callable[[str], str]:
+    """Return what makes the principal of a distinguished name; raises ConfigError for rules that are none.
+
+    What it returns raises NoMatchingRuleError for a name that no rule fits.
+    """
+    parsed = parse_mapping_rules(rules)
+
+    def principal_of(name: str) -> str:
+        return f"{USER}:{mapped_name(parsed, name)}"
+
+    return principal_of
+
+
+def mapped_name(rules: Sequence[MappingRule], name: str) -> str:
+    """Return what the first rule that fits makes of a distinguished name; raises NoMatchingRuleError."""
+    for rule in rules:
+        mapped = rule.apply(name)
+        if mapped is not None:
+            return mapped
+    raise NoMatchingRuleError(f"no rule of {_KEY} fits the certificate's name {name}")
+
+
+def parse_mapping_rules(text: str) -> tuple[MappingRule, ...]:
+    """Read a list of rules; an empty one fits nobody, as in Kafka. Raises ConfigError."""
+    rules: list[MappingRule] = []
+    position = 0
+    while position < len(text):
+        if text[position] in ", \t\r\n":
+            position += 1
+        elif text.startswith(_DEFAULT, position):
+            rules.append(MappingRule(None, "", ""))
+            position = _end_of_rule(text, position + len(_DEFAULT))
+        elif text.startswith(_START, position):
+            pattern, position = _until_slash(text, position + len(_START))
+            replacement, position = _until_slash(text, position)
+            case = text[position : position + 1] if text[position : position + 1] in ("L", "U") else ""
+            rules.append(MappingRule(_compile(pattern), replacement, case))
+            position = _end_of_rule(text, position + len(case))
+        else:
+            raise _malformed(text, text[position:])
+    return tuple(rules)
+
+
+def _until_slash(text: str, start: int) -> tuple[str, int]:
+    """Return what stands before the next slash that is not escaped, and the position behind it."""
+    position = start
+    while position < len(text):
+        if text[position] == "\\":
+            position += 2
+        elif text[position] == "/":
+            return text[start:position], position + 1
+        else:
+            position += 1
+    raise _malformed(text, text[start:])
+
+
+def _end_of_rule(text: str, position: int) -> int:
+    rest = text[position:].lstrip()
+    if rest and not rest.startswith(","):
+        raise _malformed(text, rest)
+    return len(text) - len(rest)
+
+
+def _malformed(text: str, at: str) -> ConfigError:
+    allowed = "a list of DEFAULT and RULE:pattern/replacement/[LU]"
+    return ConfigError(f"Invalid value {text!r} for {_KEY}: must be {allowed}; it is not at {at[:40]!r}")
+
+
+def _compile(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(_JAVA_GROUP.sub(r"(?P<\1>", pattern))
+    except re.error as error:
+        raise ConfigError(f"Invalid value {pattern!r} in {_KEY}: not a regular expression, {error}") from None
+
+
+def _replaced(replacement: str, match: re.Match[str]) -> str:
+    """Fill in the groups, as Java does: of ``$12`` as many digits count as make a group that is there."""
+
+    def fill(reference: re.Match[str]) -> str:
+        escaped, number, name = reference.groups()
+        if escaped is not None:
+            return str(escaped)
+        if name is not None:
+            return match[name] or "" if name in match.re.groupindex else str(reference[0])
+        for size in range(len(number), 0, -1):
+            if int(number[:size]) <= match.re.groups:
+                return (match[int(number[:size])] or "") + str(number[size:])
+        return str(reference[0])
+
+    return _REFERENCE.sub(fill, replacement)
