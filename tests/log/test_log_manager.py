@@ -279,10 +279,30 @@ def test_other_directories_are_left_alone(broker):
     assert {"lost+found", "notes", "one-0.abc-stray"} < set(broker.names())
 
 
-def test_one_partition_in_two_directories_stops_the_start(broker):
+def test_of_two_directories_of_one_partition_the_longer_one_counts(broker):
+    """As a broker leaves them that dies while it replaces a replica by the one in another directory."""
+    for name, count in (("a", 1), ("b", 2)):
+        manager = broker.start((name,))
+        for number in range(count):
+            append(manager.get_or_create_log(ONE, bytes(range(16))), b"%d" % number)
+        manager.shutdown()
+    manager = broker.start(("a", "b"))
+    assert contents(manager.get_log(ONE)) == [(0, b"0"), (1, b"1")]
+    assert manager.directory_of(ONE) is manager.directories[1]
+    assert [len(manager.logs_in(directory)) for directory in manager.directories] == [0, 1]
+    (stray,) = [name for name in broker.names("a") if name.startswith("one-0")]
+    assert stray.endswith("-stray")
+    manager.shutdown()
+    assert len(broker.start(("a", "b")).all_logs()) == 1
+    assert stray in broker.names("a")
+
+
+def test_two_topics_logs_of_one_partition_stop_the_start(broker):
     for name in ("a", "b"):
-        (broker.path / name / "one-0").mkdir(parents=True)
-    with pytest.raises(ValueError, match="two log directories"):
+        manager = broker.start((name,))
+        manager.get_or_create_log(ONE, name.encode() * 16)
+        manager.shutdown()
+    with pytest.raises(ValueError, match="two log directories with two topic ids"):
         broker.start(("a", "b"))
 
 

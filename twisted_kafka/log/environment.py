@@ -13,13 +13,18 @@ def _ignore(_directory: Path, _error: OSError) -> None:
     pass
 
 
+def _count_nothing(_took_ms: float) -> None:
+    pass
+
+
 class LogEnvironment:
     """Clock, scheduler, and whom to tell when a disk fails.
 
-    ``on_storage_failure`` is given the log's directory and the error, before the operation that met it raises KafkaStorageError.
+    ``on_storage_failure`` is given the log's directory and the error, before the operation that met it raises KafkaStorageError;
+    ``on_flush_ms`` how long a flush took.
     """
 
-    __slots__ = ("clock", "on_storage_failure", "producer_expiration_ms", "scheduler")
+    __slots__ = ("clock", "on_flush_ms", "on_storage_failure", "producer_expiration_ms", "scheduler")
 
     def __init__(
         self,
@@ -28,8 +33,10 @@ class LogEnvironment:
         *,
         on_storage_failure: Callable[[Path, OSError], None] = _ignore,
         producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS,
+        on_flush_ms: Callable[[float], None] = _count_nothing,
     ) -> None:
         self.clock = clock
         self.scheduler = scheduler
         self.on_storage_failure = on_storage_failure
+        self.on_flush_ms = on_flush_ms
         self.producer_expiration_ms = producer_expiration_ms

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import uuid
 from pathlib import Path
 
 from twisted_kafka.protocol.regions import Buffer
@@ -18,6 +19,10 @@ CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 TEMPORARY_SUFFIX = ".tmp"
 DELETED_DIRECTORY_SUFFIX = "-delete"
+FUTURE_DIRECTORY_SUFFIX = "-future"
+STRAY_DIRECTORY_SUFFIX = "-stray"
+MAX_NAME_BYTES = 255
+"""What file systems allow."""
 
 _PARTITION_DIRECTORY = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
 _MARKED_DIRECTORY = re.compile(r"(?P<name>.+-\d+)\.[0-9a-zA-Z_-]+-(?:delete|future|stray)")
@@ -40,6 +45,16 @@ def parse_partition_directory(name: str) -> TopicPartition:
     if match is None:
         raise ValueError(f"{name!r} is not the directory of a partition: expected topic-partition")
     return TopicPartition(match["topic"], int(match["partition"]))
+
+
+def marked_directory_name(topic_partition: TopicPartition, suffix: str, *, may_cut: bool = True) -> str:
+    """Return a new name for a partition's directory that is deleted, stray, or of a replica being moved.
+
+    With ``may_cut`` a topic's name that is too long for the mark is cut, for nobody reads it back.
+    """
+    ending = f"-{topic_partition.partition}.{uuid.uuid4().hex}{suffix}"
+    topic = topic_partition.topic
+    return (topic[: MAX_NAME_BYTES - len(ending)] if may_cut else topic) + ending
 
 
 def write_fully(fd: int, data: Buffer, position: int) -> None:

@@ -13,7 +13,7 @@ import os
 import struct
 from array import array
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from twisted_kafka.log.files import remove_if_there, write_fully
 
@@ -86,6 +86,12 @@ class _Index:
         """Begin anew without entries, in memory."""
         self._columns = (array(self.key_type), array("I"))
         self._written = _NOTHING_YET
+
+    def replace_file(self, built: Self) -> None:
+        """Take the file of an index that was built of the same batches; whoever reads the old one goes on. Raises OSError."""
+        built.release()
+        os.replace(built.path, self.path)
+        self._file_entries = built.entries
 
     def release(self) -> None:
         """Write what is new and forget the entries in memory."""

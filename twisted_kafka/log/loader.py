@@ -5,6 +5,7 @@ and cuts the log at the first batch that is torn or corrupt; later segments are 
 """
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from twisted.logger import Logger
@@ -27,9 +28,17 @@ from twisted_kafka.log.producer_state import NO_PRODUCER_ID, ProducerState
 from twisted_kafka.log.segment import LogSegment
 from twisted_kafka.log.segments import Segments
 from twisted_kafka.log.swap_files import complete_swaps
+from twisted_kafka.log.transaction_index import ENTRY_BYTES as TRANSACTION_ENTRY_BYTES
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
+SegmentListener = Callable[[int, int], None]
+"""Told during recovery how many segments are still to be read, and the size in bytes of the one that was."""
+
 _log = Logger()
+
+
+def tell_nobody(remaining: int, size_bytes: int) -> None:
+    """Be the listener where nobody wants to know."""
 
 
 class LoadedLog:
@@ -50,11 +59,20 @@ class LoadedLog:
 class LogLoader:
     """Loads one log; ``recovery_point`` and ``log_start_offset`` are what the checkpoints say, 0 when they say nothing."""
 
-    def __init__(self, directory: Path, topic_partition: TopicPartition, config: LogConfig, environment: LogEnvironment) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        environment: LogEnvironment,
+        on_segment: SegmentListener = tell_nobody,
+    ) -> None:
         self._directory = directory
         self._topic_partition = topic_partition
         self._config = config
         self._clock = environment.clock
+        self._on_segment = on_segment
+        self._damaged: list[LogSegment] = []
 
     def load(self, *, recovery_point: int, log_start_offset: int, was_clean: bool) -> LoadedLog:
         """Open the directory and recover what is not known to be whole; raises OSError."""
@@ -65,12 +83,12 @@ class LogLoader:
         snapshots = SnapshotFiles(self._directory)
         loaded = LoadedLog(Segments(segments), epochs, producers, snapshots)
         loaded.log_start_offset = max(log_start_offset, segments[0].base_offset)
-        if was_clean:
-            end = segments[-1].open_for_append()
-            recovery_point = end
-        else:
+        end = self._opened_end(loaded) if was_clean else None
+        if end is None:
             end = self._recover(loaded, recovery_point)
             recovery_point = min(max(recovery_point, loaded.segments.first.base_offset), end)
+        else:
+            recovery_point = end
         if end < loaded.log_start_offset:
             # The log lost what lay between, to a machine's crash say: nothing that a reader may see is left.
             _log.warn("{log} ends at {end}, before its start offset: it begins anew there", log=self._topic_partition, end=end)
@@ -89,6 +107,21 @@ class LogLoader:
         rebuild_producers(loaded, end)
         return loaded
 
+    def _opened_end(self, loaded: LoadedLog) -> int | None:
+        """Return where the log ends that was closed cleanly; None when its last segment is not as a clean stop leaves it."""
+        active = loaded.segments.active
+        end = active.open_for_append()
+        if active.indexed_end != active.size_bytes:
+            _log.warn("{path} is not as it was when it was closed: the log is recovered", path=str(active.path))
+            return None
+        for segment in self._damaged:
+            _log.warn("{path} is damaged and built anew", path=str(segment.transaction_index.path))
+            rebuild_producers(loaded, segment.base_offset)
+            self._recover_segment(loaded, segment)
+            if segment is not active:
+                segment.seal()
+        return end
+
     def _new_segment(self, base_offset: int) -> LogSegment:
         config = self._config
         return LogSegment.create(
@@ -100,36 +133,39 @@ class LogLoader:
         )
 
     def _open_segments(self) -> list[LogSegment]:
-        segments = []
-        config = self._config
         complete_swaps(self._directory)
-        leftovers = (DELETED_SUFFIX, TEMPORARY_SUFFIX)
         with os.scandir(self._directory) as entries:
             found = {entry.name: entry for entry in entries}
+        segments = []
         for name, entry in found.items():
-            if name.endswith(leftovers):
+            if name.endswith((DELETED_SUFFIX, TEMPORARY_SUFFIX)):
                 os.unlink(entry.path)
             elif name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)):
                 if name[: name.rindex(".")] + LOG_SUFFIX not in found:
                     os.unlink(entry.path)
             elif name.endswith(LOG_SUFFIX):
-                status = entry.stat()
-                segment = LogSegment(
-                    self._directory,
-                    offset_of_name(name),
-                    size_bytes=status.st_size,
-                    max_index_bytes=config.segment_index_bytes,
-                    index_interval_bytes=config.index_interval_bytes,
-                )
-                segment.created_ms = status.st_mtime_ns // 1_000_000
-                segments.append(segment)
-        for segment in segments:
-            for index in (segment.offset_index, segment.time_index):
-                index_file = found.get(index.path.name)
-                if index_file is None or index_file.stat().st_size % index.entry.size:
-                    self._rebuild_indexes(segment)
-                    break
+                segments.append(self._open_segment(name, found))
         return sorted(segments, key=lambda segment: segment.base_offset)
+
+    def _open_segment(self, name: str, found: "dict[str, os.DirEntry[str]]") -> LogSegment:
+        status = found[name].stat()
+        segment = LogSegment(
+            self._directory,
+            offset_of_name(name),
+            size_bytes=status.st_size,
+            max_index_bytes=self._config.segment_index_bytes,
+            index_interval_bytes=self._config.index_interval_bytes,
+        )
+        segment.created_ms = status.st_mtime_ns // 1_000_000
+        for index in (segment.offset_index, segment.time_index):
+            index_file = found.get(index.path.name)
+            if index_file is None or index_file.stat().st_size % index.entry.size:
+                self._rebuild_indexes(segment)
+                break
+        transactions = found.get(segment.transaction_index.path.name)
+        if transactions is not None and transactions.stat().st_size % TRANSACTION_ENTRY_BYTES:
+            self._damaged.append(segment)
+        return segment
 
     def _rebuild_indexes(self, segment: LogSegment) -> None:
         _log.info("{path}: an index is missing or damaged and built anew", path=str(segment.path))
@@ -141,6 +177,7 @@ class LogLoader:
     def _recover(self, loaded: LoadedLog, recovery_point: int) -> int:
         """Check the segments from the recovery point on; returns the offset after the last sound batch."""
         unchecked = loaded.segments.since(recovery_point)
+        self._on_segment(len(unchecked), 0)
         checked = [segment for segment in loaded.segments if segment.base_offset < unchecked[0].base_offset]
         self._remove_stray_snapshots(loaded)
         rebuild_producers(loaded, unchecked[0].base_offset)
@@ -149,7 +186,9 @@ class LogLoader:
             if number and segment.base_offset < end:
                 _log.warn("{path} overlaps the segment before it", path=str(segment.path))
             end = max(end, segment.base_offset)
+            size_bytes = segment.size_bytes
             end, cut_bytes = self._recover_segment(loaded, segment)
+            self._on_segment(len(unchecked) - number - 1, size_bytes)
             checked.append(segment)
             if cut_bytes:
                 _log.warn(

@@ -18,6 +18,7 @@ from twisted_kafka.log.checkpoints import (
     OffsetCheckpoint,
 )
 from twisted_kafka.log.files import remove_if_there, sync_directory
+from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 LOCK_FILE = ".lock"
@@ -30,19 +31,29 @@ _held_here_lock = threading.Lock()
 
 
 class LogDirectoryError(Exception):
-    """A log directory cannot be used; the text is one line for the operator."""
+    """A broker cannot start with its log directories; the text is one line for the operator."""
+
+
+class UnusableDirectoryError(LogDirectoryError):
+    """The disk does not let a log directory be used: the broker can do without it."""
 
 
 class LogDirectory:
-    """A log directory that this broker holds from ``acquire`` to ``release``."""
+    """A log directory that this broker holds from ``acquire`` to ``release``.
+
+    ``logs`` are those in it: of a partition whose replica is being moved here, the future one.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.logs: dict[TopicPartition, UnifiedLog] = {}
         self.recovery_points = OffsetCheckpoint(path / RECOVERY_POINT_CHECKPOINT)
         self.log_start_offsets = OffsetCheckpoint(path / LOG_START_OFFSET_CHECKPOINT)
         self.high_watermarks = OffsetCheckpoint(path / HIGH_WATERMARK_CHECKPOINT)
         self.was_clean = False
         self.is_online = True
+        self.is_loaded = False
+        """Whether all its logs are open."""
         self._lock_fd = -1
         self._written: dict[Path, dict[TopicPartition, int]] = {}
 
@@ -57,10 +68,11 @@ class LogDirectory:
     def acquire(self) -> None:
         """Make the directory if it is missing, and take its lock, which Kafka's broker heeds too.
 
-        Raises LogDirectoryError when it cannot be used or somebody else has it.
+        Raises UnusableDirectoryError when the disk does not let it be used, LogDirectoryError when somebody else has it.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
+            os.scandir(self.path).close()
             with _held_here_lock:
                 self._lock_fd = self._take_lock()
         except BlockingIOError:
@@ -68,7 +80,7 @@ class LogDirectory:
                 f"The log directory {self.path} is in use: another broker holds the lock on {LOCK_FILE} in it"
             ) from None
         except OSError as error:
-            raise LogDirectoryError(f"Cannot use the log directory {self.path}: {error.strerror}") from error
+            raise UnusableDirectoryError(f"Cannot use the log directory {self.path}: {error.strerror}") from error
 
     def _take_lock(self) -> int:
         # The kernel's lock is the process's, and closing any descriptor of the file drops it: another broker in this process has
@@ -100,7 +112,9 @@ class LogDirectory:
         """Tell whether the last stop was clean, and forget it, so that a crash from now on is noticed; raises OSError."""
         path = self.path / CLEAN_SHUTDOWN_FILE
         self.was_clean = path.exists()
-        remove_if_there(path)
+        if self.was_clean:
+            remove_if_there(path)
+            sync_directory(self.path)
         return self.was_clean
 
     def write_clean_shutdown(self, broker_epoch: int = NO_BROKER_EPOCH) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from twisted_kafka.config.topic_config import LogConfig
-from twisted_kafka.log.files import SWAP_SUFFIX, remove_if_there, sync_directory
+from twisted_kafka.log.files import FUTURE_DIRECTORY_SUFFIX, SWAP_SUFFIX, remove_if_there, sync_directory
 from twisted_kafka.log.loader import LoadedLog, reload_producers
 from twisted_kafka.log.log_state import LogState
 from twisted_kafka.log.partition_metadata import write_topic_id
@@ -207,10 +207,11 @@ class LogMaintenance(LogState):
     # The end.
 
     def move_to(self, directory: Path) -> None:
-        """Rename the log's directory; raises OSError."""
+        """Rename the log's directory within its log directory; raises OSError."""
         with self._flush_lock, self._lock:
             os.rename(self.dir, directory)
             self.dir = directory
+            self.is_future = directory.name.endswith(FUTURE_DIRECTORY_SUFFIX)
             self._snapshots.directory = directory
             self.leader_epochs.path = directory / self.leader_epochs.path.name
             for segment in self._segments:

@@ -1,22 +1,32 @@
 """LogManager: all logs of a broker, in the directories of ``log.dirs``."""
 
-import errno
-import os
 import threading
-import uuid
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import TextIO
 
 from twisted.logger import Logger
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log.environment import LogEnvironment
-from twisted_kafka.log.files import DELETED_DIRECTORY_SUFFIX, remove_if_there
+from twisted_kafka.log.files import (
+    DELETED_DIRECTORY_SUFFIX,
+    FUTURE_DIRECTORY_SUFFIX,
+    marked_directory_name,
+    remove_if_there,
+    sync_directory,
+)
+from twisted_kafka.log.log_directories import LogDirectories
 from twisted_kafka.log.log_directory import NO_BROKER_EPOCH, LogDirectory
+from twisted_kafka.log.log_metrics import LogMetrics
 from twisted_kafka.log.log_tasks import LogTasks
+from twisted_kafka.log.recovery import LoadingProgress
 from twisted_kafka.log.startup import DirectoryLoader
 from twisted_kafka.log.unified_log import UnifiedLog
+from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import KafkaStorageError
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import IClock
@@ -25,18 +35,15 @@ from twisted_kafka.timing.scheduler import IScheduler
 TopicConfigLookup = Callable[[str], Mapping[str, str]]
 """Returns a topic's own settings, by its name."""
 
-MAX_NAME_BYTES = 255
-
-_OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
-
 _log = Logger()
 
 
 class LogManager:
-    """Makes, finds, flushes, checkpoints and deletes logs.
+    """Makes, finds, flushes, checkpoints, moves and deletes logs.
 
     ``startup`` must have returned before anything else is asked; ``get_log`` may then be called by any thread without a lock.
-    ``on_directory_failure`` is told of a directory that went offline after an I/O error.
+    ``on_directory_failure`` is told of a directory that went offline after an I/O error; whoever is told has to call
+    ``forget_directory``, on a thread that holds no lock of a log.
     """
 
     def __init__(
@@ -46,20 +53,28 @@ class LogManager:
         clock: IClock,
         *,
         on_directory_failure: Callable[[LogDirectory], None] | None = None,
+        metrics: MetricsRegistry | None = None,
+        terminal: TextIO | None = None,
     ) -> None:
+        """``terminal`` gets a bar while logs are recovered."""
         self.clock = clock
         self._config = config
         self._scheduler = scheduler
-        self._on_directory_failure = on_directory_failure
         self._topic_configs: TopicConfigLookup = lambda _topic: {}
         self._logs: dict[TopicPartition, UnifiedLog] = {}
+        self._future_logs: dict[TopicPartition, UnifiedLog] = {}
+        self._preferred: dict[TopicPartition, LogDirectory] = {}
         self._lock = threading.Lock()
-        self.directories = [LogDirectory(Path(os.path.abspath(path))) for path in dict.fromkeys(config.log_dirs)]
+        self._all = LogDirectories(config.log_dirs, on_directory_failure)
+        self.directories = self._all.all
+        self.progress = LoadingProgress(clock, metrics, terminal)
+        self._metrics = LogMetrics(metrics, self._all)
         self._environment = LogEnvironment(
             clock,
             scheduler,
             on_storage_failure=self._storage_failed,
             producer_expiration_ms=config.int("producer.id.expiration.ms"),
+            on_flush_ms=self._metrics.flushed,
         )
         self._tasks = LogTasks(self)
 
@@ -67,59 +82,58 @@ class LogManager:
 
     def acquire_directories(self) -> None:
         """Take the locks of the log directories; ``startup`` does so if nobody did. Raises LogDirectoryError, holding none."""
-        held: list[LogDirectory] = []
-        try:
-            for directory in self.directories:
-                if not directory.is_held:
-                    directory.acquire()
-                    held.append(directory)
-        except BaseException:
-            for directory in held:
-                directory.release()
-            raise
+        self._all.acquire()
 
     def startup(self, topic_config_lookup: TopicConfigLookup | None = None) -> None:
         """Load the logs, with as many threads per directory as ``num.recovery.threads.per.data.dir``, and begin the periodic tasks.
 
-        Raises LogDirectoryError when a directory cannot be used, OSError, ValueError for files that cannot be understood.
+        Raises LogDirectoryError when no directory can be used or another broker uses one, LoadingInterruptedError after
+        ``progress.interrupt``, OSError, ValueError for files that cannot be understood.
         """
         self.acquire_directories()
         if topic_config_lookup is not None:
             self._topic_configs = topic_config_lookup
         threads = self._config.int("num.recovery.threads.per.data.dir")
-        loader = DirectoryLoader(self._environment, self.topic_config, threads)
-        for log in loader.load(self.directories):
-            if log.topic_partition in self._logs:
-                other = self._logs[log.topic_partition]
-                raise ValueError(f"{log.topic_partition} lies in two log directories: {other.dir} and {log.dir}")
-            self._logs[log.topic_partition] = log
+        loader = DirectoryLoader(self._environment, self.topic_config, threads, self.progress)
+        loader.load(self._all)
+        self._logs.update(loader.logs)
+        self._future_logs.update(loader.future_logs)
+        for log in self.all_logs():
+            self._metrics.log_added(log)
         for path in loader.marked_directories:
             self._schedule_removal(path, 0)
         self.forget_deleted()
         self._tasks.start(self._config, self._scheduler)
 
     def shutdown(self, broker_epoch: int = NO_BROKER_EPOCH) -> None:
-        """Flush and close every log, write the checkpoints and, where all went well, the clean-shutdown file; release the locks."""
-        self._tasks.stop()
-        for directory in self.directories:
-            try:
-                self._close_directory(directory, broker_epoch)
-            finally:
-                directory.release()
+        """Flush and close every log, write the checkpoints and, where all went well, the clean-shutdown file; release the locks.
 
-    def _close_directory(self, directory: LogDirectory, broker_epoch: int) -> None:
-        logs = self.logs_in(directory)
+        ``num.recovery.threads.per.data.dir`` threads work on each directory, all directories at the same time.
+        """
+        self._tasks.stop()
+        threads = self._config.int("num.recovery.threads.per.data.dir")
+        with ThreadPoolExecutor(len(self.directories), thread_name_prefix="log-closing-") as pool:
+            list(pool.map(partial(self._close_directory, broker_epoch=broker_epoch, threads=threads), self.directories))
+        self._all.release()
+
+    def _close_directory(self, directory: LogDirectory, broker_epoch: int, threads: int) -> None:
+        logs = list(directory.logs.values())
         if not directory.is_online:
             for log in logs:
                 log.close_handles()
             return
         try:
-            for log in logs:
-                log.flush()
-                log.close()
+            if threads == 1:
+                for log in logs:
+                    _flush_and_close(log)
+            else:
+                with ThreadPoolExecutor(threads, thread_name_prefix=f"log-closing-{directory.path}-") as pool:
+                    list(pool.map(_flush_and_close, logs))
             self.checkpoint_recovery_points(directory)
             self.checkpoint_log_start_offsets(directory)
-            directory.write_clean_shutdown(broker_epoch)
+            # A start that was interrupted has changed nothing: what was clean is clean.
+            if directory.is_loaded or directory.was_clean:
+                directory.write_clean_shutdown(broker_epoch)
         except (OSError, KafkaStorageError):
             _log.failure("{path} could not be closed cleanly: the next start will recover it", path=str(directory.path))
 
@@ -129,30 +143,48 @@ class LogManager:
         """Return a partition's log, or None."""
         return self._logs.get(topic_partition)
 
+    def get_future_log(self, topic_partition: TopicPartition) -> UnifiedLog | None:
+        """Return the log that is to replace a partition's, or None when it is not being moved."""
+        return self._future_logs.get(topic_partition)
+
     def all_logs(self) -> list[UnifiedLog]:
-        """Return every log."""
-        return list(self._logs.values())
+        """Return every log, the future ones too."""
+        return [*self._logs.values(), *self._future_logs.values()]
 
     def logs_in(self, directory: LogDirectory) -> list[UnifiedLog]:
         """Return the logs of one directory."""
-        return [log for log in self.all_logs() if log.dir.parent == directory.path]
+        return list(directory.logs.values())
 
     def directory_of(self, topic_partition: TopicPartition) -> LogDirectory | None:
         """Return the directory that a partition's log lies in, or None when there is no log."""
         log = self._logs.get(topic_partition)
-        if log is None:
-            return None
-        return next((directory for directory in self.directories if directory.path == log.dir.parent), None)
+        return None if log is None else self._all.find(log.parent)
+
+    def directory_named(self, path: str) -> LogDirectory:
+        """Return the directory with that absolute path; raises LogDirNotFoundError."""
+        return self._all.named(path)
 
     def topic_config(self, topic: str) -> LogConfig:
         """Return a topic's settings: its own, else the broker's."""
         return LogConfig.from_broker(self._config, self._topic_configs(topic))
 
-    def get_or_create_log(
-        self, topic_partition: TopicPartition, topic_id: bytes | None = None, config: LogConfig | None = None
-    ) -> UnifiedLog:
-        """Return a partition's log; a new one is made in the online directory with the fewest logs.
+    def prefer(self, topic_partition: TopicPartition, directory: LogDirectory) -> None:
+        """Have the partition's next log made in ``directory``, unless it has one there already."""
+        with self._lock:
+            if topic_partition not in directory.logs:
+                self._preferred[topic_partition] = directory
 
+    def get_or_create_log(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: bytes | None = None,
+        config: LogConfig | None = None,
+        *,
+        is_new: bool = True,
+    ) -> UnifiedLog:
+        """Return a partition's log; a new one is made in the directory that ``prefer`` named, else where the fewest logs are.
+
+        One that is not ``is_new`` may lie in a directory that is offline: then nothing is made.
         Raises KafkaStorageError when it cannot be made, InconsistentTopicIdError when the existing log is of another topic id.
         """
         log = self._logs.get(topic_partition)
@@ -160,24 +192,60 @@ class LogManager:
             with self._lock:
                 log = self._logs.get(topic_partition)
                 if log is None:
+                    self._ensure_nothing_is_offline(topic_partition, is_new)
                     log = self._create(topic_partition, config or self.topic_config(topic_partition.topic))
                     self._logs[topic_partition] = log
         if topic_id is not None:
             log.assign_topic_id(topic_id)
         return log
 
-    def _create(self, topic_partition: TopicPartition, config: LogConfig) -> UnifiedLog:
-        online = [directory for directory in self.directories if directory.is_online]
-        if not online:
-            raise KafkaStorageError(f"no log directory is online for {topic_partition}")
-        directory = online[0] if len(online) == 1 else min(online, key=lambda candidate: len(self.logs_in(candidate)))
-        try:
-            return UnifiedLog.open(
-                directory.path / str(topic_partition), topic_partition, config, self._environment, was_clean=True
-            )
-        except OSError as error:
-            self._storage_failed(directory.path, error)
-            raise KafkaStorageError(f"cannot make {topic_partition} in {directory.path}: {error}") from error
+    def get_or_create_future_log(self, topic_partition: TopicPartition, topic_id: bytes | None) -> UnifiedLog:
+        """Return the log that is to replace a partition's, made in the directory that ``prefer`` named.
+
+        Raises KafkaStorageError when it cannot be made or any directory is offline, which might have one already.
+        """
+        with self._lock:
+            log = self._future_logs.get(topic_partition)
+            if log is None:
+                self._ensure_nothing_is_offline(topic_partition, False)
+                log = self._create(topic_partition, self.topic_config(topic_partition.topic), is_future=True)
+                self._future_logs[topic_partition] = log
+        if topic_id is not None:
+            log.assign_topic_id(topic_id)
+        return log
+
+    def _ensure_nothing_is_offline(self, topic_partition: TopicPartition, is_new: bool) -> None:
+        offline = [] if is_new else self._all.offline
+        if offline:
+            paths = ", ".join(str(directory.path) for directory in offline)
+            raise KafkaStorageError(f"no log is made for {topic_partition} while it may lie in {paths}, which is offline")
+
+    def _create(self, topic_partition: TopicPartition, config: LogConfig, *, is_future: bool = False) -> UnifiedLog:
+        preferred = self._preferred.get(topic_partition)
+        if is_future and preferred is None:
+            raise KafkaStorageError(f"nobody said where {topic_partition} is to be moved")
+        name = str(topic_partition)
+        if is_future:
+            name = marked_directory_name(topic_partition, FUTURE_DIRECTORY_SUFFIX, may_cut=False)
+        causes: list[str] = []
+        for directory in self._all.by_fewest_logs() if preferred is None else [preferred]:
+            if not directory.is_online:
+                causes.append(f"{directory.path} is offline")
+                continue
+            if topic_partition in directory.logs:
+                causes.append(f"{directory.path} has another log of it")
+                continue
+            try:
+                log = UnifiedLog.open(directory.path / name, topic_partition, config, self._environment, was_clean=True)
+            except OSError as error:
+                self._all.failed(directory, error)
+                causes.append(f"{directory.path}: {error}")
+                continue
+            directory.logs[topic_partition] = log
+            self._preferred.pop(topic_partition, None)
+            self._metrics.log_added(log)
+            return log
+        raise KafkaStorageError(f"cannot make {name}: {'; '.join(causes) or 'no log directory is online'}")
 
     def update_topic_config(self, topic: str) -> None:
         """Let the logs of a topic go by its settings as they are now."""
@@ -190,10 +258,40 @@ class LogManager:
         """Go by other broker settings where they are the default of topics."""
         self._config = config
         self._environment.producer_expiration_ms = config.int("producer.id.expiration.ms")
-        for topic in {log.topic_partition.topic for log in self.all_logs()}:
-            self.update_topic_config(topic)
+        configs: dict[str, LogConfig] = {}
+        for log in self.all_logs():
+            topic = log.topic_partition.topic
+            if topic not in configs:
+                configs[topic] = self.topic_config(topic)
+            log.update_config(configs[topic])
 
-    # Deleting.
+    # Moving and deleting.
+
+    def replace_by_future_log(self, topic_partition: TopicPartition) -> UnifiedLog:
+        """Let the future log, which has everything, be the partition's, and delete the one until now; returns it.
+
+        The caller keeps appends away. Raises KafkaStorageError, after which the future log may have taken the place all the same.
+        """
+        with self._lock:
+            source, target = self._logs.get(topic_partition), self._future_logs.get(topic_partition)
+            if source is None or target is None:
+                raise KafkaStorageError(f"a replica of {topic_partition} went offline while one replaced the other")
+            self._metrics.log_removed(target)
+            try:
+                target.move_to(target.parent / str(topic_partition))
+                sync_directory(target.parent)  # only then may the other one go
+            except OSError as error:
+                self._storage_failed(target.parent, error)
+                raise KafkaStorageError(f"cannot replace {topic_partition} by {target.dir}: {error}") from error
+            target.update_high_watermark(source.high_watermark)
+            self._logs[topic_partition] = target
+            del self._future_logs[topic_partition]
+            self._forget(source)
+            self._metrics.log_added(target)  # in the place of the other's
+        self._remove(source)
+        for log in (target, source):
+            self._checkpoint_all(self._all.find(log.parent))
+        return target
 
     def delete_log(self, topic_partition: TopicPartition) -> bool:
         """Take a log away at once, and remove its files after ``file.delete.delay.ms``; returns whether there was one.
@@ -201,35 +299,39 @@ class LogManager:
         ``forget_deleted`` is to be called before a log of the same name is made.
         Raises KafkaStorageError when its directory cannot be renamed.
         """
+        self.delete_future_log(topic_partition)
+        return self._delete(self._logs, topic_partition)
+
+    def delete_future_log(self, topic_partition: TopicPartition) -> bool:
+        """Give a move up: the same for the log that was to replace a partition's."""
+        return self._delete(self._future_logs, topic_partition)
+
+    def _delete(self, logs: dict[TopicPartition, UnifiedLog], topic_partition: TopicPartition) -> bool:
         with self._lock:
-            log = self._logs.pop(topic_partition, None)
-        if log is None:
-            return False
-        parent = log.dir.parent
-        ending = f".{uuid.uuid4().hex}{DELETED_DIRECTORY_SUFFIX}"
-        numbered = f"-{topic_partition.partition}{ending}"
-        doomed = parent / (topic_partition.topic[: MAX_NAME_BYTES - len(numbered)] + numbered)
+            log = logs.pop(topic_partition, None)
+            if log is None:
+                return False
+            self._forget(log)
+        self._metrics.log_removed(log)
+        self._remove(log)
+        return True
+
+    def _forget(self, log: UnifiedLog) -> None:
+        directory = self._all.find(log.parent)
+        if directory is not None and directory.logs.get(log.topic_partition) is log:
+            del directory.logs[log.topic_partition]
+
+    def _remove(self, log: UnifiedLog) -> None:
+        """Rename a log's directory and close it; its files follow later. Raises KafkaStorageError."""
+        doomed = log.parent / marked_directory_name(log.topic_partition, DELETED_DIRECTORY_SUFFIX)
         try:
             log.move_to(doomed)
         except OSError as error:
-            self._storage_failed(parent, error)
-            raise KafkaStorageError(f"cannot delete {topic_partition} in {parent}: {error}") from error
-        log.close_handles()
+            self._storage_failed(log.parent, error)
+            raise KafkaStorageError(f"cannot delete {log.topic_partition} in {log.parent}: {error}") from error
+        finally:
+            log.close_handles()
         self._schedule_removal(doomed, log.config.file_delete_delay_ms)
-        return True
-
-    def forget_deleted(self) -> None:
-        """Write the checkpoints anew where they have offsets of logs that are gone: a new log of that name has not those."""
-        for directory in self.directories:
-            if not directory.is_online:
-                continue
-            try:
-                if not directory.is_current(directory.recovery_points, self._logs):
-                    self.checkpoint_recovery_points(directory)
-                if not directory.is_current(directory.log_start_offsets, self._logs):
-                    self.checkpoint_log_start_offsets(directory)
-            except OSError as error:
-                self.directory_failed(directory, error)
 
     def _schedule_removal(self, path: Path, delay_ms: int) -> None:
         def remove() -> None:
@@ -240,6 +342,23 @@ class LogManager:
         self._scheduler.schedule_once("delete-log", remove, delay_ms)
 
     # Checkpoints and failures.
+
+    def forget_deleted(self) -> None:
+        """Write the checkpoints anew where they have offsets of logs that are gone: a new log of that name has not those."""
+        for directory in self._all.online:
+            for checkpoint in (directory.recovery_points, directory.log_start_offsets):
+                if not directory.is_current(checkpoint, directory.logs):
+                    self._checkpoint_all(directory)
+                    break
+
+    def _checkpoint_all(self, directory: LogDirectory | None) -> None:
+        if directory is None or not directory.is_online:
+            return
+        try:
+            self.checkpoint_recovery_points(directory)
+            self.checkpoint_log_start_offsets(directory)
+        except OSError as error:
+            self.directory_failed(directory, error)
 
     def checkpoint_recovery_points(self, directory: LogDirectory) -> None:
         """Write up to where each log is known to be on disk; raises OSError."""
@@ -256,21 +375,28 @@ class LogManager:
         directory.write_checkpoint(directory.log_start_offsets, starts)
 
     def directory_failed(self, directory: LogDirectory, error: OSError) -> None:
-        """Take a directory offline after an I/O error; its logs answer KafkaStorageError where they need the disk.
-
-        Having no file descriptor left says nothing about the disk: what needed one has failed, and that is all.
-        """
-        if not directory.is_online:
-            return
-        if error.errno in _OUT_OF_DESCRIPTORS:
-            _log.error("{path}: {error}; the limit of open files is too low", path=str(directory.path), error=error)
-            return
-        directory.is_online = False
-        _log.error("{path} goes offline: {error}", path=str(directory.path), error=error)
-        if self._on_directory_failure is not None:
-            self._on_directory_failure(directory)
+        """Take a directory offline after an I/O error; its logs answer KafkaStorageError where they need the disk."""
+        self._all.failed(directory, error)
 
     def _storage_failed(self, path: Path, error: OSError) -> None:
-        for directory in self.directories:
-            if directory.path == path:
-                self.directory_failed(directory, error)
+        directory = self._all.find(path)
+        if directory is not None:
+            self._all.failed(directory, error)
+
+    def forget_directory(self, directory: LogDirectory) -> None:
+        """Let go of the logs in a directory that is offline, and of its lock (Kafka: ``LogManager.handleLogDirFailure``)."""
+        with self._lock:
+            logs, directory.logs = list(directory.logs.values()), {}
+            for log in logs:
+                known = self._future_logs if log.is_future else self._logs
+                if known.get(log.topic_partition) is log:
+                    del known[log.topic_partition]
+        for log in logs:
+            self._metrics.log_removed(log)
+            log.close_handles()
+        directory.release()
+
+
+def _flush_and_close(log: UnifiedLog) -> None:
+    log.flush()
+    log.close()

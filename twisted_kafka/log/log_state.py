@@ -10,7 +10,7 @@ from pathlib import Path
 
 from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log.environment import LogEnvironment
-from twisted_kafka.log.files import sync_directory
+from twisted_kafka.log.files import FUTURE_DIRECTORY_SUFFIX, sync_directory
 from twisted_kafka.log.loader import LoadedLog
 from twisted_kafka.log.producer_state import ProducerEntry
 from twisted_kafka.log.results import LogOffsetMetadata
@@ -27,6 +27,9 @@ class LogState:
         self, directory: Path, topic_partition: TopicPartition, loaded: LoadedLog, config: LogConfig, environment: LogEnvironment
     ) -> None:
         self.dir = directory
+        self.parent = directory.parent
+        self.is_future = directory.name.endswith(FUTURE_DIRECTORY_SUFFIX)
+        """Whether this is the copy that is to replace the partition's log once it has everything (KIP-113)."""
         self.topic_partition = topic_partition
         self.config = config
         self.topic_id: bytes | None = None
@@ -255,5 +258,5 @@ class LogState:
     def _storage_error(self, action: str, error: OSError) -> KafkaStorageError:
         if not self._is_closed:
             # A log that was closed or deleted meanwhile says nothing about its disk.
-            self._environment.on_storage_failure(self.dir.parent, error)
+            self._environment.on_storage_failure(self.parent, error)
         return KafkaStorageError(f"cannot {action} {self.topic_partition} in {self.dir}: {error}")

@@ -21,6 +21,7 @@ from twisted_kafka.log.files import (
     remove_if_there,
     write_fully,
 )
+from twisted_kafka.log.index_check import check_indexes
 from twisted_kafka.log.indexes import OffsetIndex, TimeIndex, TimestampOffset
 from twisted_kafka.log.transaction_index import TransactionIndex
 from twisted_kafka.protocol.regions import Buffer
@@ -60,6 +61,8 @@ class LogSegment:
         "directory",
         "first_timestamp_ms",
         "index_interval_bytes",
+        "indexed_end",
+        "is_checked",
         "is_index_full",
         "jitter_ms",
         "offset_index",
@@ -86,6 +89,8 @@ class LogSegment:
         self.jitter_ms = 0
         self.is_index_full = False
         """Whether an index has no place left, so that the segment must be rolled."""
+        self.is_checked = False
+        """Whether the index files were looked at: they are when they are first needed."""
         self._name = name = offset_name(base_offset)
         self._suffix = suffix
         self.offset_index = OffsetIndex(directory / (name + INDEX_SUFFIX + suffix), base_offset, max_index_bytes)
@@ -96,6 +101,8 @@ class LogSegment:
         self._recent: list[Located] = []
         self._bytes_since_index_entry = 0
         self._max_timestamp: TimestampOffset | None = None
+        self.indexed_end = 0
+        """Up to which position ``open_for_append`` found sound batches."""
         self.first_timestamp_ms: int | None = None
         """The largest timestamp of the first batch, by which the segment's age is told; None until ``find_first_timestamp_ms``."""
 
@@ -120,6 +127,7 @@ class LogSegment:
             suffix=suffix,
         )
         segment.created_ms = now_ms
+        segment.is_checked = True
         segment.clear()
         return segment
 
@@ -189,12 +197,20 @@ class LogSegment:
                 return last
             if offset >= recent[0][3]:
                 return recent[bisect.bisect_left(recent, (offset,))]
+        if not self.is_checked:
+            check_indexes(self)
         size, start = self.size_bytes, self.offset_index.position_before(offset)
         return find_batch(self.file.fileno(), start if start < size else 0, size, offset)
 
     def headers(self, position: int = 0) -> Iterator[BatchHeader]:
         """Yield the headers of the batches from ``position`` on."""
         return scan_headers(self.file.fileno(), position, self.size_bytes)
+
+    def offset_before(self, timestamp_ms: int) -> int:
+        """Return an offset up to which no record is later than ``timestamp_ms``, as near as the index knows; raises OSError."""
+        if not self.is_checked:
+            check_indexes(self)
+        return self.time_index.lookup(timestamp_ms).offset
 
     def find_first_timestamp_ms(self) -> int:
         """Return ``first_timestamp_ms``, -1 when the segment is empty; raises OSError."""
@@ -209,6 +225,8 @@ class LogSegment:
     def max_timestamp(self) -> TimestampOffset:
         """The largest timestamp, and the last offset of the batch that has it; (-1, base offset) when unknown."""
         if self._max_timestamp is None:
+            if not self.is_checked:
+                check_indexes(self)
             self._max_timestamp = self.time_index.last_entry()
         return self._max_timestamp
 
@@ -241,6 +259,8 @@ class LogSegment:
         self.is_index_full = self.offset_index.is_full or self.time_index.is_full
         self._bytes_since_index_entry = valid_end - position
         self._max_timestamp = largest
+        self.indexed_end = valid_end
+        self.is_checked = True
         return next_offset
 
     def _remember(self, header: BatchHeader) -> None:

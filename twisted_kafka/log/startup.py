@@ -1,7 +1,7 @@
 """Loading all logs of the log directories, several at a time."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -9,70 +9,179 @@ from twisted.logger import Logger
 
 from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log.environment import LogEnvironment
-from twisted_kafka.log.files import DELETED_DIRECTORY_SUFFIX, parse_partition_directory
+from twisted_kafka.log.files import (
+    DELETED_DIRECTORY_SUFFIX,
+    STRAY_DIRECTORY_SUFFIX,
+    marked_directory_name,
+    parse_partition_directory,
+)
+from twisted_kafka.log.log_directories import LogDirectories
 from twisted_kafka.log.log_directory import LogDirectory
+from twisted_kafka.log.recovery import LoadingProgress
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
-IGNORED_SUFFIXES = ("-future", "-stray")
 IGNORED_DIRECTORIES = ("__cluster_metadata-0", "remote-log-index-cache", "lost+found")
+
+Job = Callable[[], UnifiedLog | None]
 
 _log = Logger()
 
 
 class DirectoryLoader:
-    """Opens the logs in log directories; ``marked_directories`` are then those of logs whose deletion was not finished."""
+    """Opens the logs in log directories; a directory whose disk fails meanwhile goes offline.
 
-    def __init__(self, environment: LogEnvironment, topic_config: Callable[[str], LogConfig], threads_per_directory: int) -> None:
+    Afterwards ``logs`` are the partitions' logs, ``future_logs`` those of replicas that are being moved to another directory,
+    ``marked_directories`` those of logs whose deletion was not finished.
+    """
+
+    def __init__(
+        self,
+        environment: LogEnvironment,
+        topic_config: Callable[[str], LogConfig],
+        threads_per_directory: int,
+        progress: LoadingProgress,
+    ) -> None:
         self._environment = environment
         self._topic_config = topic_config
+        self._topic_configs: dict[str, LogConfig] = {}
         self._threads = threads_per_directory
+        self._progress = progress
+        self.logs: dict[TopicPartition, UnifiedLog] = {}
+        self.future_logs: dict[TopicPartition, UnifiedLog] = {}
         self.marked_directories: list[Path] = []
 
-    def load(self, directories: list[LogDirectory]) -> list[UnifiedLog]:
-        """Open every log; raises OSError, ValueError for files that cannot be understood."""
-        jobs = [job for directory in directories for job in self._jobs(directory)]
-        workers = min(self._threads * len(directories), len(jobs))
-        if workers <= 1:
-            return [job() for job in jobs]
-        with ThreadPoolExecutor(workers, thread_name_prefix="log-recovery-") as pool:
-            return list(pool.map(_run, jobs))
+    def load(self, directories: LogDirectories) -> None:
+        """Open every log; raises LoadingInterruptedError, ValueError for files that cannot be understood."""
+        jobs: list[tuple[LogDirectory, list[Job]]] = []
+        for directory in directories.online:
+            try:
+                jobs.append((directory, self._prepare(directories, directory)))
+            except OSError as error:
+                directories.failed(directory, error)
+        try:
+            for directory, log in self._run(jobs):
+                if log is not None and directory.is_online:
+                    self._add(directory, log)
+        finally:
+            self._progress.end()
+        for directory, _ in jobs:
+            # Those that were set aside are nobody's.
+            directory.logs = {tp: log for tp, log in directory.logs.items() if log in (self.logs.get(tp), self.future_logs.get(tp))}
+            directory.is_loaded = directory.is_online
 
-    def _jobs(self, directory: LogDirectory) -> Iterator[Callable[[], UnifiedLog]]:
+    def _run(self, jobs: list[tuple[LogDirectory, list[Job]]]) -> Iterator[tuple[LogDirectory, UnifiedLog | None]]:
+        """Run the jobs, each directory's on threads of its own."""
+        if self._threads == 1 and sum(bool(each) for _, each in jobs) <= 1:
+            for directory, each in jobs:
+                for job in each:
+                    yield directory, job()
+            return
+        pools = [ThreadPoolExecutor(self._threads, thread_name_prefix=f"log-recovery-{directory.path}-") for directory, _ in jobs]
+        try:
+            # Begun everywhere before anything is waited for.
+            results = [pool.map(_call, each) for pool, (_, each) in zip(pools, jobs, strict=True)]
+            for (directory, _), logs in zip(jobs, results, strict=True):
+                for log in logs:
+                    yield directory, log
+        finally:
+            for pool in pools:
+                pool.shutdown(wait=True, cancel_futures=True)
+
+    def _prepare(self, directories: LogDirectories, directory: LogDirectory) -> list[Job]:
         was_clean = directory.take_clean_shutdown()
         recovery_points = directory.read_checkpoint(directory.recovery_points)
         start_offsets = directory.read_checkpoint(directory.log_start_offsets)
-        found = list(self._partition_directories(directory))
+        found = self._partition_directories(directory)
         if found and not was_clean:
             _log.info("{path} was not closed cleanly: its logs are recovered", path=str(directory.path))
-        for path, topic_partition in found:
+        self._progress.begin(directory, len(found))
 
-            def job(path: Path = path, topic_partition: TopicPartition = topic_partition) -> UnifiedLog:
-                return UnifiedLog.open(
+        def job(path: Path, topic_partition: TopicPartition) -> UnifiedLog | None:
+            self._progress.check()
+            if not directory.is_online:
+                return None
+            try:
+                log = UnifiedLog.open(
                     path,
                     topic_partition,
-                    self._topic_config(topic_partition.topic),
+                    self._config(topic_partition.topic),
                     self._environment,
                     recovery_point=recovery_points.get(topic_partition, 0),
                     log_start_offset=start_offsets.get(topic_partition, 0),
                     was_clean=was_clean,
+                    on_segment=self._progress.segments_of(directory),
                 )
+            except OSError as error:
+                directories.failed(directory, error)
+                if directory.is_online:
+                    raise
+                return None
+            self._progress.log_done(directory)
+            return log
 
-            yield job
+        return [lambda path=path, tp=tp: job(path, tp) for path, tp in found]  # type: ignore[misc]
 
-    def _partition_directories(self, directory: LogDirectory) -> Iterable[tuple[Path, TopicPartition]]:
+    def _config(self, topic: str) -> LogConfig:
+        config = self._topic_configs.get(topic)
+        if config is None:
+            config = self._topic_configs[topic] = self._topic_config(topic)
+        return config
+
+    def _partition_directories(self, directory: LogDirectory) -> list[tuple[Path, TopicPartition]]:
         with os.scandir(directory.path) as entries:
             names = sorted([entry.name for entry in entries if entry.is_dir()])
+        found = []
         for name in names:
             path = directory.path / name
             if name.endswith(DELETED_DIRECTORY_SUFFIX):
                 self.marked_directories.append(path)
-            elif not name.endswith(IGNORED_SUFFIXES) and name not in IGNORED_DIRECTORIES:
+            elif name.endswith(STRAY_DIRECTORY_SUFFIX):
+                _log.warn("{path} is a stray log and is left alone", path=str(path))
+            elif name not in IGNORED_DIRECTORIES:
                 try:
-                    yield path, parse_partition_directory(name)
+                    found.append((path, parse_partition_directory(name)))
                 except ValueError as error:
                     _log.warn("{path} is left alone: {error}", path=str(path), error=error)
+        return found
+
+    def _add(self, directory: LogDirectory, log: UnifiedLog) -> None:
+        topic_partition = log.topic_partition
+        if topic_partition in directory.logs:
+            # A replica that was moved here was not wanted here any more.
+            log.close_handles()
+            self.marked_directories.append(log.dir)
+            return
+        logs = self.future_logs if log.is_future else self.logs
+        other = logs.get(topic_partition)
+        directory.logs[topic_partition] = log
+        if other is not None:
+            log = _better_of(other, log)
+        logs[topic_partition] = log
 
 
-def _run(job: Callable[[], UnifiedLog]) -> UnifiedLog:
+def _call(job: Job) -> UnifiedLog | None:
     return job()
+
+
+def _better_of(one: UnifiedLog, other: UnifiedLog) -> UnifiedLog:
+    """Set the shorter of two logs of a partition aside, and return the other; raises OSError, ValueError for two topics' logs.
+
+    A broker that dies while it replaces a replica by the one in another directory leaves both. Kafka's refuses to start then;
+    nothing is lost here either, for the shorter one stays as a stray.
+    """
+    if one.topic_id != other.topic_id:
+        raise ValueError(f"{one.topic_partition} lies in two log directories with two topic ids: {one.dir} and {other.dir}")
+    is_first = (one.latest_epoch, one.log_end_offset) >= (other.latest_epoch, other.log_end_offset)
+    kept, stray = (one, other) if is_first else (other, one)
+    path = stray.parent / marked_directory_name(stray.topic_partition, STRAY_DIRECTORY_SUFFIX)
+    _log.warn(
+        "{partition} lies in two log directories: {kept} is used, {stray} is set aside as {path}",
+        partition=str(kept.topic_partition),
+        kept=str(kept.dir),
+        stray=str(stray.dir),
+        path=str(path),
+    )
+    stray.move_to(path)
+    stray.close_handles()
+    return kept

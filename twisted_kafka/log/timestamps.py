@@ -14,7 +14,7 @@ def find_timestamp(segments: Segments, timestamp_ms: int, start_offset: int) -> 
     for segment in segments.since(start_offset):
         if segment.max_timestamp.timestamp_ms < timestamp_ms:
             continue
-        at = segment.time_index.lookup(timestamp_ms - 1).offset
+        at = segment.offset_before(timestamp_ms - 1)
         found = segment.locate(max(at, start_offset))
         if found is None:
             continue

@@ -11,6 +11,7 @@ from twisted_kafka.log.files import remove_if_there, write_fully
 from twisted_kafka.log.results import AbortedTransaction
 
 _ENTRY = struct.Struct(">hqqqq")
+ENTRY_BYTES = _ENTRY.size
 _VERSION = 0
 
 

@@ -7,7 +7,7 @@ from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log.batch_headers import BatchLike
 from twisted_kafka.log.environment import LogEnvironment
 from twisted_kafka.log.follower_append import check_replicated
-from twisted_kafka.log.loader import LogLoader
+from twisted_kafka.log.loader import LogLoader, SegmentListener, tell_nobody
 from twisted_kafka.log.log_maintenance import LogMaintenance
 from twisted_kafka.log.partition_metadata import read_topic_id
 from twisted_kafka.log.producer_state import NO_PRODUCER_ID, ProducerBatch
@@ -52,13 +52,14 @@ class UnifiedLog(LogMaintenance):
         recovery_point: int = 0,
         log_start_offset: int = 0,
         was_clean: bool = False,
+        on_segment: SegmentListener = tell_nobody,
     ) -> "UnifiedLog":
         """Open the log in ``directory``, which is made when missing; reads it when the last stop was not clean.
 
         ``recovery_point`` and ``log_start_offset`` are the checkpoints'. Raises OSError; ValueError for a bad partition.metadata.
         """
         directory.mkdir(exist_ok=True)
-        loader = LogLoader(directory, topic_partition, config, environment)
+        loader = LogLoader(directory, topic_partition, config, environment, on_segment)
         loaded = loader.load(recovery_point=recovery_point, log_start_offset=log_start_offset, was_clean=was_clean)
         log = cls(directory, topic_partition, loaded, config, environment)
         log.topic_id = read_topic_id(directory)

@@ -1,0 +1,96 @@
+"""All log directories of a broker: their locks, which of them are online, and where a new log goes."""
+
+import errno
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from twisted.logger import Logger
+
+from twisted_kafka.log.log_directory import LogDirectory, LogDirectoryError, UnusableDirectoryError
+from twisted_kafka.protocol.errors import LogDirNotFoundError
+
+DirectoryFailureListener = Callable[[LogDirectory], None]
+
+_OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+
+_log = Logger()
+
+
+class LogDirectories:
+    """The entries of ``log.dirs``, in their order (Kafka: ``LogManager.liveLogDirs`` and ``LogDirFailureChannel``).
+
+    ``on_failure`` is told of a directory that goes offline after an I/O error, by the thread that met the error.
+    """
+
+    def __init__(self, paths: Iterable[str], on_failure: DirectoryFailureListener | None = None) -> None:
+        self.all = [LogDirectory(Path(os.path.abspath(path))) for path in dict.fromkeys(paths)]
+        self._by_path = {directory.path: directory for directory in self.all}
+        self._on_failure = on_failure
+
+    @property
+    def online(self) -> list[LogDirectory]:
+        """Those that no I/O error has taken offline."""
+        return [directory for directory in self.all if directory.is_online]
+
+    @property
+    def offline(self) -> list[LogDirectory]:
+        """The others."""
+        return [directory for directory in self.all if not directory.is_online]
+
+    def acquire(self) -> None:
+        """Take the locks; a directory that the disk does not let be used is offline from the start.
+
+        Raises LogDirectoryError, holding none, when another broker has one or none can be used.
+        """
+        unusable: list[UnusableDirectoryError] = []
+        try:
+            for directory in self.online:
+                if not directory.is_held:
+                    try:
+                        directory.acquire()
+                    except UnusableDirectoryError as error:
+                        unusable.append(error)
+                        directory.is_online = False
+            if not self.online:
+                raise LogDirectoryError("; ".join(map(str, unusable)) or "all log directories are offline")
+        except BaseException:
+            self.release()
+            raise
+        for error in unusable:
+            _log.error("{error}; the broker starts without it", error=error)
+
+    def release(self) -> None:
+        """Give the locks back."""
+        for directory in self.all:
+            directory.release()
+
+    def find(self, path: Path) -> LogDirectory | None:
+        """Return the directory at ``path``, or None."""
+        return self._by_path.get(path)
+
+    def named(self, path: str) -> LogDirectory:
+        """Return the directory that a client named by its absolute path; raises LogDirNotFoundError."""
+        directory = self._by_path.get(Path(path)) if path else None
+        if directory is None or str(directory.path) != path:
+            raise LogDirNotFoundError(f"{path!r} is no log directory of this broker")
+        return directory
+
+    def by_fewest_logs(self) -> list[LogDirectory]:
+        """Return the online directories in the order in which a new log tries them (``LogManager.nextLogDirs``)."""
+        return sorted(self.online, key=lambda directory: len(directory.logs))
+
+    def failed(self, directory: LogDirectory, error: OSError) -> None:
+        """Take a directory offline after an I/O error; its logs answer KafkaStorageError where they need the disk.
+
+        Having no file descriptor left says nothing about the disk: what needed one has failed, and that is all.
+        """
+        if not directory.is_online:
+            return
+        if error.errno in _OUT_OF_DESCRIPTORS:
+            _log.error("{path}: {error}; the limit of open files is too low", path=str(directory.path), error=error)
+            return
+        directory.is_online = False
+        _log.error("{path} goes offline: {error}", path=str(directory.path), error=error)
+        if self._on_failure is not None:
+            self._on_failure(directory)

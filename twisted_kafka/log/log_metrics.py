@@ -1,0 +1,58 @@
+"""Kafka's metrics of logs and log directories (group ``kafka.log``, but for the cleaner's)."""
+
+from twisted_kafka.log.log_directories import LogDirectories
+from twisted_kafka.log.unified_log import UnifiedLog
+from twisted_kafka.metrics.instruments import Histogram
+from twisted_kafka.metrics.registry import MetricsRegistry
+
+_LOG = "Log"
+_GAUGES = ("NumLogSegments", "LogStartOffset", "LogEndOffset", "Size")
+
+
+class LogMetrics:
+    """Registers what there is to know of each log and directory; without a registry it does nothing."""
+
+    def __init__(self, registry: MetricsRegistry | None, directories: LogDirectories) -> None:
+        self._registry = registry
+        self._flushes: Histogram | None = None
+        if registry is None:
+            return
+        self._flushes = registry.histogram("LogFlushStats", "LogFlushRateAndTimeMs")
+        registry.gauge("LogManager", "OfflineLogDirectoryCount", lambda: len(directories.offline))
+        for directory in directories.all:
+            # The path in quotes, as an MBean's name has to have it.
+            registry.gauge(
+                "LogManager",
+                "LogDirectoryOffline",
+                lambda directory=directory: int(not directory.is_online),  # type: ignore[misc]
+                logDirectory=f'"{directory.path}"',
+            )
+
+    def flushed(self, took_ms: float) -> None:
+        """Note a flush."""
+        if self._flushes is not None:
+            self._flushes.update(took_ms)
+
+    def log_added(self, log: UnifiedLog) -> None:
+        """Register a log's gauges."""
+        if self._registry is None:
+            return
+        values = (lambda: len(log.segments), lambda: log.log_start_offset, lambda: log.log_end_offset, lambda: log.size_bytes)
+        tags = _tags(log)
+        for name, value in zip(_GAUGES, values, strict=True):
+            self._registry.gauge(_LOG, name, value, **tags)
+
+    def log_removed(self, log: UnifiedLog) -> None:
+        """Forget a log's gauges."""
+        if self._registry is None:
+            return
+        tags = _tags(log)
+        for name in _GAUGES:
+            self._registry.remove(_LOG, name, **tags)
+
+
+def _tags(log: UnifiedLog) -> dict[str, object]:
+    tags: dict[str, object] = {"topic": log.topic_partition.topic, "partition": log.topic_partition.partition}
+    if log.is_future:
+        tags["is-future"] = "true"
+    return tags
