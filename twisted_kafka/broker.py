@@ -16,14 +16,14 @@ from typing import Any, Final, Self
 
 from twisted.logger import Logger
 
-from twisted_kafka.broker_parts.assembly import Assembly, StartError
+from twisted_kafka.broker_parts.assembly import Assembly, StartError, StartInterruptedError
 from twisted_kafka.broker_parts.main_reactor import MainReactor
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.timing.clock import IClock, SystemClock
 
-__all__ = ["Broker", "StartError"]
+__all__ = ["Broker", "StartError", "StartInterruptedError"]
 
 _log = Logger()
 
@@ -95,6 +95,10 @@ class Broker:
             self._main.stop()
             self._remove_temporary()
             raise
+
+    def interrupt_start(self) -> None:
+        """Have a start that goes on, in another thread or below a signal handler, raise StartInterruptedError soon."""
+        self._assembly.interrupt_start()
 
     def stop(self) -> None:
         """Stop in order: no new requests, answer those under way, write everything down; harmless when it does not run."""

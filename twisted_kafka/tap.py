@@ -25,6 +25,7 @@ _log = Logger()
 
 EXIT_STATUS_BAD_START = 1
 EXIT_STATUS_FATAL = 1
+EXIT_STATUS_STOPPED = 0
 
 OPEN_FILES = 10_240
 """What macOS lets a process have where its hard limit says "unlimited"."""
@@ -111,15 +112,27 @@ def make_config(options: "Options | dict[str, Any]", overrides: Sequence[str]) -
 
 def makeService(options: Options, reactor: Any) -> "BrokerService":
     """Return the service of a broker on this reactor; it starts with the application, after twistd has become a daemon."""
-    from twisted_kafka.broker import StartError
+    from twisted_kafka.broker import StartError, StartInterruptedError
     from twisted_kafka.service import BrokerService
 
     config = options.config
     assert config is not None, "the options have been parsed"
     _tell_in_one_line(StartError)
     _allow_open_files()
-    reactor.callWhenRunning(_stop_cleanly_on_signals, reactor)
-    return BrokerService(config, reactor, lambda why: reactor.callFromThread(_give_up, reactor, why))
+    received: list[str] = []
+    reactor.callWhenRunning(_stop_cleanly_on_signals, reactor, received)
+
+    class Service(BrokerService):
+        def startService(self) -> None:
+            """Start; a signal meanwhile, while many logs are loaded say, ends the program in order."""
+            _interrupt_on_signals(self, received)
+            try:
+                super().startService()
+            except StartInterruptedError as error:
+                _complain(f"{received[0]} received: {error}")
+                sys.exit(EXIT_STATUS_STOPPED)
+
+    return Service(config, reactor, lambda why: reactor.callFromThread(_give_up, reactor, why))
 
 
 @contextmanager
@@ -180,17 +193,28 @@ def _allow_open_files() -> None:
             _log.info("Open files are limited to {soft}, {wanted} are not allowed: {error}", soft=soft, wanted=wanted, error=error)
 
 
-def _stop_cleanly_on_signals(reactor: Any) -> None:
-    # The reactor's own handlers make twistd end as if killed by the signal. A broker that stopped in order ended well: status 0.
-    stopping: list[str] = []
+def _interrupt_on_signals(service: "BrokerService", received: list[str]) -> None:
+    def interrupt(number: int, _: FrameType | None) -> None:
+        if not received:
+            received.append(signal.Signals(number).name)
+            service.broker.interrupt_start()
 
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, interrupt)
+
+
+def _stop_cleanly_on_signals(reactor: Any, received: list[str]) -> None:
+    # The reactor's own handlers make twistd end as if killed by the signal. A broker that stopped in order ended well: status 0.
     def stop(number: int, _: FrameType | None) -> None:
-        if not stopping:
-            stopping.append(signal.Signals(number).name)
-            reactor.callFromThread(_stop, reactor, stopping[0])
+        if not received:
+            received.append(signal.Signals(number).name)
+            reactor.callFromThread(_stop, reactor, received[0])
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
+    if received:
+        # It came after the start could have been interrupted.
+        _stop(reactor, received[0])
 
 
 def _give_up(reactor: Any, why: str) -> None:

@@ -1,11 +1,13 @@
 import errno
+import io
 import os
+import re
 import subprocess
 import sys
 
 import pytest
 
-from tests.log.support import NOW_MS, append, contents
+from tests.log.support import NOW_MS, append, contents, data_of
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.log.broker_metadata import (
     MetaProperties,
@@ -17,7 +19,10 @@ from twisted_kafka.log.broker_metadata import (
 )
 from twisted_kafka.log.log_directory import LogDirectory, LogDirectoryError
 from twisted_kafka.log.log_manager import LogManager
-from twisted_kafka.protocol.errors import KafkaStorageError
+from twisted_kafka.log.recovery import LoadingInterruptedError
+from twisted_kafka.log.results import FetchIsolation
+from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.protocol.errors import KafkaStorageError, LogDirNotFoundError
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import ManualClock
 from twisted_kafka.timing.scheduler import ManualScheduler
@@ -35,13 +40,21 @@ class Broker:
         self.failed = []
         self.topic_configs = {}
 
-    def start(self, dirs=("a",), **settings):
+    def manager(self, dirs=("a",), terminal=None, metrics=None, **settings):
         self.scheduler = ManualScheduler(self.clock)
         properties = {key.replace("_", "."): str(value) for key, value in settings.items()}
         properties["log.dirs"] = ",".join(str(self.path / name) for name in dirs)
-        manager = LogManager(
-            KafkaConfig.from_properties(properties), self.scheduler, self.clock, on_directory_failure=self.failed.append
+        return LogManager(
+            KafkaConfig.from_properties(properties),
+            self.scheduler,
+            self.clock,
+            on_directory_failure=self.failed.append,
+            terminal=terminal,
+            metrics=metrics,
         )
+
+    def start(self, dirs=("a",), **settings):
+        manager = self.manager(dirs, **settings)
         manager.startup(lambda topic: self.topic_configs.get(topic, {}))
         return manager
 
@@ -344,3 +357,184 @@ def test_meta_properties_that_cannot_be(tmp_path, text):
     (tmp_path / "meta.properties").write_text(text)
     with pytest.raises(MetaPropertiesError):
         read_meta_properties(tmp_path)
+
+
+# Several directories.
+
+
+def break_directory(path):
+    """What is left of a disk that is gone: a file where the directory was."""
+    path.rename(path.with_name(f"{path.name}-gone"))
+    path.write_text("")
+
+
+def mend_directory(path):
+    path.unlink()
+    path.with_name(f"{path.name}-gone").rename(path)
+
+
+def test_a_directory_that_cannot_be_used_is_left_out(broker):
+    manager = broker.start(("a", "b"))
+    manager.get_or_create_log(ONE)
+    lost = manager.directory_of(ONE).path
+    manager.shutdown()
+    break_directory(lost)
+    manager = broker.start(("a", "b"))
+    assert [directory.is_online for directory in manager.directories] == [
+        directory.path != lost for directory in manager.directories
+    ]
+    assert manager.get_log(ONE) is None
+    with pytest.raises(KafkaStorageError, match="which is offline"):
+        manager.get_or_create_log(ONE, is_new=False)
+    assert manager.get_or_create_log(TWO, is_new=True).parent != lost
+    manager.shutdown()
+    mend_directory(lost)
+    assert broker.start(("a", "b")).get_log(ONE).parent == lost
+
+
+def test_without_any_usable_directory_the_start_is_refused_in_one_line(broker):
+    for name in ("a", "b"):
+        (broker.path / name).write_text("")
+    with pytest.raises(LogDirectoryError, match=r"Cannot use the log directory .*a.*; Cannot use the log directory .*b") as caught:
+        broker.start(("a", "b"))
+    assert "\n" not in str(caught.value)
+
+
+def test_logs_of_a_directory_that_fails_are_forgotten_and_the_others_stay(broker):
+    manager = broker.start(("a", "b"))
+    logs = [manager.get_or_create_log(tp) for tp in (ONE, TWO)]
+    assert logs[0].parent != logs[1].parent
+    append(logs[0], b"x")
+    break_directory(logs[0].parent)
+    with pytest.raises(KafkaStorageError):
+        logs[0].flush()
+    (failed,) = broker.failed
+    manager.forget_directory(failed)
+    assert (manager.get_log(ONE), manager.get_log(TWO)) == (None, logs[1])
+    with pytest.raises(KafkaStorageError):
+        append(logs[0], b"y")
+    with pytest.raises(KafkaStorageError, match="which is offline"):
+        manager.get_or_create_log(ONE, is_new=False)
+    manager.shutdown()
+    assert ".kafka_cleanshutdown" in broker.names(logs[1].parent.name)
+    mend_directory(failed.path)
+    manager = broker.start(("a", "b"))
+    assert contents(manager.get_log(ONE)) == [(0, b"x")]
+
+
+def test_a_preferred_directory_gets_the_next_log(broker):
+    manager = broker.start(("a", "b"))
+    second = manager.directory_named(str(broker.path / "b"))
+    manager.prefer(ONE, second)
+    assert manager.get_or_create_log(ONE).parent == second.path
+    for wrong in ("", "b", str(broker.path / "c"), f"{broker.path}/b/"):
+        with pytest.raises(LogDirNotFoundError):
+            manager.directory_named(wrong)
+
+
+def test_a_future_log_replaces_the_log(broker):
+    manager = broker.start(("a", "b"))
+    source = manager.get_or_create_log(ONE, bytes(range(16)))
+    append(source, b"x")
+    source.update_high_watermark(1)
+    with pytest.raises(KafkaStorageError, match="nobody said"):
+        manager.get_or_create_future_log(ONE, source.topic_id)
+    target = next(directory for directory in manager.directories if directory.path != source.parent)
+    manager.prefer(ONE, target)
+    future = manager.get_or_create_future_log(ONE, source.topic_id)
+    assert future.is_future
+    assert future.dir.name.startswith("one-0.")
+    assert future.dir.name.endswith("-future")
+    assert manager.get_log(ONE) is source
+    assert set(manager.all_logs()) == {source, future}
+    future.append_as_follower(data_of(source.read(0, 1000, FetchIsolation.LOG_END).records))
+    future.flush()
+    assert manager.replace_by_future_log(ONE) is future is manager.get_log(ONE)
+    assert manager.get_future_log(ONE) is None
+    assert (future.is_future, future.high_watermark, future.topic_id) == (False, 1, bytes(range(16)))
+    assert future.dir == target.path / "one-0"
+    assert (target.path / "recovery-point-offset-checkpoint").read_text() == "0\n1\none 0 1\n"
+    broker.later(60_000)
+    assert not [name for name in broker.names(source.parent.name) if name.startswith("one-0")]
+    manager.shutdown()
+    assert contents(broker.start(("a", "b")).get_log(ONE)) == [(0, b"x")]
+
+
+def test_a_future_log_is_there_again_after_a_restart_and_can_be_given_up(broker):
+    manager = broker.start(("a", "b"))
+    source = manager.get_or_create_log(ONE)
+    target = next(directory for directory in manager.directories if directory.path != source.parent)
+    manager.prefer(ONE, target)
+    append(manager.get_or_create_future_log(ONE, None), b"x")
+    manager.shutdown()
+    manager = broker.start(("a", "b"))
+    assert manager.get_log(ONE).log_end_offset == 0
+    assert contents(manager.get_future_log(ONE)) == [(0, b"x")]
+    assert manager.delete_future_log(ONE)
+    assert not manager.delete_future_log(ONE)
+    broker.later(60_000)
+    assert [name for name in (*broker.names("a"), *broker.names("b")) if name.startswith("one")] == ["one-0"]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_an_interrupted_start_leaves_what_was_clean_clean(broker, clean):
+    manager = broker.start()
+    for partition in range(3):
+        append(manager.get_or_create_log(TopicPartition("t", partition)), b"x")
+    if clean:
+        manager.shutdown()
+    else:
+        broker.crash(manager)
+    manager = broker.manager()
+    manager.progress.interrupt()
+    with pytest.raises(LoadingInterruptedError):
+        manager.startup()
+    manager.shutdown()
+    manager = broker.start()
+    assert manager.directories[0].was_clean is clean
+    assert [log.log_end_offset for log in manager.all_logs()] == [1, 1, 1]
+
+
+def test_loading_is_told_and_drawn(broker):
+    manager = broker.start(log_segment_bytes=100)
+    for partition in range(20):
+        append(manager.get_or_create_log(TopicPartition("t", partition)), b"x" * 30)
+    broker.crash(manager)
+    drawn, metrics = io.StringIO(), MetricsRegistry(broker.clock)
+    left = []
+
+    def tick(topic):
+        broker.clock.advance_ms(1000)
+        left.append(metrics.value("LogManager", "remainingLogsToRecover", dir=str(broker.path / "a")))
+        return {}
+
+    manager = broker.manager(terminal=drawn, metrics=metrics)
+    for number in range(3):
+        (broker.path / "a" / f"u{number}-0").mkdir()
+    manager.startup(tick)
+    assert re.search(r"loading logs \[#+\.*\] \d+/23, 0 MB read for recovery", drawn.getvalue())
+    assert drawn.getvalue().endswith("\r")
+    assert left == [23, 3, 2, 1]
+    assert metrics.value("LogManager", "remainingLogsToRecover", dir=str(broker.path / "a")) is None
+    assert metrics.value("Log", "LogEndOffset", topic="t", partition=3) == 1
+
+
+def test_directories_in_metrics(broker):
+    metrics = MetricsRegistry(broker.clock)
+    manager = broker.manager(("a", "b"), metrics=metrics)
+    manager.startup()
+    log = manager.get_or_create_log(ONE)
+    append(log, b"x")
+    log.flush()
+    names = {str(name) for name, _ in metrics.items()}
+    directory = f'"{broker.path / "a"}"'
+    assert f"kafka.log:type=LogManager,name=LogDirectoryOffline,logDirectory={directory}" in names
+    for name, value in (("NumLogSegments", 1), ("LogStartOffset", 0), ("LogEndOffset", 1), ("Size", log.size_bytes)):
+        assert metrics.value("Log", name, topic="one", partition=0) == value
+    assert metrics.value("LogFlushStats", "LogFlushRateAndTimeMs") == 1
+    assert metrics.value("LogManager", "OfflineLogDirectoryCount") == 0
+    manager.directory_failed(manager.directories[0], OSError(errno.EIO, "broken"))
+    assert metrics.value("LogManager", "OfflineLogDirectoryCount") == 1
+    assert metrics.value("LogManager", "LogDirectoryOffline", logDirectory=directory) == 1
+    manager.delete_log(ONE)
+    assert metrics.value("Log", "Size", topic="one", partition=0) is None

@@ -49,10 +49,10 @@ class Logs(LogManager):
         self.failing: set[TopicPartition] = set()
         self.startup(lambda topic: self.configs.get(topic, {}))
 
-    def get_or_create_log(self, topic_partition, *args):
+    def get_or_create_log(self, topic_partition, *args, **options):
         if topic_partition in self.failing:
             raise KafkaStorageError("the disk is broken")
-        return super().get_or_create_log(topic_partition, *args)
+        return super().get_or_create_log(topic_partition, *args, **options)
 
     def delete_log(self, topic_partition):
         self.deleted.append(topic_partition)

@@ -1,7 +1,9 @@
 """The parts of a running broker: made and started in Kafka's order, stopped in Kafka's order (KafkaServer.startup, .shutdown)."""
 
+import sys
 from collections.abc import Callable
-from typing import Final
+from pathlib import Path
+from typing import Final, TextIO
 
 from twisted.logger import Logger
 from zope.interface import classImplements
@@ -12,6 +14,7 @@ from twisted_kafka.broker_parts.dynamic_configs import DynamicConfigs
 from twisted_kafka.broker_parts.families import Parts, make_families
 from twisted_kafka.broker_parts.identity import establish
 from twisted_kafka.broker_parts.main_reactor import MainReactor
+from twisted_kafka.broker_parts.metadata_directory import METADATA_FILE, metadata_directory
 from twisted_kafka.broker_parts.reconfigurables import (
     ConnectionLimits,
     Listeners,
@@ -29,11 +32,12 @@ from twisted_kafka.controller.channels import InProcessChannels
 from twisted_kafka.controller.dynamic_config import ConfigRepository
 from twisted_kafka.controller.interfaces import IControlPlane
 from twisted_kafka.controller.kafka_controller import KafkaController
-from twisted_kafka.controller.registration import broker_node, prepare_store, register_broker
+from twisted_kafka.controller.registration import broker_node, prepare_store, register_broker, tell_of_failed_directory
 from twisted_kafka.coordinator.group.assembly import make_group_coordinator
 from twisted_kafka.log.broker_metadata import MetaPropertiesError
 from twisted_kafka.log.log_directory import LogDirectory, LogDirectoryError
 from twisted_kafka.log.log_manager import LogManager
+from twisted_kafka.log.recovery import LoadingInterruptedError
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.embedded import SqliteStore
 from twisted_kafka.metadata.store import IMetadataStore, StoreError
@@ -56,10 +60,9 @@ from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import KafkaScheduler
 from twisted_kafka.timing.timer import Timer
 
-METADATA_FILE: Final = "metadata.sqlite"
-"""The embedded metadata store, in the first log directory."""
-
 _METRICS_TICK_MS: Final = 5_000
+_RETRY_LOGS_MS: Final = 5_000
+"""How long until logs are tried again that could not be made for want of file descriptors."""
 _CONTROLLER_TIMEOUT_S: Final = 60.0
 
 # What an operator can put right: such an error becomes one line.
@@ -92,6 +95,10 @@ class StartError(Exception):
     """The broker cannot start for a reason that the operator can put right; the text is one line."""
 
 
+class StartInterruptedError(StartError):
+    """The broker was told to stop before it had started."""
+
+
 class Assembly:
     """All parts of one broker."""
 
@@ -109,6 +116,9 @@ class Assembly:
         self.metadata: MetadataCache | None = None
         self.logs: LogManager | None = None
         self._replicas: ReplicaManager | None = None
+        self._store: IMetadataStore | None = None
+        self._metadata_path: Path | None = None
+        self._interrupted = False
         self._stops: dict[str, Callable[[], object]] = {}
 
     def start(self, main: MainReactor) -> None:
@@ -199,22 +209,51 @@ class Assembly:
             # Who meets the broken disk holds locks: what follows from it is another thread's.
             scheduler.schedule_once("log-directory-failure", lambda: self._directory_failed(logs, directory))
 
-        logs = self.logs = LogManager(self.config, scheduler, self._clock, on_directory_failure=failed)
+        logs = self.logs = LogManager(
+            self.config,
+            scheduler,
+            self._clock,
+            on_directory_failure=failed,
+            metrics=self.metrics,
+            terminal=_terminal(),
+        )
         logs.acquire_directories()
-        directories = [directory.path for directory in logs.directories]
         self._stops["log manager"] = lambda: _release(logs)
-        store = SqliteStore(directories[0] / METADATA_FILE)
+        self._metadata_path = metadata_directory(self.config, logs.directories)
+        self._metadata_path.mkdir(parents=True, exist_ok=True)
+        self._store = store = SqliteStore(self._metadata_path / METADATA_FILE)
         self._stops["metadata store"] = store.close
         prepare_store(store)
-        self.cluster_id = establish(self.config, directories, store)
+        self.cluster_id = establish(self.config, logs, store)
         return logs, store
 
     def _directory_failed(self, logs: LogManager, failed: LogDirectory) -> None:
-        """Take a directory's partitions offline; without any directory left a broker is of no use (Kafka: LogManager)."""
+        """Take a directory's partitions offline, and have the controller find other leaders (Kafka: handleLogDirFailure).
+
+        Without any directory left, or without the one with the metadata, a broker is of no use.
+        """
         if self._replicas is not None:
             self._replicas.directory_failed(failed.path)
+        logs.forget_directory(failed)
         if not any(directory.is_online for directory in logs.directories):
             self._on_fatal("Shutdown broker because all log dirs have failed: " + ", ".join(self.config.log_dirs))
+        elif failed.path == self._metadata_path:
+            self._on_fatal(f"Shutdown broker because the log directory with its metadata has failed: {failed.path}")
+        elif self._store is not None and self._replicas is not None:
+            tell_of_failed_directory(self._store, self.config.broker_id)
+
+    def _retry_logs(self) -> None:
+        """Have the controller order again what failed for want of file descriptors."""
+        assert self._replicas is not None
+        assert self._store is not None
+        if self._replicas.state.retry_starved():
+            tell_of_failed_directory(self._store, self.config.broker_id)
+
+    def interrupt_start(self) -> None:
+        """Have a start that loads logs end at the next one; does nothing after that."""
+        self._interrupted = True
+        if self.logs is not None:
+            self.logs.progress.interrupt()
 
     def _start_configs(self, store: IMetadataStore, logs: LogManager) -> tuple[ConfigRepository, DynamicConfigs]:
         configs = self.configs = ConfigRepository(store)
@@ -222,11 +261,15 @@ class Assembly:
         configs.startup()
         dynamic = DynamicConfigs(self.config, configs)
         self.dynamic = dynamic.broker
+        self._stops["log manager"] = logs.shutdown
+        if self._interrupted:
+            logs.progress.interrupt()
         try:
             logs.startup(configs.topic_config)
+        except LoadingInterruptedError as error:
+            raise StartInterruptedError(str(error)) from error
         except ValueError as error:  # files that cannot be understood
             raise StartError(" ".join(str(error).split())) from error
-        self._stops["log manager"] = logs.shutdown
         configs.add_listener("topics", lambda topic, _: logs.update_topic_config(topic))
         return configs, dynamic
 
@@ -258,6 +301,7 @@ class Assembly:
         replicas = ReplicaManager(self.config, logs, metadata, scheduler, self._clock, purgatories, self.metrics)
         self._stops["replica manager"] = replicas.shutdown
         self._replicas = replicas
+        replicas.state.set_starved_listener(lambda: scheduler.schedule_once("make-logs-again", self._retry_logs, _RETRY_LOGS_MS))
         replicas.startup()
         return replicas
 
@@ -320,6 +364,12 @@ def _refuse_what_is_not_safe(config: KafkaConfig) -> None:
                 f"Invalid value '{end_point.text}' for listeners: its security protocol must be {' or '.join(SERVED_PROTOCOLS)}, "
                 f"for this broker has no {end_point.security_protocol} yet"
             )
+
+
+def _terminal() -> TextIO | None:
+    """Return where a bar can be drawn: the terminal that the program was started from, if it was."""
+    stream = sys.__stderr__
+    return stream if stream is not None and stream.isatty() else None
 
 
 def _release(logs: LogManager) -> None:

@@ -12,7 +12,7 @@ _BROKER = """
     socket.listen.backlog.size socket.receive.buffer.bytes socket.send.buffer.bytes socket.request.max.bytes
     connections.max.idle.ms fetch.max.bytes max.incremental.fetch.session.cache.slots max.request.partition.size.limit
 
-    log.dir log.dirs num.partitions auto.create.topics.enable delete.topic.enable message.max.bytes
+    log.dir log.dirs metadata.log.dir num.partitions auto.create.topics.enable delete.topic.enable message.max.bytes
     compression.type compression.gzip.level compression.lz4.level compression.zstd.level
     log.segment.bytes log.segment.delete.delay.ms log.roll.ms log.roll.hours log.roll.jitter.ms log.roll.jitter.hours
     log.index.size.max.bytes log.index.interval.bytes

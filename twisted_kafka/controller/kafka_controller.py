@@ -33,7 +33,7 @@ from twisted_kafka.metadata.store import (
 )
 from twisted_kafka.metadata.worker import SerialWorker
 from twisted_kafka.metadata.znode_json import BadNodeError
-from twisted_kafka.metadata.znodes_admin import PartitionsNode
+from twisted_kafka.metadata.znodes_admin import LogDirEventNode, PartitionsNode
 from twisted_kafka.protocol.errors import ErrorCode, NotControllerError
 from twisted_kafka.protocol.messages.inter_broker import LeaderAndIsrResponse, StopReplicaResponse
 from twisted_kafka.protocol.topic_partition import TopicPartition
@@ -213,7 +213,10 @@ class KafkaController:
             self._store.watch(znodes.TOPICS, self._submit_active(self._topics_changed)),
             self._store.watch(znodes.DELETE_TOPICS, self._submit_active(self._deletions_changed)),
             self._store.watch(znodes.ISR_CHANGES, self._submit_active(self._isrs_changed)),
+            self._store.watch(znodes.LOG_DIR_EVENTS, self._submit_active(self._log_dirs_failed)),
         ]
+        # Every broker is told of all its replicas below: what it lost meanwhile, it says then.
+        self._loader.take(znodes.LOG_DIR_EVENTS)
         context.brokers = self._loader.live_brokers()
         for broker in context.brokers:
             self._add_broker(broker)
@@ -432,18 +435,18 @@ class KafkaController:
 
     def _isrs_changed(self) -> None:
         """Leaders changed in-sync replicas in the store by themselves: read them, and tell everybody."""
-        names = self._loader.children(znodes.ISR_CHANGES)
-        partitions: list[TopicPartition] = []
-        for name in names:
-            path = f"{znodes.ISR_CHANGES}/{name}"
-            found = self._store.get(path)
-            if found is not None:
-                partitions += _isr_changes(found[0])
-                self._store.delete(path)
+        partitions = [partition for data in self._loader.take(znodes.ISR_CHANGES) for partition in _isr_changes(data)]
         known = [partition for partition in dict.fromkeys(partitions) if partition in self.context.leaderships]
         self._loader.load_leaderships(known)
         self._update_metadata(self.context.brokers, known)
         self.reassignments.resume(known)
+
+    def _log_dirs_failed(self) -> None:
+        """Brokers lost log directories: their answers to LeaderAndIsr tell which replicas were in them (KIP-112)."""
+        brokers = {_broker_of_event(data) for data in self._loader.take(znodes.LOG_DIR_EVENTS)} & self.context.brokers.keys()
+        if brokers:
+            self.log.warn("Brokers {brokers} tell of failed log directories", brokers=sorted(brokers))
+            self._replicas.handle(self.context.replicas_on(brokers), ReplicaStatus.ONLINE)
 
     def _unclean_election(self, topic: str) -> bool:
         own = self._configs.topic_config(topic).get("unclean.leader.election.enable")
@@ -456,3 +459,11 @@ def _isr_changes(data: bytes) -> list[TopicPartition]:
         return PartitionsNode.decode(data).partitions
     except BadNodeError:
         return []
+
+
+def _broker_of_event(data: bytes) -> int:
+    """Return the broker that a notification is of; -1 when it cannot be read."""
+    try:
+        return LogDirEventNode.decode(data).broker_id
+    except BadNodeError:
+        return -1

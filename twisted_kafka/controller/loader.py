@@ -30,6 +30,16 @@ class ContextLoader:
         except NoNodeError:
             return []
 
+    def take(self, path: str) -> list[bytes]:
+        """Return what the node's children hold, notifications in their order, and delete them."""
+        taken = []
+        for name in self.children(path):
+            found = self._store.get(f"{path}/{name}")
+            if found is not None:
+                taken.append(found[0])
+                self._store.delete(f"{path}/{name}")
+        return taken
+
     def live_brokers(self) -> dict[int, LiveBroker]:
         """Return the brokers that are registered now."""
         ids = [int(name) for name in self.children(znodes.BROKER_IDS) if name.isdigit()]

@@ -6,6 +6,7 @@ from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.store import Create, IMetadataStore, NodeExistsError, NoNodeError, StoreError, split_path
 from twisted_kafka.metadata.znodes import BrokerNode, ClusterIdNode
+from twisted_kafka.metadata.znodes_admin import LogDirEventNode
 from twisted_kafka.protocol.types import random_uuid, uuid_text
 
 
@@ -74,3 +75,8 @@ def register_broker(store: IMetadataStore, broker_id: int, node: BrokerNode) -> 
     if stat is None:
         raise NoNodeError(f"{path} is gone already")
     return stat.czxid
+
+
+def tell_of_failed_directory(store: IMetadataStore, broker_id: int) -> None:
+    """Have the controller ask the broker which of its replicas are still there (Kafka: ``propagateLogDirEvent``)."""
+    store.create(znodes.LOG_DIR_EVENT_PREFIX, LogDirEventNode(broker_id).encode(), sequence=True, make_parents=True)

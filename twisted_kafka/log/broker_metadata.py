@@ -1,6 +1,6 @@
 """``meta.properties``: which cluster and broker a log directory belongs to."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,6 +8,8 @@ from twisted_kafka.config.properties import load_properties
 from twisted_kafka.log.files import write_atomically
 
 META_PROPERTIES = "meta.properties"
+FailureListener = Callable[[Path, OSError], None]
+
 _VERSION = 0
 _READABLE_VERSIONS = ("0", "1")
 
@@ -27,10 +29,12 @@ class MetaProperties(NamedTuple):
 def read_meta_properties(directory: Path) -> MetaProperties | None:
     """Return what the file in ``directory`` says, or None when there is none.
 
-    Raises MetaPropertiesError for a version or broker id that cannot be, ConfigError when the file cannot be read.
+    Raises MetaPropertiesError for a version or broker id that cannot be, OSError.
     """
     path = directory / META_PROPERTIES
-    if not path.exists():
+    try:
+        path.read_bytes()
+    except FileNotFoundError:
         return None
     values = load_properties(path)
     version = values.get("version", "")
@@ -56,11 +60,23 @@ def write_meta_properties(directory: Path, properties: MetaProperties) -> None:
     write_atomically(directory / META_PROPERTIES, ("\n".join(lines) + "\n").encode())
 
 
-def load_meta_properties(directories: Iterable[Path]) -> MetaProperties:
-    """Return what the files of all ``directories`` say together; raises MetaPropertiesError when they contradict each other."""
+def _raise(_directory: Path, error: OSError) -> None:
+    raise error
+
+
+def load_meta_properties(directories: Iterable[Path], on_failure: FailureListener = _raise) -> MetaProperties:
+    """Return what the files of all ``directories`` say together; raises MetaPropertiesError when they contradict each other.
+
+    ``on_failure`` is told of a directory whose file cannot be read.
+    """
     together = MetaProperties(None, None)
+    seen: dict[str, Path] = {}
     for directory in directories:
-        found = read_meta_properties(directory)
+        try:
+            found = read_meta_properties(directory)
+        except OSError as error:
+            on_failure(directory, error)
+            continue
         if found is None:
             continue
         for name, ours, theirs in (
@@ -69,6 +85,10 @@ def load_meta_properties(directories: Iterable[Path]) -> MetaProperties:
         ):
             if ours is not None and theirs is not None and ours != theirs:
                 raise MetaPropertiesError(f"{directory / META_PROPERTIES} has {name}={theirs}, another log directory has {ours}")
+        if found.directory_id is not None and seen.setdefault(found.directory_id, directory) is not directory:
+            raise MetaPropertiesError(
+                f"{seen[found.directory_id]} and {directory} have the same directory.id, {found.directory_id}"
+            )
         together = MetaProperties(
             together.cluster_id if found.cluster_id is None else found.cluster_id,
             together.broker_id if found.broker_id is None else found.broker_id,
@@ -76,17 +96,25 @@ def load_meta_properties(directories: Iterable[Path]) -> MetaProperties:
     return together
 
 
-def claim_directories(directories: Iterable[Path], cluster_id: str, broker_id: int) -> None:
-    """Write cluster and broker id into the directories that have none.
+def claim_directories(directories: Iterable[Path], cluster_id: str, broker_id: int, on_failure: FailureListener = _raise) -> None:
+    """Write cluster and broker id into the directories that have none; a ``directory.id`` stays what it is.
 
-    Raises MetaPropertiesError when one belongs to another cluster or broker, OSError.
+    ``on_failure`` is told of a directory that cannot be read or written. Raises MetaPropertiesError when one belongs to another
+    cluster or broker.
     """
     for directory in directories:
-        found = read_meta_properties(directory) or MetaProperties(None, None)
-        path = directory / META_PROPERTIES
-        if found.cluster_id not in (None, cluster_id):
-            raise MetaPropertiesError(f"{path} is of cluster {found.cluster_id}, this broker is of cluster {cluster_id}")
-        if found.broker_id not in (None, broker_id):
-            raise MetaPropertiesError(f"{path} is of broker {found.broker_id}, this broker is broker.id={broker_id}")
-        if found.cluster_id is None or found.broker_id is None:
-            write_meta_properties(directory, MetaProperties(cluster_id, broker_id, found.directory_id))
+        try:
+            _claim(directory, cluster_id, broker_id)
+        except OSError as error:
+            on_failure(directory, error)
+
+
+def _claim(directory: Path, cluster_id: str, broker_id: int) -> None:
+    found = read_meta_properties(directory) or MetaProperties(None, None)
+    path = directory / META_PROPERTIES
+    if found.cluster_id not in (None, cluster_id):
+        raise MetaPropertiesError(f"{path} is of cluster {found.cluster_id}, this broker is of cluster {cluster_id}")
+    if found.broker_id not in (None, broker_id):
+        raise MetaPropertiesError(f"{path} is of broker {found.broker_id}, this broker is broker.id={broker_id}")
+    if found.cluster_id is None or found.broker_id is None:
+        write_meta_properties(directory, MetaProperties(cluster_id, broker_id, found.directory_id))

@@ -82,6 +82,18 @@ def write_atomically(path: Path, data: bytes, *, sync: bool = True) -> None:
         sync_directory(path.parent)
 
 
+def sync_file(path: Path) -> None:
+    """Make the content of the file at ``path`` durable, if there is one; raises OSError."""
+    try:
+        fd = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 def sync_directory(path: Path) -> None:
     """Make names created, renamed and removed in ``path`` durable; raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

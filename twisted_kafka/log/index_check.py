@@ -37,10 +37,13 @@ def _fit(segment: "LogSegment") -> bool:
     if header is None or header.base_offset < segment.base_offset or (offsets.entries and header.base_offset > offset):
         return False
     if not times.entries:
-        return header.max_timestamp_ms < 0
+        return int(header.max_timestamp_ms) < 0
     first = _header_at(segment, 0)
     last_offset, last_time_ms = times.last_entry().offset, times.last_entry().timestamp_ms
-    return first is not None and last_offset >= segment.base_offset and last_time_ms >= first.max_timestamp_ms
+    if first is None or last_offset < segment.base_offset:
+        return False
+    latest_fits: bool = last_time_ms >= first.max_timestamp_ms
+    return latest_fits
 
 
 def _header_at(segment: "LogSegment", position: int) -> BatchHeader | None:

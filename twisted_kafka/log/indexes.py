@@ -15,7 +15,7 @@ from array import array
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from twisted_kafka.log.files import remove_if_there, write_fully
+from twisted_kafka.log.files import remove_if_there, sync_file, write_fully
 
 _OFFSET_ENTRY = struct.Struct(">II")
 _TIME_ENTRY = struct.Struct(">qI")
@@ -33,7 +33,7 @@ class TimestampOffset(NamedTuple):
 class _Index:
     """What both kinds share: keys and values in two arrays while in memory, a file of entries otherwise."""
 
-    __slots__ = ("_columns", "_file_entries", "_written", "base_offset", "max_entries", "path")
+    __slots__ = ("_columns", "_file_entries", "_synced", "_written", "base_offset", "max_entries", "path")
 
     entry: struct.Struct
     key_type: str
@@ -44,7 +44,7 @@ class _Index:
         self.max_entries = max_bytes // self.entry.size
         self._columns: tuple[array[int], array[int]] | None = None
         self._file_entries = -1
-        self._written = _NOTHING_YET
+        self._written = self._synced = _NOTHING_YET
 
     @property
     def entries(self) -> int:
@@ -85,7 +85,7 @@ class _Index:
     def reset(self) -> None:
         """Begin anew without entries, in memory."""
         self._columns = (array(self.key_type), array("I"))
-        self._written = _NOTHING_YET
+        self._written = self._synced = _NOTHING_YET
 
     def replace_file(self, built: Self) -> None:
         """Take the file of an index that was built of the same batches; whoever reads the old one goes on. Raises OSError."""
@@ -120,15 +120,11 @@ class _Index:
         self._written = count
 
     def sync(self) -> None:
-        """Make the written entries durable; raises OSError."""
-        try:
-            fd = os.open(self.path, os.O_RDONLY)
-        except FileNotFoundError:
-            return
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        """Make the written entries durable, unless they are; raises OSError."""
+        written = self._written
+        if written > 0 and written != self._synced:
+            sync_file(self.path)
+            self._synced = written
 
     def remove(self) -> None:
         """Remove the file."""
@@ -148,7 +144,7 @@ class _Index:
         keys, values = self._columns
         if count < len(keys):
             self._columns = (keys[:count], values[:count])
-            self._written = _NOTHING_YET
+            self._written = self._synced = _NOTHING_YET
             self.write()
 
     def _floor(self, key: int) -> tuple[int, int] | None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from twisted_kafka.log.checkpoints import MalformedCheckpointError, read_entries, write_entries
+from twisted_kafka.log.files import sync_file
 from twisted_kafka.log.results import EpochEndOffset
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
@@ -90,11 +91,13 @@ class LeaderEpochCache:
         """Forget everything; raises OSError."""
         self._replace(())
 
-    def sync(self) -> None:
-        """Make the file durable; raises OSError."""
-        if self._unsynced:
-            self._unsynced = False
-            self._write(sync=True)
+    def sync(self) -> bool:
+        """Make the file's content durable, its name not yet; returns whether that was needed. Raises OSError."""
+        if not self._unsynced:
+            return False
+        self._unsynced = False
+        sync_file(self.path)
+        return True
 
     def _set(self, entries: tuple[EpochEntry, ...]) -> None:
         self._entries = entries
@@ -102,11 +105,8 @@ class LeaderEpochCache:
 
     def _replace(self, entries: tuple[EpochEntry, ...]) -> None:
         self._set(entries)
-        self._write(sync=False)
+        write_entries(self.path, [f"{entry.epoch} {entry.start_offset}" for entry in entries], sync=False)
         self._unsynced = True
-
-    def _write(self, *, sync: bool) -> None:
-        write_entries(self.path, [f"{entry.epoch} {entry.start_offset}" for entry in self._entries], sync=sync)
 
 
 def _parse_entry(line: str) -> EpochEntry:

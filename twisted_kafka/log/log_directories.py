@@ -17,6 +17,15 @@ _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 _log = Logger()
 
 
+def is_out_of_descriptors(error: BaseException | None) -> bool:
+    """Whether ``error``, or what caused it, is that the process may open no more files."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in _OUT_OF_DESCRIPTORS:
+            return True
+        error = error.__cause__
+    return False
+
+
 class LogDirectories:
     """The entries of ``log.dirs``, in their order (Kafka: ``LogManager.liveLogDirs`` and ``LogDirFailureChannel``).
 
@@ -57,8 +66,8 @@ class LogDirectories:
         except BaseException:
             self.release()
             raise
-        for error in unusable:
-            _log.error("{error}; the broker starts without it", error=error)
+        for each in unusable:
+            _log.error("{error}; the broker starts without it", error=each)
 
     def release(self) -> None:
         """Give the locks back."""
@@ -87,7 +96,7 @@ class LogDirectories:
         """
         if not directory.is_online:
             return
-        if error.errno in _OUT_OF_DESCRIPTORS:
+        if is_out_of_descriptors(error):
             _log.error("{path}: {error}; the limit of open files is too low", path=str(directory.path), error=error)
             return
         directory.is_online = False

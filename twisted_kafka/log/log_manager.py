@@ -72,7 +72,7 @@ class LogManager:
         self._environment = LogEnvironment(
             clock,
             scheduler,
-            on_storage_failure=self._storage_failed,
+            on_storage_failure=self.storage_failed,
             producer_expiration_ms=config.int("producer.id.expiration.ms"),
             on_flush_ms=self._metrics.flushed,
         )
@@ -228,6 +228,7 @@ class LogManager:
         if is_future:
             name = marked_directory_name(topic_partition, FUTURE_DIRECTORY_SUFFIX, may_cut=False)
         causes: list[str] = []
+        last_error: OSError | None = None
         for directory in self._all.by_fewest_logs() if preferred is None else [preferred]:
             if not directory.is_online:
                 causes.append(f"{directory.path} is offline")
@@ -240,12 +241,13 @@ class LogManager:
             except OSError as error:
                 self._all.failed(directory, error)
                 causes.append(f"{directory.path}: {error}")
+                last_error = error
                 continue
             directory.logs[topic_partition] = log
             self._preferred.pop(topic_partition, None)
             self._metrics.log_added(log)
             return log
-        raise KafkaStorageError(f"cannot make {name}: {'; '.join(causes) or 'no log directory is online'}")
+        raise KafkaStorageError(f"cannot make {name}: {'; '.join(causes) or 'no log directory is online'}") from last_error
 
     def update_topic_config(self, topic: str) -> None:
         """Let the logs of a topic go by its settings as they are now."""
@@ -281,7 +283,7 @@ class LogManager:
                 target.move_to(target.parent / str(topic_partition))
                 sync_directory(target.parent)  # only then may the other one go
             except OSError as error:
-                self._storage_failed(target.parent, error)
+                self.storage_failed(target.parent, error)
                 raise KafkaStorageError(f"cannot replace {topic_partition} by {target.dir}: {error}") from error
             target.update_high_watermark(source.high_watermark)
             self._logs[topic_partition] = target
@@ -327,7 +329,7 @@ class LogManager:
         try:
             log.move_to(doomed)
         except OSError as error:
-            self._storage_failed(log.parent, error)
+            self.storage_failed(log.parent, error)
             raise KafkaStorageError(f"cannot delete {log.topic_partition} in {log.parent}: {error}") from error
         finally:
             log.close_handles()
@@ -378,7 +380,8 @@ class LogManager:
         """Take a directory offline after an I/O error; its logs answer KafkaStorageError where they need the disk."""
         self._all.failed(directory, error)
 
-    def _storage_failed(self, path: Path, error: OSError) -> None:
+    def storage_failed(self, path: Path, error: OSError) -> None:
+        """Do so by the directory's path."""
         directory = self._all.find(path)
         if directory is not None:
             self._all.failed(directory, error)

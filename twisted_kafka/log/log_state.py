@@ -49,6 +49,7 @@ class LogState:
         self._lock = threading.Lock()
         self._flush_lock = threading.Lock()
         self._is_closed = False
+        self._has_new_segments = True
         self._note_unstable()
 
     def __repr__(self) -> str:
@@ -221,6 +222,7 @@ class LogState:
             index_interval_bytes=config.index_interval_bytes,
             now_ms=self._clock.wall_ms(),
         )
+        self._has_new_segments = True
         if config.segment_jitter_ms > 0:
             segment.jitter_ms = random.randrange(min(config.segment_jitter_ms, config.segment_ms) + 1)
         return segment
@@ -234,22 +236,26 @@ class LogState:
 
     def _flush(self, target: int) -> None:
         with self._flush_lock:
+            began_ns = self._clock.monotonic_ns()
             try:
                 with self._lock:
                     if target <= self.recovery_point or self._is_closed:
                         return
                     self._active.write_indexes()
-                    self.leader_epochs.sync()
                     unflushed = [segment for segment in self._segments.since(self.recovery_point) if segment.base_offset < target]
+                    has_new_names, self._has_new_segments = self._has_new_segments, False
                 for segment in unflushed:
                     segment.sync()
-                self._snapshots.sync()
-                sync_directory(self.dir)
+                has_new_names |= self.leader_epochs.sync()
+                has_new_names |= self._snapshots.sync()
+                if has_new_names:
+                    sync_directory(self.dir)
             except OSError as error:
                 raise self._storage_error("flush", error) from error
             with self._lock:
                 self.recovery_point = max(self.recovery_point, min(target, self._end[0]))
                 self.last_flush_ms = self._clock.wall_ms()
+            self._environment.on_flush_ms((self._clock.monotonic_ns() - began_ns) / 1e6)
 
     def _ensure_open(self) -> None:
         if self._is_closed:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import crc32c
 
-from twisted_kafka.log.files import SNAPSHOT_SUFFIX, offset_name, offset_of_name, remove_if_there, write_atomically
+from twisted_kafka.log.files import SNAPSHOT_SUFFIX, offset_name, offset_of_name, remove_if_there, sync_file, write_atomically
 from twisted_kafka.log.producer_state import NO_SEQUENCE, ProducerBatch, ProducerEntry
 
 _VERSION = 1
@@ -107,15 +107,12 @@ class SnapshotFiles:
         if self.last_written == offset:
             self.last_written = -1
 
-    def sync(self) -> None:
-        """Make the snapshots written so far durable; raises OSError."""
+    def sync(self) -> bool:
+        """Make the content of the snapshots written so far durable, their names not yet; returns whether there were any.
+
+        Raises OSError.
+        """
         unsynced, self._unsynced = self._unsynced, []
         for offset in unsynced:
-            try:
-                fd = os.open(self.path(offset), os.O_RDONLY)
-            except FileNotFoundError:
-                continue
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
+            sync_file(self.path(offset))
+        return bool(unsynced)

@@ -74,7 +74,7 @@ class LoadingProgress:
             self._metrics.gauge("LogManager", "remainingLogsToRecover", lambda: share.total - share.done, dir=path)
 
     def segments_of(self, directory: LogDirectory) -> Callable[[int, int], None]:
-        """Return what is told, by the thread that reads, that ``remaining`` segments of a log are left and one of a size was read."""
+        """Return what is told by a thread how many segments of its log are left, and the size of the one that it read."""
         share = self._shares[str(directory.path)]
         return lambda remaining, size_bytes: self._segment_done(share, remaining, size_bytes)
 

@@ -7,7 +7,7 @@ import os
 import struct
 from pathlib import Path
 
-from twisted_kafka.log.files import remove_if_there, write_fully
+from twisted_kafka.log.files import remove_if_there, sync_file, write_fully
 from twisted_kafka.log.results import AbortedTransaction
 
 _ENTRY = struct.Struct(">hqqqq")
@@ -71,11 +71,7 @@ class TransactionIndex:
         """Make the file durable; raises OSError."""
         if not self._entries:
             return
-        fd = os.open(self.path, os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        sync_file(self.path)
 
     def _read(self) -> tuple[AbortedTransaction, ...]:
         try:

@@ -98,6 +98,7 @@ def _states_of(
             tuple(state.isr),
             tuple(state.replicas),
             state.partition_epoch,
+            state.is_new,
         )
         yield TopicPartition(topic, state.partition_index), topic_id, leader
 

@@ -2,7 +2,7 @@
 
 import threading
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from twisted.logger import Logger
@@ -15,11 +15,16 @@ _log = Logger()
 
 
 class HighWatermarkCheckpoints:
-    """Reads the checkpoints once, at the first partition that asks, and writes them again and again."""
+    """Reads the checkpoints once, at the first partition that asks, and writes them again and again.
 
-    __slots__ = ("_checkpoints", "_loaded", "_lock", "_written")
+    ``on_failure`` is told of a directory that cannot be written.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_checkpoints", "_gone", "_loaded", "_lock", "_on_failure", "_written")
+
+    def __init__(self, on_failure: Callable[[Path, OSError], None]) -> None:
+        self._on_failure = on_failure
+        self._gone: set[Path] = set()
         self._checkpoints: dict[Path, OffsetCheckpoint] = {}
         self._loaded: dict[Path, dict[TopicPartition, int]] = {}
         self._written: dict[Path, dict[TopicPartition, int]] = {}
@@ -34,12 +39,15 @@ class HighWatermarkCheckpoints:
             return offsets.get(topic_partition, 0)
 
     def write(self, partitions: Iterable[Partition]) -> None:
-        """Write the partitions' high watermarks, where any has changed; a directory that fails is logged and left."""
+        """Write the partitions' high watermarks, where any has changed."""
         by_directory: dict[Path, dict[TopicPartition, int]] = defaultdict(dict)
         for partition in partitions:
-            log = partition.log
-            by_directory[log.dir.parent][partition.topic_partition] = log.high_watermark
+            for log in (partition.log, partition.future_log):
+                if log is not None:
+                    by_directory[log.parent][partition.topic_partition] = log.high_watermark
         with self._lock:
+            for directory in self._gone:
+                by_directory.pop(directory, None)
             for directory in [directory for directory in self._written if directory not in by_directory]:
                 by_directory[directory] = {}
             for directory, offsets in by_directory.items():
@@ -48,11 +56,18 @@ class HighWatermarkCheckpoints:
                 try:
                     self._checkpoint(directory).write(offsets)
                 except OSError as error:
-                    _log.error("Cannot write the high watermarks to {directory}: {error}", directory=directory, error=error)
+                    _log.error("Cannot write the high watermarks to {directory}: {error}", directory=str(directory), error=error)
+                    self._on_failure(directory, error)
                 else:
                     self._written[directory] = offsets
                     # A partition that comes back to this broker begins from what is known now.
                     self._loaded[directory] = dict(offsets)
+
+    def forget(self, directory: Path) -> None:
+        """Leave the file in a directory that is offline as it is."""
+        with self._lock:
+            self._gone.add(directory)
+            self._written.pop(directory, None)
 
     def _checkpoint(self, directory: Path) -> OffsetCheckpoint:
         checkpoint = self._checkpoints.get(directory)

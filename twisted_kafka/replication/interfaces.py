@@ -1,6 +1,7 @@
 """What the replica manager needs of parts that are handed in."""
 
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 from zope.interface import Interface, implementer
 
@@ -19,6 +20,22 @@ class IReplicaFetchers(Interface):
 
     def stop_following(topic_partitions: Iterable[TopicPartition]) -> None:  # noqa: N805
         """Fetch these no more; returns when no fetched data of them will be appended any more."""
+
+    def shutdown() -> None:
+        """Stop all."""
+
+
+class IReplicaMoves(Interface):
+    """The moves of replicas to other log directories."""
+
+    def resume(partitions: Iterable[Partition]) -> None:  # noqa: N805
+        """Go on with the moves of these that were begun, before a restart for instance."""
+
+    def stop(topic_partitions: Iterable[TopicPartition]) -> None:  # noqa: N805
+        """Move these no more, for now; returns when nothing of them will be copied any more."""
+
+    def directory_failed(directory: Path) -> None:  # noqa: N805
+        """Give up the moves into a directory that went offline, and those out of it."""
 
     def shutdown() -> None:
         """Stop all."""

@@ -5,6 +5,7 @@ never taken back, and a follower that reads past it finds a truncation out by th
 """
 
 import threading
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from twisted_kafka.log.results import EpochEndOffset, FetchIsolation, LogAppendInfo
@@ -43,6 +44,8 @@ class LeaderState(NamedTuple):
     isr: tuple[int, ...]
     replicas: tuple[int, ...]
     partition_epoch: int
+    is_new: bool = False
+    """Whether no broker had a replica until now: else its log may lie in a directory that is offline."""
 
 
 class OffsetSnapshot(NamedTuple):
@@ -61,6 +64,7 @@ class Partition:
         "_lock",
         "_max_lag_ms",
         "controller_epoch",
+        "future_log",
         "is_alone",
         "is_leader",
         "isr",
@@ -83,6 +87,8 @@ class Partition:
         self.topic_partition: TopicPartition = log.topic_partition
         self.topic_id = topic_id
         self.log = log
+        self.future_log: UnifiedLog | None = None
+        """The copy in another directory that is to replace ``log`` (KIP-113)."""
         self.local_broker_id = local_broker_id
         self.stats = stats
         self.is_leader = False
@@ -145,6 +151,20 @@ class Partition:
         with self._lock:
             self.is_leader = False
             self.leader_id = NO_LEADER
+
+    def replace_log(self, is_complete: Callable[[], bool], replace: Callable[[], UnifiedLog]) -> bool:
+        """Have ``replace`` put the future log in the log's place if ``is_complete`` says that it has everything.
+
+        Both run while nothing can be appended. Returns whether there is nothing left to be moved.
+        """
+        with self._lock:
+            if self.future_log is None:
+                return True
+            if not is_complete():
+                return False
+            self.log = replace()
+            self.future_log = None
+            return True
 
     def _assign(self, state: LeaderState) -> None:
         self.replicas = state.replicas

@@ -1,6 +1,6 @@
 """Which partitions this broker hosts."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.protocol.errors import KafkaStorageError, NotLeaderOrFollowerError, UnknownTopicOrPartitionError
@@ -60,6 +60,10 @@ class PartitionTable:
         """Answer KAFKA_STORAGE_ERROR for it from now on."""
         self._offline.add(topic_partition)
         self._online.pop(topic_partition, None)
+
+    def forget_offline(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Let the next order make these anew."""
+        self._offline.difference_update(topic_partitions)
 
     @property
     def offline_count(self) -> int:

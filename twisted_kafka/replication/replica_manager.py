@@ -55,7 +55,7 @@ class ReplicaManager:
         self._checkpoint_interval_ms = config.long(CHECKPOINT_INTERVAL_KEY)
         self._checkpoint_task: ScheduledTask | None = None
         self._checkpoint_lock = threading.Lock()
-        self._checkpoints = HighWatermarkCheckpoints()
+        self._checkpoints = HighWatermarkCheckpoints(logs.storage_failed)
         self._fetchers: IReplicaFetchers = NoFetchers()
         self.metadata = metadata
         self.purgatories = purgatories

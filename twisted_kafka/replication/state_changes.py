@@ -5,18 +5,19 @@ epoch is newer here than in the order keeps its state.
 """
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
 from twisted.logger import Logger
 
+from twisted_kafka.log.log_directories import is_out_of_descriptors
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.errors import ErrorCode, InconsistentTopicIdError, KafkaError
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.fetch_data import NO_UUID
 from twisted_kafka.replication.high_watermarks import HighWatermarkCheckpoints
-from twisted_kafka.replication.interfaces import IReplicaFetchers, LeadershipListener
+from twisted_kafka.replication.interfaces import IReplicaFetchers, IReplicaMoves, LeadershipListener
 from twisted_kafka.replication.partition import LeaderState, Partition
 from twisted_kafka.replication.partition_table import PartitionTable
 from twisted_kafka.replication.purgatories import Purgatories
@@ -31,7 +32,7 @@ _log = Logger()
 class ILogs(Protocol):
     """The part of the LogManager that is used here."""
 
-    def get_or_create_log(self, topic_partition: TopicPartition, topic_id: bytes | None) -> UnifiedLog:
+    def get_or_create_log(self, topic_partition: TopicPartition, topic_id: bytes | None, *, is_new: bool) -> UnifiedLog:
         """Return the partition's log, made if need be; raises KafkaStorageError, InconsistentTopicIdError."""
 
     def get_log(self, topic_partition: TopicPartition) -> UnifiedLog | None:
@@ -42,6 +43,9 @@ class ILogs(Protocol):
 
     def forget_deleted(self) -> None:
         """Let no checkpoint speak of logs that were removed."""
+
+    def storage_failed(self, path: Path, error: OSError) -> None:
+        """Take the log directory at ``path`` offline."""
 
 
 class IPartitionFactory(Protocol):
@@ -59,13 +63,16 @@ class StateChanges:
         "_checkpoints",
         "_fetchers",
         "_listeners",
-        "_lock",
         "_logs",
         "_make_partition",
+        "_moves",
+        "_on_starved",
         "_partitions",
         "_purgatories",
+        "_starved",
         "_stats",
         "controller_epoch",
+        "lock",
     )
 
     def __init__(
@@ -87,12 +94,31 @@ class StateChanges:
         self._make_partition = make_partition
         self._fetchers: IReplicaFetchers | None = None
         self._listeners: list[LeadershipListener] = []
-        self._lock = threading.RLock()
+        self._moves: IReplicaMoves | None = None
+        self._starved: set[TopicPartition] = set()
+        self._on_starved: Callable[[], object] | None = None
+        self.lock = threading.RLock()
+        """Held while an order is carried out."""
         self.controller_epoch = 0
 
     def set_fetchers(self, fetchers: IReplicaFetchers) -> None:
         """Give the fetchers, which are made after this."""
         self._fetchers = fetchers
+
+    def set_moves(self, moves: IReplicaMoves) -> None:
+        """Give the moves between log directories, which are made after this."""
+        self._moves = moves
+
+    def set_starved_listener(self, listener: Callable[[], object]) -> None:
+        """Call ``listener`` when there was no file descriptor left for a log: ``retry_starved`` is worth a try later."""
+        self._on_starved = listener
+
+    def retry_starved(self) -> bool:
+        """Let the next order make the logs that there was no file descriptor for; returns whether there are any."""
+        with self.lock:
+            starved, self._starved = self._starved, set()
+            self._partitions.forget_offline(starved)
+            return bool(starved)
 
     def add_listener(self, listener: LeadershipListener) -> None:
         """Tell ``listener`` of changes from now on, on the controller's thread, when the partitions are in their new state."""
@@ -100,7 +126,7 @@ class StateChanges:
 
     def accept_controller_epoch(self, epoch: int) -> bool:
         """Note the epoch of an order; False when a newer controller has spoken."""
-        with self._lock:
+        with self.lock:
             if epoch < self.controller_epoch:
                 _log.warn("Ignoring an order of epoch {old}: the controller's is {new}", old=epoch, new=self.controller_epoch)
                 return False
@@ -111,7 +137,7 @@ class StateChanges:
         self, controller_epoch: int, states: Iterable[tuple[TopicPartition, bytes, LeaderState]]
     ) -> dict[TopicPartition, ErrorCode] | None:
         """Take the roles on; return an error code (or NONE) for each partition, None when the order is an old controller's."""
-        with self._lock:
+        with self.lock:
             if not self.accept_controller_epoch(controller_epoch):
                 return None
             errors: dict[TopicPartition, ErrorCode] = {}
@@ -121,6 +147,8 @@ class StateChanges:
                 errors[topic_partition] = self._change(topic_partition, topic_id, state, led, followed)
             if self._fetchers is not None and followed:
                 self._fetchers.follow(followed)
+            if self._moves is not None:
+                self._moves.resume([each for tp in errors if (each := self._partitions.get(tp)) is not None])
             self._tell(led, [partition.topic_partition for partition in followed])
             return errors
 
@@ -138,7 +166,7 @@ class StateChanges:
             _log.error("Told to hold {partition}, of which this broker is no replica", partition=topic_partition)
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         try:
-            partition = self._get_or_create(topic_partition, topic_id)
+            partition = self._get_or_create(topic_partition, topic_id, state.is_new)
             if state.leader_epoch < partition.leader_epoch:
                 return ErrorCode.STALE_CONTROLLER_EPOCH
             if state.leader == self._broker_id:
@@ -149,17 +177,21 @@ class StateChanges:
             _log.error("{error}", error=error)
             return error.code
         except (KafkaError, OSError) as error:
-            _log.error("The log of {partition} cannot be used: {error}", partition=topic_partition, error=error)
+            _log.error("The log of {partition} cannot be used: {error}", partition=str(topic_partition), error=error)
             self._partitions.mark_offline(topic_partition)
+            if is_out_of_descriptors(error):
+                self._starved.add(topic_partition)
+                if self._on_starved is not None:
+                    self._on_starved()
             return ErrorCode.KAFKA_STORAGE_ERROR
         self._purgatories.check_all(topic_partition)
         return ErrorCode.NONE
 
-    def _get_or_create(self, topic_partition: TopicPartition, topic_id: bytes) -> Partition:
+    def _get_or_create(self, topic_partition: TopicPartition, topic_id: bytes, is_new: bool) -> Partition:
         partition = self._partitions.get(topic_partition)
         if partition is None:
-            log = self._logs.get_or_create_log(topic_partition, None if topic_id == NO_UUID else topic_id)
-            log.update_high_watermark(self._checkpoints.last_known(log.dir.parent, topic_partition))
+            log = self._logs.get_or_create_log(topic_partition, None if topic_id == NO_UUID else topic_id, is_new=is_new)
+            log.update_high_watermark(self._checkpoints.last_known(log.parent, topic_partition))
             partition = self._make_partition(log, log.topic_id or topic_id)
             self._partitions.add(partition)
         _check_topic_id(topic_partition, topic_id, partition.topic_id)
@@ -184,7 +216,7 @@ class StateChanges:
         self, controller_epoch: int, orders: Iterable[tuple[TopicPartition, int, bool]]
     ) -> dict[TopicPartition, ErrorCode] | None:
         """Give up partitions: (which, leader epoch, whether to delete its log). None when the order is an old controller's."""
-        with self._lock:
+        with self.lock:
             if not self.accept_controller_epoch(controller_epoch):
                 return None
             errors = {}
@@ -207,6 +239,8 @@ class StateChanges:
             return ErrorCode.FENCED_LEADER_EPOCH
         if self._fetchers is not None:
             self._fetchers.stop_following([topic_partition])
+        if self._moves is not None:
+            self._moves.stop([topic_partition])
         try:
             if delete:
                 if partition is not None:
@@ -224,14 +258,19 @@ class StateChanges:
 
     def directory_failed(self, directory: Path) -> None:
         """Take the partitions of a log directory offline: they answer KAFKA_STORAGE_ERROR from now on."""
-        # Without the lock: an order that is being carried out may be what met the broken disk.
-        lost = [partition for partition in self._partitions if partition.log.dir.parent == directory]
-        for partition in lost:
-            self._partitions.mark_offline(partition.topic_partition)
-        for partition in lost:
-            partition.is_leader = False
-            self._purgatories.check_all(partition.topic_partition)
-        self._tell([], [partition.topic_partition for partition in lost])
+        with self.lock:
+            if self._moves is not None:
+                self._moves.directory_failed(directory)
+            lost = [partition for partition in self._partitions if partition.log.parent == directory]
+            if self._fetchers is not None and lost:
+                self._fetchers.stop_following([partition.topic_partition for partition in lost])
+            for partition in lost:
+                self._partitions.mark_offline(partition.topic_partition)
+            for partition in lost:
+                partition.is_leader = False
+                self._purgatories.check_all(partition.topic_partition)
+            self._checkpoints.forget(directory)
+            self._tell([], [partition.topic_partition for partition in lost])
 
     def _tell(self, led: Sequence[TopicPartition], not_led: Sequence[TopicPartition]) -> None:
         if not led and not not_led:
