@@ -1,0 +1,160 @@
+"""A broker with several log directories, one of which fails."""
+
+import contextlib
+import threading
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import NewTopic
+from kafka.errors import KafkaError
+
+from twisted_kafka.broker import Broker, StartError
+
+PARTITIONS = 6
+WAIT_S = 20
+
+
+def properties(path: Path, **more: object) -> dict[str, object]:
+    names = ",".join(str(path / name) for name in ("a", "b"))
+    return {"log.dirs": names, "replica.high.watermark.checkpoint.interval.ms": 50, **more}
+
+
+def fail(directory: Path) -> None:
+    """Leave what is left of a disk that is gone."""
+    directory.rename(directory.with_name(f"{directory.name}-gone"))
+    directory.write_text("")
+
+
+def partitions_in(directory: Path) -> set[int]:
+    return {int(path.name.rpartition("-")[2]) for path in directory.glob("t-?")}
+
+
+def send_to_all(broker: Broker, partitions: set[int], value: bytes) -> None:
+    producer = KafkaProducer(
+        bootstrap_servers=broker.bootstrap_servers,
+        enable_idempotence=False,
+        retries=0,
+        max_block_ms=1000,
+        request_timeout_ms=900,
+        delivery_timeout_ms=1000,
+    )
+    try:
+        for future in [producer.send("t", value, partition=partition) for partition in partitions]:
+            future.get(WAIT_S)
+    finally:
+        producer.close(1)
+
+
+def read(broker: Broker, partition: int, count: int) -> list[bytes]:
+    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest", consumer_timeout_ms=5000)
+    try:
+        consumer.assign([TopicPartition("t", partition)])
+        return [record.value for _, record in zip(range(count), consumer, strict=False)]
+    finally:
+        consumer.close()
+
+
+def make_topic(broker: Broker) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
+    admin.create_topics([NewTopic("t", PARTITIONS, 1)])
+    admin.close()
+
+
+def leaderless(broker: Broker) -> set[int]:
+    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
+    try:
+        (topic,) = admin.describe_topics(["t"])
+        return {each["partition_index"] for each in topic["partitions"] if each["leader_id"] < 0}
+    finally:
+        admin.close()
+
+
+@pytest.mark.timeout(60)
+def test_a_directory_fails_and_the_rest_serves_on(tmp_path: Path) -> None:
+    with Broker(properties(tmp_path)) as broker:
+        make_topic(broker)
+        everything = set(range(PARTITIONS))
+        send_to_all(broker, everything, b"before")
+        lost = partitions_in(tmp_path / "b")
+        assert len(lost) == PARTITIONS // 2
+        fail(tmp_path / "b")
+        send_to_all(broker, everything - lost, b"after")  # which makes the checkpoints differ
+        waiting = threading.Event()
+        while leaderless(broker) != lost:
+            waiting.wait(0.05)
+        with pytest.raises(KafkaError):
+            send_to_all(broker, {min(lost)}, b"nowhere")
+        kept = min(everything - lost)
+        assert read(broker, kept, 2) == [b"before", b"after"]
+        assert broker.metrics.value("LogManager", "OfflineLogDirectoryCount") == 1
+        assert broker.metrics.value("ReplicaManager", "OfflineReplicaCount") == len(lost)
+    # It starts without the directory too, and makes its partitions nowhere else.
+    with Broker(properties(tmp_path)) as broker:
+        assert leaderless(broker) == lost
+        assert read(broker, kept, 2) == [b"before", b"after"]
+        assert partitions_in(tmp_path / "a") == everything - lost
+    (tmp_path / "b").unlink()
+    (tmp_path / "b-gone").rename(tmp_path / "b")
+    with Broker(properties(tmp_path)) as broker:
+        assert leaderless(broker) == set()
+        assert [read(broker, partition, 1) for partition in sorted(lost)] == [[b"before"]] * len(lost)
+
+
+@pytest.mark.timeout(60)
+def test_without_the_directory_with_the_metadata_it_stops(tmp_path: Path) -> None:
+    told: list[str] = []
+    stopped = threading.Event()
+
+    def give_up(why: str) -> None:
+        told.append(why)
+        stopped.set()
+
+    with Broker(properties(tmp_path), on_fatal=give_up) as broker:
+        make_topic(broker)
+        send_to_all(broker, {0, 1}, b"before")
+        (tmp_path / "a" / "replication-offset-checkpoint").unlink()
+        (tmp_path / "a" / "replication-offset-checkpoint").mkdir()
+        with contextlib.suppress(KafkaError):
+            send_to_all(broker, {0, 1}, b"after")
+        assert stopped.wait(WAIT_S)
+        assert told == [f"Shutdown broker because the log directory with its metadata has failed: {tmp_path / 'a'}"]
+
+
+def test_where_the_metadata_lie(tmp_path: Path) -> None:
+    with Broker(properties(tmp_path)) as broker:
+        make_topic(broker)
+    turned = {**properties(tmp_path), "log.dirs": f"{tmp_path / 'b'},{tmp_path / 'a'}"}
+    with Broker(turned) as broker:
+        assert leaderless(broker) == set()
+        assert not (tmp_path / "b" / "metadata.sqlite").exists()
+    with pytest.raises(StartError, match="move it there"):
+        Broker(properties(tmp_path, **{"metadata.log.dir": tmp_path / "b"})).start()
+    for path in (tmp_path / "a").glob("metadata.sqlite*"):
+        path.rename(tmp_path / "b" / path.name)
+    with Broker(properties(tmp_path, **{"metadata.log.dir": tmp_path / "b"})) as broker:
+        assert leaderless(broker) == set()
+    fail(tmp_path / "b")
+    with pytest.raises(StartError, match="the broker's metadata may be in it"):
+        Broker(properties(tmp_path)).start()
+
+
+def test_directories_of_other_brokers_are_refused_in_one_line(tmp_path: Path) -> None:
+    with Broker(properties(tmp_path)):
+        pass
+    path = tmp_path / "b" / "meta.properties"
+    text = path.read_text()
+    for wrong, why in (("cluster.id=other", "cluster.id=other"), ("broker.id=7", "broker.id=7"), ("version=9", "version '9'")):
+        name = wrong.partition("=")[0]
+        path.write_text("\n".join(wrong if line.startswith(name) else line for line in text.splitlines()))
+        with pytest.raises(StartError, match=why) as caught:
+            Broker(properties(tmp_path)).start()
+        assert "\n" not in str(caught.value)
+    for name in ("a", "b"):
+        (tmp_path / name / "meta.properties").write_text(f"{text}directory.id=ABCDEFGHIJKLMNOPQRSTUV\n")
+    with pytest.raises(StartError, match=r"same directory\.id"):
+        Broker(properties(tmp_path)).start()
+    path.write_text(text)
+    with Broker(properties(tmp_path)):
+        pass
+    assert "directory.id=ABCDEFGHIJKLMNOPQRSTUV" in (tmp_path / "a" / "meta.properties").read_text()
