@@ -56,6 +56,7 @@ setup(
         "cramjam>=2.8",
         "sortedcontainers>=2.4",
         "prometheus-client>=0.20",
+        "opentelemetry-proto>=1.27",
     ],
     extras_require={"spark": SPARK, "zookeeper": ZOOKEEPER, "fast": FAST, "test": [*TEST, *ZOOKEEPER, *FAST]},
     zip_safe=False,

@@ -3,13 +3,29 @@
 import pytest
 
 from tests.clients.served import ServedBroker
-from tests.oracle import scenarios_admin, scenarios_cluster, scenarios_data, scenarios_formats, scenarios_groups, scenarios_members
+from tests.oracle import (
+    scenarios_admin,
+    scenarios_cluster,
+    scenarios_configs,
+    scenarios_data,
+    scenarios_formats,
+    scenarios_groups,
+    scenarios_members,
+)
 from tests.oracle.apache_kafka import ApacheKafka
 from tests.oracle.expected_differences import EXPECTED, NEWER, NOT_YET, Difference, reason
 from tests.oracle.talk import SCENARIOS, Scenario, Talk, differences
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
 
-REGISTERED = (scenarios_admin, scenarios_cluster, scenarios_data, scenarios_formats, scenarios_groups, scenarios_members)
+REGISTERED = (
+    scenarios_admin,
+    scenarios_cluster,
+    scenarios_configs,
+    scenarios_data,
+    scenarios_formats,
+    scenarios_groups,
+    scenarios_members,
+)
 pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(900)]
 
 RUN: set[str] = set()

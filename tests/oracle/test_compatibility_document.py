@@ -29,4 +29,4 @@ def test_what_is_not_served_yet_is_listed() -> None:
 
 def test_what_goes_beyond_is_named() -> None:
     for key, version in NEWER.items():
-        assert re.search(rf"{ApiKey(key).title}( v{version})?[ .]", TEXT)
+        assert re.search(rf"{ApiKey(key).title}( v{version})?[ .,]", TEXT)

@@ -9,6 +9,7 @@ from twisted.logger import Logger
 from zope.interface import classImplements
 
 from twisted_kafka.access_log.access_log import make_access_log
+from twisted_kafka.broker_parts.administration import Administration
 from twisted_kafka.broker_parts.channel_builders import SERVED_PROTOCOLS, channel_builders
 from twisted_kafka.broker_parts.dynamic_configs import DynamicConfigs
 from twisted_kafka.broker_parts.families import Parts, make_families
@@ -78,6 +79,7 @@ _STOP_ORDER: Final = (
     "replica manager",
     "log manager",
     "controller",
+    "administration",
     "dynamic configs",
     "metadata store",
     "network threads",
@@ -179,6 +181,7 @@ class Assembly:
             replicas=replicas,
             groups=groups,
             controller=controller,
+            administration=self._start_administration(store, configs, dynamic),
             timer=timer,
             supported=lambda: self.supported_apis,
         )
@@ -321,6 +324,12 @@ class Assembly:
         self._stops["controller"] = controller.shutdown
         controller.startup().result(_CONTROLLER_TIMEOUT_S)
         return controller
+
+    def _start_administration(self, store: IMetadataStore, configs: ConfigRepository, dynamic: DynamicConfigs) -> Administration:
+        administration = Administration(self.config, store, configs, dynamic.broker, self._clock, self.metrics)
+        self._stops["administration"] = administration.stop
+        administration.start()
+        return administration
 
     def _serve(self, main: MainReactor, channel: RequestChannel, sockets: SocketServer, parts: Parts) -> None:
         registry = ApiRegistry(make_families(parts))

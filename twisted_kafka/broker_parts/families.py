@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from twisted_kafka.broker_parts.administration import Administration
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.controller.dynamic_config import ConfigRepository
 from twisted_kafka.controller.kafka_controller import KafkaController
@@ -22,7 +23,6 @@ from twisted_kafka.replication.fetch_session import FetchSessionCache
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.server.apis.api_versions import VersionsApis
 from twisted_kafka.server.apis.config_entries import ConfigDescriber
-from twisted_kafka.server.apis.configs import ConfigApis
 from twisted_kafka.server.apis.features import FeatureApis
 from twisted_kafka.server.apis.fetch import FetchApis
 from twisted_kafka.server.apis.find_coordinator import GROUP, TRANSACTION, CoordinatorTopic, FindCoordinatorApis
@@ -52,6 +52,7 @@ class Parts(NamedTuple):
     replicas: ReplicaManager
     groups: GroupCoordinator
     controller: KafkaController
+    administration: Administration
     timer: Timer
     supported: Callable[[], Mapping[int, tuple[int, int]]]
 
@@ -62,14 +63,14 @@ def make_families(parts: Parts) -> list[object]:
     sessions = FetchSessionCache(config.int("max.incremental.fetch.session.cache.slots"), parts.clock, parts.metrics)
     producer_ids = ProducerIdManager(config.broker_id, parts.store)
     waits = TopicWaits(metadata, parts.clock, parts.timer)
-    topics = TopicManager(config, parts.store, metadata, parts.controller, waits)
+    topics = TopicManager(config, parts.store, metadata, parts.controller, waits, policies=parts.administration.policies)
     describer = ConfigDescriber(config, parts.configs)
     return [
         VersionsApis(parts.supported),
         MetadataApis(metadata, config, topics),
         TopicApis(topics, metadata, describer),
         PartitionApis(PartitionAdmin(metadata, parts.controller, waits), metadata),
-        ConfigApis(config, parts.configs, metadata, describer),
+        *parts.administration.families(metadata, describer),
         FeatureApis(parts.controller),
         ProduceApis(replicas),
         ProducerApis(replicas, metadata),

@@ -26,6 +26,8 @@ _BROKER = """
 
     default.replication.factor min.insync.replicas replica.high.watermark.checkpoint.interval.ms
 
+    create.topic.policy.class.name alter.config.policy.class.name telemetry.max.bytes
+
     group.min.session.timeout.ms group.max.session.timeout.ms group.initial.rebalance.delay.ms group.max.size
     offset.metadata.max.bytes offsets.load.buffer.size offsets.topic.replication.factor offsets.topic.num.partitions
     offsets.topic.segment.bytes offsets.topic.compression.codec offsets.retention.minutes

@@ -114,6 +114,16 @@ def validate_topic_configs(overrides: Mapping[str, str | None]) -> None:
         raise InvalidConfigurationError(f"Invalid value {smallest_lag} for min.compaction.lag.ms: must be {allowed}")
 
 
+def ensure_possible(config: KafkaConfig, overrides: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the overrides, all of which a topic of this broker can have; raise InvalidConfigurationError, one line."""
+    validate_topic_configs(overrides)
+    possible = {name: value for name, value in overrides.items() if value is not None}
+    effective = LogConfig.from_broker(config, possible)
+    if effective.remote_storage_enable and not config.boolean("remote.log.storage.system.enable"):
+        raise InvalidConfigurationError("A topic cannot have remote storage: remote.log.storage.system.enable is false")
+    return possible
+
+
 def _parse(name: str, text: str) -> Value:
     try:
         return parse_value(TOPIC_KEYS[name], text)

@@ -13,8 +13,9 @@ from typing import Final
 from twisted.logger import Logger
 
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.config.topic_config import LogConfig, validate_topic_configs
+from twisted_kafka.config.topic_config import ensure_possible
 from twisted_kafka.controller.kafka_controller import KafkaController
+from twisted_kafka.controller.policies import Policies, TopicOrder
 from twisted_kafka.controller.topic_orders import DEFAULT_COUNT, NewPartitions, NewTopic, TopicResult
 from twisted_kafka.controller.topic_rules import (
     CLUSTER_TOPIC,
@@ -43,7 +44,6 @@ from twisted_kafka.metadata.store import (
 from twisted_kafka.metadata.znodes import ConfigNode, TopicNode
 from twisted_kafka.protocol.errors import (
     ErrorCode,
-    InvalidConfigurationError,
     InvalidPartitionsError,
     InvalidReplicaAssignmentError,
     InvalidRequestError,
@@ -76,6 +76,7 @@ class TopicManager:
         controller: KafkaController,
         waits: TopicWaits,
         *,
+        policies: Policies | None = None,
         randrange: Callable[[int], int] = random.randrange,
     ) -> None:
         self._config = config
@@ -83,6 +84,7 @@ class TopicManager:
         self._metadata = metadata
         self._controller = controller
         self._waits = waits
+        self._policies = policies or Policies(config)
         self._randrange = randrange
         controller.add_topics_listener(waits.topics_changed)
 
@@ -149,18 +151,11 @@ class TopicManager:
             count = max(1, len(brokers))
             start, shift = self._randrange(count), self._randrange(count)
             assignment = assign_replicas(brokers, partitions, factor, start_index=start, shift=shift)
-        result.configs = self._checked_configs(topic.configs)
+        result.configs = ensure_possible(self._config, topic.configs)
         result.num_partitions = len(assignment)
         result.replication_factor = len(assignment[0])
+        self._policies.ensure_topic(_order(topic, result))
         return TopicNode(partitions=assignment, topic_id=random_uuid())
-
-    def _checked_configs(self, configs: Mapping[str, str | None]) -> dict[str, str]:
-        validate_topic_configs(configs)
-        overrides = {name: value for name, value in configs.items() if value is not None}
-        effective = LogConfig.from_broker(self._config, overrides)
-        if effective.remote_storage_enable and not self._config.boolean("remote.log.storage.system.enable"):
-            raise InvalidConfigurationError("A topic cannot have remote storage: remote.log.storage.system.enable is false")
-        return overrides
 
     def _write(self, planned: Sequence[tuple[TopicResult, TopicNode]]) -> None:
         config_paths = [znodes.config_path(f"topics/{result.name}") for result, _ in planned]
@@ -312,6 +307,12 @@ class TopicManager:
         result.num_partitions = topic.count
         larger = TopicNode(partitions={**node.partitions, **new}, topic_id=node.topic_id)
         return Set(znodes.topic_path(topic.name), larger.encode(), found[1].version)
+
+
+def _order(topic: NewTopic, result: TopicResult) -> TopicOrder:
+    if topic.assignments:
+        return TopicOrder(topic.name, None, None, topic.assignments, result.configs)
+    return TopicOrder(topic.name, result.num_partitions, result.replication_factor, None, result.configs)
 
 
 def _refuse_all(results: Iterable[TopicResult], error: KafkaError) -> None:

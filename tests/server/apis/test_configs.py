@@ -87,7 +87,6 @@ def test_a_brokers_settings_and_those_of_all(broker):
         (BROKER, "x", ErrorCode.INVALID_REQUEST),
         (LOGGER, "", ErrorCode.INVALID_REQUEST),
         (LOGGER, "2", ErrorCode.INVALID_REQUEST),
-        (16, "x", ErrorCode.INVALID_REQUEST),
         (0, "x", ErrorCode.INVALID_REQUEST),
     ],
 )
@@ -98,4 +97,5 @@ def test_what_cannot_be_described(broker, kind, name, error):
 
 
 def test_loggers(broker):
-    assert [(each.name, each.value, each.config_source) for each in describe(broker, LOGGER, "1").configs] == [("root", "INFO", 6)]
+    levels = {each.name: (each.value, each.config_source) for each in describe(broker, LOGGER, "1").configs}
+    assert levels["root"] == levels["twisted_kafka.server.apis.configs"] == ("INFO", 6)

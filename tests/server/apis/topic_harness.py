@@ -1,11 +1,16 @@
 """One broker's metadata without network or logs: store, controller, cache and the APIs over them, pumped by hand."""
 
 from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.dynamic import DynamicBrokerConfig
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.controller.channels import InProcessChannels
+from twisted_kafka.controller.config_admin import ConfigAdmin
+from twisted_kafka.controller.config_kinds import BROKER, CLIENT_METRICS, TOPIC
+from twisted_kafka.controller.config_resources import BrokerConfigs, ClientMetricsConfigs, TopicConfigs
 from twisted_kafka.controller.dynamic_config import ConfigRepository
 from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.controller.partition_admin import PartitionAdmin
+from twisted_kafka.controller.policies import Policies
 from twisted_kafka.controller.registration import broker_node, cluster_id, prepare_store, register_broker
 from twisted_kafka.controller.topic_waits import TopicWaits
 from twisted_kafka.controller.topics import TopicManager
@@ -14,6 +19,7 @@ from twisted_kafka.metadata.embedded import SqliteStore
 from twisted_kafka.network.request import ConnectionInfo, RequestContext
 from twisted_kafka.protocol.messages.inter_broker import LeaderAndIsrResponse, StopReplicaPartitionError, StopReplicaResponse
 from twisted_kafka.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from twisted_kafka.server.apis.alter_configs import AlterConfigApis
 from twisted_kafka.server.apis.config_entries import ConfigDescriber
 from twisted_kafka.server.apis.configs import ConfigApis
 from twisted_kafka.server.apis.features import FeatureApis
@@ -21,6 +27,7 @@ from twisted_kafka.server.apis.metadata import MetadataApis
 from twisted_kafka.server.apis.partitions import PartitionApis
 from twisted_kafka.server.apis.topics import TopicApis
 from twisted_kafka.server.dispatch import ApiRegistry, FrozenResponse
+from twisted_kafka.server.loggers import LoggerLevels
 from twisted_kafka.timing.clock import ManualClock
 from twisted_kafka.timing.timer import Timer
 
@@ -61,12 +68,20 @@ class OneBroker:
         register_broker(self.store, 1, broker_node(end_points, rack="r", now_ms=0))
         self.controller.startup()
         waits = TopicWaits(self.cache, self.clock, Timer(self.clock))
-        self.topics = TopicManager(self.config, self.store, self.cache, self.controller, waits)
+        policies = Policies(self.config)
+        self.topics = TopicManager(self.config, self.store, self.cache, self.controller, waits, policies=policies)
+        self.loggers = LoggerLevels()
+        resources = {
+            TOPIC: TopicConfigs(self.config, self.cache),
+            BROKER: BrokerConfigs(DynamicBrokerConfig(self.config), 1),
+            CLIENT_METRICS: ClientMetricsConfigs(),
+        }
         describer = ConfigDescriber(self.config, self.configs)
         families = [
             MetadataApis(self.cache, self.config, self.topics),
             TopicApis(self.topics, self.cache, describer),
-            ConfigApis(self.config, self.configs, self.cache, describer),
+            ConfigApis(self.config, self.configs, self.cache, describer, self.loggers),
+            AlterConfigApis(ConfigAdmin(self.store, self.configs, policies), resources, self.loggers, 1),
             PartitionApis(PartitionAdmin(self.cache, self.controller, waits), self.cache),
             FeatureApis(self.controller),
         ]
@@ -93,8 +108,11 @@ class OneBroker:
         return type(response).decode(response.encode(version), version)
 
     def create(self, name, partitions=1, **configs):
-        configs = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
-        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=configs)
+        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=self.settings(**configs))
         (result,) = self.ask(CreateTopicsRequest(topics=[topic]), 7).topics
         assert not result.error_code
         return result.topic_id
+
+    @staticmethod
+    def settings(**configs):
+        return [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
 from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.client_metrics import CLIENT_METRICS_KEYS
 from twisted_kafka.config.errors import ConfigError
-from twisted_kafka.config.keys import BROKER_KEYS, TOPIC_KEYS
+from twisted_kafka.config.keys import BROKER_KEYS, BROKER_SYNONYMS, TOPIC_KEYS
 from twisted_kafka.config.keys.declare import PASSWORD, READ_ONLY, ConfigKey, TopicKey
 from twisted_kafka.config.topic_config import topic_defaults
 from twisted_kafka.config.values import parse_value, value_text
@@ -18,9 +19,13 @@ DYNAMIC_DEFAULT_BROKER: Final = 3
 STATIC_BROKER: Final = 4
 DEFAULT: Final = 5
 DYNAMIC_BROKER_LOGGER: Final = 6
+DYNAMIC_CLIENT_METRICS: Final = 7
 """Sources of a value, by the codes of KIP-226."""
 
 _TYPES: Final = {"BOOLEAN": 1, "STRING": 2, "INT": 3, "SHORT": 4, "LONG": 5, "DOUBLE": 6, "LIST": 7, "CLASS": 8, "PASSWORD": 9}
+
+_WITH_SIBLINGS: Final = ("log.roll.", "log.flush.", "log.retention.")
+"""Beginnings of the keys of which Kafka names the siblings that say the same in another unit."""
 
 
 _K = TypeVar("_K")
@@ -102,19 +107,35 @@ class ConfigDescriber:
                 entries.append(Entry(key.name, value, source, False, is_sensitive, _TYPES[key.type], key.doc, synonyms))
         return entries
 
+    def client_metrics(self, config: Mapping[str, str], wanted: Iterable[str] | None) -> list[Entry]:
+        """Return what is set of a subscription to client metrics."""
+        return [
+            Entry(key.name, config[key.name], DYNAMIC_CLIENT_METRICS, False, False, _TYPES[key.type], key.doc, [])
+            for key in _selected(CLIENT_METRICS_KEYS, wanted)
+            if key.name in config
+        ]
+
     def _dynamic(self) -> "_Dynamic":
         own, everywhere = self._repository.configs([f"brokers/{self._config.broker_id}", "brokers/<default>"])
         return _Dynamic(own, everywhere)
 
     def _broker_synonyms(self, name: str, dynamic: "_Dynamic") -> list[Synonym]:
-        # Kafka names a key's own values here, not those of its siblings (log.roll.hours for log.roll.ms), though they count.
-        key = BROKER_KEYS[name]
+        """Return what gives the key's value, first wins: where it is set itself, that, and then its siblings in other units."""
+        family = BROKER_SYNONYMS[name] if name.startswith(_WITH_SIBLINGS) and name in BROKER_SYNONYMS else (name,)
+        names = family[family.index(name) :]
         sources = ((dynamic.own, DYNAMIC_BROKER), (dynamic.everywhere, DYNAMIC_DEFAULT_BROKER), (self._static, STATIC_BROKER))
-        found = [Synonym(name, _shown(key, values[name]), source) for values, source in sources if name in values]
-        default = self._config.default(name)
-        if default is not None:
-            found.append(Synonym(name, None if key.type == PASSWORD else value_text(key, default), DEFAULT))
-        return found
+        found = [
+            Synonym(each, _shown(BROKER_KEYS[each], values[each]), source)
+            for values, source in sources
+            for each in names
+            if each in values
+        ]
+        for each in names:
+            key, default = BROKER_KEYS[each], self._config.default(each)
+            if default is not None:
+                found.append(Synonym(each, None if key.type == PASSWORD else value_text(key, default), DEFAULT))
+        # Kafka says nothing of siblings that give a value to a key that is not set, though they do.
+        return found if found and found[0].name == name else []
 
 
 class _Dynamic(NamedTuple):

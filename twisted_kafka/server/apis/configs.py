@@ -1,9 +1,9 @@
-"""DescribeConfigs: 1 sources and synonyms, 3 types and documentation. Other changes of configs are not answered yet."""
+"""DescribeConfigs: 1 sources and synonyms, 3 types and documentation."""
 
 from collections.abc import Iterable
-from typing import Final
 
 from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.controller.config_kinds import BROKER, BROKER_LOGGER, CLIENT_METRICS, TOPIC, ensure_own_broker
 from twisted_kafka.controller.dynamic_config import ConfigRepository
 from twisted_kafka.controller.topic_rules import ensure_valid_name
 from twisted_kafka.metadata.cache import MetadataCache
@@ -19,23 +19,22 @@ from twisted_kafka.protocol.messages.configs import (
 )
 from twisted_kafka.server.apis.config_entries import DYNAMIC_BROKER_LOGGER, ConfigDescriber, Entry
 from twisted_kafka.server.dispatch import api
-
-TOPIC: Final = 2
-BROKER: Final = 4
-BROKER_LOGGER: Final = 8
-"""Types of resources, by Kafka's ConfigResource codes."""
-
-_LOGGERS: Final = {"root": "INFO"}
-"""What KafkaConfig calls loggers; the levels here are not changed by request yet."""
+from twisted_kafka.server.loggers import LoggerLevels
 
 
 class ConfigApis:
-    """Effective configs of topics and of this broker."""
+    """Effective configs of topics and of this broker, levels of its loggers, subscriptions to client metrics."""
 
     def __init__(
-        self, config: KafkaConfig, repository: ConfigRepository, metadata: MetadataCache, describer: ConfigDescriber
+        self,
+        config: KafkaConfig,
+        repository: ConfigRepository,
+        metadata: MetadataCache,
+        describer: ConfigDescriber,
+        loggers: LoggerLevels,
     ) -> None:
         self._config = config
+        self._loggers = loggers
         self._repository = repository
         self._metadata = metadata
         self._describer = describer
@@ -70,22 +69,18 @@ class ConfigApis:
         if resource.resource_type == BROKER:
             if not name:
                 return self._describer.dynamic_broker_defaults(wanted)
-            self._ensure_own(name)
+            ensure_own_broker(name, self._config.broker_id)
             return self._describer.broker(wanted)
         if resource.resource_type == BROKER_LOGGER:
             if not name:
                 raise InvalidRequestError("Loggers belong to one broker: its id must be given")
-            self._ensure_own(name)
-            return [_logger(logger, level) for logger, level in _LOGGERS.items() if wanted is None or logger in wanted]
+            ensure_own_broker(name, self._config.broker_id)
+            return [_logger(logger, level) for logger, level in self._loggers.all().items() if wanted is None or logger in wanted]
+        if resource.resource_type == CLIENT_METRICS:
+            if not name:
+                raise InvalidRequestError("A subscription to client metrics has a name")
+            return self._describer.client_metrics(self._repository.config(f"client-metrics/{name}"), wanted)
         raise InvalidRequestError(f"There are no configs of resource type {resource.resource_type}")
-
-    def _ensure_own(self, name: str) -> None:
-        try:
-            broker_id = int(name)
-        except ValueError:
-            raise InvalidRequestError(f"The id of a broker is a number, not {name!r}") from None
-        if broker_id != self._config.broker_id:
-            raise InvalidRequestError(f"This is broker {self._config.broker_id}, ask broker {broker_id} itself for its configs")
 
 
 def _logger(name: str, level: str) -> Entry:

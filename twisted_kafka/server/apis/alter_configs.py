@@ -1,0 +1,140 @@
+"""AlterConfigs 0-2 replaces all, IncrementalAlterConfigs 0-1 changes single entries (KIP-339).
+
+Both are for topics and brokers, the latter also for groups, loggers (KIP-412) and subscriptions to client metrics (KIP-714).
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol, TypeVar
+
+from twisted.logger import Logger
+
+from twisted_kafka.controller.config_admin import ConfigAdmin, ConfigChange, ConfigOperation, IConfigResource
+from twisted_kafka.controller.config_kinds import BROKER, BROKER_LOGGER, TOPIC, ensure_own_broker
+from twisted_kafka.network.request import RequestContext
+from twisted_kafka.protocol.errors import ErrorCode, InvalidRequestError, KafkaError, error_of
+from twisted_kafka.protocol.messages.configs import (
+    AlterConfigsRequest,
+    AlterConfigsRequestAlterConfigsResource,
+    AlterConfigsResponse,
+    AlterConfigsResponseAlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsRequestAlterConfigsResource,
+    IncrementalAlterConfigsResponse,
+    IncrementalAlterConfigsResponseAlterConfigsResourceResponse,
+)
+from twisted_kafka.server.dispatch import api
+from twisted_kafka.server.loggers import LoggerLevels
+
+_log = Logger()
+
+
+class _Resource(Protocol):
+    resource_type: int
+    resource_name: str
+
+
+_R = TypeVar("_R", bound=_Resource)
+
+
+class AlterConfigApis:
+    """Changes of configs. ``resources`` has the kinds whose configs are kept in the metadata store, by type."""
+
+    def __init__(self, admin: ConfigAdmin, resources: Mapping[int, IConfigResource], loggers: LoggerLevels, broker_id: int) -> None:
+        self._admin = admin
+        self._resources = resources
+        self._loggers = loggers
+        self._broker_id = broker_id
+
+    @api(AlterConfigsRequest, AlterConfigsResponse, versions=(0, 2))
+    def alter_configs(self, context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
+        """Give topics and brokers exactly the configs named; all others go back to their defaults."""
+
+        def alter(resource: AlterConfigsRequestAlterConfigsResource) -> None:
+            if resource.resource_type not in (TOPIC, BROKER):
+                raise InvalidRequestError(f"AlterConfigs is for topics and brokers, not for type {resource.resource_type}")
+            settings = [(each.name, each.value) for each in resource.configs]
+            kind = self._resources[resource.resource_type]
+            self._admin.replace(kind, resource.resource_name, settings, validate_only=request.validate_only)
+
+        return AlterConfigsResponse(
+            responses=[
+                AlterConfigsResponseAlterConfigsResourceResponse(
+                    error_code=code,
+                    error_message=message,
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                )
+                for resource, code, message in _each(context, request.resources, alter)
+            ]
+        )
+
+    @api(IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, versions=(0, 1))
+    def incremental_alter_configs(
+        self, context: RequestContext, request: IncrementalAlterConfigsRequest
+    ) -> IncrementalAlterConfigsResponse:
+        """Set, delete, append to or subtract from single configs."""
+
+        def alter(resource: IncrementalAlterConfigsRequestAlterConfigsResource) -> None:
+            changes = [ConfigChange(each.name, each.config_operation, each.value) for each in resource.configs]
+            if resource.resource_type == BROKER_LOGGER:
+                ensure_own_broker(resource.resource_name, self._broker_id)
+                self._alter_loggers(changes, request.validate_only)
+                return
+            kind = self._resources.get(resource.resource_type)
+            if kind is None:
+                raise InvalidRequestError(f"There are no configs of resource type {resource.resource_type}")
+            self._admin.change(kind, resource.resource_name, changes, validate_only=request.validate_only)
+
+        return IncrementalAlterConfigsResponse(
+            responses=[
+                IncrementalAlterConfigsResponseAlterConfigsResourceResponse(
+                    error_code=code,
+                    error_message=message,
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                )
+                for resource, code, message in _each(context, request.resources, alter)
+            ]
+        )
+
+    def _alter_loggers(self, changes: list[ConfigChange], validate_only: bool) -> None:
+        levels: dict[str, str | None] = {}
+        for each in changes:
+            if each.operation not in (ConfigOperation.SET, ConfigOperation.DELETE):
+                raise InvalidRequestError("The level of a logger can be set and deleted, nothing else")
+            if each.name in levels:
+                raise InvalidRequestError(f"The request names logger {each.name!r} more than once")
+            if each.operation == ConfigOperation.SET and each.value is None:
+                raise InvalidRequestError(f"Logger {each.name!r} has null as its level")
+            level = each.value if each.operation == ConfigOperation.SET else None
+            self._loggers.validate(each.name, level)
+            levels[each.name] = level
+        if not validate_only:
+            for logger, level in levels.items():
+                self._loggers.set(logger, level)
+
+
+def _each(
+    context: RequestContext, resources: Iterable[_R], alter: Callable[[_R], None]
+) -> Iterable[tuple[_R, ErrorCode, str | None]]:
+    """Yield each resource with its error code and message; one that is named twice is refused both times."""
+    resources = list(resources)
+    times = Counter((each.resource_type, each.resource_name) for each in resources)
+    for resource in resources:
+        try:
+            if times[resource.resource_type, resource.resource_name] > 1:
+                raise InvalidRequestError("The request names this resource more than once")
+            alter(resource)
+        except KafkaError as error:
+            code = error_of(error)
+            context.note_error(code)
+            _log.info(
+                "Configs of {kind} {name!r} stay as they are: {error}",
+                kind=resource.resource_type,
+                name=resource.resource_name,
+                error=error,
+            )
+            yield resource, code, str(error) or None
+        else:
+            yield resource, ErrorCode.NONE, None

@@ -1,0 +1,106 @@
+"""The levels of this broker's loggers, changed while it runs (KIP-412).
+
+A logger is a namespace of ``twisted.logger``: a module, or a package that gives its level to all below it. ``root`` is what all
+others fall back to. Kafka's levels are used: TRACE counts as DEBUG here, FATAL is critical.
+"""
+
+import sys
+from collections.abc import Mapping
+from typing import Any, Final
+
+from constantly import NamedConstant  # type: ignore[import-untyped]
+from twisted.logger import (
+    FilteringLogObserver,
+    ILogFilterPredicate,
+    LogEvent,
+    LogLevel,
+    LogLevelFilterPredicate,
+    LogPublisher,
+    PredicateResult,
+)
+from zope.interface import implementer
+
+from twisted_kafka.protocol.errors import InvalidConfigurationError, InvalidRequestError
+
+ROOT: Final = "root"
+PACKAGES: Final = ("twisted_kafka", "twisted")
+"""Packages whose modules are loggers."""
+
+LEVELS: Final[Mapping[str, NamedConstant]] = {
+    "TRACE": LogLevel.debug,
+    "DEBUG": LogLevel.debug,
+    "INFO": LogLevel.info,
+    "WARN": LogLevel.warn,
+    "ERROR": LogLevel.error,
+    "FATAL": LogLevel.critical,
+}
+
+_NAMES: Final = {level: name for name, level in LEVELS.items() if name != "TRACE"}
+
+
+@implementer(ILogFilterPredicate)
+class LoggerLevels:
+    """Which events are logged; a predicate for a ``FilteringLogObserver``."""
+
+    def __init__(self) -> None:
+        self._predicate = LogLevelFilterPredicate(defaultLogLevel=LogLevel.info)
+        self._own: dict[str, NamedConstant] = {}
+        self._installed: list[tuple[LogPublisher, Any, Any]] = []
+
+    def __call__(self, event: LogEvent) -> NamedConstant:
+        """Keep back what the logger's level does not admit; what other packages log passes."""
+        namespace = event.get("log_namespace") or ""
+        if event.get("log_level") is None or namespace.partition(".")[0] not in PACKAGES:
+            return PredicateResult.maybe
+        return self._predicate(event)
+
+    def install(self, publisher: LogPublisher) -> None:
+        """Put this filter before the observers that the publisher has now; ``uninstall`` takes it away."""
+        # twistd makes the observer of its log file before it starts the service, and keeps it to itself.
+        for observer in tuple(publisher._observers):
+            filtered = FilteringLogObserver(observer, [self])
+            publisher.removeObserver(observer)
+            publisher.addObserver(filtered)
+            self._installed.append((publisher, observer, filtered))
+
+    def uninstall(self) -> None:
+        """Give the publisher its observers back."""
+        for publisher, observer, filtered in self._installed:
+            publisher.removeObserver(filtered)
+            publisher.addObserver(observer)
+        self._installed.clear()
+
+    def level(self, logger: str) -> str:
+        """Return the level in force, by Kafka's name."""
+        return _NAMES[self._predicate.logLevelForNamespace("" if logger == ROOT else logger)]
+
+    def all(self) -> dict[str, str]:
+        """Return the levels of all loggers by name."""
+        return {ROOT: self.level(ROOT), **{name: self.level(name) for name in sorted(_known())}}
+
+    def validate(self, logger: str, level: str | None) -> None:
+        """Raise InvalidConfigurationError or InvalidRequestError when the logger cannot have the level; None takes its own back."""
+        if logger != ROOT and logger not in _known():
+            raise InvalidConfigurationError(f"There is no logger {logger!r}")
+        if level is None and logger == ROOT:
+            raise InvalidRequestError("The root logger must keep a level")
+        if level is not None and level not in LEVELS:
+            raise InvalidConfigurationError(f"Invalid value {level!r} for logger {logger}: must be one of {', '.join(LEVELS)}")
+
+    def set(self, logger: str, level: str | None) -> None:
+        """Give the logger a level, or with None take its own one back; raises what ``validate`` does."""
+        self.validate(logger, level)
+        if level is None:
+            self._own.pop(logger, None)
+        else:
+            self._own["" if logger == ROOT else logger] = LEVELS[level]
+        # Whole at once, for every thread asks it while it is changed.
+        predicate = LogLevelFilterPredicate(defaultLogLevel=self._own.get("", LogLevel.info))
+        for name, own in self._own.items():
+            predicate.setLogLevelForNamespace(name, own)
+        self._predicate = predicate
+
+
+def _known() -> set[str]:
+    prefixes = tuple(f"{package}." for package in PACKAGES)
+    return {name for name in tuple(sys.modules) if name in PACKAGES or name.startswith(prefixes)}

@@ -1,0 +1,62 @@
+"""Reads the metrics that a client pushes: OpenTelemetry's MetricsData, in protocol buffers (OTLP)."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+from twisted_kafka.protocol.errors import InvalidRecordError
+
+_DELTA: Final = 1
+"""AGGREGATION_TEMPORALITY_DELTA."""
+
+
+class Sample(NamedTuple):
+    """One value: of a gauge as it is, of a sum or a histogram either the whole or, with ``is_delta``, what was added."""
+
+    name: str
+    labels: tuple[tuple[str, str], ...]
+    value: float
+    is_delta: bool
+
+
+def read_metrics(data: bytes) -> list[Sample]:
+    """Return the samples; raises InvalidRecordError for bytes that are not MetricsData."""
+    # A twentieth of a second that only brokers need to which clients push.
+    from google.protobuf.message import DecodeError
+    from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+
+    message = MetricsData()
+    try:
+        message.ParseFromString(data)
+    except DecodeError as error:
+        raise InvalidRecordError(f"The metrics are not OpenTelemetry's MetricsData: {error}") from None
+    return [
+        sample
+        for resource in message.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+        for sample in _samples(metric)
+    ]
+
+
+def _samples(metric: Any) -> Iterator[Sample]:
+    kind = metric.WhichOneof("data")
+    if kind is None:
+        return
+    data = getattr(metric, kind)
+    is_delta = kind in ("sum", "histogram", "exponential_histogram") and data.aggregation_temporality == _DELTA
+    for point in data.data_points:
+        labels = _labels(point.attributes)
+        if kind in ("gauge", "sum"):
+            yield Sample(metric.name, labels, getattr(point, point.WhichOneof("value") or "as_int"), is_delta)
+        else:
+            # Distributions: how many there were and their sum; that is what averages are made of.
+            yield Sample(f"{metric.name}.count", labels, point.count, is_delta)
+            yield Sample(f"{metric.name}.sum", labels, point.sum, is_delta)
+
+
+def _labels(attributes: Iterable[Any]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((each.key, _text(each.value)) for each in attributes))
+
+
+def _text(value: Any) -> str:
+    return str(getattr(value, value.WhichOneof("value") or "string_value"))
