@@ -45,10 +45,6 @@ NEWER = {3: 13, 45: 1, 60: 2, 71: 0, 72: 0, 74: 0, 75: 0}
 
 NOT_YET: dict[str, dict[int, str]] = {
     "several brokers": {
-        4: "LeaderAndIsr",
-        5: "StopReplica",
-        6: "UpdateMetadata",
-        7: "ControlledShutdown",
         56: "AlterPartition",
         58: "Envelope",
         67: "AllocateProducerIds",

@@ -121,6 +121,7 @@ class Assembly:
         self._store: IMetadataStore | None = None
         self._metadata_path: Path | None = None
         self._interrupted = False
+        self._broker_epoch = -1
         self._stops: dict[str, Callable[[], object]] = {}
 
     def start(self, main: MainReactor) -> None:
@@ -169,7 +170,8 @@ class Assembly:
         self._stops["group coordinator"] = groups.shutdown
         groups.startup()
         self._register(store, sockets)
-        controller = self._start_controller(store, configs, ControlPlane(replicas, [groups.on_partitions_deleted]))
+        control = ControlPlane(replicas, [groups.on_partitions_deleted])
+        controller = self._start_controller(store, configs, control)
         parts = Parts(
             config=self.config,
             clock=self._clock,
@@ -183,6 +185,8 @@ class Assembly:
             controller=controller,
             administration=self._start_administration(store, configs, dynamic),
             timer=timer,
+            control=control,
+            broker_epoch=lambda: self._broker_epoch,
             supported=lambda: self.supported_apis,
         )
         self._serve(main, channel, sockets, parts)
@@ -316,7 +320,7 @@ class Assembly:
             for end_point in self.config.advertised_listeners
         ]
         node = broker_node(advertised, rack=self.config.optional_string("broker.rack"), now_ms=self._clock.wall_ms())
-        register_broker(store, self.config.broker_id, node)
+        self._broker_epoch = register_broker(store, self.config.broker_id, node)
 
     def _start_controller(self, store: IMetadataStore, configs: ConfigRepository, control: ControlPlane) -> KafkaController:
         channels = InProcessChannels(self.config.broker_id, control)

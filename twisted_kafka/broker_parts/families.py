@@ -19,10 +19,12 @@ from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.store import IMetadataStore
 from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.replication.control_plane import ControlPlane
 from twisted_kafka.replication.fetch_session import FetchSessionCache
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.server.apis.api_versions import VersionsApis
 from twisted_kafka.server.apis.config_entries import ConfigDescriber
+from twisted_kafka.server.apis.control import ControlApis
 from twisted_kafka.server.apis.features import FeatureApis
 from twisted_kafka.server.apis.fetch import FetchApis
 from twisted_kafka.server.apis.find_coordinator import GROUP, TRANSACTION, CoordinatorTopic, FindCoordinatorApis
@@ -54,6 +56,8 @@ class Parts(NamedTuple):
     controller: KafkaController
     administration: Administration
     timer: Timer
+    control: ControlPlane
+    broker_epoch: Callable[[], int]
     supported: Callable[[], Mapping[int, tuple[int, int]]]
 
 
@@ -80,6 +84,7 @@ def make_families(parts: Parts) -> list[object]:
         GroupOffsetApis(groups, metadata, parts.clock, LegacyOffsets(parts.store)),
         FindCoordinatorApis(_coordinators(parts), metadata, topics),
         ProducerIdApis(producer_ids),
+        ControlApis(parts.control, parts.controller, config, parts.broker_epoch),
     ]
 
 

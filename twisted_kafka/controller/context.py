@@ -70,6 +70,7 @@ class ControllerContext:
     def clear(self) -> None:
         """Forget all but the epoch: the controller has resigned."""
         self.brokers: dict[int, LiveBroker] = {}
+        self.shutting_down: set[int] = set()
         self.topic_ids: dict[str, bytes] = {}
         self.assignments: dict[str, dict[int, ReplicaAssignment]] = {}
         self.leaderships: dict[TopicPartition, Leadership] = {}
@@ -102,7 +103,11 @@ class ControllerContext:
         return [replica for replica in self.replicas(self.all_partitions()) if replica[1] in wanted]
 
     def is_online(self, partition: TopicPartition, broker: int) -> bool:
-        """Tell whether the broker is alive and its log directory with the replica is."""
+        """Tell whether the broker is alive and not about to stop, and its log directory with the replica is alive."""
+        return broker not in self.shutting_down and self.is_reachable(partition, broker)
+
+    def is_reachable(self, partition: TopicPartition, broker: int) -> bool:
+        """Tell whether the replica can be told something: its broker is alive, perhaps about to stop, and so is its directory."""
         return broker in self.brokers and (partition, broker) not in self.offline_replicas
 
     def topic_id(self, topic: str) -> bytes:

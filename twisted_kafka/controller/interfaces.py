@@ -27,8 +27,8 @@ class IControlPlane(Interface):
     def leader_and_isr(request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         """Make the named replicas leaders or followers; the response has an error per partition."""
 
-    def update_metadata(request: UpdateMetadataRequest) -> None:
-        """Take the brokers and partitions over into the metadata cache."""
+    def update_metadata(request: UpdateMetadataRequest) -> bool:
+        """Take the brokers and partitions over into the metadata cache; return False when a newer controller has spoken."""
 
     def stop_replica(request: StopReplicaRequest) -> StopReplicaResponse:
         """Stop replicating partitions and delete those that are to be deleted; the response has an error per partition."""

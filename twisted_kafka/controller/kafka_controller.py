@@ -11,6 +11,7 @@ from twisted.logger import Logger
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.controller.context import ControllerContext
+from twisted_kafka.controller.controlled_shutdown import ControlledShutdown
 from twisted_kafka.controller.dynamic_config import ConfigRepository
 from twisted_kafka.controller.election import ControllerElection
 from twisted_kafka.controller.interfaces import IBrokerChannels
@@ -81,6 +82,7 @@ class KafkaController:
             self.context, store, self._requests, self._partitions, self._replicas, deleted=self._topics_deleted
         )
         self.elections = LeaderElections(self.context, self._partitions)
+        self.controlled_shutdown = ControlledShutdown(self.context, self._requests, self._partitions, self._replicas)
         self.reassignments = Reassignments(self.context, store, self._requests, self._partitions, self._replicas)
 
     # From outside
@@ -266,6 +268,7 @@ class KafkaController:
         restarted = {broker for broker in now.keys() & before.keys() if now[broker].epoch != before[broker].epoch}
         gone = before.keys() - now.keys() | restarted
         new = now.keys() - before.keys() | restarted
+        context.shutting_down -= gone
         if gone:
             context.brokers = {broker: each for broker, each in before.items() if broker not in gone}
             for broker in gone:

@@ -152,7 +152,9 @@ class PartitionStateMachine:
     def _became_online(self, partition: TopicPartition, leadership: Leadership, *, is_new: bool = False) -> None:
         self._context.leaderships[partition] = leadership
         self._context.partition_states[partition] = PartitionStatus.ONLINE
-        self._requests.add_leader_and_isr(self._alive(partition), partition, leadership, is_new=is_new)
+        replicas = self._context.assignment(partition).replicas
+        told = [broker for broker in replicas if self._context.is_reachable(partition, broker)]
+        self._requests.add_leader_and_isr(told, partition, leadership, is_new=is_new)
 
     def _offline_election(self, partition: TopicPartition, leadership: Leadership, alive: Sequence[int]) -> Elected | None:
         assignment = self._context.assignment(partition).replicas

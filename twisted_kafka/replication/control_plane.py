@@ -59,14 +59,15 @@ class ControlPlane:
             )
         return LeaderAndIsrResponse(error_code=0, topics=list(topics.values()))
 
-    def update_metadata(self, request: UpdateMetadataRequest) -> None:
-        """Take brokers and partitions over, unless the controller is an old one."""
+    def update_metadata(self, request: UpdateMetadataRequest) -> bool:
+        """Take brokers and partitions over; return False, and take nothing, when the controller is an old one."""
         if not self._replicas.state.accept_controller_epoch(request.controller_epoch):
-            return
+            return False
         deleted = self._replicas.metadata.apply(request)
         if deleted:
             for listener in self._on_deleted:
                 listener(deleted)
+        return True
 
     def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
         """Give partitions up."""

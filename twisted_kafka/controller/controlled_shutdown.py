@@ -1,0 +1,70 @@
+"""A broker that is about to stop asks for its leaderships to be moved away first (Kafka: KafkaController.doControlledShutdown)."""
+
+from collections.abc import Sequence
+
+from twisted.logger import Logger
+
+from twisted_kafka.controller.context import ControllerContext, Leadership
+from twisted_kafka.controller.elections import Elected, offline_leader
+from twisted_kafka.controller.partition_machine import PartitionStateMachine
+from twisted_kafka.controller.replica_machine import ReplicaStateMachine
+from twisted_kafka.controller.requests import RequestBatch
+from twisted_kafka.controller.states import PartitionStatus, ReplicaStatus
+from twisted_kafka.protocol.errors import BrokerNotAvailableError, StaleBrokerEpochError
+from twisted_kafka.protocol.topic_partition import TopicPartition
+
+UNKNOWN_EPOCH = -1
+"""An old broker does not tell its epoch."""
+
+
+class ControlledShutdown:
+    """Used on the controller's event thread only."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        requests: RequestBatch,
+        partitions: PartitionStateMachine,
+        replicas: ReplicaStateMachine,
+    ) -> None:
+        self._context = context
+        self._requests = requests
+        self._partitions = partitions
+        self._replicas = replicas
+
+    def begin(self, broker: int, broker_epoch: int) -> list[TopicPartition]:
+        """Move what the broker leads to other replicas; return what it still leads, for want of one in sync.
+
+        Raises BrokerNotAvailableError for a broker that is not alive, StaleBrokerEpochError for one that has restarted since.
+        """
+        context = self._context
+        if broker not in context.brokers:
+            raise BrokerNotAvailableError(f"Broker {broker} is not alive")
+        if broker_epoch != UNKNOWN_EPOCH and broker_epoch < context.brokers[broker].epoch:
+            raise StaleBrokerEpochError(f"Broker {broker} has epoch {context.brokers[broker].epoch}, not {broker_epoch}")
+        self.log.info("Broker {broker} is about to stop", broker=broker)
+        context.shutting_down.add(broker)
+        held = [
+            partition
+            for partition, holder in context.replicas_on((broker,))
+            if len(context.assignment(partition).replicas) > 1
+            and partition in context.leaderships
+            and not context.is_to_be_deleted(partition.topic)
+        ]
+        led = [partition for partition in held if context.leaderships[partition].leader == broker]
+        followed = [partition for partition in held if partition not in set(led)]
+        self._partitions.handle(led, PartitionStatus.ONLINE, self._elect)
+        self._requests.new_batch()
+        for partition in followed:
+            self._requests.add_stop_replica((broker,), partition, delete=False)
+        self._requests.send()
+        self._replicas.handle([(partition, broker) for partition in followed], ReplicaStatus.OFFLINE)
+        return [partition for partition in led if context.leaderships[partition].leader == broker]
+
+    def _elect(self, partition: TopicPartition, leadership: Leadership, alive: Sequence[int]) -> Elected | None:
+        elected = offline_leader(self._context.assignment(partition).replicas, leadership.isr, alive, unclean=False)
+        if elected is None:
+            return None
+        return Elected(elected.leader, [each for each in leadership.isr if each not in self._context.shutting_down])

@@ -1,0 +1,140 @@
+"""LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown: what controller and brokers of a ZooKeeper-era cluster ask.
+
+The versions: LeaderAndIsr 2 broker epoch and grouping by topic, 5 topic ids; StopReplica 1 broker epoch, 3 leader epochs;
+UpdateMetadata 5 broker epoch, 7 topic ids; ControlledShutdown 2 broker epoch. (Kafka: KafkaApis; KIP-380, KIP-516, KIP-570.)
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.controller.kafka_controller import KafkaController
+from twisted_kafka.network.request import RequestContext
+from twisted_kafka.protocol.errors import (
+    ClusterAuthorizationError,
+    ControllerMovedError,
+    ErrorCode,
+    KafkaError,
+    NotControllerError,
+    StaleBrokerEpochError,
+)
+from twisted_kafka.protocol.messages.inter_broker import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    RemainingPartition,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.replication.control_plane import ControlPlane
+from twisted_kafka.server.dispatch import api
+
+UNKNOWN_BROKER_EPOCH = -1
+"""An old controller does not tell for which start of the broker its request is meant."""
+
+TOPIC_IDS_SINCE = 5
+"""From this version on LeaderAndIsr is answered by topic id."""
+
+
+class ControlApis:
+    """Passes the orders of a controller elsewhere on to the replica manager, as the own controller's are in process.
+
+    They are taken on the control plane's listener, or without one on that among brokers; anybody else's are refused with
+    CLUSTER_AUTHORIZATION_FAILED.
+    """
+
+    def __init__(self, control: ControlPlane, controller: KafkaController, config: KafkaConfig, epoch: Callable[[], int]) -> None:
+        """``epoch`` returns this broker's own epoch: its latest registration's."""
+        self._control = control
+        self._controller = controller
+        self._config = config
+        self._epoch = epoch
+
+    @api(LeaderAndIsrRequest, LeaderAndIsrResponse, versions=(0, 7))
+    def leader_and_isr(self, context: RequestContext, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        """Lead and follow partitions."""
+        self._ensure_of_controller(context, request.broker_epoch)
+        response = self._control.leader_and_isr(request)
+        if response.error_code == ErrorCode.STALE_CONTROLLER_EPOCH:
+            raise _moved(request.controller_epoch)
+        if context.api_version >= TOPIC_IDS_SINCE:
+            return response
+        errors = [
+            LeaderAndIsrPartitionError(
+                topic_name=error.topic_name, partition_index=error.partition_index, error_code=error.error_code
+            )
+            for topic in response.topics
+            for error in topic.partition_errors
+        ]
+        return LeaderAndIsrResponse(error_code=response.error_code, partition_errors=errors)
+
+    @api(StopReplicaRequest, StopReplicaResponse, versions=(0, 4))
+    def stop_replica(self, context: RequestContext, request: StopReplicaRequest) -> StopReplicaResponse:
+        """Give replicas up."""
+        try:
+            self._ensure_of_controller(context, request.broker_epoch)
+        except StaleBrokerEpochError as error:
+            return StopReplicaResponse(error_code=error.code)  # without a word on the partitions, as Kafka
+        return self._control.stop_replica(request)
+
+    @api(UpdateMetadataRequest, UpdateMetadataResponse, versions=(0, 8))
+    def update_metadata(self, context: RequestContext, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+        """Know of brokers and partitions."""
+        self._ensure_of_controller(context, request.broker_epoch)
+        if not self._control.update_metadata(request):
+            raise _moved(request.controller_epoch)
+        return UpdateMetadataResponse(error_code=0)
+
+    @api(ControlledShutdownRequest, ControlledShutdownResponse, versions=(0, 3))
+    def controlled_shutdown(
+        self, context: RequestContext, request: ControlledShutdownRequest
+    ) -> "Future[ControlledShutdownResponse]":
+        """As the controller, move a broker's leaderships away before it stops."""
+        if not context.is_privileged_listener and context.listener_name != self._config.inter_broker_listener_name:
+            raise _refusal(context)
+        answer: Future[ControlledShutdownResponse] = Future()
+
+        def begin() -> list[TopicPartition] | KafkaError:
+            try:
+                return self._controller.controlled_shutdown.begin(request.broker_id, request.broker_epoch)
+            except KafkaError as error:
+                return error  # an answer, not a failure of the controller
+
+        def done(begun: "Future[list[TopicPartition] | KafkaError]") -> None:
+            try:
+                answer.set_result(_shutdown_response(begun.result()))
+            except NotControllerError as error:
+                answer.set_exception(ControllerMovedError(str(error)))
+            except Exception as error:  # noqa: BLE001 it becomes the answer
+                answer.set_exception(error)
+
+        self._controller.run(begin).add_done_callback(done)
+        return answer
+
+    def _ensure_of_controller(self, context: RequestContext, broker_epoch: int) -> None:
+        if not context.is_privileged_listener:
+            raise _refusal(context)
+        own = self._epoch()
+        # A greater one is possible: the controller may know of a registration before the broker does.
+        if broker_epoch != UNKNOWN_BROKER_EPOCH and broker_epoch < own:
+            raise StaleBrokerEpochError(f"The request is for epoch {broker_epoch} of this broker, which has {own}")
+
+
+def _shutdown_response(led: list[TopicPartition] | KafkaError) -> ControlledShutdownResponse:
+    if isinstance(led, KafkaError):
+        raise led
+    remaining = [RemainingPartition(topic_name=each.topic, partition_index=each.partition) for each in led]
+    return ControlledShutdownResponse(error_code=0, remaining_partitions=remaining)
+
+
+def _moved(epoch: int) -> ControllerMovedError:
+    return ControllerMovedError(f"A newer controller has spoken than that of epoch {epoch}")
+
+
+def _refusal(context: RequestContext) -> ClusterAuthorizationError:
+    return ClusterAuthorizationError(f"Requests among brokers are not taken on listener {context.listener_name}")
