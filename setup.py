@@ -57,6 +57,8 @@ setup(
         "sortedcontainers>=2.4",
         "prometheus-client>=0.20",
         "opentelemetry-proto>=1.27",
+        # Subscriptions by regular expression: Kafka's syntax, and no expression takes more than linear time.
+        "google-re2>=1.1",
     ],
     extras_require={"spark": SPARK, "zookeeper": ZOOKEEPER, "fast": FAST, "test": [*TEST, *ZOOKEEPER, *FAST]},
     zip_safe=False,

@@ -6,13 +6,19 @@ from concurrent.futures import Future
 
 from zope.interface import implementer
 
+from twisted_kafka.coordinator.group.classic.member import MemberTerms
+from twisted_kafka.coordinator.group.consumer.assignors.loading import load_assignors
 from twisted_kafka.coordinator.group.coordinator import GROUP_METADATA_TOPIC, GroupCoordinator, GroupShards
 from twisted_kafka.coordinator.group.group_config import GroupConfig
-from twisted_kafka.coordinator.group.joining import JoinRequest
-from twisted_kafka.coordinator.group.member import MemberTerms
+from twisted_kafka.coordinator.group.group_configs import GroupConfigs
+from twisted_kafka.coordinator.group.group_metrics import GroupMetrics
+from twisted_kafka.coordinator.group.parts import GroupParts
+from twisted_kafka.coordinator.group.requests import JoinRequest
 from twisted_kafka.coordinator.interfaces import IPartitionReader, IPartitionWriter
 from twisted_kafka.coordinator.records import GROUP_RECORD_KINDS, CoordinatorRecord, decode_record
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
+from twisted_kafka.metadata.cache import MetadataSnapshot
+from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import ErrorCode, NotLeaderOrFollowerError
 from twisted_kafka.protocol.records.batch import batches
 from twisted_kafka.protocol.topic_partition import TopicPartition
@@ -61,11 +67,28 @@ class MemoryLog:
         ]
 
 
+class FakeTopics:
+    """The cluster's topics; each change makes a new snapshot. A topic's id is its name, padded."""
+
+    def __init__(self):
+        self.change({})
+
+    def change(self, counts):
+        """Have these topics, with so many partitions each, from now on."""
+        ids = {name: name.encode().ljust(16, b".") for name in counts}
+        self.counts = counts
+        topics = {name: dict.fromkeys(range(count)) for name, count in counts.items()}
+        self.snapshot = MetadataSnapshot({}, topics, ids, {topic_id: name for name, topic_id in ids.items()})
+
+
 class Bench:
     """A coordinator over a MemoryLog under a ManualClock."""
 
-    def __init__(self, partitions=1, log=None, clock=None, **settings):
+    def __init__(self, partitions=1, log=None, clock=None, assignors=("uniform", "range"), **settings):
         self.clock = clock or ManualClock()
+        self.topics = FakeTopics()
+        self.assignors = load_assignors(assignors)
+        self.metrics = MetricsRegistry(self.clock)
         self.log = log or MemoryLog()
         self.partitions = partitions
         self.config = GroupConfig(**settings)
@@ -75,9 +98,19 @@ class Bench:
     def start(self, load=True):
         self.scheduler = ManualScheduler(self.clock)
         self.timer = Timer(self.clock)
-        shards = GroupShards(self.clock, self.config, lambda: f"id{next(self._ids)}")
+        self.group_configs = GroupConfigs(self.config)
+        self.parts = GroupParts(
+            self.clock,
+            self.config,
+            self.group_configs,
+            self.topics,
+            self.assignors,
+            GroupMetrics(self.metrics),
+            lambda: f"id{next(self._ids)}",
+        )
+        shards = GroupShards(self.parts)
         self.runtime = CoordinatorRuntime(
-            RuntimeSettings(GROUP_METADATA_TOPIC, lambda: self.partitions),
+            RuntimeSettings(GROUP_METADATA_TOPIC, lambda: self.partitions, on_loaded=self.parts.metrics.partition_loaded),
             shards,
             self.log,
             self.log,
@@ -85,7 +118,7 @@ class Bench:
             self.timer,
             self.clock,
         )
-        self.groups = GroupCoordinator(self.runtime, self.scheduler, self.config)
+        self.groups = GroupCoordinator(self.runtime, self.scheduler, self.parts)
         self.groups.startup()
         if load:
             self.elect()

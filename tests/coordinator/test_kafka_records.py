@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.coordinator.fakes import Bench, MemoryLog
+from twisted_kafka.coordinator.group.consumer.consumer_group import ConsumerGroup
 from twisted_kafka.coordinator.group.coordinator import GROUP_METADATA_TOPIC
+from twisted_kafka.coordinator.group.offsets import OffsetFetch
+from twisted_kafka.coordinator.group.requests import Sender
 from twisted_kafka.coordinator.group.subscription import subscribed_topics
 from twisted_kafka.coordinator.hashing import partition_for
 from twisted_kafka.coordinator.records import GROUP_RECORD_KINDS, UnknownRecordKindError, decode_record
@@ -25,10 +28,12 @@ def data_batches(version, partition):
     return [batch for batch in batches(data) if not batch.is_control]
 
 
-def expected(version):
+def expected(version, *kinds):
+    """The group coordinator's records of these kinds, all without any given."""
     for line in (SEGMENTS / version / "expected.jsonl").read_text().splitlines():
         record = json.loads(line)
-        if record["keyType"] in ("GroupMetadataKey", "OffsetCommitKey"):
+        kind = record["keyType"]
+        if kind in kinds if kinds else kind in ("GroupMetadataKey", "OffsetCommitKey") or kind.startswith("ConsumerGroup"):
             yield record
 
 
@@ -64,14 +69,14 @@ def test_the_whole_partitions_are_loaded(version):
     assert sorted(bench.runtime.active_partitions()) == list(range(PARTITIONS))
 
     offsets, groups = {}, {}
-    for record in expected(version):
+    for record in expected(version, "GroupMetadataKey", "OffsetCommitKey"):
         if record["keyType"] == "OffsetCommitKey":
             of_group = offsets.setdefault(record["key"]["group"], {})
             of_group[record["key"]["topic"], record["key"]["partition"]] = record.get("value")
         else:
             groups[record["key"]["group"]] = record.get("value")
     for group_id, of_group in offsets.items():
-        error, fetched = bench.groups.fetch_offsets(group_id, None, False)
+        error, fetched = bench.groups.fetch_offsets(OffsetFetch(Sender(group_id), None, False))
         assert error == 0
         wanted = {key: (value["offset"], value["metadata"]) for key, value in of_group.items() if value is not None}
         assert {key: (value.offset, value.metadata) for key, value in fetched.items()} == wanted
@@ -89,7 +94,7 @@ def test_the_whole_partitions_are_loaded(version):
 @pytest.mark.parametrize("version", VERSIONS)
 def test_groups_lie_in_the_partitions_that_we_would_choose(version):
     for record in expected(version):
-        group_id = record["key"]["group"]
+        group_id = record["key"].get("group") or record["key"]["groupId"]
         assert record["file"] == f"{GROUP_METADATA_TOPIC}-{partition_for(group_id, PARTITIONS)}"
 
 
@@ -97,8 +102,8 @@ def test_topics_of_real_subscriptions():
     found = {
         (record["key"]["group"], subscribed_topics(base64.b64decode(member["subscription"])))
         for version in VERSIONS
-        for record in expected(version)
-        if record["keyType"] == "GroupMetadataKey" and record.get("value")
+        for record in expected(version, "GroupMetadataKey")
+        if record.get("value")
         for member in record["value"]["members"]
     }
     assert ("classic-rangeassignor", frozenset({"codec-gzip", "orders.eu"})) in found
@@ -109,3 +114,36 @@ def test_topics_of_real_subscriptions():
 def test_a_subscription_that_is_none(data):
     with pytest.raises(ValueError, match="subscription"):
         subscribed_topics(data)
+
+
+def consumer_groups_after_each_batch(version):
+    """Each consumer group as it was after each batch of its partition: a broker may take over at any of them."""
+    for partition in range(PARTITIONS):
+        log = MemoryLog()
+        where = TopicPartition(GROUP_METADATA_TOPIC, partition)
+        for batch in data_batches(version, partition):
+            log.batches[where].append(bytes(batch.data))
+            bench = Bench(partitions=PARTITIONS, log=log)
+            shard = bench.runtime._slots[partition].shard
+            yield from (group for group in shard.store.groups.values() if isinstance(group, ConsumerGroup))
+            bench.groups.shutdown()
+
+
+@pytest.mark.parametrize(("version", "first_epoch"), [("3.9.2-kraft", 1), ("4.4.0-kraft", 2)])
+def test_consumer_groups_go_the_way_that_kafka_took_them(version, first_epoch):
+    seen = []
+    for group in consumer_groups_after_each_batch(version):
+        if group.group_id == "kip848":
+            seen.append((group.state.value, group.epoch - first_epoch, len(group.members)))
+            for member in group.members.values():
+                for topic_id, indexes in member.current.assigned.items():
+                    assert all(group.owner(topic_id, index) == member.member_id for index in indexes)
+    steps = [step for at, step in enumerate(seen) if not at or seen[at - 1] != step]
+    assert steps == [
+        ("Stable", 0, 1),
+        ("Reconciling", 1, 2),
+        ("Stable", 1, 2),
+        ("Reconciling", 1, 2),  # the static one is away for a while
+        ("Assigning", 2, 1),
+        ("Empty", 3, 0),
+    ]

@@ -5,6 +5,8 @@ import pytest
 from tests.coordinator.fakes import join
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.coordinator.group.assembly import make_group_coordinator
+from twisted_kafka.coordinator.group.offsets import OffsetFetch
+from twisted_kafka.coordinator.group.requests import Sender, SyncRequest
 from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metrics.registry import MetricsRegistry
@@ -31,12 +33,10 @@ class RealBroker:
         self.timer = Timer(clock)
         self.logs = LogManager(config, self.scheduler, clock)
         self.logs.startup()
-        metadata = MetadataCache(1)
-        self.replicas = ReplicaManager(
-            config, self.logs, metadata, self.scheduler, clock, Purgatories(clock, self.timer), MetricsRegistry(clock)
-        )
+        metadata, metrics = MetadataCache(1), MetricsRegistry(clock)
+        self.replicas = ReplicaManager(config, self.logs, metadata, self.scheduler, clock, Purgatories(clock, self.timer), metrics)
         self.replicas.startup()
-        self.groups = make_group_coordinator(config, self.replicas, metadata, self.scheduler, self.timer, clock)
+        self.groups = make_group_coordinator(config, self.replicas, metadata, self.scheduler, self.timer, clock, metrics)
         self.groups.startup()
         self.partitions = config.int("offsets.topic.num.partitions")
 
@@ -68,10 +68,10 @@ def test_groups_and_offsets_survive_a_restart(tmp_path, clock, codec):
         group_id = f"group-{index}"
         joined[group_id] = broker.groups.join(join(group_id))
         member_id = joined[group_id].member_id
-        synced = broker.groups.sync(group_id, member_id, None, 1, (None, None), {member_id: b"all of it"})
+        synced = broker.groups.sync(SyncRequest(Sender(group_id, member_id, None, 1), None, None, {member_id: b"all of it"}))
         assert synced.assignment == b"all of it"
         offset = OffsetCommitValue(offset=index, metadata=f"m{index}", commit_timestamp=clock.wall_ms())
-        assert broker.groups.commit_offsets(group_id, member_id, None, 1, {PARTITION: offset}) == ErrorCode.NONE
+        assert broker.groups.commit_offsets(Sender(group_id, member_id, None, 1), {PARTITION: offset}, 9) == ErrorCode.NONE
     broker.stop()
 
     broker = RealBroker(tmp_path, clock)
@@ -80,9 +80,9 @@ def test_groups_and_offsets_survive_a_restart(tmp_path, clock, codec):
     assert (error, len(listings), {one.state for one in listings}) == (0, 20, {"Stable"})
     for index in range(20):
         group_id = f"group-{index}"
-        error, offsets = broker.groups.fetch_offsets(group_id, None, False)
+        error, offsets = broker.groups.fetch_offsets(OffsetFetch(Sender(group_id), None, False))
         assert {key: (value.offset, value.metadata) for key, value in offsets.items()} == {PARTITION: (index, f"m{index}")}
-        assert broker.groups.heartbeat(group_id, joined[group_id].member_id, None, 1) == ErrorCode.NONE
+        assert broker.groups.heartbeat(Sender(group_id, joined[group_id].member_id, None, 1)) == ErrorCode.NONE
     clock.advance_ms(10_001)
     broker.timer.expire_due()
     assert {one.state for one in broker.groups.list_groups((), ())[1]} == {"Empty"}
@@ -91,13 +91,13 @@ def test_groups_and_offsets_survive_a_restart(tmp_path, clock, codec):
 
 def test_not_coordinator_before_the_election_and_after_the_resignation(tmp_path, clock):
     broker = RealBroker(tmp_path, clock)
-    assert broker.groups.heartbeat("g", "m", None, 1) == ErrorCode.NOT_COORDINATOR
+    assert broker.groups.heartbeat(Sender("g", "m", None, 1)) == ErrorCode.NOT_COORDINATOR
     broker.lead()
-    assert broker.groups.heartbeat("g", "m", None, 1) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert broker.groups.heartbeat(Sender("g", "m", None, 1)) == ErrorCode.UNKNOWN_MEMBER_ID
     broker.replicas.state.become_leader_or_follower(
         1,
         [(TopicPartition(TOPIC, index), b"o" * 16, LeaderState(1, 2, 1, (1, 2), (1, 2), 1)) for index in range(4)],
     )
-    assert broker.groups.heartbeat("g", "m", None, 1) == ErrorCode.NOT_COORDINATOR
+    assert broker.groups.heartbeat(Sender("g", "m", None, 1)) == ErrorCode.NOT_COORDINATOR
     broker.stop()
-    assert broker.groups.heartbeat("g", "m", None, 1) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert broker.groups.heartbeat(Sender("g", "m", None, 1)) == ErrorCode.COORDINATOR_NOT_AVAILABLE

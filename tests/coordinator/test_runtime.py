@@ -9,6 +9,8 @@ from tests.coordinator.fakes import Bench, join
 from twisted_kafka.coordinator.futures import gather, then
 from twisted_kafka.coordinator.group.coordinator import GROUP_METADATA_TOPIC
 from twisted_kafka.coordinator.group.group_records import offset_commit
+from twisted_kafka.coordinator.group.offsets import OffsetFetch
+from twisted_kafka.coordinator.group.requests import Sender
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
 from twisted_kafka.protocol.records.builder import build_batch, end_transaction_marker
@@ -20,11 +22,11 @@ LOG = TopicPartition(GROUP_METADATA_TOPIC, 0)
 
 
 def commit(bench, offset, group_id="g"):
-    return bench.groups.commit_offsets(group_id, "", None, -1, {PARTITION: OffsetCommitValue(offset=offset)})
+    return bench.groups.commit_offsets(Sender(group_id), {PARTITION: OffsetCommitValue(offset=offset)}, 9)
 
 
 def fetched(bench, group_id="g"):
-    error, offsets = bench.groups.fetch_offsets(group_id, [PARTITION], False)
+    error, offsets = bench.groups.fetch_offsets(OffsetFetch(Sender(group_id), [PARTITION], False))
     assert error == 0
     value = offsets[PARTITION]
     return value and value.offset
@@ -48,7 +50,7 @@ def test_a_corrupt_partition_serves_nothing():
     bench.log.batches[LOG][0] = bytearray(bench.log.batches[LOG][0])
     bench.log.batches[LOG].append(b"\0" * 5 + b"rubbish" * 20)
     bench.restart()
-    assert bench.groups.fetch_offsets("g", None, False)[0] == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert bench.groups.fetch_offsets(OffsetFetch(Sender("g"), None, False))[0] == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 def test_records_of_unknown_kinds_are_left_out():
@@ -66,7 +68,7 @@ def test_reads_wait_for_what_they_saw_to_be_committed():
     commit(bench, 5)
     bench.log.holds = True
     first, second = commit(bench, 6), commit(bench, 7)
-    read = bench.groups.fetch_offsets("g", [PARTITION], False)
+    read = bench.groups.fetch_offsets(OffsetFetch(Sender("g"), [PARTITION], False))
     assert not first.done()
     assert not second.done()
     assert not read.done()
@@ -151,13 +153,13 @@ def test_a_transaction_s_offsets_count_when_it_commits():
     pending(7, 2)
     bench.restart()
     assert fetched(bench) == 1
-    error, offsets = bench.groups.fetch_offsets("g", [PARTITION], True)
+    error, offsets = bench.groups.fetch_offsets(OffsetFetch(Sender("g"), [PARTITION], True))
     assert (error, offsets[PARTITION]) == (0, ErrorCode.UNSTABLE_OFFSET_COMMIT)
     bench.log.batches[LOG].append(marker(7, commit=True))
     pending(8, 3)
     bench.log.batches[LOG].append(marker(8, commit=False))
     bench.restart()
-    assert bench.groups.fetch_offsets("g", [PARTITION], True)[1][PARTITION].offset == 2
+    assert bench.groups.fetch_offsets(OffsetFetch(Sender("g"), [PARTITION], True))[1][PARTITION].offset == 2
 
 
 def marker(producer_id, commit):

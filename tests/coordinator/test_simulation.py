@@ -11,8 +11,8 @@ from concurrent.futures import Future
 import pytest
 
 from tests.coordinator.fakes import Bench
-from twisted_kafka.coordinator.group.joining import JoinRequest
-from twisted_kafka.coordinator.group.member import MemberTerms
+from twisted_kafka.coordinator.group.classic.member import MemberTerms
+from twisted_kafka.coordinator.group.requests import JoinRequest, Sender, SyncRequest
 from twisted_kafka.protocol.errors import ErrorCode
 
 PARTS = [f"p{index}" for index in range(12)]
@@ -49,6 +49,9 @@ class Member:
         if not loses:
             getattr(self, f"got_{self.sends}")(answer)
 
+    def sender(self):
+        return Sender("g", self.member_id, self.instance_id, self.generation)
+
     def send_join(self, bench):
         terms = MemberTerms(self.name, "/h", 8_000, 10_000, "consumer", (("range", self.name.encode()),))
         return bench.groups.join(JoinRequest("g", self.member_id, self.instance_id, terms, self.instance_id is None, True))
@@ -65,7 +68,7 @@ class Member:
         owners = [member.member_id for member in self.joined.members] if not self.joined.skip_assignment else []
         parts = {owner: PARTS[index :: len(owners)] for index, owner in enumerate(owners)}
         assignments = {owner: ",".join(owned).encode() for owner, owned in parts.items()}
-        return bench.groups.sync("g", self.member_id, self.instance_id, self.generation, (None, None), assignments)
+        return bench.groups.sync(SyncRequest(self.sender(), None, None, assignments))
 
     def got_sync(self, answer):
         if not answer.error:
@@ -77,7 +80,7 @@ class Member:
             self.sends, self.assignment = "join", None
 
     def send_heartbeat(self, bench):
-        return bench.groups.heartbeat("g", self.member_id, self.instance_id, self.generation)
+        return bench.groups.heartbeat(self.sender())
 
     def got_heartbeat(self, error):
         if error in START_OVER:

@@ -2,8 +2,8 @@ import itertools
 
 import pytest
 
-from twisted_kafka.coordinator.group.classic_group import ClassicGroup
-from twisted_kafka.coordinator.group.states import (
+from twisted_kafka.coordinator.group.classic.classic_group import ClassicGroup
+from twisted_kafka.coordinator.group.classic.states import (
     COMPLETING_REBALANCE,
     DEAD,
     EMPTY,

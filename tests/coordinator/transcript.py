@@ -11,9 +11,9 @@
 from concurrent.futures import Future
 
 from tests.coordinator.fakes import Bench
-from twisted_kafka.coordinator.group.joining import JoinRequest
-from twisted_kafka.coordinator.group.member import MemberTerms
-from twisted_kafka.coordinator.group.results import LeavingMember
+from twisted_kafka.coordinator.group.classic.member import MemberTerms
+from twisted_kafka.coordinator.group.offsets import OffsetFetch
+from twisted_kafka.coordinator.group.requests import JoinRequest, LeavingMember, Sender, SyncRequest
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.coordinator_records import GroupMetadataValue, OffsetCommitValue
 from twisted_kafka.protocol.topic_partition import TopicPartition
@@ -79,7 +79,7 @@ class Transcript:
         self.waiting = left
         described = self.bench.groups.describe_group(GROUP)
         shard = self.bench.runtime._slots.get(0)
-        group = shard.shard._groups.get(GROUP) if shard is not None else None
+        group = shard.shard.store.groups.get(GROUP) if shard is not None else None
         state = None if group is None else f"[{described.state} {group.generation}]"
         if state != self.state:
             self.say(state or "[none]")
@@ -132,39 +132,40 @@ class Transcript:
         for item in filter(None, options.get("assign", "").split(",")):
             name, _, part = item.partition(":")
             assignments[self.client(name).member_id] = part.encode()
-        result = self.bench.groups.sync(
-            options.get("group", GROUP),
-            options.get("member", client.member_id),
-            options.get("instance", client.options.get("instance")),
-            int(options.get("generation", client.generation)),
-            (options.get("type"), options.get("protocol")),
-            assignments,
-        )
+        request = SyncRequest(self.sender(client, options), options.get("type"), options.get("protocol"), assignments)
+        result = self.bench.groups.sync(request)
 
         def tell(result):
             self.say(f"{client.name} syncs: {result.error.name if result.error else result.assignment.decode() or '(nothing)'}")
 
         self.answered(result, tell)
 
-    def do_heartbeat(self, names, options):
-        client = self.client(names[0])
-        error = self.bench.groups.heartbeat(
+    def sender(self, client, options):
+        return Sender(
             options.get("group", GROUP),
             options.get("member", client.member_id),
             options.get("instance", client.options.get("instance")),
             int(options.get("generation", client.generation)),
         )
+
+    def do_heartbeat(self, names, options):
+        client = self.client(names[0])
+        error = self.bench.groups.heartbeat(self.sender(client, options))
         self.say(f"{client.name} heartbeats: {error.name}")
 
     def do_leave(self, names, options):
         leaving = [LeavingMember(self.client(name).member_id, self.client(name).options.get("instance")) for name in names]
         if "instance" in options:
             leaving.append(LeavingMember("", options["instance"]))
-        error, left = self.bench.groups.leave(options.get("group", GROUP), leaving)
-        if error:
-            self.say(f"leave: {error.name}")
-        for member in left:
-            self.say(f"{member.member_id or member.instance_id} leaves: {member.error.name}")
+
+        def tell(answer):
+            error, left = answer
+            if error:
+                self.say(f"leave: {error.name}")
+            for member in left:
+                self.say(f"{member.member_id or member.instance_id} leaves: {member.error.name}")
+
+        self.answered(self.bench.groups.leave(options.get("group", GROUP), leaving), tell)
 
     def do_commit(self, names, options):
         client = self.client(names[0]) if names else None
@@ -181,7 +182,7 @@ class Transcript:
         }
         who = client.name if client else "somebody"
         self.answered(
-            self.bench.groups.commit_offsets(GROUP, member_id, instance, generation, offsets),
+            self.bench.groups.commit_offsets(Sender(GROUP, member_id, instance, generation), offsets, 9),
             lambda error: self.say(f"{who} commits: {error.name}"),
         )
 
@@ -194,7 +195,10 @@ class Transcript:
             self.say(f"offsets: {error.name if error else ' '.join(sorted(shown)) or '(none)'}")
 
         self.answered(
-            self.bench.groups.fetch_offsets(GROUP, [partition(name) for name in names] or None, "stable" in options), tell
+            self.bench.groups.fetch_offsets(
+                OffsetFetch(Sender(GROUP), [partition(name) for name in names] or None, "stable" in options)
+            ),
+            tell,
         )
 
     def do_forget(self, names, options):
@@ -228,7 +232,7 @@ class Transcript:
         while left > 0:
             for name in names[1:]:
                 client = self.client(name)
-                self.bench.groups.heartbeat(GROUP, client.member_id, client.options.get("instance"), client.generation)
+                self.bench.groups.heartbeat(self.sender(client, {}))
             self.bench.advance(min(left, 1000))
             left -= 1000
             self.collect()

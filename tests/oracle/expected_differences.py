@@ -40,7 +40,7 @@ EXPECTED: tuple[Difference, ...] = (
     Difference("offsets-without-a-group", r"^offset_fetch v0: 3 .*\.error_code$"),
 )
 
-NEWER = {3: 13, 45: 1, 60: 2, 71: 0, 72: 0, 74: 0, 75: 0}
+NEWER = {3: 13, 45: 1, 60: 2, 68: 1, 69: 1, 71: 0, 72: 0, 74: 0, 75: 0}
 """APIs of which more is served than by Apache Kafka 3.9 with ZooKeeper, by key: the last version."""
 
 NOT_YET: dict[str, dict[int, str]] = {
@@ -76,7 +76,6 @@ NOT_YET: dict[str, dict[int, str]] = {
         35: "DescribeLogDirs",
     },
     "quotas": {48: "DescribeClientQuotas", 49: "AlterClientQuotas"},
-    "the new consumer protocol (KIP-848)": {68: "ConsumerGroupHeartbeat", 69: "ConsumerGroupDescribe"},
 }
 """APIs of Apache Kafka 3.9 with ZooKeeper that are not served yet, by what they are for."""
 

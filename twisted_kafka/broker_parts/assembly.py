@@ -35,6 +35,8 @@ from twisted_kafka.controller.interfaces import IControlPlane
 from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.controller.registration import broker_node, prepare_store, register_broker, tell_of_failed_directory
 from twisted_kafka.coordinator.group.assembly import make_group_coordinator
+from twisted_kafka.coordinator.group.coordinator import GroupCoordinator
+from twisted_kafka.coordinator.group.group_configs import ENTITY_TYPE, group_id_of
 from twisted_kafka.log.broker_metadata import MetaPropertiesError
 from twisted_kafka.log.log_directory import LogDirectory, LogDirectoryError
 from twisted_kafka.log.log_manager import LogManager
@@ -166,7 +168,8 @@ class Assembly:
         channel = RequestChannel(self.config.int("queued.max.requests"), self._clock)
         sockets = self._bind(main, channel)
         replicas = self._start_replicas(logs, metadata, scheduler, timer)
-        groups = make_group_coordinator(self.config, replicas, metadata, scheduler, timer, self._clock)
+        groups = make_group_coordinator(self.config, replicas, metadata, scheduler, timer, self._clock, self.metrics)
+        self._follow_group_configs(configs, groups)
         self._stops["group coordinator"] = groups.shutdown
         groups.startup()
         self._register(store, sockets)
@@ -233,6 +236,16 @@ class Assembly:
         prepare_store(store)
         self.cluster_id = establish(self.config, logs, store)
         return logs, store
+
+    def _follow_group_configs(self, configs: ConfigRepository, groups: GroupCoordinator) -> None:
+        """Have the groups use the settings that they have of their own, those of now and of later."""
+
+        def update(name: str, settings: dict[str, str]) -> None:
+            groups.group_configs.update(group_id_of(name), settings)
+
+        configs.add_listener(ENTITY_TYPE, update)
+        for name in configs.names(ENTITY_TYPE):
+            update(name, configs.config(f"{ENTITY_TYPE}/{name}"))
 
     def _directory_failed(self, logs: LogManager, failed: LogDirectory) -> None:
         """Take a directory's partitions offline, and have the controller find other leaders (Kafka: handleLogDirFailure).

@@ -12,6 +12,7 @@ from twisted_kafka.controller.topic_rules import TRANSACTION_TOPIC
 from twisted_kafka.controller.topic_waits import TopicWaits
 from twisted_kafka.controller.topics import TopicManager
 from twisted_kafka.coordinator.group.coordinator import GROUP_METADATA_TOPIC, GroupCoordinator
+from twisted_kafka.coordinator.group.group_metrics import CONSUMER
 from twisted_kafka.coordinator.group.legacy_offsets import LegacyOffsets
 from twisted_kafka.coordinator.hashing import partition_for
 from twisted_kafka.coordinator.transaction.producer_ids import ProducerIdManager
@@ -24,6 +25,7 @@ from twisted_kafka.replication.fetch_session import FetchSessionCache
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.server.apis.api_versions import VersionsApis
 from twisted_kafka.server.apis.config_entries import ConfigDescriber
+from twisted_kafka.server.apis.consumer_groups import ConsumerGroupApis
 from twisted_kafka.server.apis.control import ControlApis
 from twisted_kafka.server.apis.features import FeatureApis
 from twisted_kafka.server.apis.fetch import FetchApis
@@ -81,6 +83,7 @@ def make_families(parts: Parts) -> list[object]:
         FetchApis(replicas, sessions, config),
         OffsetApis(replicas),
         GroupApis(groups),
+        ConsumerGroupApis(groups, CONSUMER in config.list("group.coordinator.rebalance.protocols")),
         GroupOffsetApis(groups, metadata, parts.clock, LegacyOffsets(parts.store)),
         FindCoordinatorApis(_coordinators(parts), metadata, topics),
         ProducerIdApis(producer_ids),

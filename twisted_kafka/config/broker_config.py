@@ -28,6 +28,12 @@ _ALONE: dict[str, Value] = {
     "transaction.state.log.min.isr": 1,
 }
 
+# Both group protocols, and the way between them, as Kafka 4 serves them: docs/adr/0008-both-group-protocols.md.
+_AS_KAFKA_4: dict[str, Value] = {
+    "group.coordinator.rebalance.protocols": ("classic", "consumer"),
+    "group.consumer.migration.policy": "bidirectional",
+}
+
 # What a test wants of a broker that lives as long as the test: groups form at once, few files.
 _IN_PROCESS: dict[str, Value] = {
     "group.initial.rebalance.delay.ms": 0,
@@ -239,7 +245,7 @@ def parse_overrides(settings: Sequence[str]) -> dict[str, str]:
 
 
 def _defaults(originals: Mapping[str, str], in_process: bool) -> dict[str, Value]:
-    defaults = dict(_DECLARED_DEFAULTS)
+    defaults = _DECLARED_DEFAULTS | _AS_KAFKA_4
     if getattr(sys, "_is_gil_enabled", lambda: True)():
         defaults.update(_WITH_LOCK)
     if not originals.get("zookeeper.connect"):

@@ -29,6 +29,9 @@ _BROKER = """
     create.topic.policy.class.name alter.config.policy.class.name telemetry.max.bytes
 
     group.min.session.timeout.ms group.max.session.timeout.ms group.initial.rebalance.delay.ms group.max.size
+    group.coordinator.rebalance.protocols group.consumer.session.timeout.ms group.consumer.min.session.timeout.ms
+    group.consumer.max.session.timeout.ms group.consumer.heartbeat.interval.ms group.consumer.min.heartbeat.interval.ms
+    group.consumer.max.heartbeat.interval.ms group.consumer.max.size group.consumer.assignors group.consumer.migration.policy
     offset.metadata.max.bytes offsets.load.buffer.size offsets.topic.replication.factor offsets.topic.num.partitions
     offsets.topic.segment.bytes offsets.topic.compression.codec offsets.retention.minutes
     offsets.retention.check.interval.ms offsets.commit.timeout.ms offsets.commit.required.acks

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from zope.interface import Interface
 
-from twisted_kafka.coordinator.records import CoordinatorRecord
+from twisted_kafka.coordinator.records import CoordinatorRecord, Producer
 from twisted_kafka.protocol.errors import ErrorCode
 
 T = TypeVar("T")
@@ -37,14 +37,18 @@ class Write:
     """Records to append, and what to do with the outcome.
 
     ``completed`` is called once, with the state held: with NONE after the records were committed and replayed, or with
-    the append's error code. What it returns is the response when an operation returned this Write.
+    the append's error code. What it returns is the response when an operation returned this Write; a future, that the
+    response comes later. With ``producer`` they are part of its transaction.
     """
 
-    __slots__ = ("completed", "records")
+    __slots__ = ("completed", "producer", "records")
 
-    def __init__(self, records: list[CoordinatorRecord], completed: Callable[[ErrorCode], Any]) -> None:
+    def __init__(
+        self, records: list[CoordinatorRecord], completed: Callable[[ErrorCode], Any], producer: Producer | None = None
+    ) -> None:
         self.records = records
         self.completed = completed
+        self.producer = producer
 
 
 class Effects:

@@ -6,8 +6,9 @@ tells its version. A record without value (a tombstone) removes what the key nam
 
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+from twisted_kafka.protocol.messages import consumer_group_records as consumer
 from twisted_kafka.protocol.messages.coordinator_records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -33,7 +34,21 @@ GROUP_RECORD_KINDS: RecordKinds = {
     0: (LegacyOffsetCommitKey, OffsetCommitValue),
     1: (OffsetCommitKey, OffsetCommitValue),
     2: (GroupMetadataKey, GroupMetadataValue),
+    3: (consumer.ConsumerGroupMetadataKey, consumer.ConsumerGroupMetadataValue),
+    4: (consumer.ConsumerGroupPartitionMetadataKey, consumer.ConsumerGroupPartitionMetadataValue),
+    5: (consumer.ConsumerGroupMemberMetadataKey, consumer.ConsumerGroupMemberMetadataValue),
+    6: (consumer.ConsumerGroupTargetAssignmentMetadataKey, consumer.ConsumerGroupTargetAssignmentMetadataValue),
+    7: (consumer.ConsumerGroupTargetAssignmentMemberKey, consumer.ConsumerGroupTargetAssignmentMemberValue),
+    8: (consumer.ConsumerGroupCurrentMemberAssignmentKey, consumer.ConsumerGroupCurrentMemberAssignmentValue),
+    16: (consumer.ConsumerGroupRegularExpressionKey, consumer.ConsumerGroupRegularExpressionValue),
 }
+
+
+class Producer(NamedTuple):
+    """Whose transaction records belong to."""
+
+    producer_id: int
+    epoch: int
 
 
 class UnknownRecordKindError(ValueError):
@@ -69,9 +84,19 @@ class CoordinatorRecord:
         return SimpleRecord(timestamp_ms, self.encode_key(), self.encode_value())
 
 
-def encode_batch(records: Sequence[CoordinatorRecord], now_ms: int, compression: Compression) -> Buffer:
+def encode_batch(
+    records: Sequence[CoordinatorRecord], now_ms: int, compression: Compression, producer: Producer | None = None
+) -> Buffer:
     """Return the batch of format 2 that holds the records, all of this moment; in writable memory where that costs no copy."""
     simple = [record.simple(now_ms) for record in records]
+    if producer is not None:
+        return build_batch(
+            simple,
+            compression=compression,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            is_transactional=True,
+        )
     if compression:
         return build_batch(simple, compression=compression)
     # Each commit comes through here: without the builder's options it takes half the time.

@@ -45,7 +45,7 @@ ACTIVE = SlotState.ACTIVE
 class RuntimeSettings:
     """The internal topic and how its partitions are written and read."""
 
-    __slots__ = ("compression", "load_buffer_size", "partition_count", "topic")
+    __slots__ = ("compression", "load_buffer_size", "on_loaded", "partition_count", "topic")
 
     def __init__(
         self,
@@ -53,11 +53,14 @@ class RuntimeSettings:
         partition_count: Callable[[], int],
         load_buffer_size: int = 5_242_880,
         compression: Compression = Compression.NONE,
+        on_loaded: Callable[[float], object] = float,
     ) -> None:
+        """``on_loaded`` is told of each partition that was loaded how many milliseconds it took."""
         self.topic = topic
         self.partition_count = partition_count
         self.load_buffer_size = load_buffer_size
         self.compression = compression
+        self.on_loaded = on_loaded
 
 
 class CoordinatorRuntime:
@@ -166,13 +169,16 @@ class CoordinatorRuntime:
         with slot.lock:
             if slot.state is not SlotState.LOADING:
                 return
+            for producer_id, committed in slot.late_markers:
+                slot.shard.replay_end_transaction(producer_id, committed)
             slot.shard.loaded()
             slot.state = ACTIVE
             self._perform_effects(slot)
         slot.settle()
+        taken_ms = (self._clock.monotonic_ns() - started_ns) / 1e6
+        self._settings.on_loaded(taken_ms)
         if count:
-            taken_ms = (self._clock.monotonic_ns() - started_ns) // 1_000_000
-            self.log.info("loaded {partition}: {n} records in {ms} ms", partition=slot.partition, n=count, ms=taken_ms)
+            self.log.info("loaded {partition}: {n} records in {ms} ms", partition=slot.partition, n=count, ms=int(taken_ms))
 
     # routing
 
@@ -200,6 +206,12 @@ class CoordinatorRuntime:
             self._refuse(slot)
         return slot  # type: ignore[return-value]  # _refuse never returns
 
+    def partition_states(self) -> dict[str, int]:
+        """Return how many partitions are ``loading``, ``active`` and ``failed``."""
+        with self._slots_lock:
+            states = [slot.state for slot in self._slots.values()]
+        return {state.value: states.count(state) for state in (SlotState.LOADING, SlotState.ACTIVE, SlotState.FAILED)}
+
     def _refuse(self, slot: Slot | None) -> None:
         if not self._is_running:
             raise CoordinatorNotAvailableError("the coordinator is not running")
@@ -219,11 +231,11 @@ class CoordinatorRuntime:
         return self._run(self._slot(key), operation, *args, **kwargs)
 
     def read(self, key: str, operation: Callable[Concatenate[Any, P], R], *args: P.args, **kwargs: P.kwargs) -> Any:
-        """Do as ``execute`` for an operation that writes nothing; what it saw is answered when it's committed."""
+        """Do as ``execute``; if the operation writes nothing, what it saw is answered when that is committed."""
         slot = self._slot(key)
         result = self._run(slot, operation, *args, **kwargs)
         uncommitted = slot.uncommitted
-        if uncommitted is None or uncommitted.done():
+        if uncommitted is None or uncommitted.done() or isinstance(result, Future):
             return result
         answer: Future[R] = Future()
         uncommitted.add_done_callback(lambda _: answer.set_result(result))
@@ -266,6 +278,24 @@ class CoordinatorRuntime:
 
         slot.post(ring)
 
+    def transaction_ended(self, partition: int, producer_id: int, committed: bool) -> None:
+        """A transaction's marker was appended to the partition: its records count, or are dropped.
+
+        One that comes while the partition is loaded may not have been in the log yet when its end was looked up.
+        """
+        with self._slots_lock:
+            slot = self._slots.get(partition)
+        if slot is None:
+            return
+
+        def end() -> None:
+            if slot.state is ACTIVE:
+                slot.shard.replay_end_transaction(producer_id, committed)
+            elif slot.state is SlotState.LOADING:
+                slot.late_markers.append((producer_id, committed))
+
+        slot.post(end)
+
     # writes
 
     def _perform_effects(self, slot: Slot) -> None:
@@ -289,7 +319,7 @@ class CoordinatorRuntime:
 
     def _append(self, slot: Slot, write: Write) -> "ErrorCode | Future[ErrorCode]":
         try:
-            batch = encode_batch(write.records, self._clock.wall_ms(), self._settings.compression)
+            batch = encode_batch(write.records, self._clock.wall_ms(), self._settings.compression, write.producer)
             return self._writer.append(slot.partition, batch)
         except Exception as error:  # noqa: BLE001 the operation answers it like any other failed append
             code = error_of(error)
@@ -299,13 +329,18 @@ class CoordinatorRuntime:
 
     def _replay(self, slot: Slot, write: Write) -> None:
         shard = slot.shard
+        producer_id = -1 if write.producer is None else write.producer.producer_id
         for record in write.records:
-            shard.replay(record, -1)
+            shard.replay(record, producer_id)
 
     def _committed(self, slot: Slot, write: Write, answer: "Future[Any]", done: "Future[ErrorCode]") -> None:
         failure = done.exception()
         error = done.result() if failure is None else error_of(failure)
-        slot.effects.reply(answer, write.completed(error))
+        result = write.completed(error)
+        if isinstance(result, Future):
+            result.add_done_callback(lambda later: answer.set_result(later.result()))
+        else:
+            slot.effects.reply(answer, result)
         if slot.state is ACTIVE:
             self._perform_effects(slot)
         else:

@@ -3,17 +3,29 @@
 from collections.abc import Sequence
 
 from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.coordinator.group.consumer.assignors.loading import AssignorError, load_assignors
 from twisted_kafka.coordinator.group.coordinator import GROUP_METADATA_TOPIC, GroupCoordinator, GroupShards
 from twisted_kafka.coordinator.group.group_config import GroupConfig
+from twisted_kafka.coordinator.group.group_configs import GroupConfigs
+from twisted_kafka.coordinator.group.group_metrics import GroupMetrics
+from twisted_kafka.coordinator.group.parts import GroupParts
 from twisted_kafka.coordinator.replica_log import ReplicaReader, ReplicaWriter
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
 from twisted_kafka.metadata.cache import MetadataCache
+from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import IScheduler
 from twisted_kafka.timing.timer import Timer
+
+
+def _new_id() -> str:
+    import uuid  # some milliseconds that a start needn't wait for
+
+    return str(uuid.uuid4())
 
 
 def make_group_coordinator(
@@ -23,13 +35,14 @@ def make_group_coordinator(
     scheduler: IScheduler,
     timer: Timer,
     clock: IClock,
+    metrics: MetricsRegistry,
 ) -> GroupCoordinator:
     """Make the coordinator and have it follow the leadership of ``__consumer_offsets``; its owner starts and stops it.
 
     ``timer`` is the one of the purgatories or one of its own, started and stopped by the caller; ``scheduler`` loads the
-    partitions and expires offsets.
+    partitions and expires offsets. Raises ConfigError.
     """
-    group_config = GroupConfig.from_config(config)
+    parts = _parts(config, metadata, clock, metrics)
     configured_count = config.int("offsets.topic.num.partitions")
 
     def partition_count() -> int:
@@ -38,14 +51,13 @@ def make_group_coordinator(
     settings = RuntimeSettings(
         GROUP_METADATA_TOPIC,
         partition_count,
-        group_config.offsets_load_buffer_size,
-        Compression(group_config.offsets_topic_compression_codec),
+        parts.config.offsets_load_buffer_size,
+        Compression(parts.config.offsets_topic_compression_codec),
+        parts.metrics.partition_loaded,
     )
-    writer = ReplicaWriter(replica_manager, group_config.offsets_commit_timeout_ms, group_config.offsets_commit_required_acks)
-    runtime = CoordinatorRuntime(
-        settings, GroupShards(clock, group_config), writer, ReplicaReader(replica_manager), scheduler, timer, clock
-    )
-    groups = GroupCoordinator(runtime, scheduler, group_config)
+    writer = ReplicaWriter(replica_manager, parts.config.offsets_commit_timeout_ms, parts.config.offsets_commit_required_acks)
+    runtime = CoordinatorRuntime(settings, GroupShards(parts), writer, ReplicaReader(replica_manager), scheduler, timer, clock)
+    groups = GroupCoordinator(runtime, scheduler, parts)
 
     def follow_leadership(led: Sequence[TopicPartition], not_led: Sequence[TopicPartition]) -> None:
         def with_epochs(partitions: Sequence[TopicPartition]) -> list[tuple[int, int]]:
@@ -59,3 +71,12 @@ def make_group_coordinator(
 
     replica_manager.add_leadership_listener(follow_leadership)
     return groups
+
+
+def _parts(config: KafkaConfig, metadata: MetadataCache, clock: IClock, metrics: MetricsRegistry) -> GroupParts:
+    group_config = GroupConfig.from_config(config)
+    try:
+        assignors = load_assignors(config.list("group.consumer.assignors"))
+    except AssignorError as error:
+        raise ConfigError(str(error)) from error
+    return GroupParts(clock, group_config, GroupConfigs(group_config), metadata, assignors, GroupMetrics(metrics), _new_id)

@@ -8,26 +8,25 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from twisted_kafka.coordinator.effects import Effects
-from twisted_kafka.coordinator.group.group_config import GroupConfig
-from twisted_kafka.coordinator.group.joining import JoinRequest
+from twisted_kafka.coordinator.group.consumer.validation import check_heartbeat, is_leaving
+from twisted_kafka.coordinator.group.group_configs import GroupConfigs
+from twisted_kafka.coordinator.group.group_metrics import GroupCounts
 from twisted_kafka.coordinator.group.offset_store import Offsets
-from twisted_kafka.coordinator.group.results import (
-    GroupDescription,
-    GroupListing,
-    JoinResult,
-    LeavingMember,
-    LeftMember,
-    SyncResult,
-)
+from twisted_kafka.coordinator.group.offsets import Deleted, Fetched, OffsetFetch
+from twisted_kafka.coordinator.group.parts import GroupParts
+from twisted_kafka.coordinator.group.requests import Client, JoinRequest, LeavingMember, Sender, SyncRequest
+from twisted_kafka.coordinator.group.results import GroupDescription, GroupListing, JoinResult, LeftMember, SyncResult
 from twisted_kafka.coordinator.group.shard import GroupShard
 from twisted_kafka.coordinator.interfaces import IShardFactory
-from twisted_kafka.coordinator.records import GROUP_RECORD_KINDS, RecordKinds
+from twisted_kafka.coordinator.records import GROUP_RECORD_KINDS, Producer, RecordKinds
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime
-from twisted_kafka.protocol.errors import ErrorCode, KafkaError
-from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
+from twisted_kafka.protocol.errors import ErrorCode, InvalidGroupIdError, KafkaError
+from twisted_kafka.protocol.messages.consumer_groups import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    DescribedGroup,
+)
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.timing.clock import IClock
-from twisted_kafka.timing.futures import then
 from twisted_kafka.timing.scheduler import IScheduler
 
 GROUP_METADATA_TOPIC = "__consumer_offsets"
@@ -35,23 +34,14 @@ GROUP_METADATA_TOPIC = "__consumer_offsets"
 _NONE = ErrorCode.NONE
 _LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 T = TypeVar("T")
-FetchedOffsets = dict[TopicPartition, OffsetCommitValue | ErrorCode | None]
-
-
-def _new_id() -> str:
-    import uuid  # some milliseconds that a start needn't wait for
-
-    return str(uuid.uuid4())
 
 
 @implementer(IShardFactory)
 class GroupShards:
     """Makes the shards of ``__consumer_offsets``."""
 
-    def __init__(self, clock: IClock, config: GroupConfig, new_id: Callable[[], str] = _new_id) -> None:
-        self._clock = clock
-        self._config = config
-        self._new_id = new_id
+    def __init__(self, parts: GroupParts) -> None:
+        self._parts = parts
 
     def kinds(self) -> RecordKinds:
         """Return the kinds of record that the shards understand."""
@@ -59,28 +49,39 @@ class GroupShards:
 
     def shard(self, partition: int, effects: Effects) -> GroupShard:
         """Return a new, empty shard."""
-        return GroupShard(effects, self._clock, self._config, self._new_id)
+        return GroupShard(effects, self._parts)
 
 
 class GroupCoordinator:
-    """Consumer groups and committed offsets (Kafka's GroupCoordinator). Methods may be called on any thread.
+    """Groups of both protocols and committed offsets (Kafka's GroupCoordinator). Methods may be called on any thread.
 
     Where a method returns ``T | Future[T]``, a future means that the answer waits: for other members, or for replicas.
+    What each does is said at the method of the shard's part that it asks.
     """
 
     log = Logger()
 
-    def __init__(self, runtime: CoordinatorRuntime, scheduler: IScheduler, config: GroupConfig) -> None:
+    def __init__(self, runtime: CoordinatorRuntime, scheduler: IScheduler, parts: GroupParts) -> None:
         self.runtime = runtime
-        self.config = config
+        self.config = parts.config
+        self._parts = parts
         self._scheduler = scheduler
         self._expiry: Any = None
+
+    @property
+    def group_configs(self) -> GroupConfigs:
+        """The settings that groups have of their own."""
+        return self._parts.group_configs
 
     def startup(self) -> None:
         """Begin to answer, and to expire offsets every ``offsets.retention.check.interval.ms``."""
         self.runtime.startup()
         period_ms = self.config.offsets_retention_check_interval_ms
         self._expiry = self._scheduler.schedule("delete-expired-group-metadata", self.expire_offsets, period_ms, period_ms)
+        self._parts.metrics.expose(
+            lambda: GroupCounts.total(self.runtime.execute_everywhere(lambda shard: shard.admin.counts())),
+            self.runtime.partition_states,
+        )
 
     def shutdown(self) -> None:
         """Stop, answering what is parked."""
@@ -102,110 +103,132 @@ class GroupCoordinator:
         """Return the partition of ``__consumer_offsets`` that holds the group."""
         return self.runtime.partition_for(group_id)
 
-    # the group's protocol
+    def _ask(self, group_id: str, operation: Callable[[GroupShard], Any], refused: Callable[[ErrorCode], T]) -> Any:
+        """Run an operation on the group's shard; who can't be asked for it, or says why not, is answered with ``refused``."""
+        try:
+            if not group_id:
+                raise InvalidGroupIdError("a group must have an id")
+            return _unless_parked(self.runtime.execute(group_id, operation))
+        except KafkaError as error:
+            return refused(error.code)
+
+    # the classic protocol
 
     def join(self, request: JoinRequest) -> "JoinResult | Future[JoinResult]":
         """Let a member in, or in again; the future is answered when the rebalance is over."""
-        member_id = request.member_id
-        if not request.group_id:
-            return JoinResult(ErrorCode.INVALID_GROUP_ID, member_id)
-        timeout_ms = request.terms.session_timeout_ms
-        try:
+
+        def join(shard: GroupShard) -> Any:
+            timeout_ms = request.terms.session_timeout_ms
             if not self.config.min_session_timeout_ms <= timeout_ms <= self.config.max_session_timeout_ms:
-                self.runtime.check(request.group_id)
-                return JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, member_id)
-            return _unless_parked(self.runtime.execute(request.group_id, GroupShard.join, request))
-        except KafkaError as error:
-            return JoinResult(error.code, member_id)
+                return JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
+            return shard.members.join(request)
 
-    def sync(
-        self,
-        group_id: str,
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
-        protocol: tuple[str | None, str | None],
-        assignments: dict[str, bytes],
-    ) -> "SyncResult | Future[SyncResult]":
+        answer: JoinResult | Future[JoinResult] = self._ask(
+            request.group_id, join, lambda error: JoinResult(error, request.member_id)
+        )
+        return answer
+
+    def sync(self, request: SyncRequest) -> "SyncResult | Future[SyncResult]":
         """Hand in the leader's assignments, and get the own one."""
-        if not group_id:
-            return SyncResult(ErrorCode.INVALID_GROUP_ID)
-        try:
-            result = self.runtime.execute(
-                group_id, GroupShard.sync, group_id, member_id, instance_id, generation, protocol, assignments
-            )
-        except KafkaError as error:
+
+        def refused(error: ErrorCode) -> SyncResult:
             # While it loads, who joined is lost: the member is to join again, and needs no other coordinator for it.
-            return SyncResult(ErrorCode.REBALANCE_IN_PROGRESS if error.code == _LOADING else error.code)
-        return _unless_parked(result)
+            return SyncResult(ErrorCode.REBALANCE_IN_PROGRESS if error is _LOADING else error)
 
-    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        answer: SyncResult | Future[SyncResult] = self._ask(
+            request.sender.group_id, lambda shard: shard.members.sync(request), refused
+        )
+        return answer
+
+    def heartbeat(self, sender: Sender) -> ErrorCode:
         """Keep a session alive."""
-        if not group_id:
-            return ErrorCode.INVALID_GROUP_ID
-        try:
-            error: ErrorCode = self.runtime.execute(group_id, GroupShard.heartbeat, group_id, member_id, instance_id, generation)
-        except KafkaError as refused:
-            return _NONE if refused.code == _LOADING else refused.code  # its session begins when it's loaded
-        return error
 
-    def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> tuple[ErrorCode, list[LeftMember]]:
-        """Let members go."""
-        if not group_id:
-            return ErrorCode.INVALID_GROUP_ID, []
-        try:
-            result: tuple[ErrorCode, list[LeftMember]] = self.runtime.execute(group_id, GroupShard.leave, group_id, leaving)
-        except KafkaError as error:
-            return error.code, []
-        return result
+        def refused(error: ErrorCode) -> ErrorCode:
+            return _NONE if error is _LOADING else error  # its session begins when it's loaded
+
+        answer: ErrorCode = self._ask(sender.group_id, lambda shard: shard.members.heartbeat(sender), refused)
+        return answer
+
+    def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> Any:
+        """Let members go; returns (the group's error, the LeftMembers), or a future of it."""
+
+        def refused(error: ErrorCode) -> tuple[ErrorCode, list[LeftMember]]:
+            return error, []
+
+        return self._ask(group_id, lambda shard: shard.members.leave(group_id, leaving), refused)
+
+    # the consumer protocol
+
+    def consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, client: Client, version: int
+    ) -> "ConsumerGroupHeartbeatResponse | Future[ConsumerGroupHeartbeatResponse]":
+        """Let a member of the consumer protocol in, keep it in, or let it go. Raises KafkaError."""
+        check_heartbeat(request, version, self._parts.assignors)
+        group_id = request.group_id
+        if is_leaving(request):
+            answer: ConsumerGroupHeartbeatResponse | Future[ConsumerGroupHeartbeatResponse] = self.runtime.execute(
+                group_id, lambda shard: shard.consumers.leave(request)
+            )
+        else:
+            answer = self.runtime.read(group_id, lambda shard: shard.consumers.heartbeat(request, client))
+        return answer
 
     # offsets
 
-    def commit_offsets(
-        self, group_id: str, member_id: str, instance_id: str | None, generation: int, offsets: Offsets
-    ) -> "ErrorCode | Future[ErrorCode]":
+    def commit_offsets(self, sender: Sender, offsets: Offsets, version: int) -> "ErrorCode | Future[ErrorCode]":
         """Commit offsets of partitions that exist, with metadata within its limit; one error for all of them."""
+        # Groups without a name have offsets too: commits are older than groups.
         try:
             answer: ErrorCode | Future[ErrorCode] = self.runtime.execute(
-                group_id, GroupShard.commit, group_id, member_id, instance_id, generation, offsets
+                sender.group_id, lambda shard: shard.offsets.commit(sender, offsets, version)
             )
         except KafkaError as error:
             return error.code
         return answer
 
-    def fetch_offsets(
-        self, group_id: str, partitions: Sequence[TopicPartition] | None, require_stable: bool
-    ) -> "tuple[ErrorCode, FetchedOffsets] | Future[tuple[ErrorCode, FetchedOffsets]]":
-        """Return committed offsets; see GroupShard.fetch."""
+    def commit_transactional_offsets(self, sender: Sender, producer: Producer, offsets: Offsets) -> "ErrorCode | Future[ErrorCode]":
+        """Write offsets that count once the producer's transaction is committed (TxnOffsetCommit); one error for all of them.
+
+        Whether the transaction is open, and has this group's partition in it, is the transaction coordinator's to say.
+        """
+        answer: ErrorCode | Future[ErrorCode] = self._ask(
+            sender.group_id, lambda shard: shard.offsets.commit_in_transaction(sender, producer, offsets), ErrorCode
+        )
+        return answer
+
+    def on_transaction_ended(self, partition: int, producer_id: int, committed: bool) -> None:
+        """Take note of a marker that was appended to a partition of ``__consumer_offsets`` (WriteTxnMarkers)."""
+        self.runtime.transaction_ended(partition, producer_id, committed)
+
+    def fetch_offsets(self, request: OffsetFetch) -> "tuple[ErrorCode, Fetched] | Future[tuple[ErrorCode, Fetched]]":
+        """Return the group's error and its committed offsets."""
         try:
-            result = self.runtime.read(group_id, GroupShard.fetch, group_id, partitions, require_stable)
+            answer: tuple[ErrorCode, Fetched] | Future[tuple[ErrorCode, Fetched]] = self.runtime.read(
+                request.sender.group_id, lambda shard: shard.offsets.fetch(request)
+            )
         except KafkaError as error:
             return error.code, {}
-        if isinstance(result, Future):
-            return then(result, lambda fetched: (_NONE, fetched))
-        return _NONE, result
+        return answer
 
     def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> Any:
         """Forget committed offsets; returns (the group's error, the partitions' errors), or a future of it."""
-        if not group_id:
-            return ErrorCode.INVALID_GROUP_ID, {}
-        try:
-            return self.runtime.execute(group_id, GroupShard.delete_offsets, group_id, partitions)
-        except KafkaError as error:
-            return error.code, {}
+
+        def refused(error: ErrorCode) -> Deleted:
+            return error, {}
+
+        return self._ask(group_id, lambda shard: shard.offsets.delete(group_id, partitions), refused)
 
     def expire_offsets(self) -> None:
         """Remove the offsets and groups that have had their time, in all partitions."""
-        count = sum(self.runtime.execute_everywhere(GroupShard.expire_offsets))
+        count = sum(self.runtime.execute_everywhere(lambda shard: shard.offsets.expire()))
         if count:
             self.log.info("removed {n} expired offsets", n=count)
 
     def on_partitions_deleted(self, partitions: Collection[TopicPartition]) -> None:
         """Forget the offsets of deleted partitions."""
         gone = frozenset(partitions)
-        if not gone:
-            return
-        self.runtime.execute_everywhere(lambda shard: shard.delete_partitions(gone.__contains__))
+        if gone:
+            self.runtime.execute_everywhere(lambda shard: shard.offsets.forget_partitions(gone.__contains__))
 
     # administration
 
@@ -215,7 +238,7 @@ class GroupCoordinator:
         wanted_types = {kind.lower() for kind in types}
         listings = [
             listing
-            for listings in self.runtime.execute_everywhere(GroupShard.list_groups)
+            for listings in self.runtime.execute_everywhere(lambda shard: shard.admin.list_groups())
             for listing in listings
             if (not wanted_states or listing.state.lower() in wanted_states)
             and (not wanted_types or listing.type.lower() in wanted_types)
@@ -223,17 +246,29 @@ class GroupCoordinator:
         return (_LOADING if self.runtime.is_loading() else _NONE), listings
 
     def describe_group(self, group_id: str) -> GroupDescription:
-        """Describe a group."""
+        """Describe a classic group."""
         try:
-            description = self.runtime.execute(group_id, GroupShard.describe, group_id)
+            description: GroupDescription = self.runtime.execute(group_id, lambda shard: shard.admin.describe(group_id))
         except KafkaError as error:
             return GroupDescription(error.code, group_id)
-        return description  # type: ignore[no-any-return]
+        return description
+
+    def describe_consumer_group(self, group_id: str) -> "DescribedGroup | Future[DescribedGroup]":
+        """Describe a group of the consumer protocol."""
+        try:
+            described: DescribedGroup | Future[DescribedGroup] = self.runtime.read(
+                group_id, lambda shard: shard.admin.describe_consumer(group_id)
+            )
+        except KafkaError as error:
+            return DescribedGroup(error_code=error.code, group_id=group_id)
+        return described
 
     def delete_group(self, group_id: str) -> "ErrorCode | Future[ErrorCode]":
         """Delete an empty group."""
         try:
-            return self.runtime.execute(group_id, GroupShard.delete_group, group_id)  # type: ignore[no-any-return]
+            return self.runtime.execute(  # type: ignore[no-any-return]
+                group_id, lambda shard: shard.offsets.delete_group(group_id)
+            )
         except KafkaError as error:
             return error.code
 

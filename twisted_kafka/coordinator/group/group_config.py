@@ -1,8 +1,29 @@
 """The group coordinator's settings, read once."""
 
+from enum import Enum
 from typing import NamedTuple
 
 from twisted_kafka.config.broker_config import KafkaConfig
+
+
+class MigrationPolicy(Enum):
+    """The values of ``group.consumer.migration.policy``."""
+
+    DISABLED = "disabled"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    BIDIRECTIONAL = "bidirectional"
+
+    @property
+    def upgrades(self) -> bool:
+        """Whether classic groups may become consumer groups."""
+        return self in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
+
+    @property
+    def downgrades(self) -> bool:
+        """Whether consumer groups may become classic groups."""
+        return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
+
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 """A new member can't heartbeat before it has its id; after this time in one rebalance it's taken for gone (as in Kafka)."""
@@ -24,6 +45,14 @@ class GroupConfig(NamedTuple):
     offsets_commit_required_acks: int = -1
     offsets_topic_compression_codec: int = 0
     offsets_load_buffer_size: int = 5_242_880
+    consumer_max_size: int = 2_147_483_647
+    consumer_session_timeout_ms: int = 45_000
+    consumer_min_session_timeout_ms: int = 45_000
+    consumer_max_session_timeout_ms: int = 60_000
+    consumer_heartbeat_interval_ms: int = 5_000
+    consumer_min_heartbeat_interval_ms: int = 5_000
+    consumer_max_heartbeat_interval_ms: int = 15_000
+    migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
 
     @classmethod
     def from_config(cls, config: KafkaConfig) -> "GroupConfig":
@@ -40,4 +69,12 @@ class GroupConfig(NamedTuple):
             offsets_commit_required_acks=config.int("offsets.commit.required.acks"),
             offsets_topic_compression_codec=config.int("offsets.topic.compression.codec"),
             offsets_load_buffer_size=config.int("offsets.load.buffer.size"),
+            consumer_max_size=config.int("group.consumer.max.size"),
+            consumer_session_timeout_ms=config.int("group.consumer.session.timeout.ms"),
+            consumer_min_session_timeout_ms=config.int("group.consumer.min.session.timeout.ms"),
+            consumer_max_session_timeout_ms=config.int("group.consumer.max.session.timeout.ms"),
+            consumer_heartbeat_interval_ms=config.int("group.consumer.heartbeat.interval.ms"),
+            consumer_min_heartbeat_interval_ms=config.int("group.consumer.min.heartbeat.interval.ms"),
+            consumer_max_heartbeat_interval_ms=config.int("group.consumer.max.heartbeat.interval.ms"),
+            migration_policy=MigrationPolicy(config.string("group.consumer.migration.policy").lower()),
         )

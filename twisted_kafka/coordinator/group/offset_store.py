@@ -1,5 +1,6 @@
 """The committed offsets of the groups of one partition of ``__consumer_offsets``, with those of open transactions."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
@@ -7,18 +8,25 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 
 Offsets = dict[TopicPartition, OffsetCommitValue]
 
+_Pending = dict[TopicPartition, OffsetCommitValue | None]
+"""Offsets of an open transaction; None: one that was committed outside of it later, which counts instead."""
+
 
 class OffsetStore:
     """Offsets by group and partition; ``put`` and its like are called by replay only."""
 
-    __slots__ = ("_committed", "_pending")
+    __slots__ = ("_committed", "_pending", "_unstable")
 
     def __init__(self) -> None:
         self._committed: dict[str, Offsets] = {}
-        self._pending: dict[int, dict[str, Offsets]] = {}
+        self._pending: dict[int, dict[str, _Pending]] = {}
+        self._unstable: dict[str, Counter[TopicPartition]] = {}
+        """By group: in how many open transactions a partition has an offset."""
 
     def put(self, group_id: str, partition: TopicPartition, value: OffsetCommitValue | None) -> None:
-        """Keep an offset, or with None forget it."""
+        """Keep an offset, or with None forget it and what open transactions have in its place."""
+        if self._unstable:
+            self._overtake(group_id, partition, value is None)
         if value is not None:
             offsets = self._committed.get(group_id)
             if offsets is None:
@@ -29,36 +37,78 @@ class OffsetStore:
         if offsets is not None and offsets.pop(partition, None) is not None and not offsets:
             del self._committed[group_id]
 
+    def _overtake(self, group_id: str, partition: TopicPartition, forgets: bool) -> None:
+        if partition not in self._unstable.get(group_id, ()):
+            return
+        for producer_id, groups in list(self._pending.items()):
+            pending = groups.get(group_id)
+            if pending is None or partition not in pending:
+                continue
+            if forgets:
+                self._drop(producer_id, group_id, partition)
+            else:
+                pending[partition] = None
+
     def put_pending(self, producer_id: int, group_id: str, partition: TopicPartition, value: OffsetCommitValue | None) -> None:
         """Keep an offset of an open transaction; a tombstone takes it out again."""
-        offsets = self._pending.setdefault(producer_id, {}).setdefault(group_id, {})
         if value is None:
-            offsets.pop(partition, None)
-        else:
-            offsets[partition] = value
+            self._drop(producer_id, group_id, partition)
+            return
+        pending = self._pending.setdefault(producer_id, {}).setdefault(group_id, {})
+        if partition not in pending:
+            self._unstable.setdefault(group_id, Counter())[partition] += 1
+        pending[partition] = value
 
-    def end_transaction(self, producer_id: int, committed: bool) -> None:
-        """Make the offsets of a producer's transaction count, or drop them."""
-        for group_id, offsets in self._pending.pop(producer_id, {}).items():
-            if committed:
-                for partition, value in offsets.items():
+    def _drop(self, producer_id: int, group_id: str, partition: TopicPartition) -> None:
+        groups = self._pending.get(producer_id, {})
+        pending = groups.get(group_id, {})
+        if partition not in pending:
+            return
+        del pending[partition]
+        self._settle(group_id, partition)
+        if not pending:
+            del groups[group_id]
+            if not groups:
+                del self._pending[producer_id]
+
+    def _settle(self, group_id: str, partition: TopicPartition) -> None:
+        unstable = self._unstable[group_id]
+        unstable[partition] -= 1
+        if not unstable[partition]:
+            del unstable[partition]
+            if not unstable:
+                del self._unstable[group_id]
+
+    def end_transaction(self, producer_id: int, committed: bool) -> list[str]:
+        """Make the offsets of a producer's transaction count, or drop them; returns the groups that had some."""
+        ended = self._pending.pop(producer_id, {})
+        for group_id, pending in ended.items():
+            for partition, value in pending.items():
+                self._settle(group_id, partition)
+                if committed and value is not None:
                     self.put(group_id, partition, value)
+        return list(ended)
 
     def of(self, group_id: str) -> Offsets:
         """Return a group's committed offsets: not to be changed by the caller."""
         return self._committed.get(group_id) or {}
 
+    def partitions_of(self, group_id: str) -> set[TopicPartition]:
+        """Return the partitions that a group has an offset of, committed or in an open transaction."""
+        return self.of(group_id).keys() | self._unstable.get(group_id, {}).keys()
+
     def has_pending(self, group_id: str, partition: TopicPartition | None = None) -> bool:
         """Return whether an open transaction has an offset of the group (for the partition, if given)."""
-        for groups in self._pending.values():
-            offsets = groups.get(group_id)
-            if offsets and (partition is None or partition in offsets):
-                return True
-        return False
+        unstable = self._unstable.get(group_id)
+        return unstable is not None and (partition is None or partition in unstable)
 
     def group_ids(self) -> Iterable[str]:
         """Return the ids of all groups that have offsets, committed or pending."""
-        return self._committed.keys() | {group_id for groups in self._pending.values() for group_id in groups}
+        return self._committed.keys() | self._unstable.keys()
+
+    def __len__(self) -> int:
+        """How many offsets are committed."""
+        return sum(map(len, list(self._committed.values())))
 
     def expired(
         self,
@@ -66,17 +116,18 @@ class OffsetStore:
         now_ms: int,
         retention_ms: int,
         base_ms: Callable[[OffsetCommitValue], int],
-        subscribed: frozenset[str] = frozenset(),
+        is_subscribed: Callable[[str], bool],
     ) -> list[TopicPartition]:
         """Return the partitions whose offset has had its time.
 
-        That is its own expiry if it has one, else ``retention_ms`` after ``base_ms`` of it; topics in ``subscribed`` stay.
+        That is its own expiry if it has one, else ``retention_ms`` after ``base_ms`` of it; topics that are subscribed to,
+        and what a transaction may change, stay.
         """
         expired = []
         for partition, value in self.of(group_id).items():
-            if partition.topic in subscribed or self.has_pending(group_id, partition):
-                continue
             own_ms = value.expire_timestamp
-            if now_ms >= own_ms if own_ms != -1 else now_ms - base_ms(value) >= retention_ms:
+            if now_ms < own_ms if own_ms != -1 else now_ms - base_ms(value) < retention_ms:
+                continue
+            if not is_subscribed(partition.topic) and not self.has_pending(group_id, partition):
                 expired.append(partition)
         return expired

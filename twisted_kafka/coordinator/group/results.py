@@ -35,13 +35,6 @@ class SyncResult(NamedTuple):
     assignment: bytes = b""
 
 
-class LeavingMember(NamedTuple):
-    """Who is to leave: a member id, an instance id with an empty member id, or both."""
-
-    member_id: str
-    instance_id: str | None = None
-
-
 class LeftMember(NamedTuple):
     """How it went for one leaving member."""
 

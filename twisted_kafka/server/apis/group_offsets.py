@@ -9,8 +9,11 @@ v0 of the first two is from before the group coordinator: its offsets are in the
 from concurrent.futures import Future
 from typing import Final
 
-from twisted_kafka.coordinator.group.coordinator import FetchedOffsets, GroupCoordinator
+from twisted_kafka.timing.futures import gather, then
+from twisted_kafka.coordinator.group.coordinator import GroupCoordinator
 from twisted_kafka.coordinator.group.legacy_offsets import LegacyOffsets
+from twisted_kafka.coordinator.group.offsets import Fetched, OffsetFetch
+from twisted_kafka.coordinator.group.requests import Sender
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.network.request import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode
@@ -39,7 +42,6 @@ from twisted_kafka.protocol.schema import maker
 from twisted_kafka.protocol.topic_partition import TopicPartition, topic_partition_of
 from twisted_kafka.server.dispatch import api
 from twisted_kafka.timing.clock import IClock
-from twisted_kafka.timing.futures import gather, then
 
 NO_OFFSET: Final = -1
 GROUP_ERROR_SINCE: Final = 2
@@ -81,13 +83,8 @@ class GroupOffsetApis:
             return _committed(context, request, refused, _NONE)
         if not offsets and not any(error is not _UNKNOWN_PARTITION for error in refused.values()):
             return _committed(context, request, refused, _NONE)
-        result = self._groups.commit_offsets(
-            request.group_id,
-            request.member_id,
-            request.group_instance_id,
-            request.generation_id_or_member_epoch,
-            offsets,
-        )
+        sender = Sender(request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch)
+        result = self._groups.commit_offsets(sender, offsets, context.api_version)
         if isinstance(result, Future):
             return then(result, lambda error: _committed(context, request, refused, error))
         return _committed(context, request, refused, result)
@@ -130,13 +127,20 @@ class GroupOffsetApis:
         """Return committed positions."""
         if context.api_version >= SEVERAL_GROUPS_SINCE:
             fetched = [
-                self._groups.fetch_offsets(group.group_id, _partitions(group.topics), request.require_stable)
+                self._groups.fetch_offsets(
+                    OffsetFetch(
+                        Sender(group.group_id, group.member_id or "", None, group.member_epoch),
+                        _partitions(group.topics),
+                        request.require_stable,
+                    )
+                )
                 for group in request.groups
             ]
             return gather(fetched, lambda results: _fetched_groups(context, request.groups, results))
         if context.api_version == 0:
             return self._fetched_legacy(context, request)
-        answer = self._groups.fetch_offsets(request.group_id, _partitions(request.topics), request.require_stable)
+        fetch = OffsetFetch(Sender(request.group_id), _partitions(request.topics), request.require_stable)
+        answer = self._groups.fetch_offsets(fetch)
         if isinstance(answer, Future):
             return then(answer, lambda result: _fetched_group(context, request, *result))
         return _fetched_group(context, request, *answer)
@@ -212,7 +216,7 @@ def _partitions(
 
 
 def _answered_topics(
-    topics: "list[OffsetFetchRequestTopic] | list[OffsetFetchRequestTopics] | None", fetched: FetchedOffsets
+    topics: "list[OffsetFetchRequestTopic] | list[OffsetFetchRequestTopics] | None", fetched: Fetched
 ) -> list[tuple[str, list[int]]]:
     """Return the topics and partitions to answer: those asked for, or all that were found."""
     if topics is not None:
@@ -223,7 +227,7 @@ def _answered_topics(
     return list(found.items())
 
 
-def _offset(fetched: FetchedOffsets, topic: str, index: int, error: ErrorCode) -> PartitionOffset:
+def _offset(fetched: Fetched, topic: str, index: int, error: ErrorCode) -> PartitionOffset:
     value = fetched.get(TopicPartition(topic, index))
     if value is None:
         return NO_OFFSET, -1, "", error
@@ -232,9 +236,7 @@ def _offset(fetched: FetchedOffsets, topic: str, index: int, error: ErrorCode) -
     return value.offset, value.leader_epoch, value.metadata, error
 
 
-def _fetched_group(
-    context: RequestContext, request: OffsetFetchRequest, error: ErrorCode, fetched: FetchedOffsets
-) -> OffsetFetchResponse:
+def _fetched_group(context: RequestContext, request: OffsetFetchRequest, error: ErrorCode, fetched: Fetched) -> OffsetFetchResponse:
     context.note_error(error)
     if error and context.api_version >= GROUP_ERROR_SINCE:
         return OffsetFetchResponse(error_code=error)
@@ -258,7 +260,7 @@ def _fetched_group(
 
 
 def _fetched_groups(
-    context: RequestContext, groups: list[OffsetFetchRequestGroup], results: list[tuple[ErrorCode, FetchedOffsets]]
+    context: RequestContext, groups: list[OffsetFetchRequestGroup], results: list[tuple[ErrorCode, Fetched]]
 ) -> OffsetFetchResponse:
     answered = []
     for group, (error, fetched) in zip(groups, results, strict=True):

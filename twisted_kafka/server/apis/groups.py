@@ -10,10 +10,11 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Final
 
+from twisted_kafka.timing.futures import gather, then
+from twisted_kafka.coordinator.group.classic.member import MemberTerms
 from twisted_kafka.coordinator.group.coordinator import GroupCoordinator
-from twisted_kafka.coordinator.group.joining import JoinRequest
-from twisted_kafka.coordinator.group.member import MemberTerms
-from twisted_kafka.coordinator.group.results import GroupDescription, JoinResult, LeavingMember, SyncResult
+from twisted_kafka.coordinator.group.requests import JoinRequest, LeavingMember, Sender, SyncRequest
+from twisted_kafka.coordinator.group.results import GroupDescription, JoinResult, LeftMember, SyncResult
 from twisted_kafka.network.request import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.groups import (
@@ -39,7 +40,6 @@ from twisted_kafka.protocol.messages.groups import (
     SyncGroupResponse,
 )
 from twisted_kafka.server.dispatch import api
-from twisted_kafka.timing.futures import gather, then
 
 KNOWN_ID_SINCE: Final = 4
 SKIP_ASSIGNMENT_SINCE: Final = 9
@@ -65,7 +65,7 @@ class GroupApis:
         session_ms = request.session_timeout_ms
         terms = MemberTerms(
             context.client_id or "",
-            _host(context),
+            client_host(context),
             session_ms if version == 0 else request.rebalance_timeout_ms,
             session_ms,
             request.protocol_type,
@@ -80,6 +80,7 @@ class GroupApis:
                 terms,
                 version >= KNOWN_ID_SINCE and instance_id is None,
                 version >= SKIP_ASSIGNMENT_SINCE,
+                request.reason,
             )
         )
         if isinstance(result, Future):
@@ -89,16 +90,15 @@ class GroupApis:
     @api(SyncGroupRequest, SyncGroupResponse, versions=(0, 5))
     def sync_group(self, context: RequestContext, request: SyncGroupRequest) -> "SyncGroupResponse | Future[SyncGroupResponse]":
         """Bring or get the assignment; answered when the leader's is stored."""
-        protocol = (request.protocol_type, request.protocol_name)
-        if context.api_version >= PROTOCOL_IN_SYNC_SINCE and None in protocol:
+        if context.api_version >= PROTOCOL_IN_SYNC_SINCE and None in (request.protocol_type, request.protocol_name):
             return _synced(context, SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         result = self._groups.sync(
-            request.group_id,
-            request.member_id,
-            request.group_instance_id,
-            request.generation_id,
-            protocol,
-            {assignment.member_id: assignment.assignment for assignment in request.assignments},
+            SyncRequest(
+                Sender(request.group_id, request.member_id, request.group_instance_id, request.generation_id),
+                request.protocol_type,
+                request.protocol_name,
+                {assignment.member_id: assignment.assignment for assignment in request.assignments},
+            )
         )
         if isinstance(result, Future):
             return then(result, partial(_synced, context))
@@ -107,29 +107,23 @@ class GroupApis:
     @api(HeartbeatRequest, HeartbeatResponse, versions=(0, 4))
     def heartbeat(self, context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
         """Keep a member's session alive."""
-        error = self._groups.heartbeat(request.group_id, request.member_id, request.group_instance_id, request.generation_id)
+        sender = Sender(request.group_id, request.member_id, request.group_instance_id, request.generation_id)
+        error = self._groups.heartbeat(sender)
         if error:
             context.note_error(error)
         return HeartbeatResponse(error_code=error)
 
     @api(LeaveGroupRequest, LeaveGroupResponse, versions=(0, 5))
-    def leave_group(self, context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
+    def leave_group(self, context: RequestContext, request: LeaveGroupRequest) -> "LeaveGroupResponse | Future[LeaveGroupResponse]":
         """Let members go: the sender up to v2, any number of them since."""
         if context.api_version < SEVERAL_LEAVE_SINCE:
-            error, left = self._groups.leave(request.group_id, [LeavingMember(request.member_id)])
-            error = error or left[0].error
-            context.note_error(error)
-            return LeaveGroupResponse(error_code=error)
-        leaving = [LeavingMember(member.member_id, member.group_instance_id) for member in request.members]
-        error, left = self._groups.leave(request.group_id, leaving)
-        context.note_error(error)
-        return LeaveGroupResponse(
-            error_code=error,
-            members=[
-                MemberResponse(member_id=member.member_id, group_instance_id=member.instance_id, error_code=member.error)
-                for member in left
-            ],
-        )
+            leaving = [LeavingMember(request.member_id)]
+        else:
+            leaving = [LeavingMember(each.member_id, each.group_instance_id, each.reason) for each in request.members]
+        result = self._groups.leave(request.group_id, leaving)
+        if isinstance(result, Future):
+            return then(result, lambda answer: _left(context, *answer))
+        return _left(context, *result)
 
     @api(DescribeGroupsRequest, DescribeGroupsResponse, versions=(0, 5))
     def describe_groups(self, context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
@@ -178,7 +172,7 @@ class GroupApis:
         return gather([self._groups.delete_group(group_id) for group_id in group_ids], respond)
 
 
-def _host(context: RequestContext) -> str:
+def client_host(context: RequestContext) -> str:
     """Return the client's address as Java writes it, which is what Kafka stores and its tools show."""
     return f"/{context.client_address}"
 
@@ -210,6 +204,21 @@ def _synced(context: RequestContext, result: SyncResult) -> SyncGroupResponse:
         protocol_type=result.protocol_type,
         protocol_name=result.protocol,
         assignment=result.assignment,
+    )
+
+
+def _left(context: RequestContext, error: ErrorCode, left: list[LeftMember]) -> LeaveGroupResponse:
+    if context.api_version < SEVERAL_LEAVE_SINCE:
+        error = error or left[0].error
+        context.note_error(error)
+        return LeaveGroupResponse(error_code=error)
+    context.note_error(error)
+    return LeaveGroupResponse(
+        error_code=error,
+        members=[
+            MemberResponse(member_id=member.member_id, group_instance_id=member.instance_id, error_code=member.error)
+            for member in left
+        ],
     )
 
 

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from concurrent.futures import Future
 
-from twisted_kafka.coordinator.group.classic_group import ClassicGroup
-from twisted_kafka.coordinator.group.rebalance import Rebalancer
-from twisted_kafka.coordinator.group.results import LeavingMember, LeftMember, SyncResult
-from twisted_kafka.coordinator.group.states import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE
+from twisted_kafka.coordinator.group.classic.classic_group import ClassicGroup
+from twisted_kafka.coordinator.group.classic.rebalance import Rebalancer
+from twisted_kafka.coordinator.group.classic.states import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE
+from twisted_kafka.coordinator.group.requests import LeavingMember, Sender, SyncRequest
+from twisted_kafka.coordinator.group.results import LeftMember, SyncResult
 from twisted_kafka.protocol.errors import ErrorCode
 
 _NONE = ErrorCode.NONE
@@ -18,19 +19,14 @@ class Membership:
     def __init__(self, rebalancer: Rebalancer) -> None:
         self._rebalancer = rebalancer
 
-    def sync(
-        self,
-        group: ClassicGroup,
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
-        protocol: tuple[str | None, str | None],
-        assignments: dict[str, bytes],
-    ) -> "SyncResult | Future[SyncResult]":
-        """Give a member its assignment, when there is one; ``protocol`` is its idea of (type, name), None: doesn't say."""
-        error = self._check_sync(group, member_id, instance_id, generation, protocol)
+    def sync(self, group: ClassicGroup, request: SyncRequest) -> "SyncResult | Future[SyncResult]":
+        """Give a member its assignment, when there is one."""
+        error = self._check(group, request.sender)
         if error:
             return SyncResult(error)
+        if request.protocol_type not in (None, group.protocol_type) or request.protocol not in (None, group.protocol):
+            return SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        member_id = request.sender.member_id
         member = group.members[member_id]
         if group.state is EMPTY:
             return SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -40,44 +36,28 @@ class Membership:
         if group.state is COMPLETING_REBALANCE:
             parked = self._rebalancer.park_sync(member)
             if group.leader == member_id:
-                self._rebalancer.store_assignment(group, assignments)
+                self._rebalancer.store_assignment(group, request.assignments)
             return parked
         self._rebalancer.touch(group, member)
         return SyncResult(_NONE, group.protocol_type, group.protocol, member.assignment)
 
-    def _check_sync(
-        self,
-        group: ClassicGroup,
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
-        protocol: tuple[str | None, str | None],
-    ) -> ErrorCode:
-        if group.state is DEAD:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        error = group.check_member(member_id, instance_id)
-        if error:
-            return error
-        if generation != group.generation:
-            return ErrorCode.ILLEGAL_GENERATION
-        protocol_type, name = protocol
-        if protocol_type not in (None, group.protocol_type) or name not in (None, group.protocol):
-            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        return _NONE
-
-    def heartbeat(self, group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+    def heartbeat(self, group: ClassicGroup, sender: Sender) -> ErrorCode:
         """Keep a member's session alive, and tell it when to join again."""
-        if group.state is DEAD:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        error = group.check_member(member_id, instance_id)
+        error = self._check(group, sender)
         if error:
             return error
-        if generation != group.generation:
-            return ErrorCode.ILLEGAL_GENERATION
         if group.state is EMPTY:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        self._rebalancer.touch(group, group.members[member_id])
+        self._rebalancer.touch(group, group.members[sender.member_id])
         return ErrorCode.REBALANCE_IN_PROGRESS if group.state is PREPARING_REBALANCE else _NONE
+
+    def _check(self, group: ClassicGroup, sender: Sender) -> ErrorCode:
+        if group.state is DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        error = group.check_member(sender.member_id, sender.instance_id)
+        if error:
+            return error
+        return _NONE if sender.generation == group.generation else ErrorCode.ILLEGAL_GENERATION
 
     def leave(self, group: ClassicGroup, leaving: Sequence[LeavingMember]) -> list[LeftMember]:
         """Let members go, each by its id, or by its instance id alone as administrators do."""
@@ -97,5 +77,6 @@ class Membership:
             error = group.check_member(member_id, one.instance_id)
             if error:
                 return error
-        self._rebalancer.remove_member(group, group.members[member_id], f"{member_id} left")
+        reason = f"{member_id} left" + (f"; client reason: {one.reason}" if one.reason else "")
+        self._rebalancer.remove_member(group, group.members[member_id], reason)
         return _NONE

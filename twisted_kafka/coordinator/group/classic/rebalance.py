@@ -10,12 +10,9 @@ from twisted.logger import Logger
 
 from twisted_kafka.coordinator.effects import Effects
 from twisted_kafka.coordinator.group.append_errors import group_store_error
-from twisted_kafka.coordinator.group.classic_group import ClassicGroup
-from twisted_kafka.coordinator.group.group_config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
-from twisted_kafka.coordinator.group.group_records import group_metadata
-from twisted_kafka.coordinator.group.member import Member, MemberTerms
-from twisted_kafka.coordinator.group.results import JoinResult, SyncResult
-from twisted_kafka.coordinator.group.states import (
+from twisted_kafka.coordinator.group.classic.classic_group import ClassicGroup
+from twisted_kafka.coordinator.group.classic.member import Member, MemberTerms
+from twisted_kafka.coordinator.group.classic.states import (
     COMPLETING_REBALANCE,
     DEAD,
     EMPTY,
@@ -23,8 +20,11 @@ from twisted_kafka.coordinator.group.states import (
     STABLE,
     may_follow,
 )
+from twisted_kafka.coordinator.group.group_config import NEW_MEMBER_JOIN_TIMEOUT_MS
+from twisted_kafka.coordinator.group.group_records import group_metadata
+from twisted_kafka.coordinator.group.parts import GroupParts
+from twisted_kafka.coordinator.group.results import JoinResult, SyncResult
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.timing.clock import IClock
 
 NS_PER_MS = 1_000_000
 
@@ -34,10 +34,11 @@ class Rebalancer:
 
     log = Logger()
 
-    def __init__(self, effects: Effects, clock: IClock, config: GroupConfig) -> None:
+    def __init__(self, effects: Effects, parts: GroupParts) -> None:
         self._effects = effects
-        self._clock = clock
-        self._config = config
+        self._clock = parts.clock
+        self._config = parts.config
+        self._metrics = parts.metrics
 
     # parked requests
 
@@ -73,6 +74,12 @@ class Rebalancer:
         self._effects.reply(member.awaiting_sync, result)
         member.awaiting_sync = None
         return True
+
+    def abandon(self, group: ClassicGroup, error: ErrorCode) -> None:
+        """Answer all that is parked with ``error``, for the group is not of this protocol or this broker any more."""
+        for member in group.close():
+            self.answer_join(group, member, JoinResult(error, member.member_id))
+            self.answer_sync(member, SyncResult(error))
 
     # members
 
@@ -239,6 +246,7 @@ class Rebalancer:
             self._wait_for_members(group)
             return
         group.next_generation(self._clock.wall_ms())
+        self._metrics.rebalance_completed()
         self.log.info(
             "group {group}: generation {generation} has {count} members",
             group=group.group_id,

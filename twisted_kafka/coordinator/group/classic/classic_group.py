@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterable
 
 from twisted_kafka.coordinator.effects import TimerHandle
-from twisted_kafka.coordinator.group.member import Member, MemberTerms, Protocols
+from twisted_kafka.coordinator.group.classic.member import Member, MemberTerms, Protocols
+from twisted_kafka.coordinator.group.classic.states import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE, GroupState, may_follow
 from twisted_kafka.coordinator.group.results import GroupDescription, JoinedMember, MemberDescription
-from twisted_kafka.coordinator.group.states import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE, GroupState, may_follow
 from twisted_kafka.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.coordinator_records import GroupMetadataValue, MemberMetadata

@@ -1,44 +1,30 @@
 """JoinGroup: who may come in, under which id, and whether it makes the group rebalance (KIP-394, KIP-345, KIP-814)."""
 
-from collections.abc import Callable
 from concurrent.futures import Future
-from typing import NamedTuple
 
 from twisted_kafka.coordinator.effects import Effects
 from twisted_kafka.coordinator.group.append_errors import group_store_error
-from twisted_kafka.coordinator.group.classic_group import ClassicGroup
-from twisted_kafka.coordinator.group.group_config import GroupConfig
+from twisted_kafka.coordinator.group.classic.classic_group import ClassicGroup
+from twisted_kafka.coordinator.group.classic.member import Member, MemberTerms
+from twisted_kafka.coordinator.group.classic.rebalance import Rebalancer
+from twisted_kafka.coordinator.group.classic.states import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE
 from twisted_kafka.coordinator.group.group_records import group_metadata
-from twisted_kafka.coordinator.group.member import Member, MemberTerms
-from twisted_kafka.coordinator.group.rebalance import Rebalancer
+from twisted_kafka.coordinator.group.parts import GroupParts
+from twisted_kafka.coordinator.group.requests import JoinRequest
 from twisted_kafka.coordinator.group.results import JoinResult, SyncResult
-from twisted_kafka.coordinator.group.states import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE
 from twisted_kafka.protocol.errors import ErrorCode
 
 JoinAnswer = JoinResult | Future[JoinResult]
 
 
-class JoinRequest(NamedTuple):
-    """A JoinGroup in the coordinator's terms; ``member_id`` is empty for one that has none yet."""
-
-    group_id: str
-    member_id: str
-    instance_id: str | None
-    terms: MemberTerms
-    needs_known_id: bool
-    """The version asks that an id is given out first and used in a second join (v4 and newer, dynamic members)."""
-    can_skip_assignment: bool
-    """A static leader that comes back to a stable group may be told to lead without assigning (v9)."""
-
-
 class Joining:
     """The decisions of JoinGroup on one group."""
 
-    def __init__(self, rebalancer: Rebalancer, effects: Effects, config: GroupConfig, new_id: Callable[[], str]) -> None:
+    def __init__(self, rebalancer: Rebalancer, effects: Effects, parts: GroupParts) -> None:
         self._rebalancer = rebalancer
         self._effects = effects
-        self._config = config
-        self._new_id = new_id
+        self._config = parts.config
+        self._new_id = parts.new_id
 
     def join(self, group: ClassicGroup, request: JoinRequest) -> JoinAnswer:
         """Answer a JoinGroup, at once or when the rebalance is over."""

@@ -1,0 +1,1 @@
+"""The classic group protocol: join, sync, heartbeat, leave, with assignments that a member computes."""

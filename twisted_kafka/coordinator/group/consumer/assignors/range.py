@@ -1,0 +1,40 @@
+"""The range assignor: each member gets a run of neighbouring partitions of every topic, topics of the same size alike.
+
+Members that subscribe to several topics with the same number of partitions get the same indexes of all of them, so that
+what belongs together by key is read by one member (Kafka's RangeAssignor on the server's side).
+"""
+
+from collections.abc import Mapping
+
+from twisted_kafka.coordinator.group.consumer.assignors.interface import GroupSpec, MemberSpec
+from twisted_kafka.coordinator.group.consumer.member import Partitions
+
+
+class RangeAssignor:
+    """Assigns ranges, to static members in the order of their instance ids, then to the others in that of their ids."""
+
+    name = "range"
+
+    def assign(self, group: GroupSpec) -> Mapping[str, Partitions]:
+        """Return each member's partitions; see ConsumerGroupAssignor."""
+        members = sorted(group.members.items(), key=_rank)
+        assignment: dict[str, dict[bytes, frozenset[int]]] = {member_id: {} for member_id, _ in members}
+        is_homogeneous = group.is_homogeneous
+        everyone = [member_id for member_id, _ in members]
+        for topic_id, count in group.partition_counts.items():
+            subscribers = everyone if is_homogeneous else [each for each, member in members if topic_id in member.topic_ids]
+            if not subscribers:
+                continue
+            size, larger = divmod(count, len(subscribers))
+            start = 0
+            for place, member_id in enumerate(subscribers):
+                end = start + size + (place < larger)
+                if end > start:
+                    assignment[member_id][topic_id] = frozenset(range(start, end))
+                start = end
+        return assignment
+
+
+def _rank(item: tuple[str, MemberSpec]) -> tuple[bool, str]:
+    member_id, member = item
+    return member.instance_id is None, member_id if member.instance_id is None else member.instance_id

@@ -1,0 +1,162 @@
+"""The uniform assignor: members get equally many partitions, and keep those that they have where that allows it.
+
+Kafka's UniformAssignor. Where all members subscribe to the same topics, two members differ by one partition at most. Where
+they do not, partitions move from a member to one with at least two fewer that subscribes to the topic too, until none can.
+"""
+
+import heapq
+from collections.abc import Mapping
+
+from twisted_kafka.coordinator.group.consumer.assignors.interface import GroupSpec
+from twisted_kafka.coordinator.group.consumer.member import Partitions
+
+MAX_BALANCING_ROUNDS = 64
+"""Each move makes the assignment evener, so they come to an end; this bounds how long a hostile subscription can make that take."""
+
+_Owned = dict[str, dict[bytes, set[int]]]
+
+
+class UniformAssignor:
+    """Assigns evenly and stickily."""
+
+    name = "uniform"
+
+    def assign(self, group: GroupSpec) -> Mapping[str, Partitions]:
+        """Return each member's partitions; see ConsumerGroupAssignor."""
+        owned, free = _what_they_keep(group)
+        if group.is_homogeneous:
+            _share(group, owned, free)
+        else:
+            balance = _Balance(group, owned)
+            balance.hand_out(free)
+            balance.even_out()
+        return {
+            member_id: {topic_id: frozenset(indexes) for topic_id, indexes in topics.items() if indexes}
+            for member_id, topics in owned.items()
+        }
+
+
+def _what_they_keep(group: GroupSpec) -> tuple[_Owned, list[tuple[bytes, int]]]:
+    """Return what each member has now and may keep, and the partitions that nobody has."""
+    taken: set[tuple[bytes, int]] = set()
+    owned: _Owned = {}
+    for member_id in sorted(group.members):
+        member = group.members[member_id]
+        topics = owned[member_id] = {}
+        for topic_id, indexes in member.assigned.items():
+            if topic_id not in member.topic_ids:
+                continue
+            count = group.partition_counts.get(topic_id, 0)
+            kept = {index for index in indexes if index < count and (topic_id, index) not in taken}
+            if kept:
+                topics[topic_id] = kept
+                taken.update((topic_id, index) for index in kept)
+    free = [
+        (topic_id, index)
+        for topic_id, count in group.partition_counts.items()
+        for index in range(count)
+        if (topic_id, index) not in taken
+    ]
+    return owned, free
+
+
+def _share(group: GroupSpec, owned: _Owned, free: list[tuple[bytes, int]]) -> None:
+    """Share everything among members that all subscribe to the same."""
+    total = sum(group.partition_counts.values())
+    quota, larger = divmod(total, len(owned))
+    needy: list[tuple[dict[bytes, set[int]], int]] = []
+    for topics in owned.values():
+        size = sum(map(len, topics.values()))
+        limit = quota
+        if larger and size > quota:
+            limit += 1
+            larger -= 1
+        if size > limit:
+            free.extend(_give_back(topics, size - limit))
+        elif size < quota or (size == quota and larger):
+            needy.append((topics, size))
+    free.sort(reverse=True)
+    for topics, size in sorted(needy, key=lambda each: each[1]):
+        missing = quota - size
+        if larger:
+            missing += 1
+            larger -= 1
+        for _ in range(min(missing, len(free))):
+            topic_id, index = free.pop()
+            topics.setdefault(topic_id, set()).add(index)
+
+
+def _give_back(topics: dict[bytes, set[int]], count: int) -> list[tuple[bytes, int]]:
+    """Take ``count`` partitions from a member, the last ones of its largest topics first."""
+    given: list[tuple[bytes, int]] = []
+    for topic_id in sorted(topics, key=lambda each: (-len(topics[each]), each)):
+        for index in sorted(topics[topic_id], reverse=True)[: count - len(given)]:
+            topics[topic_id].discard(index)
+            given.append((topic_id, index))
+        if len(given) == count:
+            break
+    return given
+
+
+class _Balance:
+    """Evens out an assignment among members that subscribe to different topics."""
+
+    def __init__(self, group: GroupSpec, owned: _Owned) -> None:
+        self._owned = owned
+        self._sizes = {member_id: sum(map(len, topics.values())) for member_id, topics in owned.items()}
+        self._subscribers: dict[bytes, list[str]] = {topic_id: [] for topic_id in group.partition_counts}
+        for member_id in owned:
+            for topic_id in group.members[member_id].topic_ids:
+                if topic_id in self._subscribers:
+                    self._subscribers[topic_id].append(member_id)
+
+    def hand_out(self, free: list[tuple[bytes, int]]) -> None:
+        """Give each free partition to the subscriber with the fewest, those of topics with few subscribers first."""
+        by_topic: dict[bytes, list[int]] = {}
+        for topic_id, index in free:
+            by_topic.setdefault(topic_id, []).append(index)
+        for topic_id in sorted(by_topic, key=lambda each: (len(self._subscribers[each]), each)):
+            heap = [(self._sizes[member_id], member_id) for member_id in self._subscribers[topic_id]]
+            heapq.heapify(heap)
+            for index in by_topic[topic_id] if heap else ():
+                size, member_id = heap[0]
+                self._owned[member_id].setdefault(topic_id, set()).add(index)
+                self._sizes[member_id] = size + 1
+                heapq.heapreplace(heap, (size + 1, member_id))
+
+    def even_out(self) -> None:
+        """Move partitions to members with at least two fewer until that is nowhere possible."""
+        for _ in range(MAX_BALANCING_ROUNDS):
+            moved = False
+            for topic_id in sorted(self._subscribers, key=lambda each: (-len(self._subscribers[each]), each)):
+                moved = self._even_out_topic(topic_id) or moved
+            if not moved:
+                return
+
+    def _even_out_topic(self, topic_id: bytes) -> bool:
+        sizes, owned = self._sizes, self._owned
+        members = self._subscribers[topic_id]
+        givers = [(-sizes[member_id], member_id) for member_id in members if owned[member_id].get(topic_id)]
+        takers = [(sizes[member_id], member_id) for member_id in members]
+        heapq.heapify(givers)
+        heapq.heapify(takers)
+        moved = False
+        while givers:
+            size, giver = -givers[0][0], givers[0][1]
+            if size != sizes[giver] or not owned[giver].get(topic_id):
+                heapq.heappop(givers)
+                if owned[giver].get(topic_id):
+                    heapq.heappush(givers, (-sizes[giver], giver))
+                continue
+            least, taker = takers[0]
+            if least != sizes[taker]:
+                heapq.heapreplace(takers, (sizes[taker], taker))
+                continue
+            if size - least < 2:
+                return moved
+            index = max(owned[giver][topic_id])
+            owned[giver][topic_id].discard(index)
+            owned[taker].setdefault(topic_id, set()).add(index)
+            sizes[giver], sizes[taker] = size - 1, least + 1
+            moved = True
+        return moved

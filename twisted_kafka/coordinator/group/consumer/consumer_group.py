@@ -1,0 +1,270 @@
+"""A consumer group's stored state: members, epochs, the target assignment, who owns which partition.
+
+Only ``replay`` of records calls what changes it. Counts are kept as members come and go, so that no question is quadratic
+in members.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from twisted_kafka.coordinator.group.consumer.member import (
+    NO_PARTITIONS,
+    ConsumerMember,
+    Current,
+    Partitions,
+    Profile,
+)
+from twisted_kafka.coordinator.group.consumer.states import ConsumerGroupState
+from twisted_kafka.coordinator.group.consumer.topic_image import TopicInfo
+
+
+class ResolvedRegex(NamedTuple):
+    """The topics that a regular expression matched, and when (milliseconds since the epoch)."""
+
+    topics: frozenset[str]
+    resolved_ms: int
+
+
+class ConsumerGroup:
+    """The data of one group of the consumer protocol."""
+
+    __slots__ = (
+        "_assignor_votes",
+        "_classic_protocols",
+        "_owners",
+        "_regex_subscribers",
+        "_state",
+        "_static_ids",
+        "_topic_subscribers",
+        "classic_count",
+        "epoch",
+        "group_id",
+        "members",
+        "regexes",
+        "regexes_resolved_ms",
+        "regexes_snapshot",
+        "seen_snapshot",
+        "target",
+        "target_epoch",
+        "topics",
+    )
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.epoch = 0
+        self.target_epoch = 0
+        self.members: dict[str, ConsumerMember] = {}
+        self.target: dict[str, Partitions] = {}
+        self.topics: Mapping[str, TopicInfo] = {}
+        """The topics subscribed to that exist, as the group last saw them."""
+        self.regexes: dict[str, ResolvedRegex] = {}
+        self.seen_snapshot: object = None
+        """The snapshot of all topics that ``topics`` was last compared with; these three are not stored."""
+        self.regexes_snapshot: object = None
+        """The one that all of ``regexes`` were last matched with, and when."""
+        self.regexes_resolved_ms = 0
+        self.classic_count = 0
+        self._classic_protocols: Counter[str] = Counter()
+        self._static_ids: dict[str, str] = {}
+        self._owners: dict[tuple[bytes, int], str] = {}
+        self._topic_subscribers: Counter[str] = Counter()
+        self._regex_subscribers: Counter[str] = Counter()
+        self._assignor_votes: Counter[str] = Counter()
+        self._state: ConsumerGroupState | None = None
+
+    # changes, by replay only
+
+    def put_profile(self, member_id: str, profile: Profile) -> None:
+        """Take a member in, or what it says of itself now."""
+        old = self.members.get(member_id)
+        if old is not None:
+            self._count(old.profile, -1)
+        self.members[member_id] = ConsumerMember(member_id, profile, Current() if old is None else old.current)
+        self._count(profile, 1)
+        if profile.instance_id is not None:
+            self._static_ids[profile.instance_id] = member_id
+        self._state = None
+
+    def put_current(self, member_id: str, current: Current) -> None:
+        """Note what a member owns; in a compacted log that may come before what it says of itself."""
+        if member_id not in self.members:
+            self.put_profile(member_id, Profile())
+        member = self.members[member_id]
+        self._release(member)
+        self.members[member_id] = member._replace(current=current)
+        for partitions in (current.assigned, current.revoking):
+            for topic_id, indexes in partitions.items():
+                for index in indexes:
+                    self._owners[topic_id, index] = member_id
+        self._state = None
+
+    def forget_current(self, member_id: str) -> None:
+        """Take all partitions from a member."""
+        if member_id in self.members:
+            self.put_current(member_id, Current())
+
+    def remove(self, member_id: str) -> None:
+        """Let a member go."""
+        member = self.members.pop(member_id, None)
+        if member is None:
+            return
+        self._release(member)
+        self._count(member.profile, -1)
+        instance_id = member.profile.instance_id
+        if instance_id is not None and self._static_ids.get(instance_id) == member_id:
+            del self._static_ids[instance_id]
+        self._state = None
+
+    def put_target(self, member_id: str, partitions: Partitions | None) -> None:
+        """Note what a member shall own; None: nothing is known of it."""
+        if partitions is None:
+            self.target.pop(member_id, None)
+        else:
+            self.target[member_id] = partitions
+
+    def put_epochs(self, epoch: int | None = None, target_epoch: int | None = None) -> None:
+        """Move the group's epoch or that of its target assignment."""
+        if epoch is not None:
+            self.epoch = epoch
+        if target_epoch is not None:
+            self.target_epoch = target_epoch
+        self._state = None
+
+    def put_regex(self, regex: str, resolved: ResolvedRegex | None) -> None:
+        """Note the topics that a regular expression matches; None: nobody subscribes with it any more."""
+        if resolved is None:
+            self.regexes.pop(regex, None)
+        else:
+            self.regexes[regex] = resolved
+
+    def look_again(self) -> None:
+        """Compare with the topics anew: what came of the last comparison could not be written."""
+        self.seen_snapshot = self.regexes_snapshot = None
+        self.regexes_resolved_ms = 0
+
+    def _release(self, member: ConsumerMember) -> None:
+        owners, member_id = self._owners, member.member_id
+        for partitions in (member.current.assigned, member.current.revoking):
+            for topic_id, indexes in partitions.items():
+                for index in indexes:
+                    if owners.get((topic_id, index)) == member_id:
+                        del owners[topic_id, index]
+
+    def _count(self, profile: Profile, by: int) -> None:
+        for topic in profile.topics:
+            _add(self._topic_subscribers, topic, by)
+        if profile.regex:
+            _add(self._regex_subscribers, profile.regex, by)
+        if profile.assignor is not None:
+            _add(self._assignor_votes, profile.assignor, by)
+        if profile.classic is not None:
+            self.classic_count += by
+            for name in {name for name, _ in profile.classic.protocols}:
+                _add(self._classic_protocols, name, by)
+
+    # questions
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        """The group's state, which follows from its epochs and members."""
+        if self._state is None:
+            self._state = self._compute_state()
+        return self._state
+
+    def _compute_state(self) -> ConsumerGroupState:
+        if not self.members:
+            return ConsumerGroupState.EMPTY
+        if self.epoch > self.target_epoch:
+            return ConsumerGroupState.ASSIGNING
+        if all(member.current.is_reconciled_to(self.target_epoch) for member in self.members.values()):
+            return ConsumerGroupState.STABLE
+        return ConsumerGroupState.RECONCILING
+
+    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
+        """Return the member that goes with an instance id."""
+        member_id = None if instance_id is None else self._static_ids.get(instance_id)
+        return None if member_id is None else self.members.get(member_id)
+
+    def target_of(self, member: ConsumerMember) -> Partitions:
+        """Return what a member shall own; one that took over an instance id has its forerunner's."""
+        target = self.target.get(member.member_id)
+        if target is None:
+            forerunner = self.static_member(member.profile.instance_id)
+            target = None if forerunner is None else self.target.get(forerunner.member_id)
+        return NO_PARTITIONS if target is None else target
+
+    def owner(self, topic_id: bytes, index: int) -> str | None:
+        """Return the id of the member that owns the partition."""
+        return self._owners.get((topic_id, index))
+
+    def waits_for_others(self, member: ConsumerMember) -> bool:
+        """Return whether a partition that the member shall own is another's still."""
+        for topic_id, indexes in self.target_of(member).items():
+            for index in indexes:
+                owner = self.owner(topic_id, index)
+                if owner is not None and owner != member.member_id:
+                    return True
+        return False
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Return whether a member subscribes to the topic, by name or by expression."""
+        if topic in self._topic_subscribers:
+            return True
+        return any(topic in resolved.topics for regex, resolved in self.regexes.items() if regex in self._regex_subscribers)
+
+    def topic_names(
+        self,
+        removed: Iterable[Profile] = (),
+        added: Iterable[Profile] = (),
+        regexes: Mapping[str, ResolvedRegex] | None = None,
+    ) -> set[str]:
+        """Return the topics that would be subscribed to after these changes of members."""
+        counts, expressions = self._topic_subscribers, self._regex_subscribers
+        removed, added = list(removed), list(added)
+        if removed or added:
+            counts, expressions = counts.copy(), expressions.copy()
+            for profiles, by in ((removed, -1), (added, 1)):
+                for profile in profiles:
+                    for topic in profile.topics:
+                        counts[topic] += by
+                    if profile.regex:
+                        expressions[profile.regex] += by
+        names = {topic for topic, count in counts.items() if count > 0}
+        known = self.regexes if regexes is None else regexes
+        for regex, count in expressions.items():
+            if count > 0 and regex in known:
+                names |= known[regex].topics
+        return names
+
+    def regex_count(self, regex: str) -> int:
+        """Return how many members subscribe with the expression."""
+        return self._regex_subscribers[regex]
+
+    def subscribed_regexes(self) -> list[str]:
+        """Return the expressions that members subscribe with."""
+        return list(self._regex_subscribers)
+
+    def preferred_assignor(self, old: Profile | None, new: Profile | None) -> str | None:
+        """Return the assignor that most members ask for, with one member's new profile for its old; None: nobody asks."""
+        votes = self._assignor_votes.copy()
+        if old is not None and old.assignor is not None:
+            votes[old.assignor] -= 1
+        if new is not None and new.assignor is not None:
+            votes[new.assignor] += 1
+        best = max(votes.items(), key=lambda vote: (vote[1], vote[0]), default=None)
+        return None if best is None or best[1] <= 0 else best[0]
+
+    def supports_classic(self, names: Iterable[str]) -> bool:
+        """Return whether a member with these classic protocols has one in common with all classic members here."""
+        return any(self._classic_protocols[name] == self.classic_count for name in names)
+
+    def are_all_classic(self) -> bool:
+        """Return whether there are members, and all speak the classic protocol."""
+        return 0 < len(self.members) == self.classic_count
+
+
+def _add(counts: Counter[str], key: str, by: int) -> None:
+    counts[key] += by
+    if not counts[key]:
+        del counts[key]

@@ -1,0 +1,204 @@
+"""The members of consumer groups between their requests: deadlines, removal, and what a group becomes without them."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from twisted.logger import Logger
+
+from twisted_kafka.coordinator.effects import Effects, Write
+from twisted_kafka.coordinator.group.append_errors import group_store_error
+from twisted_kafka.coordinator.group.classic.classic_group import ClassicGroup
+from twisted_kafka.coordinator.group.classic.rebalance import Rebalancer
+from twisted_kafka.coordinator.group.consumer import records
+from twisted_kafka.coordinator.group.consumer.consumer_group import ConsumerGroup
+from twisted_kafka.coordinator.group.consumer.member import ConsumerMember
+from twisted_kafka.coordinator.group.consumer.states import MemberState
+from twisted_kafka.coordinator.group.consumer.topic_image import known_topics
+from twisted_kafka.coordinator.group.consumer.update import Change, MemberUpdater
+from twisted_kafka.coordinator.group.consumer.watches import JOIN, REVOCATION, SYNC, MemberWatches
+from twisted_kafka.coordinator.group.group_records import group_metadata
+from twisted_kafka.coordinator.group.migration import classic_value_of
+from twisted_kafka.coordinator.group.parts import GroupParts
+from twisted_kafka.coordinator.group.store import GroupStore
+from twisted_kafka.coordinator.records import CoordinatorRecord
+from twisted_kafka.protocol.errors import ErrorCode, FencedInstanceIdError, UnknownMemberIdError
+
+T = TypeVar("T")
+
+
+class ConsumerMembers:
+    """Finds members, watches them, has their changes written, and takes them out of their groups."""
+
+    log = Logger()
+
+    def __init__(self, store: GroupStore, parts: GroupParts, effects: Effects, rebalancer: Rebalancer) -> None:
+        self._store = store
+        self._parts = parts
+        self._effects = effects
+        self._rebalancer = rebalancer
+        self.updater = MemberUpdater(parts.topics, parts.assignors, parts.clock, parts.metrics)
+        self.watches = MemberWatches(effects.timers, parts.clock)
+
+    def loaded(self) -> None:
+        """Begin the members' sessions anew, and the time that they have to give partitions up."""
+        for group in list(self._store.groups.values()):
+            if isinstance(group, ConsumerGroup):
+                for member in group.members.values():
+                    self.touch(group.group_id, member)
+                    self._watch_revocation(group.group_id, member)
+
+    def unloaded(self) -> None:
+        """Stop the timers."""
+        self.watches.close()
+
+    def member(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
+        """Return a member. Raises UnknownMemberIdError, and FencedInstanceIdError when another has its instance id."""
+        if instance_id is None:
+            member = group.members.get(member_id)
+            if member is None:
+                raise UnknownMemberIdError(f"Member {member_id} is not a member of group {group.group_id}.")
+            return member
+        member = group.static_member(instance_id)
+        if member is None:
+            raise UnknownMemberIdError(f"Instance id {instance_id} is unknown.")
+        if member.member_id != member_id:
+            raise FencedInstanceIdError(
+                f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}."
+            )
+        return member
+
+    # changes
+
+    def write(
+        self,
+        change: Change,
+        member: ConsumerMember,
+        written: list[CoordinatorRecord],
+        answer: Callable[[ErrorCode], T],
+        upgraded_from: ClassicGroup | None = None,
+    ) -> Write:
+        """Have the records of a change written, then set its member's deadlines; ``answer`` is told how it went."""
+        group_id = change.group.group_id
+
+        def completed(error: ErrorCode) -> T:
+            if error:
+                change.group.look_again()
+                return answer(group_store_error(error))
+            if change.replaces is not None:
+                self.watches.forget(group_id, change.replaces)
+            if upgraded_from is not None:
+                self._rebalancer.abandon(upgraded_from, ErrorCode.REBALANCE_IN_PROGRESS)
+                for other in change.group.members.values():
+                    self.touch(group_id, other)
+            self.touch(group_id, member)
+            self._watch_revocation(group_id, member)
+            group = self._store.consumer(group_id)
+            if group is not None and change.replaces is not None:
+                self.maybe_downgrade(group)
+            return answer(error)
+
+        return Write(written, completed)
+
+    def remove(
+        self, group: ConsumerGroup, members: Sequence[ConsumerMember], reason: str, answer: Callable[[ErrorCode], Any]
+    ) -> Write:
+        """Return the write that takes members out of a group; ``answer`` is told how it went."""
+        group_id = group.group_id
+        profiles = [member.profile for member in members]
+        written = [record for member in members for record in records.member_removed(group_id, member.member_id)]
+        regexes = dict(group.regexes)
+        for regex in {profile.regex for profile in profiles if profile.regex}:
+            if regex in regexes and group.regex_count(regex) <= sum(profile.regex == regex for profile in profiles):
+                del regexes[regex]
+                written.append(records.resolved_regex(group_id, regex, None))
+        topics = known_topics(self.updater.snapshot, group.topic_names(profiles, (), regexes))
+        if topics != group.topics:
+            written.append(records.subscribed_topics(group_id, topics))
+        written.append(records.group_epoch(group_id, group.epoch + 1))
+        for member in members:
+            self.log.info("group {group}: {member} is removed: {reason}", group=group_id, member=member.member_id, reason=reason)
+
+        def completed(error: ErrorCode) -> Any:
+            if not error:
+                for member in members:
+                    self.watches.forget(group_id, member.member_id)
+                self.maybe_downgrade(group)
+            return answer(group_store_error(error))
+
+        return Write(written, completed)
+
+    def fence(self, group_id: str, member_id: str, reason: str) -> None:
+        """Take a silent or slow member out of its group, if it's still there."""
+        group = self._store.consumer(group_id)
+        member = None if group is None else group.members.get(member_id)
+        if group is None or member is None:
+            self.watches.forget(group_id, member_id)
+            return
+
+        def answer(error: ErrorCode) -> None:
+            if error:  # nothing changed: try again after another session
+                self.log.warn("group {group}: fencing could not be written: {error}", group=group_id, error=error.name)
+                self.touch(group_id, member)
+
+        self._effects.writes.append(self.remove(group, [member], reason, answer))
+
+    def maybe_downgrade(self, group: ConsumerGroup) -> None:
+        """Make a group of classic members only a classic group, if the policy allows."""
+        config, group_id = self._parts.config, group.group_id
+        if not group.are_all_classic() or not config.migration_policy.downgrades or len(group.members) > config.max_size:
+            return
+        value = classic_value_of(group, self.updater.snapshot, self._parts.clock.wall_ms())
+        member_ids = list(group.members)
+
+        def downgraded(error: ErrorCode) -> None:
+            classic = self._store.classic(group_id)
+            if error or classic is None:
+                self.log.warn("group {group}: could not become a classic group: {error}", group=group_id, error=error.name)
+                return
+            for member_id in member_ids:
+                self.watches.forget(group_id, member_id)
+            for member in list(classic.members.values()):
+                self._rebalancer.start_session(classic, member)
+            self._rebalancer.maybe_prepare(classic, "it was a consumer group before")
+
+        self.log.info("group {group}: becomes a classic group", group=group_id)
+        self._effects.write([*records.group_removed(group), group_metadata(group_id, value)], downgraded)
+
+    # deadlines
+
+    def touch(self, group_id: str, member: ConsumerMember) -> None:
+        """Begin a member's session anew."""
+        classic = member.profile.classic
+        timeout_ms = self._parts.group_configs.session_timeout_ms(group_id) if classic is None else classic.session_timeout_ms
+        member_id = member.member_id
+        self.watches.touch(group_id, member_id, timeout_ms, lambda: self.fence(group_id, member_id, "its session expired"))
+
+    def _watch_revocation(self, group_id: str, member: ConsumerMember) -> None:
+        """Members of the classic protocol have deadlines for their joins and syncs instead."""
+        current, member_id = member.current, member.member_id
+        if current.state is not MemberState.UNREVOKED_PARTITIONS or member.is_classic:
+            self.watches.cancel(REVOCATION, group_id, member_id)
+            return
+
+        def too_late() -> None:
+            group = self._store.consumer(group_id)
+            present = None if group is None else group.members.get(member_id)
+            if present is not None and present.current.epoch == current.epoch:
+                self.fence(group_id, member_id, "it did not give its partitions up in time")
+
+        self.watches.set(REVOCATION, group_id, member_id, member.profile.rebalance_timeout_ms, too_late)
+
+    def await_join(self, group_id: str, member: ConsumerMember) -> None:
+        """Expect a classic member that was told to rejoin."""
+        self._await(JOIN, "it did not join again in time", group_id, member)
+
+    def await_sync(self, group_id: str, member: ConsumerMember) -> None:
+        """Expect the sync of a classic member that joined."""
+        self.watches.cancel(JOIN, group_id, member.member_id)
+        self.watches.cancel(SYNC, group_id, member.member_id)
+        self._await(SYNC, "it did not sync in time", group_id, member)
+
+    def _await(self, kind: str, reason: str, group_id: str, member: ConsumerMember) -> None:
+        member_id = member.member_id
+        timeout_ms = member.profile.rebalance_timeout_ms
+        self.watches.set_if_absent(kind, group_id, member_id, timeout_ms, lambda: self.fence(group_id, member_id, reason))

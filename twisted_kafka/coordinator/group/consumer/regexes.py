@@ -1,0 +1,40 @@
+"""Subscriptions by regular expression: which topics one matches (RE2 syntax, as in Kafka 4)."""
+
+import importlib
+from collections.abc import Iterable
+from typing import Any
+
+from twisted_kafka.coordinator.group.consumer.consumer_group import ResolvedRegex
+from twisted_kafka.protocol.errors import InvalidRegularExpressionError
+
+MAX_REGEX_LENGTH = 1_024
+"""A longer expression is refused: it's matched against every topic."""
+
+REFRESH_INTERVAL_MS = 10_000
+"""After a change of the topics, a group's expressions are resolved anew no more often than this (as in Kafka)."""
+
+
+def compile_regex(regex: str) -> Any:
+    """Return the compiled expression. Raises InvalidRegularExpressionError."""
+    if len(regex) > MAX_REGEX_LENGTH:
+        raise InvalidRegularExpressionError(f"A SubscribedTopicRegex may have {MAX_REGEX_LENGTH} characters at most.")
+    re2 = importlib.import_module("re2")  # a shared library that only groups with expressions need
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(regex, options)
+    except re2.error as error:
+        reason = error.args[0].decode(errors="replace") if error.args and isinstance(error.args[0], bytes) else str(error)
+        raise InvalidRegularExpressionError(
+            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {reason}."
+        ) from error
+
+
+def resolve(regexes: Iterable[str], topics: Iterable[str], now_ms: int) -> dict[str, ResolvedRegex]:
+    """Return the topics that each expression matches as a whole."""
+    names = list(topics)
+    resolved = {}
+    for regex in regexes:
+        matches = compile_regex(regex).fullmatch
+        resolved[regex] = ResolvedRegex(frozenset(name for name in names if matches(name)), now_ms)
+    return resolved

@@ -1,0 +1,106 @@
+"""From one protocol to the other while members are in the group (KIP-848, ``group.consumer.migration.policy``).
+
+A classic group becomes a consumer group when the first member of the new protocol joins; a consumer group becomes a classic
+one when the last such member is gone. Members keep their ids, and what they own.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from twisted_kafka.coordinator.group.classic.classic_group import ClassicGroup
+from twisted_kafka.coordinator.group.consumer.consumer_group import ConsumerGroup
+from twisted_kafka.coordinator.group.consumer.member import ClassicMetadata, Current, Partitions, Profile
+from twisted_kafka.coordinator.group.consumer.states import MemberState
+from twisted_kafka.coordinator.group.consumer.topic_image import TopicSnapshot, known_topics
+from twisted_kafka.coordinator.group.subscription import (
+    CONSUMER_PROTOCOL_TYPE,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    version_of,
+)
+from twisted_kafka.protocol.errors import GroupIdNotFoundError
+from twisted_kafka.protocol.messages.coordinator_records import GroupMetadataValue, MemberMetadata
+
+
+def consumer_group_of(group: ClassicGroup, snapshot: TopicSnapshot) -> ConsumerGroup:
+    """Return the consumer group that a classic group with members becomes: in its generation's epoch, with its assignments.
+
+    Raises GroupIdNotFoundError when the members speak something else than the consumer protocol.
+    """
+    upgraded = ConsumerGroup(group.group_id)
+    upgraded.put_epochs(group.generation, group.generation)
+    for member in group.members.values():
+        terms = member.terms
+        try:
+            metadata = terms.protocols[0][1] if group.protocol is None else member.metadata(group.protocol)
+            subscription = decode_subscription(metadata)
+            assignment = decode_assignment(member.assignment)
+        except (ValueError, KeyError) as error:
+            raise GroupIdNotFoundError(
+                f"Cannot upgrade classic group {group.group_id} to consumer group: its members' protocol is malformed: {error}"
+            ) from error
+        if assignment.user_data:
+            raise GroupIdNotFoundError(
+                f"Cannot upgrade classic group {group.group_id} to consumer group: its assignor puts data of its own "
+                "into assignments"
+            )
+        assigned = topic_partitions(((each.topic, each.partitions) for each in assignment.assigned_partitions), snapshot)
+        profile = Profile(
+            member.instance_id,
+            subscription.rack_id,
+            terms.client_id,
+            terms.client_host,
+            frozenset(subscription.topics),
+            rebalance_timeout_ms=terms.rebalance_timeout_ms,
+            classic=ClassicMetadata(terms.session_timeout_ms, terms.protocols),
+        )
+        upgraded.put_profile(member.member_id, profile)
+        upgraded.put_current(member.member_id, Current(group.generation, group.generation, MemberState.STABLE, assigned))
+        upgraded.put_target(member.member_id, assigned)
+    upgraded.topics = known_topics(snapshot, upgraded.topic_names())
+    return upgraded
+
+
+def topic_partitions(listed: Iterable[tuple[str, Iterable[int]]], snapshot: TopicSnapshot) -> Partitions:
+    """Return partitions that are given by topic name; of topics that exist only."""
+    found: dict[bytes, frozenset[int]] = {}
+    for topic, indexes in listed:
+        topic_id = snapshot.topic_ids.get(topic)
+        if topic_id is not None and (partitions := frozenset(indexes)):
+            found[topic_id] = found.get(topic_id, frozenset()) | partitions
+    return found
+
+
+def by_name(partitions: Partitions, snapshot: TopicSnapshot) -> Mapping[str, frozenset[int]]:
+    """Return partitions by topic name; those of topics that are gone are left out."""
+    names = snapshot.topic_names
+    return {names[topic_id]: indexes for topic_id, indexes in partitions.items() if topic_id in names}
+
+
+def classic_value_of(group: ConsumerGroup, snapshot: TopicSnapshot, now_ms: int) -> GroupMetadataValue:
+    """Return the record's value of the classic group that a consumer group of classic members only becomes."""
+    members = list(group.members.values())
+    protocols = [dict(member.profile.classic.protocols) for member in members if member.profile.classic]
+    protocol = next((name for name in protocols[0] if all(name in each for each in protocols)), None)
+    if protocol is None:
+        raise RuntimeError(f"the classic members of {group.group_id} have no protocol in common")
+    return GroupMetadataValue(
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        generation=group.epoch,
+        protocol=protocol,
+        leader=members[0].member_id,
+        current_state_timestamp=now_ms,
+        members=[
+            MemberMetadata(
+                member_id=member.member_id,
+                group_instance_id=member.profile.instance_id,
+                client_id=member.profile.client_id,
+                client_host=member.profile.client_host,
+                rebalance_timeout=member.profile.rebalance_timeout_ms,
+                session_timeout=0 if member.profile.classic is None else member.profile.classic.session_timeout_ms,
+                subscription=metadata[protocol],
+                assignment=encode_assignment(by_name(member.current.assigned, snapshot), version_of(metadata[protocol])),
+            )
+            for member, metadata in zip(members, protocols, strict=True)
+        ],
+    )
