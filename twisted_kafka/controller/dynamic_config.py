@@ -39,13 +39,6 @@ class ConfigRepository:
             for path, node in zip(paths, self._store.get_many(paths), strict=True)
         ]
 
-    def names(self, entity_type: str) -> list[str]:
-        """Return the names of the entities of a type that have a config of their own."""
-        try:
-            return self._store.children(znodes.config_path(entity_type))
-        except NoNodeError:
-            return []
-
     def topic_config(self, topic: str) -> dict[str, str]:
         """Return the topic's own settings."""
         return self.config(f"topics/{topic}")

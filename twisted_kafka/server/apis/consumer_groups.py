@@ -7,7 +7,6 @@ ConsumerGroupDescribe v0-1: v1 (Kafka 4.0) which protocol a member speaks.
 from concurrent.futures import Future
 from typing import Final
 
-from twisted_kafka.timing.futures import gather
 from twisted_kafka.coordinator.group.coordinator import GroupCoordinator
 from twisted_kafka.coordinator.group.requests import Client
 from twisted_kafka.network.request import RequestContext
@@ -21,6 +20,7 @@ from twisted_kafka.protocol.messages.consumer_groups import (
 )
 from twisted_kafka.server.apis.groups import GROUP_OPERATIONS, client_host
 from twisted_kafka.server.dispatch import api
+from twisted_kafka.timing.futures import gather
 
 _DISABLED: Final = "The consumer group protocol is not among group.coordinator.rebalance.protocols."
 

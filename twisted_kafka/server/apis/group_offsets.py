@@ -9,7 +9,6 @@ v0 of the first two is from before the group coordinator: its offsets are in the
 from concurrent.futures import Future
 from typing import Final
 
-from twisted_kafka.timing.futures import gather, then
 from twisted_kafka.coordinator.group.coordinator import GroupCoordinator
 from twisted_kafka.coordinator.group.legacy_offsets import LegacyOffsets
 from twisted_kafka.coordinator.group.offsets import Fetched, OffsetFetch
@@ -42,6 +41,7 @@ from twisted_kafka.protocol.schema import maker
 from twisted_kafka.protocol.topic_partition import TopicPartition, topic_partition_of
 from twisted_kafka.server.dispatch import api
 from twisted_kafka.timing.clock import IClock
+from twisted_kafka.timing.futures import gather, then
 
 NO_OFFSET: Final = -1
 GROUP_ERROR_SINCE: Final = 2

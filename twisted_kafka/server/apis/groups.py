@@ -10,7 +10,6 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Final
 
-from twisted_kafka.timing.futures import gather, then
 from twisted_kafka.coordinator.group.classic.member import MemberTerms
 from twisted_kafka.coordinator.group.coordinator import GroupCoordinator
 from twisted_kafka.coordinator.group.requests import JoinRequest, LeavingMember, Sender, SyncRequest
@@ -40,6 +39,7 @@ from twisted_kafka.protocol.messages.groups import (
     SyncGroupResponse,
 )
 from twisted_kafka.server.dispatch import api
+from twisted_kafka.timing.futures import gather, then
 
 KNOWN_ID_SINCE: Final = 4
 SKIP_ASSIGNMENT_SINCE: Final = 9
