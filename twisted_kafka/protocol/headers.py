@@ -121,7 +121,7 @@ def _skip_tags(frame: Buffer, position: int) -> int:
         count, position = unsigned_varint(frame, position)
         return read_tags(frame, position, len(frame), count, None)[1]
     except IndexError:
-        raise MalformedMessageError(f"the request header stops within its tagged fields, after {len(frame)} bytes") from None
+        raise MalformedMessageError(f"the header stops within its tagged fields, after {len(frame)} bytes") from None
 
 
 def encode_response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
@@ -129,6 +129,20 @@ def encode_response_header(api_key: int, api_version: int, correlation_id: int) 
     if response_header_version(api_key, api_version):
         return _CORRELATION_ID.pack(correlation_id) + b"\0"
     return _CORRELATION_ID.pack(correlation_id)
+
+
+def parse_response_header(api_key: int, api_version: int, frame: Buffer) -> tuple[int, int]:
+    """Return the correlation id of a response, and where the response itself begins in the frame.
+
+    Raises MalformedMessageError when the frame stops before that, UnsupportedVersionError for an unknown key.
+    """
+    if len(frame) < _CORRELATION_ID.size:
+        raise MalformedMessageError(f"a frame of {len(frame)} bytes is too short for a response header")
+    (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
+    position = _CORRELATION_ID.size
+    if response_header_version(api_key, api_version):
+        position = _skip_tags(frame, position)
+    return correlation_id, position
 
 
 def encode_request_header(api_key: int, api_version: int, correlation_id: int, client_id: str | None) -> bytes:

@@ -41,15 +41,18 @@ _VERIFY_ERRORS: Final = {
 }
 
 _HINTS: Final = {
-    "no shared cipher": "the client offers no cipher suite of ours",
-    "unsupported protocol": "the client speaks only TLS versions that ssl.enabled.protocols leaves out",
+    "no shared cipher": "the other side offers no cipher suite of ours",
+    "unsupported protocol": "the other side speaks only TLS versions that ssl.enabled.protocols leaves out",
     "peer did not return a certificate": "the client showed no certificate, and ssl.client.auth is required",
-    "tlsv1 alert unknown ca": "the client does not trust this broker's certificate",
-    "ssl/tls alert unknown ca": "the client does not trust this broker's certificate",
-    "ssl/tls alert certificate unknown": "the client refused this broker's certificate",
-    "ssl/tls alert bad certificate": "the client refused this broker's certificate",
-    "ssl/tls alert certificate expired": "the client finds this broker's certificate expired",
-    "tlsv1 alert protocol version": "the client speaks other TLS versions than ssl.enabled.protocols",
+    "tlsv1 alert unknown ca": "the other side does not trust this broker's certificate",
+    "ssl/tls alert unknown ca": "the other side does not trust this broker's certificate",
+    "ssl/tls alert certificate unknown": "the other side refused this broker's certificate",
+    "ssl/tls alert bad certificate": "the other side refused this broker's certificate",
+    "ssl/tls alert certificate expired": "the other side finds this broker's certificate expired",
+    "tlsv1 alert protocol version": "the other side speaks other TLS versions than ssl.enabled.protocols",
+    "tlsv13 alert certificate required": "the other side wants a certificate, and there is no key store",
+    "wrong version number": "the other side does not speak TLS",
+    "packet length too long": "the other side does not speak TLS",
 }
 
 

@@ -1,0 +1,327 @@
+import random
+import struct
+
+import pytest
+from twisted.internet.defer import CancelledError
+from twisted.internet.error import ConnectError as NobodyThere
+from twisted.internet.error import ConnectionDone
+
+from tests.network.client.client_harness import NODE, Harness, Outcome, versions
+from twisted_kafka.network.client.errors import (
+    ClientClosedError,
+    ConnectError,
+    DisconnectedError,
+    InvalidResponseError,
+    ResponseTimeoutError,
+    TooManyRequestsError,
+)
+from twisted_kafka.network.client.states import EVENT_NAMES, ILLEGAL, STATE_NAMES, TRANSITIONS, IllegalTransitionError, next_state
+from twisted_kafka.protocol.errors import UnsupportedVersionError
+from twisted_kafka.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from twisted_kafka.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
+
+HEARTBEAT = 12
+
+
+def heartbeat() -> HeartbeatRequest:
+    return HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+
+
+def ready(**settings: object) -> tuple[Harness, Outcome]:
+    harness = Harness(**settings)
+    outcome = harness.send(heartbeat())
+    harness.attempts[0].succeed()
+    return harness, outcome
+
+
+def test_the_table() -> None:
+    assert [len(row) for row in TRANSITIONS] == [len(EVENT_NAMES)] * len(STATE_NAMES)
+    for state, row in enumerate(TRANSITIONS):
+        for event, following in enumerate(row):
+            if following == ILLEGAL:
+                with pytest.raises(IllegalTransitionError, match=STATE_NAMES[state]):
+                    next_state(state, event)
+            else:
+                assert next_state(state, event) == following
+
+
+def test_it_connects_when_something_is_to_be_sent() -> None:
+    harness = Harness()
+    assert not harness.attempts
+    outcome = harness.send(heartbeat(), latest_version=3)
+    assert harness.client.state_of(1) == "CONNECTING"
+    attempt = harness.attempts[0].succeed()
+    assert harness.client.is_ready(1)
+    (request,) = attempt.requests()
+    assert request[:2] == (HEARTBEAT, 3)
+    assert request[3] == "me"
+    assert harness.client.in_flight(1) == 1
+    attempt.answer(request, HeartbeatResponse(error_code=27))
+    assert outcome.response.error_code == 27
+    assert harness.client.in_flight(1) == 0
+    harness.send(heartbeat())
+    assert len(harness.attempts) == 1
+
+
+def test_it_asks_for_the_versions_first() -> None:
+    harness, outcome = ready(discover_versions=True)
+    attempt = harness.attempts[0]
+    assert harness.client.state_of(1) == "CHECKING_API_VERSIONS"
+    (asked,) = attempt.requests()
+    assert asked[:2] == (18, 4)
+    attempt.answer(asked, versions(HEARTBEAT=(1, 2)))
+    (request,) = attempt.requests()
+    assert request[:2] == (HEARTBEAT, 2)
+    attempt.answer(request, HeartbeatResponse())
+    assert outcome.response.error_code == 0
+
+
+@pytest.mark.parametrize(("known", "then"), [([ApiVersion(api_key=18, min_version=0, max_version=2)], 2), ([], 0)])
+def test_an_old_node_is_asked_again(known: list[ApiVersion], then: int) -> None:
+    harness, _ = ready(discover_versions=True)
+    attempt = harness.attempts[0]
+    attempt.answer(attempt.requests()[0], ApiVersionsResponse(error_code=35, api_keys=known), version=0)
+    (again,) = attempt.requests()
+    assert again[:2] == (18, then)
+    attempt.answer(again, versions(HEARTBEAT=(0, 1)))
+    assert harness.client.is_ready(1)
+
+
+def test_a_request_that_the_node_does_not_know_fails_alone() -> None:
+    harness, first = ready(discover_versions=True)
+    attempt = harness.attempts[0]
+    second = harness.send(heartbeat(), latest_version=1)
+    attempt.answer(attempt.requests()[0], versions(HEARTBEAT=(2, 3)))
+    assert isinstance(second.error, UnsupportedVersionError)
+    (request,) = attempt.requests()
+    attempt.answer(request, HeartbeatResponse())
+    assert first.response.error_code == 0
+
+
+def test_only_so_many_are_in_flight_and_answers_come_in_order() -> None:
+    harness, first = ready(max_in_flight_requests_per_connection=2)
+    attempt = harness.attempts[0]
+    others = [harness.send(heartbeat()) for _ in range(3)]
+    sent = attempt.requests()
+    assert len(sent) == 2
+    attempt.answer(sent[0], HeartbeatResponse(error_code=1))
+    assert first.response.error_code == 1
+    sent += attempt.requests()
+    assert len(sent) == 3
+    for number in (1, 2):
+        attempt.answer(sent[number], HeartbeatResponse(error_code=number + 1))
+    assert [other.response.error_code for other in others[:2]] == [2, 3]
+    assert not others[2].results
+
+
+def test_only_so_many_wait() -> None:
+    harness = Harness(max_queued_requests=2)
+    for _ in range(2):
+        harness.send(heartbeat())
+    assert isinstance(harness.send(heartbeat()).error, TooManyRequestsError)
+
+
+def test_a_node_that_refuses_is_tried_again_after_a_pause_that_grows() -> None:
+    harness = Harness(reconnect_backoff_ms=125, reconnect_backoff_max_ms=375)
+    pauses = []
+    for number in range(5):
+        outcome = harness.send(heartbeat())
+        began = harness.clock.seconds()
+        while len(harness.attempts) <= number:
+            assert harness.client.state_of(1) == "BACKOFF"
+            harness.clock.advance(1 / 64)
+        pauses.append(harness.clock.seconds() - began)
+        harness.attempts[-1].fail(NobodyThere())
+        assert isinstance(outcome.error, ConnectError)
+        assert "broker 1 at kafka.example:9092" in str(outcome.error)
+    assert pauses == [0, 0.125, 0.25, 0.375, 0.375]
+    harness.send(heartbeat())
+    harness.clock.advance(0.4)
+    harness.attempts[-1].succeed().lose(ConnectionDone())
+    harness.send(heartbeat())
+    harness.clock.advance(0.4)
+    assert len(harness.attempts) == 7
+    assert not harness.attempts[-1].is_cancelled
+
+
+def test_a_connection_that_is_not_made_in_time() -> None:
+    harness = Harness(connection_setup_timeout_ms=1000, connection_setup_timeout_max_ms=3000)
+    timeouts = []
+    for _ in range(3):
+        outcome = harness.send(heartbeat())
+        harness.clock.advance(1)
+        timeouts.append(harness.attempts[-1].timeout_s)
+        harness.clock.advance(3)
+        assert isinstance(outcome.error, ConnectError)
+        assert harness.attempts[-1].is_cancelled
+    assert timeouts == [1, 2, 3]
+
+
+def test_a_node_that_is_connected_but_never_says_its_versions() -> None:
+    harness, outcome = ready(discover_versions=True, connection_setup_timeout_ms=1000)
+    harness.clock.advance(1)
+    assert isinstance(outcome.error, ConnectError)
+    assert harness.attempts[0].transport.is_aborted
+
+
+def test_a_response_that_does_not_come_ends_the_connection() -> None:
+    harness, first = ready(request_timeout_ms=1000)
+    second = harness.send(heartbeat(), timeout_ms=5000)
+    harness.clock.advance(1)
+    assert isinstance(first.error, ResponseTimeoutError)
+    assert isinstance(second.error, DisconnectedError)
+    assert harness.attempts[0].transport.is_aborted
+    third = harness.send(heartbeat())
+    harness.clock.advance(0.1)
+    attempt = harness.attempts[1].succeed()
+    attempt.answer(attempt.requests()[0], HeartbeatResponse())
+    assert third.response.error_code == 0
+
+
+def test_what_waits_too_long_fails_without_harm_to_the_others() -> None:
+    harness, first = ready(max_in_flight_requests_per_connection=1)
+    second = harness.send(heartbeat(), timeout_ms=500)
+    harness.clock.advance(0.5)
+    assert isinstance(second.error, ResponseTimeoutError)
+    attempt = harness.attempts[0]
+    (request,) = attempt.requests()
+    attempt.answer(request, HeartbeatResponse())
+    assert first.response.error_code == 0
+    assert attempt.requests() == []
+
+
+def test_half_an_answer_is_none() -> None:
+    harness, outcome = ready()
+    attempt = harness.attempts[0]
+    (request,) = attempt.requests()
+    frame = struct.pack(">i", request[2]) + b"\0" + HeartbeatResponse(error_code=5).encode(4)
+    attempt.connection.dataReceived(struct.pack(">i", len(frame)) + frame[:6])
+    assert not outcome.results
+    attempt.lose(ConnectionDone())
+    assert isinstance(outcome.error, DisconnectedError)
+
+
+@pytest.mark.parametrize(
+    "frame", [b"", b"\0\0", b"\0\0\0\1", b"\0\0\0\1\xff\xff\xff\xff\xff\xff", b"\0\0\0\1\0\0", b"\0\0\0\2" + bytes(20)]
+)
+def test_what_is_no_response_ends_the_connection(frame: bytes) -> None:
+    harness, outcome = ready()
+    attempt = harness.attempts[0]
+    assert attempt.requests()[0][2] == 1
+    attempt.raw(frame)
+    assert isinstance(outcome.error, InvalidResponseError)
+    assert attempt.transport.is_aborted
+    assert harness.client.state_of(1) == "DISCONNECTED"
+
+
+def test_an_answer_that_nobody_asked_for_and_one_without_end() -> None:
+    harness, outcome = ready(max_response_bytes=1000)
+    attempt = harness.attempts[0]
+    attempt.answer(attempt.requests()[0], HeartbeatResponse())
+    assert outcome.response.error_code == 0
+    attempt.raw(b"\0\0\0\2" + bytes(10))
+    assert attempt.transport.is_aborted
+    outcome = harness.send(heartbeat())
+    harness.clock.advance(1)
+    attempt = harness.attempts[1].succeed()
+    attempt.connection.dataReceived(struct.pack(">i", 1001))
+    assert isinstance(outcome.error, DisconnectedError)
+    assert attempt.transport.is_aborted
+
+
+def test_cancelled_requests() -> None:
+    harness, first = ready(request_timeout_ms=1000)
+    attempt = harness.attempts[0]
+    second, third = harness.send(heartbeat()), harness.send(heartbeat())
+    first.deferred.cancel()
+    assert isinstance(first.error, CancelledError)
+    sent = attempt.requests()
+    for request in sent[:2]:
+        attempt.answer(request, HeartbeatResponse(error_code=2))
+    assert second.response.error_code == 2
+    third.deferred.cancel()
+    # Its response is awaited all the same: a node that never answers is not kept.
+    harness.clock.advance(1)
+    assert attempt.transport.is_aborted
+
+
+def test_a_node_with_another_address_is_connected_to_anew() -> None:
+    harness, first = ready()
+    moved = Outcome(harness.client.send(NODE._replace(port=9093), heartbeat()))
+    assert isinstance(first.error, DisconnectedError)
+    assert harness.attempts[0].transport.is_aborted
+    assert harness.attempts[1].node.port == 9093
+    assert not moved.results
+
+
+def test_closing_fails_everything_and_leaves_nothing() -> None:
+    harness, first = ready()
+    other = Outcome(harness.client.send(NODE._replace(id=2), heartbeat()))
+    harness.client.close()
+    assert isinstance(first.error, ClientClosedError)
+    assert isinstance(other.error, ClientClosedError)
+    assert harness.attempts[0].transport.is_aborted
+    assert harness.attempts[1].is_cancelled
+    assert isinstance(harness.send(heartbeat()).error, ClientClosedError)
+    assert harness.clock.getDelayedCalls() == []
+
+
+def test_who_is_told_of_a_failure_may_send_again_at_once() -> None:
+    harness = Harness()
+    again: list[Outcome] = []
+    harness.client.send(NODE, heartbeat()).addErrback(lambda _: again.append(harness.send(heartbeat())))
+    harness.attempts[0].fail(NobodyThere())
+    assert len(again) == 1
+    assert not again[0].results
+    harness.clock.advance(1)
+    attempt = harness.attempts[1].succeed()
+    attempt.answer(attempt.requests()[0], HeartbeatResponse())
+    assert again[0].response.error_code == 0
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whatever_happens_every_request_ends_once(seed: int) -> None:
+    dice = random.Random(seed)
+    harness = Harness(
+        discover_versions=dice.random() < 0.5, request_timeout_ms=2000, connection_setup_timeout_ms=500, max_queued_requests=20
+    )
+    outcomes: list[Outcome] = []
+    unanswered: dict[int, list[tuple[int, int, int, str | None, bytes]]] = {}
+    open_ones: list[int] = []
+
+    def act(what: str) -> None:
+        pending = [
+            number for number, attempt in enumerate(harness.attempts) if not attempt.deferred.called and not attempt.is_cancelled
+        ]
+        alive = [number for number in open_ones if not harness.attempts[number].transport.is_aborted]
+        if what == "send":
+            outcomes.append(harness.send(heartbeat(), timeout_ms=dice.choice((None, 300, 5000))))
+        elif what == "cancel" and outcomes:
+            dice.choice(outcomes).deferred.cancel()
+        elif what == "wait":
+            harness.clock.advance(dice.choice((0.01, 0.1, 0.6)))
+        elif what == "connect" and pending:
+            harness.attempts[pending[0]].succeed()
+            open_ones.append(pending[0])
+        elif what == "refuse" and pending:
+            harness.attempts[pending[0]].fail(NobodyThere())
+        elif what in ("answer", "wrong", "lose") and alive:
+            number = dice.choice(alive)
+            attempt = harness.attempts[number]
+            queue = unanswered.setdefault(number, [])
+            queue += attempt.requests()
+            if what == "lose":
+                open_ones.remove(number)
+                attempt.lose(ConnectionDone())
+            elif queue:
+                request = queue.pop(0)
+                response = versions(HEARTBEAT=(0, 4)) if request[0] == 18 else HeartbeatResponse()
+                attempt.answer(request, response, correlation_id=request[2] + (what == "wrong"))
+
+    for _ in range(300):
+        act(dice.choice(("send", "send", "answer", "answer", "answer", "connect", "wait", "cancel", "refuse", "wrong", "lose")))
+    harness.clock.advance(10)
+    assert outcomes
+    assert all(len(outcome.results) == 1 for outcome in outcomes)
+    harness.client.close()
+    assert harness.clock.getDelayedCalls() == []

@@ -1,0 +1,50 @@
+"""Nodes, and the limits of a client."""
+
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+from twisted_kafka.config.broker_config import KafkaConfig
+
+
+class Node(NamedTuple):
+    """A broker's number and where it listens."""
+
+    id: int
+    host: str
+    port: int
+
+    @property
+    def text(self) -> str:
+        """``broker 1 at host:9092``."""
+        return f"broker {self.id} at {f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSettings:
+    """The limits of a client, by the names of Kafka's client settings; the defaults are those between brokers.
+
+    ``max_queued_requests`` bounds what waits for a node beside ``max_in_flight_requests_per_connection``. Without
+    ``discover_versions`` nobody asks which versions a node has: the caller knows.
+    """
+
+    client_id: str
+    software_version: str = "unknown"
+    request_timeout_ms: int = 30_000
+    max_in_flight_requests_per_connection: int = 5
+    max_queued_requests: int = 1_000
+    max_response_bytes: int = 1 << 30
+    reconnect_backoff_ms: int = 50
+    reconnect_backoff_max_ms: int = 1_000
+    connection_setup_timeout_ms: int = 10_000
+    connection_setup_timeout_max_ms: int = 30_000
+    discover_versions: bool = True
+
+    @classmethod
+    def of_broker(cls, config: KafkaConfig, purpose: str, **more: object) -> Self:
+        """Return what a broker's client goes by; ``purpose`` becomes part of its client id."""
+        return cls(
+            client_id=f"broker-{config.broker_id}-{purpose}",
+            connection_setup_timeout_ms=config.long("socket.connection.setup.timeout.ms"),
+            connection_setup_timeout_max_ms=config.long("socket.connection.setup.timeout.max.ms"),
+            **more,  # type: ignore[arg-type]
+        )
