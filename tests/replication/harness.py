@@ -60,13 +60,14 @@ class Logs(LogManager):
 
 
 class Harness:
-    def __init__(self, directory: Path, **properties):
+    def __init__(self, directory: Path | list[Path], **properties):
         self.clock = ManualClock()
         self.scheduler = ManualScheduler(self.clock)
         self.timer = Timer(self.clock)
         self.metrics = MetricsRegistry(self.clock)
         given = {key.replace("_", "."): str(value) for key, value in properties.items()}
-        self.config = KafkaConfig.from_properties({"log.dirs": str(directory), **given})
+        directories = [directory] if isinstance(directory, Path) else directory
+        self.config = KafkaConfig.from_properties({"log.dirs": ",".join(map(str, directories)), **given})
         self.directory = directory
         self.metadata = MetadataCache(BROKER, "cluster")
         self.logs = Logs(self.config, self.scheduler, self.clock)
@@ -79,6 +80,7 @@ class Harness:
             Purgatories(self.clock, self.timer),
             self.metrics,
         )
+        self.replicas.moves.manager.is_threaded = False
         self.control = ControlPlane(self.replicas)
         self.changes = []
         self.replicas.add_leadership_listener(lambda led, not_led: self.changes.append((list(led), list(not_led))))

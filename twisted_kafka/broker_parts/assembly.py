@@ -192,6 +192,7 @@ class Assembly:
             broker_epoch=lambda: self._broker_epoch,
             supported=lambda: self.supported_apis,
         )
+        self._follow_move_quota(configs, replicas)
         self._serve(main, channel, sockets, parts)
         dynamic.follow(
             [
@@ -203,6 +204,17 @@ class Assembly:
                 LogDefaults(self.config, logs, controller),
             ]
         )
+
+    def _follow_move_quota(self, configs: ConfigRepository, replicas: ReplicaManager) -> None:
+        """Bound the moves between log directories by what the broker's own dynamic settings say (Kafka: BrokerConfigHandler)."""
+        broker_id = self.config.broker_id
+
+        def changed(name: str, settings: dict[str, str]) -> None:
+            if name == str(broker_id):
+                replicas.moves.configure(settings)
+
+        configs.add_listener("brokers", changed)
+        replicas.moves.configure(configs.broker_config(broker_id))
 
     def _start_time(self) -> tuple[KafkaScheduler, Timer]:
         scheduler = KafkaScheduler(self._clock, self.config.int("background.threads"))

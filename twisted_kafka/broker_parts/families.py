@@ -32,6 +32,7 @@ from twisted_kafka.server.apis.fetch import FetchApis
 from twisted_kafka.server.apis.find_coordinator import GROUP, TRANSACTION, CoordinatorTopic, FindCoordinatorApis
 from twisted_kafka.server.apis.group_offsets import GroupOffsetApis
 from twisted_kafka.server.apis.groups import GroupApis
+from twisted_kafka.server.apis.log_dirs import LogDirApis
 from twisted_kafka.server.apis.metadata import MetadataApis
 from twisted_kafka.server.apis.offsets import OffsetApis
 from twisted_kafka.server.apis.partitions import PartitionApis
@@ -82,6 +83,7 @@ def make_families(parts: Parts) -> list[object]:
         ProducerApis(replicas, metadata),
         FetchApis(replicas, sessions, config),
         OffsetApis(replicas),
+        LogDirApis(replicas.moves),
         GroupApis(groups),
         ConsumerGroupApis(groups, CONSUMER in config.list("group.coordinator.rebalance.protocols")),
         GroupOffsetApis(groups, metadata, parts.clock, LegacyOffsets(parts.store)),

@@ -25,6 +25,8 @@ _BROKER = """
     producer.id.expiration.ms producer.id.expiration.check.interval.ms
 
     default.replication.factor min.insync.replicas replica.high.watermark.checkpoint.interval.ms
+    replica.fetch.max.bytes replica.fetch.backoff.ms num.replica.alter.log.dirs.threads
+    alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
 
     create.topic.policy.class.name alter.config.policy.class.name telemetry.max.bytes
 

@@ -17,6 +17,7 @@ from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.replication.alter_log_dirs import IMovableLogs, make_moves
 from twisted_kafka.replication.append_result import PartitionResult
 from twisted_kafka.replication.appender import RecordAppender
 from twisted_kafka.replication.fetch_data import FetchParams, PartitionFetch, PartitionRead
@@ -28,7 +29,7 @@ from twisted_kafka.replication.partition import Partition
 from twisted_kafka.replication.partition_table import PartitionTable
 from twisted_kafka.replication.purgatories import Purgatories
 from twisted_kafka.replication.reader import LogReader
-from twisted_kafka.replication.state_changes import ILogs, StateChanges
+from twisted_kafka.replication.state_changes import StateChanges
 from twisted_kafka.replication.topic_stats import BrokerTopicStats
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import IScheduler, ScheduledTask
@@ -44,7 +45,7 @@ class ReplicaManager:
     def __init__(
         self,
         config: KafkaConfig,
-        logs: ILogs,
+        logs: IMovableLogs,
         metadata: MetadataCache,
         scheduler: IScheduler,
         clock: IClock,
@@ -75,6 +76,8 @@ class ReplicaManager:
                 self._make_partition, broker_id=metadata.broker_id, clock=clock, max_lag_ms=config.long("replica.lag.time.max.ms")
             ),
         )
+        self.moves = make_moves(config, logs, self.state, purgatories, clock, metrics)
+        self.state.set_moves(self.moves)
         # The hot ones are the parts' own methods: a call less on the way of every request.
         self.append = self._appender.append
         self.fetch_and_respond = self._reader.fetch
@@ -123,6 +126,7 @@ class ReplicaManager:
     def shutdown(self, checkpoint: bool = True) -> None:
         """Stop fetching, forget what waits, and write the high watermarks, while the logs are still open."""
         self._fetchers.shutdown()
+        self.moves.shutdown()
         self.purgatories.shutdown()
         with self._checkpoint_lock:
             task, self._checkpoint_task = self._checkpoint_task, None

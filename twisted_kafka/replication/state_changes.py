@@ -67,12 +67,12 @@ class StateChanges:
         "_make_partition",
         "_moves",
         "_on_starved",
-        "_partitions",
         "_purgatories",
         "_starved",
         "_stats",
         "controller_epoch",
         "lock",
+        "partitions",
     )
 
     def __init__(
@@ -86,7 +86,7 @@ class StateChanges:
         make_partition: IPartitionFactory,
     ) -> None:
         self._broker_id = broker_id
-        self._partitions = partitions
+        self.partitions = partitions
         self._logs = logs
         self._checkpoints = checkpoints
         self._purgatories = purgatories
@@ -117,7 +117,7 @@ class StateChanges:
         """Let the next order make the logs that there was no file descriptor for; returns whether there are any."""
         with self.lock:
             starved, self._starved = self._starved, set()
-            self._partitions.forget_offline(starved)
+            self.partitions.forget_offline(starved)
             return bool(starved)
 
     def add_listener(self, listener: LeadershipListener) -> None:
@@ -148,7 +148,7 @@ class StateChanges:
             if self._fetchers is not None and followed:
                 self._fetchers.follow(followed)
             if self._moves is not None:
-                self._moves.resume([each for tp in errors if (each := self._partitions.get(tp)) is not None])
+                self._moves.resume([each for tp in errors if (each := self.partitions.get(tp)) is not None])
             self._tell(led, [partition.topic_partition for partition in followed])
             return errors
 
@@ -160,7 +160,7 @@ class StateChanges:
         led: list[TopicPartition],
         followed: list[Partition],
     ) -> ErrorCode:
-        if self._partitions.is_offline(topic_partition):
+        if self.partitions.is_offline(topic_partition):
             return ErrorCode.KAFKA_STORAGE_ERROR
         if self._broker_id not in state.replicas:
             _log.error("Told to hold {partition}, of which this broker is no replica", partition=topic_partition)
@@ -178,7 +178,7 @@ class StateChanges:
             return error.code
         except (KafkaError, OSError) as error:
             _log.error("The log of {partition} cannot be used: {error}", partition=str(topic_partition), error=error)
-            self._partitions.mark_offline(topic_partition)
+            self.partitions.mark_offline(topic_partition)
             if is_out_of_descriptors(error):
                 self._starved.add(topic_partition)
                 if self._on_starved is not None:
@@ -188,12 +188,12 @@ class StateChanges:
         return ErrorCode.NONE
 
     def _get_or_create(self, topic_partition: TopicPartition, topic_id: bytes, is_new: bool) -> Partition:
-        partition = self._partitions.get(topic_partition)
+        partition = self.partitions.get(topic_partition)
         if partition is None:
             log = self._logs.get_or_create_log(topic_partition, None if topic_id == NO_UUID else topic_id, is_new=is_new)
             log.update_high_watermark(self._checkpoints.last_known(log.parent, topic_partition))
             partition = self._make_partition(log, log.topic_id or topic_id)
-            self._partitions.add(partition)
+            self.partitions.add(partition)
         _check_topic_id(topic_partition, topic_id, partition.topic_id)
         if partition.topic_id == NO_UUID:
             partition.topic_id = topic_id
@@ -226,14 +226,14 @@ class StateChanges:
             stopped = [topic_partition for topic_partition, error in errors.items() if error == ErrorCode.NONE]
             self._tell([], stopped)
             for topic in {topic_partition.topic for topic_partition in stopped}:
-                if not self._partitions.hosts_topic(topic):
+                if not self.partitions.hosts_topic(topic):
                     self._stats.remove(topic)
             return errors
 
     def _stop(self, topic_partition: TopicPartition, leader_epoch: int, delete: bool) -> ErrorCode:
-        if self._partitions.is_offline(topic_partition):
+        if self.partitions.is_offline(topic_partition):
             return ErrorCode.KAFKA_STORAGE_ERROR
-        partition = self._partitions.get(topic_partition)
+        partition = self.partitions.get(topic_partition)
         # A deletion does not raise the leader epoch: it says so by a special one. Old controllers give none.
         if partition is not None and leader_epoch not in (EPOCH_DURING_DELETE, NO_EPOCH) and leader_epoch < partition.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
@@ -245,12 +245,12 @@ class StateChanges:
             if delete:
                 if partition is not None:
                     partition.resign()
-                self._partitions.remove(topic_partition)
+                self.partitions.remove(topic_partition)
                 if self._logs.get_log(topic_partition) is not None:
                     self._logs.delete_log(topic_partition)
         except (KafkaError, OSError) as error:
             _log.error("The log of {partition} cannot be deleted: {error}", partition=topic_partition, error=error)
-            self._partitions.mark_offline(topic_partition)
+            self.partitions.mark_offline(topic_partition)
             return ErrorCode.KAFKA_STORAGE_ERROR
         finally:
             self._purgatories.check_all(topic_partition)
@@ -261,11 +261,11 @@ class StateChanges:
         with self.lock:
             if self._moves is not None:
                 self._moves.directory_failed(directory)
-            lost = [partition for partition in self._partitions if partition.log.parent == directory]
+            lost = [partition for partition in self.partitions if partition.log.parent == directory]
             if self._fetchers is not None and lost:
                 self._fetchers.stop_following([partition.topic_partition for partition in lost])
             for partition in lost:
-                self._partitions.mark_offline(partition.topic_partition)
+                self.partitions.mark_offline(partition.topic_partition)
             for partition in lost:
                 partition.is_leader = False
                 self._purgatories.check_all(partition.topic_partition)

@@ -1,0 +1,286 @@
+"""Moves of replicas between log directories, a piece at a time."""
+
+import errno
+
+import pytest
+
+from tests.log.support import contents
+from tests.replication.harness import TOPIC, TP, Harness
+from twisted_kafka.log.results import FetchIsolation
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.replication.alter_log_dirs_copy import align
+from twisted_kafka.replication.replication_quota import ReplicationQuota
+from twisted_kafka.timing.clock import ManualClock
+
+PIECE = 1000
+VALUE = b"x" * 300
+
+
+class Moving(Harness):
+    """A harness with two directories, whose moves happen when told."""
+
+    def __init__(self, path, **properties):
+        self.path = path
+        super().__init__([path / "a", path / "b"], replica_fetch_max_bytes=PIECE, **properties)
+        self.moves = self.replicas.moves
+
+    def elsewhere(self, topic_partition=TP):
+        """The directory that the partition does not lie in."""
+        log = self.logs.get_log(topic_partition)
+        return next(directory for directory in self.logs.directories if directory.path != log.parent)
+
+    def alter(self, directory, topic_partition=TP):
+        path = directory if isinstance(directory, str) else str(directory.path)
+        return self.moves.alter({topic_partition: path})[topic_partition]
+
+    def move_on(self):
+        return self.moves.manager.pump()
+
+    def described(self):
+        return {
+            directory.path: [(log.topic_partition.partition, log.offset_lag, log.is_future) for log in directory.logs]
+            for directory in self.moves.describe(None)
+        }
+
+    def again(self):
+        """Restart."""
+        self.close()
+        return Moving(self.path)
+
+
+@pytest.fixture
+def h(tmp_path):
+    return Moving(tmp_path)
+
+
+def fill(h, count=10, *, epoch=0):
+    for number in range(count):
+        assert h.append(b"%d " % number + VALUE).error == 0
+
+
+def test_a_replica_is_copied_piece_by_piece_and_then_takes_the_place(h):
+    partition = h.lead()
+    fill(h)
+    source, target = partition.log, h.elsewhere()
+    before = contents(source)
+    assert h.alter(target) == 0
+    assert h.alter(target) == 0  # it is on its way already
+    assert source.parent == partition.log.parent
+    assert h.described()[str(target.path)] == [(0, 10, True)]
+    assert h.metrics.value("ReplicaAlterLogDirsManager", "MaxLag", clientId="ReplicaAlterLogDirs") == 10
+    assert 0 < h.move_on() <= PIECE
+    assert h.described()[str(target.path)] == [(0, 8, True)]
+    fill(h, 2)  # it serves meanwhile
+    while h.move_on():
+        pass
+    assert partition.log is not source
+    assert partition.log.parent == target.path
+    assert contents(partition.log)[:10] == before
+    assert (partition.log.high_watermark, partition.log.log_end_offset) == (12, 12)
+    assert partition.log.topic_id == partition.topic_id
+    assert partition.future_log is None
+    assert h.described() == {str(target.path): [(0, 0, False)], str(source.parent): []}
+    assert h.append(b"after").base_offset == 12
+    h = h.again()
+    assert h.lead().log.parent == target.path
+    assert len(contents(h.logs.get_log(TP))) == 13
+
+
+def test_a_move_goes_on_after_a_restart(h):
+    h.lead()
+    fill(h)
+    target = h.elsewhere().path
+    h.alter(str(target))
+    h.move_on()
+    h = h.again()
+    partition = h.lead()
+    assert partition.future_log.log_end_offset == 2
+    while h.move_on():
+        pass
+    assert partition.log.parent == target
+    assert len(contents(partition.log)) == 10
+
+
+def test_a_move_to_where_it_lies_gives_the_other_move_up(h):
+    partition = h.lead()
+    fill(h)
+    h.alter(h.elsewhere())
+    h.move_on()
+    assert h.alter(str(partition.log.parent)) == 0
+    assert partition.future_log is None
+    assert h.move_on() == 0
+    assert list(h.described().values()).count([]) == 1
+    h.advance_ms(60_000)
+    assert sorted(path.name for path in h.path.glob("?/orders*")) == ["orders-0"]
+
+
+def test_what_cannot_be_moved(h):
+    h.lead()
+    target = str(h.elsewhere().path)
+    assert h.alter("/nowhere") == ErrorCode.LOG_DIR_NOT_FOUND
+    assert h.alter("b") == ErrorCode.LOG_DIR_NOT_FOUND
+    long = TopicPartition("t" * 214, 0)
+    assert h.alter(target, long) == ErrorCode.INVALID_TOPIC_EXCEPTION
+    unknown = TopicPartition("unknown", 0)
+    assert h.alter(target, unknown) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    elsewhere = TopicPartition("elsewhere", 0)
+    h.announce("elsewhere", replicas=(2,))
+    assert h.alter(target, elsewhere) == ErrorCode.REPLICA_NOT_AVAILABLE
+    assert h.alter(str(h.logs.get_log(TP).parent)) == 0  # nothing to do
+
+
+def test_a_wish_for_a_partition_that_is_not_there_yet_is_remembered(h):
+    for partition in range(4):
+        assert h.alter(str(h.path / "b"), TopicPartition(TOPIC, partition)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for partition in range(4):
+        assert h.lead(partition=partition).log.parent == h.path / "b"
+
+
+def test_an_offline_directory_takes_no_replica(h):
+    partition = h.lead()
+    other = h.elsewhere()
+    h.logs.directory_failed(other, OSError(errno.EIO, "broken"))
+    assert h.alter(other) == ErrorCode.KAFKA_STORAGE_ERROR
+    described = {directory.path: directory for directory in h.moves.describe(None)}
+    assert described[str(other.path)].error == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (described[str(other.path)].total_bytes, described[str(other.path)].usable_bytes) == (-1, -1)
+    good = described[str(partition.log.parent)]
+    assert (good.error, good.total_bytes > good.usable_bytes > 0) == (0, True)
+    h.replicas.directory_failed(partition.log.parent)
+    assert h.alter(str(partition.log.parent)) == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+@pytest.mark.parametrize("which", ["source", "target"])
+def test_a_directory_that_fails_ends_the_move(h, which):
+    partition = h.lead()
+    fill(h)
+    source, target = partition.log.parent, h.elsewhere()
+    h.alter(target)
+    h.move_on()
+    failed = target if which == "target" else next(each for each in h.logs.directories if each.path == source)
+    h.logs.directory_failed(failed, OSError(errno.EIO, "broken"))
+    h.replicas.directory_failed(failed.path)
+    h.logs.forget_directory(failed)
+    assert h.move_on() == 0
+    if which == "target":
+        assert h.append(b"on").error == 0
+        assert h.logs.get_future_log(TP) is None
+    else:
+        assert h.append(b"on").error == ErrorCode.KAFKA_STORAGE_ERROR
+        assert h.order() == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_deleted_partition_takes_its_future_log_along(h):
+    h.lead()
+    fill(h)
+    h.alter(h.elsewhere())
+    h.move_on()
+    h.replicas.state.stop(1, [(TP, -2, True)])
+    assert (h.logs.get_log(TP), h.logs.get_future_log(TP), h.move_on()) == (None, None, 0)
+    h.advance_ms(60_000)
+    assert not list(h.path.glob("?/orders*"))
+
+
+def test_what_the_log_cut_off_is_cut_off_there_too(h):
+    partition = h.lead()
+    fill(h, 8)
+    h.alter(h.elsewhere())
+    h.move_on()
+    h.move_on()
+    future = partition.future_log
+    assert future.log_end_offset == 4
+    partition.log.truncate_to(2)
+    partition.log.assign_epoch_start_offset(3, 2)
+    partition.leader_epoch = 3
+    fill(h, 5)
+    while h.move_on():
+        pass
+    assert partition.log is future
+    assert [epoch for epoch, _ in future.leader_epochs.entries] == [0, 3]
+    assert [offset for offset, _ in contents(future)] == list(range(7))
+    assert contents(future)[2][1].startswith(b"0 ")
+
+
+def test_alignment_by_leader_epochs(h):
+    partition = h.lead()
+    fill(h, 6)
+    h.alter(h.elsewhere())
+    future = partition.future_log
+    data = partition.log.read(0, 10_000, FetchIsolation.LOG_END).records.read()
+    future.append_as_follower(bytearray(data))
+    align(partition.log, future)
+    assert future.log_end_offset == 6
+    future.assign_epoch_start_offset(2, 5)  # of which the log knows nothing
+    align(partition.log, future)
+    assert future.log_end_offset == 5
+    assert future.latest_epoch == 0
+
+
+def test_the_start_of_the_log_follows(h):
+    partition = h.lead(config={"segment.bytes": "1000", "file.delete.delay.ms": "0"})
+    h.append(*[b"%d" % number for number in range(5)])
+    fill(h, 8)
+    partition.delete_records(3)
+    h.alter(h.elsewhere())
+    while h.move_on():
+        pass
+    assert partition.log.log_start_offset == 3
+    assert partition.log.segments.first.base_offset == 0  # its first batch has it in the middle
+    assert [offset for offset, _ in contents(partition.log)] == list(range(3, 13))
+    target = h.elsewhere()
+    h.alter(target)
+    h.move_on()
+    partition.delete_records(12)
+    partition.log.delete_old_segments()
+    while h.move_on():
+        pass
+    assert partition.log.parent == target.path
+    assert [offset for offset, _ in contents(partition.log)] == [12]
+
+
+def test_the_quota_bounds_the_speed(h):
+    h.lead()
+    fill(h)
+    h.moves.configure({"replica.alter.log.dirs.io.max.bytes.per.second": "100"})
+    h.alter(h.elsewhere())
+    assert h.move_on() > 0
+    assert h.move_on() == 0
+    h.clock.advance_ms(12_000)
+    assert h.move_on() > 0
+    h.moves.configure({"replica.alter.log.dirs.io.max.bytes.per.second": "lots"})  # is passed over
+    assert h.move_on() == 0
+    h.moves.configure({})
+    assert h.move_on() > 0
+
+
+def test_a_rate_over_windows():
+    clock = ManualClock()
+    quota = ReplicationQuota(clock, 3, 1000)
+    assert (quota.rate, quota.is_exceeded) == (0.0, False)
+    quota.record(500)
+    quota.update(400)
+    assert (quota.rate, quota.is_exceeded, quota.bound) == (500, True, 400)
+    clock.advance_ms(2000)
+    quota.record(500)
+    assert (quota.rate, quota.is_exceeded) == (500, True)
+    clock.advance_ms(999)
+    assert (round(quota.rate), quota.is_exceeded) == (333, False)
+    clock.advance_ms(1)
+    assert quota.rate == 500
+
+
+def test_a_failing_copy_is_counted_and_ends(h):
+    partition = h.lead()
+    fill(h)
+    h.alter(h.elsewhere())
+    path = partition.log.segments.active.path
+    damaged = bytearray(path.read_bytes())
+    damaged[-1] ^= 1
+    path.write_bytes(damaged)
+    while h.move_on():
+        pass
+    tags = {"clientId": "ReplicaAlterLogDirs"}
+    assert h.metrics.value("ReplicaAlterLogDirsManager", "FailedPartitionsCount", **tags) == 1
+    assert partition.future_log.log_end_offset < 10
+    assert partition.log.log_end_offset == 10

@@ -1,0 +1,221 @@
+"""Which log directories the replicas lie in, and moves between them (KIP-113; Kafka: ``ReplicaManager.alterReplicaLogDirs``).
+
+A move makes a log named ``topic-partition.uuid-future`` in the wished directory, which a thread fills until it can take the log's
+place. The name lasts: after a restart the move goes on.
+"""
+
+import os
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.log.files import FUTURE_DIRECTORY_SUFFIX, MAX_NAME_BYTES, marked_directory_name
+from twisted_kafka.log.log_directory import LogDirectory
+from twisted_kafka.log.unified_log import UnifiedLog
+from twisted_kafka.metrics.instruments import Meter
+from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.protocol.errors import (
+    ErrorCode,
+    InvalidTopicError,
+    KafkaError,
+    KafkaStorageError,
+    NotLeaderOrFollowerError,
+)
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.replication.alter_log_dirs_copy import IFutureLogs, ReplicaCopier
+from twisted_kafka.replication.alter_log_dirs_manager import ReplicaAlterLogDirsManager, ReplicaMover
+from twisted_kafka.replication.interfaces import IReplicaMoves
+from twisted_kafka.replication.partition import Partition
+from twisted_kafka.replication.partition_table import PartitionTable
+from twisted_kafka.replication.purgatories import Purgatories
+from twisted_kafka.replication.replication_quota import ReplicationQuota
+from twisted_kafka.replication.state_changes import ILogs, StateChanges
+from twisted_kafka.timing.clock import IClock
+
+QUOTA_KEY: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
+"""A dynamic setting of a broker; in no file."""
+THREADS_KEY: Final = "num.replica.alter.log.dirs.threads"
+UNKNOWN_LAG: Final = -1
+UNKNOWN_SIZE: Final = -1
+
+_log = Logger()
+
+
+class IMovableLogs(ILogs, IFutureLogs, Protocol):
+    """The part of the LogManager that is used here."""
+
+    directories: list[LogDirectory]
+
+    def get_future_log(self, topic_partition: TopicPartition) -> UnifiedLog | None: ...  # noqa: D102
+    def get_or_create_future_log(self, topic_partition: TopicPartition, topic_id: bytes | None) -> UnifiedLog: ...  # noqa: D102
+    def delete_future_log(self, topic_partition: TopicPartition) -> bool: ...  # noqa: D102
+    def directory_named(self, path: str) -> LogDirectory: ...  # noqa: D102
+    def prefer(self, topic_partition: TopicPartition, directory: LogDirectory) -> None: ...  # noqa: D102
+
+
+class LogDescription(NamedTuple):
+    """A log: its size, and how many records it is behind (-1 when that cannot be told)."""
+
+    topic_partition: TopicPartition
+    size_bytes: int
+    offset_lag: int
+    is_future: bool
+
+
+class DirectoryDescription(NamedTuple):
+    """A log directory, the logs in it, and the size of the file system and what is free of it; -1 where that is unknown."""
+
+    path: str
+    error: ErrorCode
+    logs: list[LogDescription]
+    total_bytes: int
+    usable_bytes: int
+
+
+@implementer(IReplicaMoves)
+class AlterLogDirs:
+    """Takes the orders of administrators, and follows the partitions' fates."""
+
+    def __init__(
+        self,
+        logs: IMovableLogs,
+        partitions: PartitionTable,
+        state: StateChanges,
+        manager: ReplicaAlterLogDirsManager,
+        quota: ReplicationQuota,
+    ) -> None:
+        self.manager = manager
+        self._quota = quota
+        self._logs = logs
+        self._partitions = partitions
+        self._state = state
+
+    def configure(self, settings: Mapping[str, str]) -> None:
+        """Take the bound of the moves' speed from the broker's dynamic settings; without one there is none."""
+        text = settings.get(QUOTA_KEY)
+        try:
+            self._quota.update(None if text is None else int(text))
+        except ValueError:
+            _log.error("{key}={text} is passed over: it is no number", key=QUOTA_KEY, text=text)
+
+    def alter(self, destinations: Mapping[TopicPartition, str]) -> dict[TopicPartition, ErrorCode]:
+        """Begin to move each partition to a directory, by its path; a move to where it lies gives another one up.
+
+        A partition that is not here yet is made there later: REPLICA_NOT_AVAILABLE says so.
+        """
+        with self._state.lock:
+            return {topic_partition: self._alter_or_error(topic_partition, path) for topic_partition, path in destinations.items()}
+
+    def _alter_or_error(self, topic_partition: TopicPartition, path: str) -> ErrorCode:
+        try:
+            self._alter(topic_partition, path)
+        except NotLeaderOrFollowerError:
+            return ErrorCode.REPLICA_NOT_AVAILABLE  # what it was called before
+        except KafkaError as error:
+            _log.warn("{partition} is not moved to {path}: {error}", partition=str(topic_partition), path=path, error=error)
+            return error.code
+        return ErrorCode.NONE
+
+    def _alter(self, topic_partition: TopicPartition, path: str) -> None:
+        if len(os.fsencode(marked_directory_name(topic_partition, FUTURE_DIRECTORY_SUFFIX, may_cut=False))) > MAX_NAME_BYTES:
+            raise InvalidTopicError("The topic's name is too long for the directory of a replica that is being moved")
+        directory = self._logs.directory_named(path)
+        if not directory.is_online:
+            raise KafkaStorageError(f"the log directory {path} is offline")
+        if self._partitions.is_offline(topic_partition):
+            raise KafkaStorageError(f"the log directory of {topic_partition} is offline")
+        partition = self._partitions.get(topic_partition)
+        if partition is not None:
+            future = partition.future_log
+            if future is not None and future.parent != directory.path:
+                self._give_up(partition)
+        self._logs.prefer(topic_partition, directory)
+        partition = self._partitions.get_or_raise(topic_partition)
+        if partition.log.parent == directory.path or partition.future_log is not None:
+            return
+        partition.future_log = self._logs.get_or_create_future_log(topic_partition, partition.log.topic_id)
+        _log.info("{partition} is being moved to {path}", partition=str(topic_partition), path=path)
+        self.manager.add(partition)
+
+    def _give_up(self, partition: Partition) -> None:
+        self.manager.remove([partition.topic_partition])
+        partition.future_log = None
+        self._logs.delete_future_log(partition.topic_partition)
+
+    def resume(self, partitions: Iterable[Partition]) -> None:
+        """Go on with the moves of these that were begun."""
+        for partition in partitions:
+            future = self._logs.get_future_log(partition.topic_partition)
+            if future is not None:
+                partition.future_log = future
+                self.manager.add(partition)
+
+    def stop(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Move these no more; a later ``resume`` goes on."""
+        self.manager.remove(topic_partitions)
+
+    def directory_failed(self, directory: Path) -> None:
+        """Give up the moves into and out of a directory that went offline; what the other directory has of them stays."""
+        for partition in self._partitions:
+            future = partition.future_log
+            if future is not None and directory in (future.parent, partition.log.parent):
+                self.manager.remove([partition.topic_partition])
+                partition.future_log = None
+
+    def shutdown(self) -> None:
+        """Stop the threads."""
+        self.manager.shutdown()
+
+    def describe(self, wanted: Collection[TopicPartition] | None) -> list[DirectoryDescription]:
+        """Return all directories with their logs of the partitions that are ``wanted``, None: all (KIP-113, KIP-827)."""
+        return [self._describe(directory, wanted) for directory in self._logs.directories]
+
+    def _describe(self, directory: LogDirectory, wanted: Collection[TopicPartition] | None) -> DirectoryDescription:
+        path = str(directory.path)
+        try:
+            if not directory.is_online:
+                raise KafkaStorageError(f"the log directory {path} is offline")
+            space = os.statvfs(directory.path)
+        except (KafkaError, OSError) as error:
+            _log.warn("{path} cannot be described: {error}", path=path, error=error)
+            return DirectoryDescription(path, ErrorCode.KAFKA_STORAGE_ERROR, [], UNKNOWN_SIZE, UNKNOWN_SIZE)
+        logs = [
+            LogDescription(topic_partition, log.size_bytes, self._lag(log), log.is_future)
+            for topic_partition, log in list(directory.logs.items())
+            if wanted is None or topic_partition in wanted
+        ]
+        return DirectoryDescription(path, ErrorCode.NONE, logs, space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize)
+
+    def _lag(self, log: UnifiedLog) -> int:
+        current = self._logs.get_log(log.topic_partition)
+        if current is None:
+            return UNKNOWN_LAG
+        if log.is_future:
+            return current.log_end_offset - log.log_end_offset
+        return max(log.high_watermark - log.log_end_offset, 0)
+
+
+def make_moves(
+    config: KafkaConfig,
+    logs: IMovableLogs,
+    state: StateChanges,
+    purgatories: Purgatories,
+    clock: IClock,
+    metrics: MetricsRegistry,
+) -> AlterLogDirs:
+    """Make the moves' parts."""
+    window_s = config.int("alter.log.dirs.replication.quota.window.size.seconds")
+    quota = ReplicationQuota(clock, config.int("alter.log.dirs.replication.quota.window.num"), window_s * 1000)
+    metrics.gauge("kafka.server:AlterLogDirsReplication", "byte-rate", lambda: quota.rate)
+    copier = ReplicaCopier(logs, config.int("replica.fetch.max.bytes"))
+    count = config[THREADS_KEY]
+    movers = [
+        ReplicaMover(copier, quota, Meter(clock), purgatories.check_all)
+        for _ in range(count if isinstance(count, int) else len(logs.directories))
+    ]
+    manager = ReplicaAlterLogDirsManager(movers, quota, config.int("replica.fetch.backoff.ms"), metrics)
+    return AlterLogDirs(logs, state.partitions, state, manager, quota)

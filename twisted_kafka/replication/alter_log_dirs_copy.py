@@ -1,0 +1,105 @@
+"""Copying a replica to another log directory, piece by piece, until the copy can take its place (KIP-113).
+
+Kafka has a follower of the broker's own leader for this. Here the future log is compared with the log itself: what the log cut off
+meanwhile is cut off there too, by leader epochs, then the batches after the future log's end are appended to it.
+"""
+
+from typing import Final, NamedTuple, Protocol
+
+from twisted_kafka.log.batch_headers import batches_in
+from twisted_kafka.log.results import FetchIsolation
+from twisted_kafka.log.unified_log import UnifiedLog
+from twisted_kafka.protocol.errors import OffsetOutOfRangeError
+from twisted_kafka.protocol.regions import FileRegion
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.replication.partition import Partition
+
+LAST_PIECES: Final = 4
+"""So many pieces at most are copied while appends wait, before the future log takes the log's place."""
+
+
+class IFutureLogs(Protocol):
+    """The part of the LogManager that is used here."""
+
+    def replace_by_future_log(self, topic_partition: TopicPartition) -> UnifiedLog:
+        """Let the future log be the partition's; raises KafkaStorageError."""
+
+
+class Copied(NamedTuple):
+    """What one step did: how many bytes it copied, and whether there is nothing left to be moved."""
+
+    size_bytes: int
+    is_done: bool
+
+
+class ReplicaCopier:
+    """Takes the steps of moves; one thread at a time for a partition."""
+
+    def __init__(self, logs: IFutureLogs, max_bytes: int) -> None:
+        """``max_bytes``: so much is copied in a step, or one batch if that is larger."""
+        self._logs = logs
+        self._max_bytes = max_bytes
+
+    def step(self, partition: Partition) -> Copied:
+        """Copy a piece, and put the future log in the log's place once it has everything.
+
+        Raises KafkaStorageError, CorruptRecordError.
+        """
+        future, log = partition.future_log, partition.log
+        if future is None:
+            return Copied(0, True)
+        size_bytes = self._copy(log, future)
+        if future.log_end_offset < log.log_end_offset and size_bytes >= self._max_bytes // 2:
+            return Copied(size_bytes, False)
+        if future.recovery_point < log.recovery_point:
+            future.flush()  # what was on disk must be so afterwards
+
+        def is_complete() -> bool:
+            nonlocal size_bytes
+            for _ in range(LAST_PIECES):
+                copied = self._copy(log, future)
+                size_bytes += copied
+                if future.log_end_offset == log.log_end_offset:
+                    return True
+                if not copied:
+                    break
+            return False
+
+        def replace() -> UnifiedLog:
+            return self._logs.replace_by_future_log(partition.topic_partition)
+
+        return Copied(size_bytes, partition.replace_log(is_complete, replace))
+
+    def _copy(self, log: UnifiedLog, future: UnifiedLog) -> int:
+        align(log, future)
+        try:
+            records = log.read(future.log_end_offset, self._max_bytes, FetchIsolation.LOG_END, True).records
+        except OffsetOutOfRangeError:
+            return 0  # retention was faster: the next step begins at the new start
+        data = records.read() if isinstance(records, FileRegion) else records
+        if data:
+            first = next(batches_in(data), None)
+            if first is not None and first.base_offset < future.log_end_offset:
+                # The log begins inside this batch: so must the future log.
+                future.truncate_fully_and_start_at(first.base_offset, log.log_start_offset)
+            future.append_as_follower(bytearray(data))
+        future.update_high_watermark(log.high_watermark)
+        start = min(log.log_start_offset, future.high_watermark)
+        if start > future.log_start_offset:
+            future.increment_log_start_offset(start, "the log begins there")
+        return len(data)
+
+
+def align(log: UnifiedLog, future: UnifiedLog) -> None:
+    """Cut off of the future log what the log does not have; raises KafkaStorageError."""
+    if future.log_end_offset < log.log_start_offset:
+        future.truncate_fully_and_start_at(log.log_start_offset)
+        return
+    known = {epoch for epoch, _ in log.leader_epochs.entries}
+    if known:
+        for epoch, start_offset in reversed(future.leader_epochs.entries):
+            if epoch in known:
+                future.truncate_to(log.end_offset_for_epoch(epoch).end_offset)
+                break
+            future.truncate_to(start_offset)
+    future.truncate_to(log.log_end_offset)

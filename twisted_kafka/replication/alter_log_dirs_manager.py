@@ -1,0 +1,172 @@
+"""The threads that move replicas to other log directories (Kafka: ``ReplicaAlterLogDirsManager`` and its threads)."""
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from twisted.logger import Logger
+
+from twisted_kafka.metrics.instruments import Meter
+from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.protocol.errors import KafkaError
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.replication.alter_log_dirs_copy import ReplicaCopier
+from twisted_kafka.replication.partition import Partition
+from twisted_kafka.replication.replication_quota import ReplicationQuota
+
+QUOTA_WAIT_S: Final = 0.1
+IDLE_WAIT_S: Final = 10.0
+STOP_TIMEOUT_S: Final = 30.0
+_METRICS: Final = "ReplicaAlterLogDirsManager"
+_TAGS: Final = {"clientId": "ReplicaAlterLogDirs"}
+
+_log = Logger()
+
+
+class ReplicaMover:
+    """The partitions that one thread moves, a piece of each in turn."""
+
+    def __init__(
+        self, copier: ReplicaCopier, quota: ReplicationQuota, requests: Meter, on_moved: Callable[[TopicPartition], object]
+    ) -> None:
+        self._copier = copier
+        self._quota = quota
+        self._on_moved = on_moved
+        self._step_lock = threading.Lock()
+        self.requests = requests
+        self.changed = threading.Condition()
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self.failed: set[TopicPartition] = set()
+        self.is_stopped = False
+
+    def add(self, partition: Partition) -> None:
+        """Move this one too."""
+        with self.changed:
+            self.partitions[partition.topic_partition] = partition
+            self.failed.discard(partition.topic_partition)
+            self.changed.notify()
+
+    def remove(self, topic_partition: TopicPartition) -> None:
+        """Move it no more; returns when no piece of it is being copied."""
+        with self.changed:
+            self.partitions.pop(topic_partition, None)
+            self.failed.discard(topic_partition)
+        with self._step_lock:
+            pass
+
+    def run_once(self) -> int:
+        """Copy a piece of each partition; returns how many bytes that were, 0 also when the quota does not allow any."""
+        size_bytes = 0
+        for topic_partition in list(self.partitions):
+            if self._quota.is_exceeded or self.is_stopped:
+                break
+            size_bytes += self._step(topic_partition)
+        return size_bytes
+
+    def _step(self, topic_partition: TopicPartition) -> int:
+        with self._step_lock:
+            partition = self.partitions.get(topic_partition)
+            if partition is None:
+                return 0
+            try:
+                size_bytes, is_done = self._copier.step(partition)
+            except Exception as error:  # noqa: BLE001 one replica's failure must not end the thread that moves the others
+                self._fail(topic_partition, error)
+                return 0
+            self.requests.mark()
+            self._quota.record(size_bytes)
+            if is_done:
+                self.partitions.pop(topic_partition, None)
+        if is_done:
+            _log.info("{partition} was moved to {directory}", partition=str(topic_partition), directory=str(partition.log.parent))
+            self._on_moved(topic_partition)
+        return size_bytes
+
+    def _fail(self, topic_partition: TopicPartition, error: Exception) -> None:
+        if isinstance(error, KafkaError | OSError):
+            _log.error("{partition} cannot be moved any further: {error}", partition=str(topic_partition), error=error)
+        else:
+            _log.failure("{partition} cannot be moved any further", partition=str(topic_partition))
+        self.partitions.pop(topic_partition, None)
+        self.failed.add(topic_partition)
+
+    @property
+    def max_lag(self) -> int:
+        """How many records the future log lags behind that lags most."""
+        lags = [
+            partition.log.log_end_offset - future.log_end_offset
+            for partition in list(self.partitions.values())
+            if (future := partition.future_log) is not None
+        ]
+        return max(lags, default=0)
+
+
+class ReplicaAlterLogDirsManager:
+    """Spreads the partitions over as many threads as it has movers; they are made when there is something to move."""
+
+    def __init__(
+        self,
+        movers: list[ReplicaMover],
+        quota: ReplicationQuota,
+        backoff_ms: int,
+        metrics: MetricsRegistry,
+    ) -> None:
+        self._movers = movers
+        self._quota = quota
+        self._backoff_s = backoff_ms / 1000
+        self.is_threaded = True
+        """Whether there are threads at all; else replicas are moved only in ``pump``."""
+        self._threads: dict[ReplicaMover, threading.Thread] = {}
+        self._lock = threading.Lock()
+        gauges: dict[str, Callable[[], object]] = {
+            "MaxLag": lambda: max(mover.max_lag for mover in movers),
+            "MinFetchRate": lambda: min(mover.requests.one_minute_rate for mover in movers),
+            "FailedPartitionsCount": lambda: sum(len(mover.failed) for mover in movers),
+            "DeadThreadCount": lambda: sum(not thread.is_alive() for thread in self._threads.values()),
+        }
+        for name, function in gauges.items():
+            metrics.gauge(_METRICS, name, function, **_TAGS)
+
+    def add(self, partition: Partition) -> None:
+        """Move a partition's log to where its future log is."""
+        mover = self._mover(partition.topic_partition)
+        mover.add(partition)
+        with self._lock:
+            if self.is_threaded and mover not in self._threads and not mover.is_stopped:
+                name = f"ReplicaAlterLogDirsThread-{self._movers.index(mover)}"
+                thread = self._threads[mover] = threading.Thread(target=self._run, args=(mover,), name=name, daemon=True)
+                thread.start()
+
+    def remove(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Move these no more; returns when nothing of them is being copied."""
+        for topic_partition in topic_partitions:
+            self._mover(topic_partition).remove(topic_partition)
+
+    def pump(self) -> int:
+        """Copy a piece of each partition on this thread; returns how many bytes that were."""
+        return sum([mover.run_once() for mover in self._movers])
+
+    def shutdown(self) -> None:
+        """Stop the threads; what was moved in part goes on after the next start."""
+        with self._lock:
+            threads = list(self._threads.values())
+            for mover in self._movers:
+                with mover.changed:
+                    mover.is_stopped = True
+                    mover.changed.notify()
+        for thread in threads:
+            thread.join(STOP_TIMEOUT_S)
+
+    def _mover(self, topic_partition: TopicPartition) -> ReplicaMover:
+        return self._movers[hash(topic_partition) % len(self._movers)]
+
+    def _run(self, mover: ReplicaMover) -> None:
+        while not mover.is_stopped:
+            moved = mover.run_once()
+            with mover.changed:
+                if mover.is_stopped or moved:
+                    continue
+                if not mover.partitions:
+                    mover.changed.wait(IDLE_WAIT_S)
+                else:
+                    mover.changed.wait(QUOTA_WAIT_S if self._quota.is_exceeded else self._backoff_s)

@@ -1,0 +1,56 @@
+"""A bound on the bytes per second that replicas are copied with (Kafka: ``ReplicationQuotaManager``)."""
+
+import threading
+from collections import deque
+
+from twisted_kafka.timing.clock import IClock
+
+
+class ReplicationQuota:
+    """Measures a rate over the last windows and compares it with the bound, of which there is none at first."""
+
+    def __init__(self, clock: IClock, window_count: int, window_ms: int) -> None:
+        self._clock = clock
+        self._count = window_count
+        self._window_ms = window_ms
+        self._lock = threading.Lock()
+        self._windows: deque[list[int]] = deque()  # of [begin in ms, bytes]
+        self._bytes_per_s: float | None = None
+
+    def update(self, bytes_per_s: float | None) -> None:
+        """Set the bound; None: there is none."""
+        self._bytes_per_s = bytes_per_s
+
+    @property
+    def bound(self) -> float | None:
+        """The bound in bytes per second."""
+        return self._bytes_per_s
+
+    def record(self, size_bytes: int) -> None:
+        """Count bytes that were copied."""
+        now_ms = self._now_ms()
+        with self._lock:
+            if not self._windows or now_ms - self._windows[-1][0] >= self._window_ms:
+                self._windows.append([now_ms, 0])
+            self._windows[-1][1] += size_bytes
+
+    @property
+    def rate(self) -> float:
+        """The bytes per second of the last ``window_count`` windows."""
+        now_ms = self._now_ms()
+        with self._lock:
+            while self._windows and now_ms - self._windows[0][0] >= self._count * self._window_ms:
+                self._windows.popleft()
+            if not self._windows:
+                return 0.0
+            took_ms = max(now_ms - self._windows[0][0], self._window_ms)
+            return sum(size for _, size in self._windows) * 1000 / took_ms
+
+    @property
+    def is_exceeded(self) -> bool:
+        """Whether nothing may be copied for now."""
+        bound = self._bytes_per_s
+        return bound is not None and self.rate > bound
+
+    def _now_ms(self) -> int:
+        return self._clock.monotonic_ns() // 1_000_000

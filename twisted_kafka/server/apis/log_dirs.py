@@ -1,0 +1,75 @@
+"""AlterReplicaLogDirs v0-2, DescribeLogDirs v0-4 (KIP-113). The latter: 3 an error of the whole, 4 free space (KIP-827)."""
+
+from twisted_kafka.network.request import RequestContext
+from twisted_kafka.protocol.messages.log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.replication.alter_log_dirs import AlterLogDirs, DirectoryDescription
+from twisted_kafka.server.dispatch import api
+
+
+class LogDirApis:
+    """Log directories of this broker and the replicas in them."""
+
+    def __init__(self, moves: AlterLogDirs) -> None:
+        self._moves = moves
+
+    @api(AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse, versions=(0, 2))
+    def alter_replica_log_dirs(self, context: RequestContext, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+        """Begin to move replicas to other log directories."""
+        destinations = {
+            TopicPartition(topic.name, partition): directory.path
+            for directory in request.dirs
+            for topic in directory.topics
+            for partition in topic.partitions
+        }
+        topics: dict[str, AlterReplicaLogDirTopicResult] = {}
+        for (name, partition), error in self._moves.alter(destinations).items():
+            if error:
+                context.note_error(error)
+            topic = topics.get(name)
+            if topic is None:
+                topic = topics[name] = AlterReplicaLogDirTopicResult(topic_name=name)
+            topic.partitions.append(AlterReplicaLogDirPartitionResult(partition_index=partition, error_code=error))
+        return AlterReplicaLogDirsResponse(results=list(topics.values()))
+
+    @api(DescribeLogDirsRequest, DescribeLogDirsResponse, versions=(0, 4))
+    def describe_log_dirs(self, context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+        """Tell the log directories and the sizes of the replicas in them."""
+        wanted = None
+        if request.topics is not None:
+            wanted = {TopicPartition(topic.topic, partition) for topic in request.topics for partition in topic.partitions}
+        return DescribeLogDirsResponse(results=[_result(directory) for directory in self._moves.describe(wanted)])
+
+
+def _result(directory: DirectoryDescription) -> DescribeLogDirsResult:
+    topics: dict[str, DescribeLogDirsTopic] = {}
+    for log in directory.logs:
+        name, partition = log.topic_partition
+        topic = topics.get(name)
+        if topic is None:
+            topic = topics[name] = DescribeLogDirsTopic(name=name)
+        topic.partitions.append(
+            DescribeLogDirsPartition(
+                partition_index=partition,
+                partition_size=log.size_bytes,
+                offset_lag=log.offset_lag,
+                is_future_key=log.is_future,
+            )
+        )
+    return DescribeLogDirsResult(
+        error_code=directory.error,
+        log_dir=directory.path,
+        topics=list(topics.values()),
+        total_bytes=directory.total_bytes,
+        usable_bytes=directory.usable_bytes,
+    )
