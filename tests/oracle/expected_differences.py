@@ -71,10 +71,6 @@ NOT_YET: dict[str, dict[int, str]] = {
         65: "DescribeTransactions",
         66: "ListTransactions",
     },
-    "log directories": {
-        34: "AlterReplicaLogDirs",
-        35: "DescribeLogDirs",
-    },
     "quotas": {48: "DescribeClientQuotas", 49: "AlterClientQuotas"},
 }
 """APIs of Apache Kafka 3.9 with ZooKeeper that are not served yet, by what they are for."""

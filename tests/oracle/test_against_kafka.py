@@ -11,6 +11,7 @@ from tests.oracle import (
     scenarios_data,
     scenarios_formats,
     scenarios_groups,
+    scenarios_log_dirs,
     scenarios_members,
 )
 from tests.oracle.apache_kafka import ApacheKafka
@@ -26,6 +27,7 @@ REGISTERED = (
     scenarios_data,
     scenarios_formats,
     scenarios_groups,
+    scenarios_log_dirs,
     scenarios_members,
 )
 pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(900)]
