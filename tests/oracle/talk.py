@@ -50,6 +50,8 @@ UNORDERED = {
     ("OffsetDeleteResponseTopic", "partitions"): "partition_index",
     ("JoinGroupResponse", "members"): "metadata",
     ("OffsetFetchResponse", "topics"): "name",
+    ("AlterClientQuotasResponseEntryData", "entity"): "entity_type",
+    ("DescribeClientQuotasResponseEntryData", "entity"): "entity_type",
     ("OffsetFetchResponseGroup", "topics"): "name",
 }
 """Lists that Apache Kafka fills from a hash table, by what they are sorted by before they are compared."""

@@ -13,6 +13,7 @@ from tests.oracle import (
     scenarios_groups,
     scenarios_log_dirs,
     scenarios_members,
+    scenarios_quotas,
 )
 from tests.oracle.apache_kafka import ApacheKafka
 from tests.oracle.expected_differences import EXPECTED, NEWER, NOT_YET, Difference, reason
@@ -29,6 +30,7 @@ REGISTERED = (
     scenarios_groups,
     scenarios_log_dirs,
     scenarios_members,
+    scenarios_quotas,
 )
 pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(900)]
 

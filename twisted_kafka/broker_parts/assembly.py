@@ -53,6 +53,7 @@ from twisted_kafka.network.request_metrics import RequestMetrics
 from twisted_kafka.network.socket_server import SocketServer
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.quota.ip_rates import IpConnectionRates
 from twisted_kafka.replication.control_plane import ControlPlane
 from twisted_kafka.replication.purgatories import Purgatories
 from twisted_kafka.replication.replica_manager import ReplicaManager
@@ -193,7 +194,8 @@ class Assembly:
             supported=lambda: self.supported_apis,
         )
         self._follow_move_quota(configs, replicas)
-        self._serve(main, channel, sockets, parts)
+        IpConnectionRates(configs, sockets.quotas).start()
+        handlers = self._serve(main, channel, sockets, parts)
         dynamic.follow(
             [
                 ConnectionLimits(sockets),
@@ -201,6 +203,7 @@ class Assembly:
                 ListenerSecurity(sockets, BROKER_KEYS),
                 Listeners(sockets, main, lambda: self._register(store, sockets)),
                 ThreadPool("background.threads", scheduler.resize),
+                ThreadPool("num.io.threads", handlers.resize),
                 LogDefaults(self.config, logs, controller),
             ]
         )
@@ -360,7 +363,7 @@ class Assembly:
         administration.start()
         return administration
 
-    def _serve(self, main: MainReactor, channel: RequestChannel, sockets: SocketServer, parts: Parts) -> None:
+    def _serve(self, main: MainReactor, channel: RequestChannel, sockets: SocketServer, parts: Parts) -> KafkaRequestHandlerPool:
         registry = ApiRegistry(make_families(parts))
         self.supported_apis = registry.supported
         apis = KafkaApis(registry, channel, self._clock)
@@ -373,6 +376,7 @@ class Assembly:
         self._serve_metrics(main)
         sockets.enable_request_processing()
         main.start()
+        return handlers
 
     def _serve_control_plane(self, registry: ApiRegistry, channel: RequestChannel | None) -> None:
         if channel is None:

@@ -20,10 +20,12 @@ from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.store import IMetadataStore
 from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.quota.client_quotas import ClientQuotas
 from twisted_kafka.replication.control_plane import ControlPlane
 from twisted_kafka.replication.fetch_session import FetchSessionCache
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.server.apis.api_versions import VersionsApis
+from twisted_kafka.server.apis.client_quotas import ClientQuotaApis
 from twisted_kafka.server.apis.config_entries import ConfigDescriber
 from twisted_kafka.server.apis.consumer_groups import ConsumerGroupApis
 from twisted_kafka.server.apis.control import ControlApis
@@ -89,6 +91,7 @@ def make_families(parts: Parts) -> list[object]:
         GroupOffsetApis(groups, metadata, parts.clock, LegacyOffsets(parts.store)),
         FindCoordinatorApis(_coordinators(parts), metadata, topics),
         ProducerIdApis(producer_ids),
+        ClientQuotaApis(ClientQuotas(parts.configs)),
         ControlApis(parts.control, parts.controller, config, parts.broker_epoch),
     ]
 

@@ -36,7 +36,7 @@ def value_text(key: ConfigKey | TopicKey, value: Value) -> str | None:
     if isinstance(value, tuple):
         return ",".join(value)
     if isinstance(value, float):
-        return _java_double(value)
+        return java_double(value)
     return str(value)
 
 
@@ -75,7 +75,8 @@ def _refusal(key: ConfigKey | TopicKey, text: str, allowed: str) -> ConfigError:
     return ConfigError(f"Invalid value {shown!r} for {key.name}: must be {allowed}")
 
 
-def _java_double(value: float) -> str:
+def java_double(value: float) -> str:
+    """Return a number as Java's Double.toString writes it."""
     text = repr(value)
     mantissa, exponent_mark, exponent = text.partition("e")
     if not exponent_mark:

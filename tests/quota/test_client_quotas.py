@@ -1,0 +1,153 @@
+from collections.abc import Callable
+
+import pytest
+
+from twisted_kafka.protocol.errors import InvalidRequestError, UnsupportedVersionError
+from twisted_kafka.quota.client_quotas import ClientQuotas, Component, Match, Operation
+from twisted_kafka.quota.entities import entity_name, node_name
+from twisted_kafka.quota.ip_rates import IpConnectionRates
+
+RATE = "connection_creation_rate"
+
+
+class Configs:
+    """A metadata store's configs, in a dictionary."""
+
+    def __init__(self, nodes: dict[str, dict[str, str]] | None = None) -> None:
+        self.nodes = nodes or {}
+        self._listeners: dict[str, Callable[[str, dict[str, str]], None]] = {}
+
+    def config(self, entity_path: str) -> dict[str, str]:
+        return dict(self.nodes.get(entity_path, {}))
+
+    def names(self, entity_type: str) -> list[str]:
+        prefix = entity_type + "/"
+        return sorted({path[len(prefix) :].split("/")[0] for path in self.nodes if path.startswith(prefix)})
+
+    def write(self, entity_path: str, config: dict[str, str]) -> None:
+        self.nodes[entity_path] = config
+        kind, _, name = entity_path.partition("/")
+        if kind in self._listeners:
+            self._listeners[kind](name, config)
+
+    def add_listener(self, entity_type: str, listener: Callable[[str, dict[str, str]], None]) -> None:
+        self._listeners[entity_type] = listener
+
+
+FULL = {
+    "ips/127.0.0.1": {RATE: "5"},
+    "ips/<default>": {RATE: "50"},
+    "ips/10.0.0.1": {},
+    "users/al%40ice": {"producer_byte_rate": "100", "SCRAM-SHA-256": "secret"},
+    "users/<default>/clients/app": {"request_percentage": "12.5"},
+    "users/bob/clients/<default>": {"consumer_byte_rate": "7"},
+    "clients/app": {"controller_mutation_rate": "1.0"},
+}
+
+
+@pytest.mark.parametrize(
+    ("components", "strict", "found"),
+    [
+        ({}, False, ["ip:127.0.0.1", "ip:-", "user:al@ice", "client-id:app user:-", "client-id:- user:bob", "client-id:app"]),
+        ({}, True, []),
+        ({"ip": Component(Match.SPECIFIED, None)}, True, ["ip:127.0.0.1", "ip:-"]),
+        ({"ip": Component(Match.EXACT, "127.0.0.1")}, False, ["ip:127.0.0.1"]),
+        ({"ip": Component(Match.DEFAULT, None)}, False, ["ip:-"]),
+        ({"user": Component(Match.SPECIFIED, None)}, False, ["user:al@ice", "client-id:app user:-", "client-id:- user:bob"]),
+        ({"user": Component(Match.SPECIFIED, None)}, True, ["user:al@ice"]),
+        ({"client-id": Component(Match.EXACT, "app")}, False, ["client-id:app user:-", "client-id:app"]),
+        ({"client-id": Component(Match.EXACT, "app"), "user": Component(Match.DEFAULT, None)}, True, ["client-id:app user:-"]),
+    ],
+)
+def test_a_filter_finds(components: dict[str, Component], strict: bool, found: list[str]) -> None:
+    described = ClientQuotas(Configs(FULL)).describe(components, strict=strict)
+    names = [" ".join(f"{kind}:{name or '-'}" for kind, name in entity) for entity, _ in described]
+    assert sorted(names) == sorted(found)
+
+
+def test_only_quotas_are_told() -> None:
+    described = dict(ClientQuotas(Configs(FULL)).describe({"user": Component(Match.EXACT, "al@ice")}, strict=True))
+    assert described == {(("user", "al@ice"),): {"producer_byte_rate": 100.0}}
+
+
+def test_filters_that_make_no_sense() -> None:
+    quotas = ClientQuotas(Configs())
+    component = Component(Match.SPECIFIED, None)
+    with pytest.raises(InvalidRequestError):
+        quotas.describe({"": component}, strict=False)
+    with pytest.raises(UnsupportedVersionError):
+        quotas.describe({"group": component}, strict=False)
+    with pytest.raises(InvalidRequestError):
+        quotas.describe({"ip": component, "user": component}, strict=False)
+
+
+def test_rates_of_addresses_are_set_and_taken_back() -> None:
+    configs = Configs()
+    quotas = ClientQuotas(configs)
+    quotas.alter([("ip", "127.0.0.1")], [Operation(RATE, 3.0)], validate_only=True)
+    assert configs.nodes == {}
+    quotas.alter([("ip", "127.0.0.1")], [Operation(RATE, 3.0000000001)], validate_only=False)
+    quotas.alter([("ip", None)], [Operation(RATE, 9)], validate_only=False)
+    assert configs.nodes == {"ips/127.0.0.1": {RATE: "3"}, "ips/<default>": {RATE: "9"}}
+    quotas.alter([("ip", "127.0.0.1")], [Operation(RATE, None), Operation("unheard.of", None)], validate_only=False)
+    assert configs.nodes["ips/127.0.0.1"] == {}
+
+
+@pytest.mark.parametrize(
+    ("entity", "operation"),
+    [
+        ([], Operation(RATE, 1)),
+        ([("ip", "")], Operation(RATE, 1)),
+        ([("group", "x")], Operation(RATE, 1)),
+        ([("ip", "127.0.0.1"), ("user", "a")], Operation(RATE, 1)),
+        ([("ip", "not an address")], Operation(RATE, 1)),
+        ([("ip", "127.0.0.1")], Operation("producer_byte_rate", 1)),
+        ([("ip", "127.0.0.1")], Operation(RATE, 1.5)),
+        ([("ip", "127.0.0.1")], Operation(RATE, -1)),
+        ([("ip", "127.0.0.1")], Operation(RATE, float("nan"))),
+        ([("ip", "127.0.0.1")], Operation(RATE, float("inf"))),
+        ([("ip", "127.0.0.1")], Operation(RATE, 2.0**31)),
+        ([("user", "a")], Operation(RATE, 1)),
+        ([("user", "a")], Operation("producer_byte_rate", 1.5)),
+    ],
+)
+def test_changes_that_make_no_sense(entity: list[tuple[str, str | None]], operation: Operation) -> None:
+    configs = Configs()
+    with pytest.raises(InvalidRequestError):
+        ClientQuotas(configs).alter(entity, [operation], validate_only=False)
+    assert configs.nodes == {}
+
+
+def test_quotas_that_nothing_enforces_are_refused() -> None:
+    configs = Configs()
+    with pytest.raises(UnsupportedVersionError, match="not enforced"):
+        ClientQuotas(configs).alter([("user", "a")], [Operation("producer_byte_rate", 1)], validate_only=False)
+    assert configs.nodes == {}
+
+
+class Rates:
+    def __init__(self) -> None:
+        self.rates: dict[str | None, int | None] = {}
+
+    def set_ip_rate(self, address: str | None, rate: int | None) -> None:
+        self.rates[address] = rate
+
+
+def test_rates_reach_what_enforces_them_at_the_start_and_later() -> None:
+    configs, rates = Configs(FULL.copy()), Rates()
+    IpConnectionRates(configs, rates).start()
+    assert rates.rates == {"127.0.0.1": 5, None: 50, "10.0.0.1": None}
+    configs.write("ips/%3A%3A1", {RATE: "8"})
+    assert rates.rates["::1"] == 8
+    configs.write("ips/127.0.0.1", {})
+    assert rates.rates["127.0.0.1"] is None
+    configs.write("ips/nowhere.invalid", {RATE: "8"})
+    configs.write("ips/<default>", {RATE: "many"})
+    assert rates.rates[None] == 50
+
+
+@pytest.mark.parametrize("name", ["alice", "a b", "a*b~c", "a/b", "::1", "\N{LATIN SMALL LETTER U WITH DIAERESIS}"])
+def test_names_of_nodes(name: str) -> None:
+    node = node_name(name)
+    assert set(node) <= set("abcdefghijklmnopqrstuvwxyzABCDEF0123456789%.-_")
+    assert entity_name(node) == name

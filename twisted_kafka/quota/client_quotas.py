@@ -1,0 +1,149 @@
+"""Quotas as administrators ask for them and change them. (Kafka: ZkAdminManager.describeClientQuotas, alterClientQuotas.)"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from twisted_kafka.config.keys.declare import DOUBLE, INT
+from twisted_kafka.config.values import java_double
+from twisted_kafka.protocol.errors import InvalidRequestError, UnsupportedVersionError
+from twisted_kafka.quota.entities import CLIENT_ID, CLIENT_KEYS, IP, IP_KEYS, USER, Entity, addresses, entity_name, node_name
+from twisted_kafka.quota.interfaces import IConfigs
+
+_WHOLE = 1e-6
+"""A number that is so close to a whole one is taken as it."""
+
+_BITS = {INT: 31}
+_LONG_BITS = 63
+
+
+class Match(IntEnum):
+    """How a filter's component chooses, by the codes of DescribeClientQuotas."""
+
+    EXACT = 0
+    DEFAULT = 1
+    SPECIFIED = 2
+
+
+class Component(NamedTuple):
+    """What a filter says of one type: exactly that name, the default, or anybody who has any."""
+
+    match: Match
+    name: str | None
+
+    def accepts(self, name: str | None) -> bool:
+        """Whether the name of an entity, None for the default, is meant."""
+        if self.match is Match.SPECIFIED:
+            return True
+        return name == (self.name if self.match is Match.EXACT else None)
+
+
+class Operation(NamedTuple):
+    """A quota's new value; None takes it back."""
+
+    key: str
+    value: float | None
+
+
+class ClientQuotas:
+    """Reads and writes the quotas in the metadata store."""
+
+    def __init__(self, configs: IConfigs) -> None:
+        self._configs = configs
+
+    def describe(self, components: Mapping[str, Component], *, strict: bool) -> list[tuple[Entity, dict[str, float]]]:
+        """Return who has which quotas, of those that have the filter's types, with ``strict`` no others.
+
+        Raises InvalidRequestError, UnsupportedVersionError for a filter that makes no sense.
+        """
+        for kind in components:
+            if not kind:
+                raise InvalidRequestError("A filter's entity type is empty")
+            if kind not in (USER, CLIENT_ID, IP):
+                raise UnsupportedVersionError(f"There is no entity type '{kind}'")
+        if IP in components and len(components) > 1:
+            raise InvalidRequestError("A filter for addresses cannot be for users or clients too")
+        found = []
+        for entity, keys, config in self._entities(components.keys()):
+            quotas = {key: _number(config[key]) for key in keys if key in config}
+            if quotas and _matches(dict(entity), components, strict=strict):
+                found.append((entity, quotas))
+        return found
+
+    def _entities(self, kinds: Iterable[str]) -> Iterator[tuple[Entity, Mapping[str, str], dict[str, str]]]:
+        read = self._configs.config
+        if IP not in kinds:
+            for user in self._configs.names("users"):
+                yield ((USER, entity_name(user)),), CLIENT_KEYS, read(f"users/{user}")
+                for client in self._configs.names(f"users/{user}/clients"):
+                    both = ((CLIENT_ID, entity_name(client)), (USER, entity_name(user)))
+                    yield both, CLIENT_KEYS, read(f"users/{user}/clients/{client}")
+            for client in self._configs.names("clients"):
+                yield ((CLIENT_ID, entity_name(client)),), CLIENT_KEYS, read(f"clients/{client}")
+        if not kinds or IP in kinds:
+            for address in self._configs.names("ips"):
+                yield ((IP, entity_name(address)),), IP_KEYS, read(f"ips/{address}")
+
+    def alter(self, entity: Sequence[tuple[str, str | None]], operations: Iterable[Operation], *, validate_only: bool) -> None:
+        """Set and take back quotas of an entity.
+
+        Raises InvalidRequestError for what makes no sense, UnsupportedVersionError for users and clients.
+        """
+        names = _checked(entity)
+        keys, path = (IP_KEYS, f"ips/{node_name(names[IP])}") if IP in names else (CLIENT_KEYS, "")
+        config = self._configs.config(path) if path else {}
+        for operation in operations:
+            if operation.value is None:
+                config.pop(operation.key, None)
+            elif operation.key not in keys:
+                raise InvalidRequestError(f"There is no quota {operation.key} for this entity")
+            else:
+                config[operation.key] = _text(operation.key, keys[operation.key], operation.value)
+        if IP not in names:
+            raise UnsupportedVersionError("Quotas of users and clients are not enforced by this broker yet")
+        if not validate_only:
+            self._configs.write(path, config)
+
+
+def _matches(names: Mapping[str, str | None], components: Mapping[str, Component], *, strict: bool) -> bool:
+    if any(kind not in names or not component.accepts(names[kind]) for kind, component in components.items()):
+        return False
+    return not strict or names.keys() == components.keys()
+
+
+def _checked(entity: Sequence[tuple[str, str | None]]) -> dict[str, str | None]:
+    if not entity:
+        raise InvalidRequestError("There is no entity")
+    for kind, name in entity:
+        if kind not in (USER, CLIENT_ID, IP):
+            raise InvalidRequestError(f"There is no entity type '{kind}'")
+        if name == "":
+            raise InvalidRequestError(f"An empty {kind} has no quotas")
+    names = dict(entity)
+    if IP in names:
+        if len(names) > 1:
+            raise InvalidRequestError("An address cannot be combined with a user or client")
+        address = names[IP]
+        if address is not None and not addresses(address):
+            raise InvalidRequestError(f"{address} is not a valid IP or resolvable host.")
+    return names
+
+
+def _text(key: str, kind: str, value: float) -> str:
+    if kind == DOUBLE:
+        return java_double(value)
+    limit = 1 << _BITS.get(kind, _LONG_BITS)
+    if not math.isfinite(value) or abs(int(value + _WHOLE) - value) > _WHOLE:
+        raise InvalidRequestError(f"{key} must be a whole number")
+    number = int(value + _WHOLE)
+    if not 0 <= number < limit:
+        raise InvalidRequestError(f"{key} must be from 0 to {limit - 1}")
+    return str(number)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan

@@ -1,0 +1,68 @@
+"""DescribeClientQuotas and AlterClientQuotas (KIP-546, KIP-612): 1 flexible. Those of addresses alone can be changed yet."""
+
+from twisted_kafka.network.request import RequestContext
+from twisted_kafka.protocol.errors import InvalidRequestError, KafkaError, error_of
+from twisted_kafka.protocol.messages.quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasRequestEntryData,
+    AlterClientQuotasResponse,
+    AlterClientQuotasResponseEntryData,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    DescribeClientQuotasResponseEntryData,
+    EntityData,
+    ValueData,
+)
+from twisted_kafka.quota.client_quotas import ClientQuotas, Component, Match, Operation
+from twisted_kafka.server.dispatch import api
+
+
+class ClientQuotaApis:
+    """Tells and changes quotas."""
+
+    def __init__(self, quotas: ClientQuotas) -> None:
+        self._quotas = quotas
+
+    @api(DescribeClientQuotasRequest, DescribeClientQuotasResponse, versions=(0, 1))
+    def describe_client_quotas(self, context: RequestContext, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
+        """Tell the quotas of all that the filter means."""
+        entries = [
+            DescribeClientQuotasResponseEntryData(
+                entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+                values=[ValueData(key=key, value=value) for key, value in quotas.items()],
+            )
+            for entity, quotas in self._quotas.describe(_components(request), strict=request.strict)
+        ]
+        return DescribeClientQuotasResponse(error_code=0, entries=entries)
+
+    @api(AlterClientQuotasRequest, AlterClientQuotasResponse, versions=(0, 1))
+    def alter_client_quotas(self, context: RequestContext, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+        """Change quotas, each entity's on its own."""
+        entries = []
+        for entry in request.entries:
+            result = AlterClientQuotasResponseEntryData(error_code=0, error_message=None, entity=entry.entity)
+            try:
+                self._alter(entry, validate_only=request.validate_only)
+            except KafkaError as error:
+                result.error_code, result.error_message = error_of(error), str(error)
+                context.note_error(result.error_code)
+            entries.append(result)
+        return AlterClientQuotasResponse(entries=entries)
+
+    def _alter(self, entry: AlterClientQuotasRequestEntryData, *, validate_only: bool) -> None:
+        entity = [(each.entity_type, each.entity_name) for each in entry.entity]
+        operations = [Operation(op.key, None if op.remove else op.value) for op in entry.ops]
+        self._quotas.alter(entity, operations, validate_only=validate_only)
+
+
+def _components(request: DescribeClientQuotasRequest) -> dict[str, Component]:
+    components: dict[str, Component] = {}
+    for each in request.components:
+        if each.entity_type in components:
+            raise InvalidRequestError(f"The filter names {each.entity_type} twice")
+        try:
+            match = Match(each.match_type)
+        except ValueError:
+            raise InvalidRequestError(f"There is no match type {each.match_type}") from None
+        components[each.entity_type] = Component(match, each.match)
+    return components
