@@ -11,14 +11,22 @@
 from concurrent.futures import Future
 
 from tests.coordinator.fakes import Bench
+from tests.coordinator.transcript_consumer import ConsumerCommands, parsed, subscription
 from twisted_kafka.coordinator.group.classic.member import MemberTerms
+from twisted_kafka.coordinator.group.consumer.consumer_group import ConsumerGroup
+from twisted_kafka.coordinator.group.coordinator import GROUP_METADATA_TOPIC
+from twisted_kafka.coordinator.group.group_config import MigrationPolicy
 from twisted_kafka.coordinator.group.offsets import OffsetFetch
 from twisted_kafka.coordinator.group.requests import JoinRequest, LeavingMember, Sender, SyncRequest
+from twisted_kafka.coordinator.group.subscription import decode_assignment, encode_assignment, subscribed_topics
+from twisted_kafka.coordinator.records import Producer
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.coordinator_records import GroupMetadataValue, OffsetCommitValue
+from twisted_kafka.protocol.records.builder import end_transaction_marker
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 GROUP = "g"
+OFFSETS = TopicPartition(GROUP_METADATA_TOPIC, 0)
 MIN_SESSION_MS = 6_000
 
 
@@ -30,13 +38,14 @@ class Client:
         self.options = {}
 
 
-class Transcript:
+class Transcript(ConsumerCommands):
     """One scenario's coordinator and clients."""
 
     def __init__(self):
         self.bench = None
         self.settings = {}
         self.clients = {}
+        self.moderns = {}
         self.lines = []
         self.waiting = []
         self.state = None
@@ -49,7 +58,7 @@ class Transcript:
         positional = [item for item in rest if "=" not in item or item.startswith("=")]
         options = dict(item.split("=", 1) for item in rest if "=" in item)
         if word == "config":
-            self.settings = {key: int(value) for key, value in options.items()}
+            self.settings = {key: setting(value) for key, value in options.items()}
             return []
         if self.bench is None:
             self.bench = Bench(**self.settings)
@@ -80,7 +89,10 @@ class Transcript:
         described = self.bench.groups.describe_group(GROUP)
         shard = self.bench.runtime._slots.get(0)
         group = shard.shard.store.groups.get(GROUP) if shard is not None else None
-        state = None if group is None else f"[{described.state} {group.generation}]"
+        if isinstance(group, ConsumerGroup):
+            state = f"[consumer {group.state.value} {group.epoch}/{group.target_epoch}]"
+        else:
+            state = None if group is None else f"[{described.state} {group.generation}]"
         if state != self.state:
             self.say(state or "[none]")
             self.state = state
@@ -94,8 +106,9 @@ class Transcript:
         group_id = options.pop("group", GROUP)
         member_id = options.pop("member", client.member_id)
         session_ms = int(options.get("session", 10_000))
+        wanted = subscription(options["topics"], options.pop("owns", "")) if "topics" in options else None
         protocols = tuple(
-            (name, metadata.encode())
+            (name, metadata.encode() if wanted is None else wanted)
             for name, _, metadata in (item.partition(":") for item in options.get("protocols", "range").split(",") if item)
         )
         terms = MemberTerms(
@@ -114,7 +127,7 @@ class Transcript:
                 return
             client.generation = result.generation
             members = " ".join(
-                f"{member.member_id}{'/' + member.instance_id if member.instance_id else ''}={member.metadata.decode()}"
+                f"{member.member_id}{'/' + member.instance_id if member.instance_id else ''}={read_metadata(member.metadata)}"
                 for member in result.members
             )
             skip = " skips assignment" if result.skip_assignment else ""
@@ -132,11 +145,16 @@ class Transcript:
         for item in filter(None, options.get("assign", "").split(",")):
             name, _, part = item.partition(":")
             assignments[self.client(name).member_id] = part.encode()
+        for item in filter(None, options.get("give", "").split(";")):
+            name, _, part = item.partition("=")
+            assignments[self.client(name).member_id] = encode_assignment(parsed(part), 1)
         request = SyncRequest(self.sender(client, options), options.get("type"), options.get("protocol"), assignments)
         result = self.bench.groups.sync(request)
 
         def tell(result):
-            self.say(f"{client.name} syncs: {result.error.name if result.error else result.assignment.decode() or '(nothing)'}")
+            self.say(
+                f"{client.name} syncs: {result.error.name if result.error else read_assignment(result.assignment) or '(nothing)'}"
+            )
 
         self.answered(result, tell)
 
@@ -174,17 +192,37 @@ class Transcript:
         instance = options.pop("instance", client.options.get("instance") if client else None)
         expire_ms = int(options.pop("retention", -1))
         now_ms = self.bench.clock.wall_ms()
-        offsets = {
-            partition(name): OffsetCommitValue(
-                offset=int(offset), commit_timestamp=now_ms, expire_timestamp=-1 if expire_ms == -1 else now_ms + expire_ms
-            )
-            for name, offset in options.items()
-        }
+        offsets = self.offsets(options, -1 if expire_ms == -1 else now_ms + expire_ms)
         who = client.name if client else "somebody"
         self.answered(
             self.bench.groups.commit_offsets(Sender(GROUP, member_id, instance, generation), offsets, 9),
             lambda error: self.say(f"{who} commits: {error.name}"),
         )
+
+    def offsets(self, named, expire_ms=-1):
+        now_ms = self.bench.clock.wall_ms()
+        return {
+            partition(name): OffsetCommitValue(offset=int(offset), commit_timestamp=now_ms, expire_timestamp=expire_ms)
+            for name, offset in named.items()
+        }
+
+    def do_txncommit(self, names, options):
+        """A producer commits offsets in its transaction, for a member of the group if ``member`` and ``generation`` are given."""
+        sender = Sender(GROUP, options.pop("member", ""), options.pop("instance", None), int(options.pop("generation", -1)))
+        producer = Producer(int(names[0]), 0)
+        self.answered(
+            self.bench.groups.commit_transactional_offsets(sender, producer, self.offsets(options)),
+            lambda error: self.say(f"producer {names[0]} commits: {error.name}"),
+        )
+
+    def do_end(self, names, options):
+        """A producer's transaction ends: its marker is in the log."""
+        committed = names[1] == "commit"
+        marker = end_transaction_marker(
+            commit=committed, producer_id=int(names[0]), producer_epoch=0, coordinator_epoch=0, timestamp_ms=0
+        )
+        self.bench.log.batches[OFFSETS].append(bytes(marker))
+        self.bench.groups.on_transaction_ended(0, int(names[0]), committed)
 
     def do_fetch(self, names, options):
         def tell(result):
@@ -214,7 +252,7 @@ class Transcript:
         for member in described.members:
             self.say(
                 f"  {member.member_id} {member.instance_id or '-'} {member.client_id} {member.client_host}"
-                f" {member.metadata.decode() or '-'} {member.assignment.decode() or '-'}"
+                f" {read_metadata(member.metadata) or '-'} {read_assignment(member.assignment) or '-'}"
             )
 
     def do_list(self, names, options):
@@ -275,6 +313,26 @@ class Transcript:
         self.read_records = len(records)
 
 
+def read_metadata(data):
+    """What a member subscribes with as text; topics if it's the consumer protocol's."""
+    return "+".join(sorted(subscribed_topics(data))) if data.startswith(b"\0") else data.decode()
+
+
+def read_assignment(data):
+    """What a member was assigned as text; partitions if it's the consumer protocol's."""
+    if not data.startswith(b"\0"):
+        return data.decode()
+    topics = decode_assignment(data).assigned_partitions
+    return " ".join(f"{each.topic}:{','.join(map(str, each.partitions))}" for each in topics)
+
+
+def setting(text):
+    try:
+        return int(text)
+    except ValueError:
+        return MigrationPolicy(text) if text in [policy.value for policy in MigrationPolicy] else text
+
+
 def partition(text):
     topic, _, index = text.rpartition("-")
     return TopicPartition(topic, int(index))
@@ -282,13 +340,16 @@ def partition(text):
 
 def show(record):
     key, value = record.key, record.value
+    if type(key).__name__.startswith("ConsumerGroup"):
+        of = getattr(key, "member_id", None) or getattr(key, "regular_expression", None) or key.group_id
+        return f"{type(key).__name__.removesuffix('Key')} of {of}{': tombstone' if value is None else ''}"
     if hasattr(key, "topic"):
         what = f"offset of {key.group} in {key.topic}-{key.partition}"
         return f"{what}: {'tombstone' if value is None else value.offset}"
     if value is None:
         return f"group {key.group}: tombstone"
     assert isinstance(value, GroupMetadataValue)
-    members = " ".join(f"{member.member_id}={member.assignment.decode()}" for member in value.members)
+    members = " ".join(f"{member.member_id}={read_assignment(member.assignment)}" for member in value.members)
     protocol = f"{value.protocol_type}/{value.protocol}"
     return f"group {key.group}: generation {value.generation} {protocol} led by {value.leader} of {members or 'nobody'}"
 

@@ -15,6 +15,7 @@ _GROUP_STORE = _COMMON | {
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
+_CONSUMER_GROUP = _GROUP_STORE | {ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE}
 _OFFSET_COMMIT = _COMMON | {
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
@@ -26,6 +27,11 @@ _OFFSET_COMMIT = _COMMON | {
 def group_store_error(error: ErrorCode) -> ErrorCode:
     """Return what to answer when a group's metadata could not be written."""
     return _GROUP_STORE.get(error, error) if error else error
+
+
+def consumer_group_error(error: ErrorCode) -> ErrorCode:
+    """Return what to answer when a change of a consumer group could not be written: its members know of no rebalances."""
+    return _CONSUMER_GROUP.get(error, error) if error else error
 
 
 def offset_commit_error(error: ErrorCode) -> ErrorCode:

@@ -4,11 +4,11 @@ A classic group becomes a consumer group when the first member of the new protoc
 one when the last such member is gone. Members keep their ids, and what they own.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from twisted_kafka.coordinator.group.classic.classic_group import ClassicGroup
 from twisted_kafka.coordinator.group.consumer.consumer_group import ConsumerGroup
-from twisted_kafka.coordinator.group.consumer.member import ClassicMetadata, Current, Partitions, Profile
+from twisted_kafka.coordinator.group.consumer.member import ClassicMetadata, ConsumerMember, Current, Partitions, Profile
 from twisted_kafka.coordinator.group.consumer.states import MemberState
 from twisted_kafka.coordinator.group.consumer.topic_image import TopicSnapshot, known_topics
 from twisted_kafka.coordinator.group.subscription import (
@@ -77,9 +77,10 @@ def by_name(partitions: Partitions, snapshot: TopicSnapshot) -> Mapping[str, fro
     return {names[topic_id]: indexes for topic_id, indexes in partitions.items() if topic_id in names}
 
 
-def classic_value_of(group: ConsumerGroup, snapshot: TopicSnapshot, now_ms: int) -> GroupMetadataValue:
-    """Return the record's value of the classic group that a consumer group of classic members only becomes."""
-    members = list(group.members.values())
+def classic_value_of(
+    group: ConsumerGroup, members: Sequence[ConsumerMember], snapshot: TopicSnapshot, now_ms: int
+) -> GroupMetadataValue:
+    """Return the record's value of the classic group that a consumer group becomes when it has only these classic members."""
     protocols = [dict(member.profile.classic.protocols) for member in members if member.profile.classic]
     protocol = next((name for name in protocols[0] if all(name in each for each in protocols)), None)
     if protocol is None:

@@ -259,10 +259,6 @@ class ConsumerGroup:
         """Return whether a member with these classic protocols has one in common with all classic members here."""
         return any(self._classic_protocols[name] == self.classic_count for name in names)
 
-    def are_all_classic(self) -> bool:
-        """Return whether there are members, and all speak the classic protocol."""
-        return 0 < len(self.members) == self.classic_count
-
 
 def _add(counts: Counter[str], key: str, by: int) -> None:
     counts[key] += by

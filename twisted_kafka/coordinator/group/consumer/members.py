@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from twisted.logger import Logger
 
 from twisted_kafka.coordinator.effects import Effects, Write
-from twisted_kafka.coordinator.group.append_errors import group_store_error
+from twisted_kafka.coordinator.group.append_errors import consumer_group_error
 from twisted_kafka.coordinator.group.classic.classic_group import ClassicGroup
 from twisted_kafka.coordinator.group.classic.rebalance import Rebalancer
 from twisted_kafka.coordinator.group.consumer import records
@@ -81,29 +81,43 @@ class ConsumerMembers:
         group_id = change.group.group_id
 
         def completed(error: ErrorCode) -> T:
+            # With an error it may be in the log all the same, when only the replicas did not answer: what is stored decides.
+            group = self._store.consumer(group_id)
             if error:
                 change.group.look_again()
-                return answer(group_store_error(error))
-            if change.replaces is not None:
-                self.watches.forget(group_id, change.replaces)
-            if upgraded_from is not None:
-                self._rebalancer.abandon(upgraded_from, ErrorCode.REBALANCE_IN_PROGRESS)
-                for other in change.group.members.values():
-                    self.touch(group_id, other)
-            self.touch(group_id, member)
-            self._watch_revocation(group_id, member)
-            group = self._store.consumer(group_id)
-            if group is not None and change.replaces is not None:
-                self.maybe_downgrade(group)
-            return answer(error)
+            stored = None if group is None else group.members.get(member.member_id)
+            if group is not None and stored is not None:
+                self._changed(group, change, stored, upgraded_from)
+            return answer(consumer_group_error(error))
 
         return Write(written, completed)
+
+    def _changed(self, group: ConsumerGroup, change: Change, member: ConsumerMember, upgraded_from: ClassicGroup | None) -> None:
+        """Set the deadlines that follow from a change."""
+        group_id = group.group_id
+        if change.replaces is not None:
+            self.watches.forget(group_id, change.replaces)
+        if upgraded_from is not None:
+            self._rebalancer.abandon(upgraded_from, ErrorCode.REBALANCE_IN_PROGRESS)
+            for other in group.members.values():
+                self.touch(group_id, other)
+        self.touch(group_id, member)
+        self._watch_revocation(group_id, member)
+        if change.replaces is not None:
+            self.maybe_downgrade(group)
 
     def remove(
         self, group: ConsumerGroup, members: Sequence[ConsumerMember], reason: str, answer: Callable[[ErrorCode], Any]
     ) -> Write:
         """Return the write that takes members out of a group; ``answer`` is told how it went."""
         group_id = group.group_id
+        for member in members:
+            self.log.info("group {group}: {member} is removed: {reason}", group=group_id, member=member.member_id, reason=reason)
+        if group.classic_count:
+            going = {member.member_id for member in members}
+            left = [member for member in group.members.values() if member.member_id not in going]
+            if self._may_downgrade(left):
+                return self._downgrade(group, left, False, answer)
         profiles = [member.profile for member in members]
         written = [record for member in members for record in records.member_removed(group_id, member.member_id)]
         regexes = dict(group.regexes)
@@ -115,15 +129,12 @@ class ConsumerMembers:
         if topics != group.topics:
             written.append(records.subscribed_topics(group_id, topics))
         written.append(records.group_epoch(group_id, group.epoch + 1))
-        for member in members:
-            self.log.info("group {group}: {member} is removed: {reason}", group=group_id, member=member.member_id, reason=reason)
 
         def completed(error: ErrorCode) -> Any:
             if not error:
                 for member in members:
                     self.watches.forget(group_id, member.member_id)
-                self.maybe_downgrade(group)
-            return answer(group_store_error(error))
+            return answer(consumer_group_error(error))
 
         return Write(written, completed)
 
@@ -144,25 +155,43 @@ class ConsumerMembers:
 
     def maybe_downgrade(self, group: ConsumerGroup) -> None:
         """Make a group of classic members only a classic group, if the policy allows."""
-        config, group_id = self._parts.config, group.group_id
-        if not group.are_all_classic() or not config.migration_policy.downgrades or len(group.members) > config.max_size:
-            return
-        value = classic_value_of(group, self.updater.snapshot, self._parts.clock.wall_ms())
+        members = list(group.members.values())
+        if self._may_downgrade(members):
+            is_settled = all(member.current.is_reconciled_to(group.epoch) for member in members)
+            self._effects.writes.append(self._downgrade(group, members, is_settled, lambda _: None))
+
+    def _may_downgrade(self, left: Sequence[ConsumerMember]) -> bool:
+        config = self._parts.config
+        return (
+            bool(left)
+            and config.migration_policy.downgrades
+            and len(left) <= config.max_size
+            and all(member.is_classic for member in left)
+        )
+
+    def _downgrade(
+        self, group: ConsumerGroup, left: Sequence[ConsumerMember], is_settled: bool, answer: Callable[[ErrorCode], Any]
+    ) -> Write:
+        """Return the write that makes a classic group of the members that are left; it rebalances unless all is settled."""
+        group_id = group.group_id
+        value = classic_value_of(group, left, self.updater.snapshot, self._parts.clock.wall_ms())
         member_ids = list(group.members)
 
-        def downgraded(error: ErrorCode) -> None:
+        def completed(error: ErrorCode) -> Any:
             classic = self._store.classic(group_id)
-            if error or classic is None:
+            if classic is None:
                 self.log.warn("group {group}: could not become a classic group: {error}", group=group_id, error=error.name)
-                return
+                return answer(consumer_group_error(error))
             for member_id in member_ids:
                 self.watches.forget(group_id, member_id)
             for member in list(classic.members.values()):
                 self._rebalancer.start_session(classic, member)
-            self._rebalancer.maybe_prepare(classic, "it was a consumer group before")
+            if not is_settled:
+                self._rebalancer.maybe_prepare(classic, "it was a consumer group before")
+            return answer(consumer_group_error(error))
 
         self.log.info("group {group}: becomes a classic group", group=group_id)
-        self._effects.write([*records.group_removed(group), group_metadata(group_id, value)], downgraded)
+        return Write([*records.group_removed(group), group_metadata(group_id, value)], completed)
 
     # deadlines
 
@@ -183,7 +212,7 @@ class ConsumerMembers:
         def too_late() -> None:
             group = self._store.consumer(group_id)
             present = None if group is None else group.members.get(member_id)
-            if present is not None and present.current.epoch == current.epoch:
+            if present is not None and (present.current.epoch, present.current.state) == (current.epoch, current.state):
                 self.fence(group_id, member_id, "it did not give its partitions up in time")
 
         self.watches.set(REVOCATION, group_id, member_id, member.profile.rebalance_timeout_ms, too_late)

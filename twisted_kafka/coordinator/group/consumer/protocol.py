@@ -3,7 +3,7 @@
 from twisted.logger import Logger
 
 from twisted_kafka.coordinator.effects import Write
-from twisted_kafka.coordinator.group.append_errors import group_store_error
+from twisted_kafka.coordinator.group.append_errors import consumer_group_error
 from twisted_kafka.coordinator.group.classic.classic_group import ClassicGroup
 from twisted_kafka.coordinator.group.classic.states import EMPTY as CLASSIC_EMPTY
 from twisted_kafka.coordinator.group.consumer import records
@@ -150,7 +150,7 @@ class ConsumerProtocol:
         def completed(error: ErrorCode) -> Response:
             if not error:
                 self._members.watches.cancel(REVOCATION, group_id, member_id)
-            return _unless(group_store_error(error), response)
+            return _unless(consumer_group_error(error), response)
 
         return Write([records.member_current(group_id, member_id, away)], completed)
 

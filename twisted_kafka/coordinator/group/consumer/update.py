@@ -78,7 +78,7 @@ class MemberUpdater:
         current = Current() if old is None else old.current
         if change.replaces is not None:
             current = self._replaced(change, current, written)
-        if change.replaces is not None or old_profile != change.profile:
+        elif old_profile != change.profile:
             written.append(records.member_profile(group.group_id, change.member_id, change.profile))
         member = ConsumerMember(change.member_id, change.profile, current)
         subscriptions = self._subscriptions(change, written)

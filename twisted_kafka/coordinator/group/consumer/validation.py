@@ -7,7 +7,7 @@ from twisted_kafka.protocol.errors import FencedMemberEpochError, InvalidRequest
 from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 
 CLIENT_ID_SINCE = 1
-"""Since this version a member makes its id up itself (KIP-1082)."""
+"""Since this version (Kafka 4.0) a member makes its id up itself (KIP-1082)."""
 
 
 def is_leaving(request: ConsumerGroupHeartbeatRequest) -> bool:
@@ -30,7 +30,7 @@ def check_heartbeat(request: ConsumerGroupHeartbeatRequest, version: int, assign
         if value is not None and not value.strip():
             raise InvalidRequestError(f"{name} can't be empty.")
     if epoch == 0:
-        _check_join(request)
+        _check_join(request, version)
     elif epoch == STATIC_LEAVE_EPOCH:
         if request.instance_id is None:
             raise InvalidRequestError("InstanceId can't be null.")
@@ -42,12 +42,14 @@ def check_heartbeat(request: ConsumerGroupHeartbeatRequest, version: int, assign
         )
 
 
-def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
+def _check_join(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
     if request.rebalance_timeout_ms == -1:
         raise InvalidRequestError("RebalanceTimeoutMs must be provided in first request.")
     if request.topic_partitions is None or request.topic_partitions:
         raise InvalidRequestError("TopicPartitions must be empty when (re-)joining.")
-    if request.subscribed_topic_regex is None and not request.subscribed_topic_names:
+    names = request.subscribed_topic_names
+    # A newer client whose pattern matches nothing yet subscribes to no topics.
+    if request.subscribed_topic_regex is None and (names is None or (version < CLIENT_ID_SINCE and not names)):
         raise InvalidRequestError("SubscribedTopicNames or SubscribedTopicRegex must be set in first request.")
 
 
