@@ -1,0 +1,125 @@
+"""Many connections at once: what an idle one costs in memory, and how busy ones fare beside them.
+
+    python -m benchmarks.connections [--idle 5000] [--busy 500] [--seconds 5] [--kafka]
+
+Has the busy connections ask one request after the other, opens the idle ones, each of which has asked for ApiVersions once, prints
+what the broker's resident memory grew by for each, and has the busy ones ask again. Both sides need a descriptor for each
+connection: raise `ulimit -n` if the hard limit is below 20,000.
+"""
+
+import argparse
+import contextlib
+import resource
+import select
+import socket
+import statistics
+import struct
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.clients.served import ServedBroker
+from tests.oracle.apache_kafka import ApacheKafka
+
+REQUEST = struct.pack(">ihhih", 10, 18, 0, 7, -1)
+OPENING_AT_ONCE = 32
+SETTLE_S = 2.0
+
+
+def resident_kb(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
+
+
+def answer(connected: socket.socket) -> None:
+    data = b""
+    while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
+        chunk = connected.recv(65536)
+        if not chunk:
+            raise SystemExit("the broker closed a connection")
+        data += chunk
+
+
+def open_many(port: int, count: int) -> list[socket.socket]:
+    """Open connections that have asked once, a few at a time without an answer."""
+    opened: list[socket.socket] = []
+    for number in range(count + OPENING_AT_ONCE):
+        if number < count:
+            opened.append(socket.create_connection(("127.0.0.1", port), timeout=30))
+            opened[-1].sendall(REQUEST)
+        if number >= OPENING_AT_ONCE:
+            answer(opened[number - OPENING_AT_ONCE])
+    return opened
+
+
+def keep_asking(connections: list[socket.socket], seconds: float) -> str:
+    """Have each connection ask one request after the other; return the rate and the latencies."""
+    by_fd = {each.fileno(): each for each in connections}
+    sent_ns: dict[int, int] = {}
+    taken_us: list[float] = []
+    poll = select.epoll()
+    for fd in by_fd:
+        poll.register(fd, select.EPOLLIN)
+    began = time.monotonic()
+    for fd, connected in by_fd.items():
+        sent_ns[fd] = time.monotonic_ns()
+        connected.send(REQUEST)
+    while time.monotonic() < began + seconds:
+        for fd, _ in poll.poll(1):
+            by_fd[fd].recv(65536)  # the answer is small: it comes in one piece
+            now_ns = time.monotonic_ns()
+            taken_us.append((now_ns - sent_ns[fd]) / 1000)
+            sent_ns[fd] = now_ns
+            by_fd[fd].send(REQUEST)
+    rate = len(taken_us) / (time.monotonic() - began)
+    for fd in by_fd:
+        answer(by_fd[fd])
+    cuts = statistics.quantiles(taken_us, n=100)
+    return f"{rate:,.0f} requests/s, {cuts[49] / 1000:.1f} ms at the median, {cuts[98] / 1000:.1f} ms at the 99th percentile"
+
+
+def measure(name: str, port: int, pid: int, options: argparse.Namespace) -> None:
+    busy = open_many(port, options.busy)
+    print(f"{name}: {options.busy} busy alone: {keep_asking(busy, options.seconds)}")
+    time.sleep(SETTLE_S)
+    before_kb = resident_kb(pid)
+    began = time.monotonic()
+    idle = open_many(port, options.idle)
+    took_s = time.monotonic() - began
+    time.sleep(SETTLE_S)
+    grown_kb = resident_kb(pid) - before_kb
+    each_kb = grown_kb / options.idle
+    print(f"{name}: {options.idle} idle opened in {took_s:.1f} s, {before_kb} KiB before, {each_kb:.2f} KiB for each")
+    print(f"{name}: {options.busy} busy beside {options.idle} idle: {keep_asking(busy, options.seconds)}")
+    for each in [*busy, *idle]:
+        each.close()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.connections", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--idle", type=int, default=5000)
+    parser.add_argument("--busy", type=int, default=500)
+    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--kafka", action="store_true", help="measure Apache Kafka too")
+    options = parser.parse_args()
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    with tempfile.TemporaryDirectory(prefix="kafka-bench-") as directory, contextlib.ExitStack() as stack:
+        ours = ServedBroker(Path(directory) / "ours")
+        ours.start()
+        stack.callback(ours.kill)
+        assert ours.process is not None
+        measure("this broker", ours.port, ours.process.pid, options)
+        if options.kafka:
+            kafka = ApacheKafka(Path(directory) / "kafka")
+            stack.callback(kafka.kill)
+            kafka.start()
+            measure("Apache Kafka", kafka.port, kafka.broker_pid, options)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
