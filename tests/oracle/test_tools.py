@@ -1,0 +1,229 @@
+"""Apache Kafka's command-line tools say of this broker what they say of Apache Kafka 3.9, and do what they do."""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.clients.clients import HERE as CLIENTS
+from tests.clients.clients import java_class_path, send_confluent
+from tests.clients.served import ServedBroker
+from tests.oracle.apache_kafka import ApacheKafka
+
+pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(600)]
+
+TOOLS = {
+    "kafka-topics": "org.apache.kafka.tools.TopicCommand",
+    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
+    "kafka-broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
+    "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
+    "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "kafka-streams-application-reset": "org.apache.kafka.tools.StreamsResetter",
+    "kafka-features": "org.apache.kafka.tools.FeatureCommand",
+    "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+}
+
+BROKER = "@"
+"""Stands for the broker's address where a tool does not want it at the end of the line."""
+
+SAID_OTHERWISE = (
+    (r"(localhost|127\.0\.0\.1):\d+", "<broker>"),
+    (r"(TopicId|Cluster ID): [\w-]{22}", r"\1: <id>"),
+    (r'"logDir":"[^"]*"', '"logDir":"<dir>"'),
+    (r"consumer-[\w.-]+-[0-9a-f-]{36}", "<member>"),
+    (r"\s*synonyms=.*", ""),
+    (r"^\s+at .*$", ""),
+    # Asked with DescribeTopicPartitions, which Apache Kafka serves in KRaft mode only.
+    (r"\tElr:.*$", ""),
+    (r"(Exception|topic command ?): .*$", r"\1: <text>"),
+)
+"""What differs between any two brokers, or is compared elsewhere (tests/oracle/scenarios_configs.py)."""
+
+
+class ToolRunner:
+    """One JVM that runs the tools against one broker."""
+
+    def __init__(self, bootstrap: str, directory: Path) -> None:
+        self.bootstrap = bootstrap
+        self.directory = directory
+        class_path = java_class_path()
+        assert class_path is not None
+        logging = f"-Dlog4j.configuration=file:{CLIENTS / 'java' / 'log4j.properties'}"
+        source = Path(__file__).parent / "java" / "Tools.java"
+        command = ["java", "-Xmx512M", "-XX:TieredStopAtLevel=1", logging, "-cp", class_path, str(source)]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=directory
+        )
+
+    def file(self, name: str, content: object) -> str:
+        path = self.directory / name
+        path.write_text(json.dumps(content))
+        return str(path)
+
+    def __call__(self, line: str, *more: str) -> tuple[int, list[str]]:
+        """Run a tool; return its status and the lines that it printed, in order of the alphabet."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        tool, *words = line.split()
+        where = [] if BROKER in words else ["--bootstrap-server", self.bootstrap]
+        arguments = [TOOLS[tool], *(self.bootstrap if word == BROKER else word for word in words), *more, *where]
+        self._process.stdin.write("\t".join(arguments).encode() + b"\n")
+        self._process.stdin.flush()
+        status, size = map(int, self._process.stdout.readline().split())
+        text = self._process.stdout.read(size).decode()
+        for pattern, instead in SAID_OTHERWISE:
+            text = re.sub(pattern, instead, text, flags=re.MULTILINE)
+        return status, sorted(" ".join(each.split()) for each in text.splitlines() if each.strip())
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(20)
+
+
+Both = tuple[ToolRunner, ToolRunner]
+
+
+@pytest.fixture(scope="module")
+def both(kafka: ApacheKafka, ours: ServedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+    runners = [ToolRunner(bootstrap, tmp_path_factory.mktemp("tools")) for bootstrap in (kafka.bootstrap, ours.bootstrap)]
+    yield runners[0], runners[1]
+    for runner in runners:
+        runner.close()
+
+
+def same(both: Both, line: str, *more: str) -> list[str]:
+    """Run the tool on both brokers, compare, and return what it said."""
+    expected, said = (runner(line, *more) for runner in both)
+    assert said == expected
+    return said[1]
+
+
+def test_topics(both: Both) -> None:
+    topic = "tools.topics"
+    same(both, f"kafka-topics --create --topic {topic} --partitions 3 --replication-factor 1 --config retention.ms=86400000")
+    same(both, f"kafka-topics --create --topic {topic}")
+    same(both, f"kafka-topics --create --if-not-exists --topic {topic}")
+    same(both, "kafka-topics --create --topic tools.assigned --replica-assignment 1,1")
+    same(both, "kafka-topics --create --topic tools.bad --replication-factor 3")
+    same(both, "kafka-topics --create --topic a/b")
+    described = same(both, f"kafka-topics --describe --topic {topic}")
+    assert any("PartitionCount: 3" in line for line in described)
+    same(both, f"kafka-topics --alter --topic {topic} --partitions 5")
+    same(both, f"kafka-topics --alter --topic {topic} --partitions 2")
+    same(both, f"kafka-topics --describe --topic {topic}")
+    same(both, "kafka-topics --describe --under-replicated-partitions")
+    same(both, "kafka-topics --describe --unavailable-partitions")
+    same(both, "kafka-topics --describe --topics-with-overrides --topic tools.*")
+    same(both, "kafka-topics --describe --topic tools.nowhere")
+    same(both, "kafka-topics --list --topic tools.*")
+    same(both, "kafka-topics --delete --topic tools.assigned")
+    same(both, "kafka-topics --delete --topic tools.nowhere")
+
+
+def test_configs_of_topics(both: Both) -> None:
+    entity = "--entity-type topics --entity-name tools.configs"
+    same(both, "kafka-topics --create --topic tools.configs")
+    same(both, f"kafka-configs --alter {entity} --add-config retention.ms=5000,cleanup.policy=[compact,delete]")
+    same(both, f"kafka-configs --describe {entity}")
+    same(both, f"kafka-configs --describe {entity} --all")
+    same(both, f"kafka-configs --alter {entity} --delete-config retention.ms")
+    same(both, f"kafka-configs --alter {entity} --delete-config retention.ms")
+    same(both, f"kafka-configs --describe {entity}")
+    same(both, f"kafka-configs --alter {entity} --add-config retention.ms=soon")
+    same(both, f"kafka-configs --alter {entity} --add-config unheard.of=1")
+    same(both, "kafka-configs --alter --entity-type topics --entity-name tools.nowhere --add-config retention.ms=1")
+
+
+def test_configs_of_brokers(both: Both) -> None:
+    for entity in ("--entity-type brokers --entity-name 1", "--entity-type brokers --entity-default"):
+        same(both, f"kafka-configs --alter {entity} --add-config log.cleaner.backoff.ms=14000")
+        same(both, f"kafka-configs --alter {entity} --add-config broker.id=2")
+        same(both, f"kafka-configs --alter {entity} --add-config log.cleaner.backoff.ms=soon")
+        same(both, f"kafka-configs --alter {entity} --delete-config log.cleaner.backoff.ms")
+
+
+def test_levels_of_loggers(both: Both) -> None:
+    entity = "--entity-type broker-loggers --entity-name 1"
+    same(both, f"kafka-configs --alter {entity} --add-config root=INFO")
+    same(both, f"kafka-configs --alter {entity} --add-config root=LOUD")
+    same(both, f"kafka-configs --alter {entity} --add-config nobody=INFO")
+
+
+def test_offsets_records_and_groups(both: Both) -> None:
+    topic, group = "tools.records", "tools.group"
+    for runner in both:
+        runner(f"kafka-topics --create --topic {topic}")
+        send_confluent(runner.bootstrap, topic, [b"line %d" % at for at in range(50)])
+    same(both, f"kafka-get-offsets --topic {topic}")
+    for time in ("-1", "-2", "-3", "latest", "earliest", "max-timestamp"):
+        same(both, f"kafka-get-offsets --topic {topic} --time {time}")
+    same(both, "kafka-get-offsets --topic-partitions tools.records:0")
+    same(both, f"kafka-console-consumer --topic {topic} --from-beginning --max-messages 50 --group {group} --timeout-ms 20000")
+    same(both, f"kafka-consumer-groups --describe --group {group}")
+    same(both, f"kafka-consumer-groups --describe --group {group} --state")
+    same(both, f"kafka-consumer-groups --describe --group {group} --members --verbose")
+    same(both, "kafka-consumer-groups --describe --group tools.nobody")
+    same(both, "kafka-consumer-groups --list --state empty")
+    for how in ("--to-earliest", "--shift-by 10", "--to-offset 20", "--to-offset 200", "--to-latest", "--to-current"):
+        same(both, f"kafka-consumer-groups --reset-offsets --group {group} --topic {topic} {how} --dry-run")
+        same(both, f"kafka-consumer-groups --reset-offsets --group {group} --topic {topic} {how} --execute")
+        same(both, f"kafka-consumer-groups --describe --group {group}")
+    same(both, f"kafka-consumer-groups --reset-offsets --group {group} --topic {topic}:0 --to-offset 5 --export --dry-run")
+    same(both, f"kafka-consumer-groups --delete-offsets --group {group} --topic {topic}:0")
+    offsets = {"version": 1, "partitions": [{"topic": topic, "partition": 0, "offset": 10}]}
+    wrong = {"version": 1, "partitions": [{"topic": topic, "partition": 0, "offset": 1000}]}
+    for what in (offsets, wrong):
+        results = [runner("kafka-delete-records --offset-json-file", runner.file("offsets.json", what)) for runner in both]
+        assert results[0] == results[1]
+    same(both, f"kafka-get-offsets --topic {topic} --time earliest")
+    same(both, f"kafka-consumer-groups --delete --group {group}")
+    same(both, "kafka-consumer-groups --delete --group tools.nobody")
+
+
+def test_elections_and_reassignments(both: Both) -> None:
+    topic = "tools.moved"
+    same(both, f"kafka-topics --create --topic {topic} --partitions 2")
+    for election in ("preferred", "unclean"):
+        same(both, f"kafka-leader-election --election-type {election} --topic {topic} --partition 0")
+        same(both, f"kafka-leader-election --election-type {election} --all-topic-partitions")
+    plan = {"version": 1, "partitions": [{"topic": topic, "partition": 0, "replicas": [1]}]}
+    bad = {"version": 1, "partitions": [{"topic": topic, "partition": 0, "replicas": [1, 2]}]}
+    for what in (plan, bad):
+        for how in ("--execute", "--verify", "--cancel"):
+            results = [
+                runner(f"kafka-reassign-partitions {how} --reassignment-json-file", runner.file("plan.json", what))
+                for runner in both
+            ]
+            assert results[0] == results[1]
+    same(both, "kafka-reassign-partitions --list")
+
+
+def test_the_cluster(both: Both) -> None:
+    same(both, "kafka-cluster cluster-id")
+    same(both, "kafka-cluster unregister --id 9")
+    same(both, f"kafka-features --bootstrap-server {BROKER} describe")
+    statuses = [runner("kafka-broker-api-versions")[0] for runner in both]
+    assert statuses == [0, 0]
+
+
+def test_resetting_a_streams_application(both: Both) -> None:
+    topic = "tools.streams.input"
+    for runner in both:
+        runner(f"kafka-topics --create --topic {topic} --partitions 2")
+        runner("kafka-topics --create --topic tools.streams-store-changelog")
+        send_confluent(runner.bootstrap, topic, [b"line %d" % at for at in range(20)])
+        read = f"kafka-console-consumer --topic {topic} --from-beginning --max-messages 20 --group tools.streams"
+        runner(f"{read} --timeout-ms 20000")
+    reset = f"kafka-streams-application-reset --application-id tools.streams --input-topics {topic}"
+    same(both, f"{reset} --dry-run")
+    same(both, reset)
+    same(both, "kafka-topics --list --topic tools.streams.*")
