@@ -95,11 +95,14 @@ def test_the_finest_unit_wins(settings: dict[str, str], expected_ms: int) -> Non
 
 def test_unknown_keys_and_keys_without_effect_are_named_in_one_line_each() -> None:
     config = KafkaConfig.from_properties(
-        {"num.io.thread": "4", "foo": "1", "zookeeper.set.acl": "true", "log.cleaner.threads": "1", "broker.id": "1"}
+        {"num.io.thread": "4", "foo": "1", "zookeeper.set.acl": "true", "log.message.format.version": "3.0", "broker.id": "1"}
     )
     assert config.unknown_keys == ("foo", "num.io.thread")
-    assert config.without_effect == ("log.cleaner.threads", "zookeeper.set.acl")
-    assert [line.partition(": ")[2] for line in config.warnings] == ["foo, num.io.thread", "log.cleaner.threads, zookeeper.set.acl"]
+    assert config.without_effect == ("log.message.format.version", "zookeeper.set.acl")
+    assert [line.partition(": ")[2] for line in config.warnings] == [
+        "foo, num.io.thread",
+        "log.message.format.version, zookeeper.set.acl",
+    ]
 
 
 def test_what_is_ignored_at_a_price_has_a_line_of_its_own() -> None:

@@ -20,6 +20,7 @@ from twisted_kafka.broker_parts.reconfigurables import (
     ConnectionLimits,
     Listeners,
     ListenerSecurity,
+    LogCleaning,
     LogDefaults,
     NetworkThreads,
     ThreadPool,
@@ -205,6 +206,7 @@ class Assembly:
                 ThreadPool("background.threads", scheduler.resize),
                 ThreadPool("num.io.threads", handlers.resize),
                 LogDefaults(self.config, logs, controller),
+                *([] if logs.cleaner is None else [LogCleaning(logs.cleaner)]),
             ]
         )
 

@@ -14,6 +14,8 @@ from twisted_kafka.config.dynamic import IReconfigurable
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.keys import TOPIC_KEYS
 from twisted_kafka.controller.kafka_controller import KafkaController
+from twisted_kafka.log.cleaner_threads import RECONFIGURABLE as LOG_CLEANER_KEYS
+from twisted_kafka.log.cleaner_threads import LogCleaner
 from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.network import connection_quotas
 from twisted_kafka.network.socket_server import NETWORK_THREADS, SocketServer
@@ -172,3 +174,22 @@ class LogDefaults:
         key = "unclean.leader.election.enable"
         if new.boolean(key) and not old.boolean(key):
             self._controller.elect_for_offline()
+
+
+@implementer(IReconfigurable)
+class LogCleaning:
+    """The threads and the memory of the log cleaner."""
+
+    reconfigurable_keys = LOG_CLEANER_KEYS
+    rereads_files = False
+
+    def __init__(self, cleaner: LogCleaner) -> None:
+        self._cleaner = cleaner
+
+    def validate_reconfiguration(self, old: KafkaConfig, new: KafkaConfig) -> None:
+        """Refuse sizes that cannot work, and more than twice or less than half as many threads."""
+        LogCleaner.validate(old, new)
+
+    def reconfigure(self, old: KafkaConfig, new: KafkaConfig) -> None:
+        """Go on with them."""
+        self._cleaner.reconfigure(new)

@@ -21,6 +21,9 @@ _BROKER = """
     log.message.timestamp.type log.message.timestamp.before.max.ms log.message.timestamp.after.max.ms
     log.message.timestamp.difference.max.ms log.message.downconversion.enable
     log.retention.ms log.retention.minutes log.retention.hours log.retention.bytes log.retention.check.interval.ms
+    log.cleaner.enable log.cleaner.threads log.cleaner.io.max.bytes.per.second log.cleaner.dedupe.buffer.size
+    log.cleaner.io.buffer.size log.cleaner.io.buffer.load.factor log.cleaner.backoff.ms log.cleaner.min.cleanable.ratio
+    log.cleaner.delete.retention.ms log.cleaner.min.compaction.lag.ms log.cleaner.max.compaction.lag.ms
     log.cleanup.policy log.initial.task.delay.ms num.recovery.threads.per.data.dir unclean.leader.election.enable
     producer.id.expiration.ms producer.id.expiration.check.interval.ms
 
@@ -52,6 +55,7 @@ _BROKER = """
 
 _TOPIC = """
     cleanup.policy compression.gzip.level compression.lz4.level compression.type compression.zstd.level
+    delete.retention.ms max.compaction.lag.ms min.cleanable.dirty.ratio min.compaction.lag.ms
     file.delete.delay.ms flush.messages flush.ms index.interval.bytes max.message.bytes message.downconversion.enable
     message.timestamp.after.max.ms message.timestamp.before.max.ms message.timestamp.difference.max.ms
     message.timestamp.type min.insync.replicas segment.bytes segment.index.bytes segment.jitter.ms segment.ms

@@ -37,8 +37,8 @@ _TRANSACTIONAL = 0x10
 _CONTROL = 0x20
 
 
-class BatchLike(Protocol):
-    """What the log wants to know of a batch: ``validation.BatchInfo`` and ``BatchHeader`` both tell it."""
+class IndexedBatch(Protocol):
+    """What a segment and its indexes want to know of a batch."""
 
     @property
     def base_offset(self) -> int: ...  # noqa: D102
@@ -50,6 +50,11 @@ class BatchLike(Protocol):
     def position(self) -> int: ...  # noqa: D102
     @property
     def size_bytes(self) -> int: ...  # noqa: D102
+
+
+class BatchLike(IndexedBatch, Protocol):
+    """What the log wants to know of a batch: ``validation.BatchInfo`` and ``BatchHeader`` both tell it."""
+
     @property
     def producer_id(self) -> int: ...  # noqa: D102
     @property

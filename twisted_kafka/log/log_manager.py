@@ -5,12 +5,13 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, TypeVar
 
 from twisted.logger import Logger
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.topic_config import LogConfig
+from twisted_kafka.log.cleaner_threads import LogCleaner
 from twisted_kafka.log.environment import LogEnvironment
 from twisted_kafka.log.files import (
     DELETED_DIRECTORY_SUFFIX,
@@ -32,6 +33,7 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import IScheduler
 
+_T = TypeVar("_T")
 TopicConfigLookup = Callable[[str], Mapping[str, str]]
 """Returns a topic's own settings, by its name."""
 
@@ -77,6 +79,7 @@ class LogManager:
             on_flush_ms=self._metrics.flushed,
         )
         self._tasks = LogTasks(self)
+        self.cleaner = LogCleaner(config, self, metrics) if config.boolean("log.cleaner.enable") else None
 
     # Starting and stopping.
 
@@ -104,6 +107,9 @@ class LogManager:
             self._schedule_removal(path, 0)
         self.forget_deleted()
         self._tasks.start(self._config, self._scheduler)
+        if self.cleaner is not None:
+            self.cleaner.manager.pause(self._future_logs)
+            self.cleaner.startup()
 
     def shutdown(self, broker_epoch: int = NO_BROKER_EPOCH) -> None:
         """Flush and close every log, write the checkpoints and, where all went well, the clean-shutdown file; release the locks.
@@ -111,6 +117,8 @@ class LogManager:
         ``num.recovery.threads.per.data.dir`` threads work on each directory, all directories at the same time.
         """
         self._tasks.stop()
+        if self.cleaner is not None:
+            self.cleaner.shutdown()
         threads = self._config.int("num.recovery.threads.per.data.dir")
         with ThreadPoolExecutor(len(self.directories), thread_name_prefix="log-closing-") as pool:
             list(pool.map(partial(self._close_directory, broker_epoch=broker_epoch, threads=threads), self.directories))
@@ -210,6 +218,9 @@ class LogManager:
                 self._ensure_nothing_is_offline(topic_partition, False)
                 log = self._create(topic_partition, self.topic_config(topic_partition.topic), is_future=True)
                 self._future_logs[topic_partition] = log
+                if self.cleaner is not None:
+                    # What was copied before a compaction would count as compacted.
+                    self.cleaner.manager.abort_and_pause(topic_partition)
         if topic_id is not None:
             log.assign_topic_id(topic_id)
         return log
@@ -254,7 +265,13 @@ class LogManager:
         config = self.topic_config(topic)
         for log in self.all_logs():
             if log.topic_partition.topic == topic:
-                log.update_config(config)
+                self._update_config(log, config)
+
+    def _update_config(self, log: UnifiedLog, config: LogConfig) -> None:
+        was_compacted = log.config.compact
+        log.update_config(config)
+        if was_compacted and not config.compact and self.cleaner is not None:
+            self.cleaner.manager.abort_cleaning(log.topic_partition)
 
     def reconfigure(self, config: KafkaConfig) -> None:
         """Go by other broker settings where they are the default of topics."""
@@ -265,7 +282,7 @@ class LogManager:
             topic = log.topic_partition.topic
             if topic not in configs:
                 configs[topic] = self.topic_config(topic)
-            log.update_config(configs[topic])
+            self._update_config(log, configs[topic])
 
     # Moving and deleting.
 
@@ -291,6 +308,9 @@ class LogManager:
             self._forget(source)
             self._metrics.log_added(target)  # in the place of the other's
         self._remove(source)
+        if self.cleaner is not None:
+            self.cleaner.manager.moved(topic_partition, self._all.find(source.parent), self._all.find(target.parent))
+            self.cleaner.manager.resume([topic_partition])
         for log in (target, source):
             self._checkpoint_all(self._all.find(log.parent))
         return target
@@ -302,11 +322,20 @@ class LogManager:
         Raises KafkaStorageError when its directory cannot be renamed.
         """
         self.delete_future_log(topic_partition)
-        return self._delete(self._logs, topic_partition)
+        if self.cleaner is None:
+            return self._delete(self._logs, topic_partition)
+        self.cleaner.manager.abort_and_pause(topic_partition)
+        try:
+            return self._delete(self._logs, topic_partition)
+        finally:
+            self.cleaner.manager.resume([topic_partition])
 
     def delete_future_log(self, topic_partition: TopicPartition) -> bool:
         """Give a move up: the same for the log that was to replace a partition's."""
-        return self._delete(self._future_logs, topic_partition)
+        was_there = self._delete(self._future_logs, topic_partition)
+        if was_there and self.cleaner is not None:
+            self.cleaner.manager.resume([topic_partition])
+        return was_there
 
     def _delete(self, logs: dict[TopicPartition, UnifiedLog], topic_partition: TopicPartition) -> bool:
         with self._lock:
@@ -343,6 +372,36 @@ class LogManager:
 
         self._scheduler.schedule_once("delete-log", remove, delay_ms)
 
+    # Cutting.
+
+    def truncate_to(self, topic_partition: TopicPartition, offset: int) -> bool:
+        """Drop what a log has from ``offset`` on; returns whether there was anything (Kafka: ``LogManager.truncateTo``)."""
+        log = self._logs.get(topic_partition)
+        if log is None:
+            return False
+        # The cleaner works on what lies before the active segment.
+        return self._while_not_cleaned(log, lambda: log.truncate_to(offset), is_concerned=offset < log.segments.active.base_offset)
+
+    def truncate_fully_and_start_at(
+        self, topic_partition: TopicPartition, offset: int, log_start_offset: int | None = None
+    ) -> None:
+        """Drop all that a log has, and let it begin at ``offset``."""
+        log = self._logs.get(topic_partition)
+        if log is not None:
+            self._while_not_cleaned(log, lambda: log.truncate_fully_and_start_at(offset, log_start_offset))
+
+    def _while_not_cleaned(self, log: UnifiedLog, action: Callable[[], _T], *, is_concerned: bool = True) -> _T:
+        if self.cleaner is None or not is_concerned:
+            return action()
+        manager = self.cleaner.manager
+        manager.abort_and_pause(log.topic_partition)
+        try:
+            result = action()
+            manager.truncated(log.topic_partition, log.log_end_offset)
+            return result
+        finally:
+            manager.resume([log.topic_partition])
+
     # Checkpoints and failures.
 
     def forget_deleted(self) -> None:
@@ -352,6 +411,8 @@ class LogManager:
                 if not directory.is_current(checkpoint, directory.logs):
                     self._checkpoint_all(directory)
                     break
+        if self.cleaner is not None:
+            self.cleaner.manager.forget_deleted()
 
     def _checkpoint_all(self, directory: LogDirectory | None) -> None:
         if directory is None or not directory.is_online:
@@ -394,6 +455,10 @@ class LogManager:
                 known = self._future_logs if log.is_future else self._logs
                 if known.get(log.topic_partition) is log:
                     del known[log.topic_partition]
+                    if log.is_future and self.cleaner is not None:
+                        self.cleaner.manager.resume([log.topic_partition])
+        if self.cleaner is not None:
+            self.cleaner.manager.directory_failed(directory)
         for log in logs:
             self._metrics.log_removed(log)
             log.close_handles()

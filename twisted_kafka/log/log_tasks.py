@@ -57,8 +57,9 @@ class LogTasks:
         self._scheduled = []
 
     def delete_old_segments(self) -> None:
-        """Apply retention to every log."""
-        deleted = sum([self._guarded(log.delete_old_segments) for log in self._logs.all_logs()])
+        """Apply retention to every log, but for the compacted ones, to which the cleaner does."""
+        logs = [log for log in self._logs.all_logs() if not log.config.compact]
+        deleted = sum([self._guarded(log.delete_old_segments) for log in logs])
         if deleted:
             _log.info("Retention deleted {count} segments", count=deleted)
 

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from twisted_kafka.log.batch_headers import BatchHeader, BatchLike, find_batch, scan_headers
+from twisted_kafka.log.batch_headers import BatchHeader, IndexedBatch, find_batch, scan_headers
 from twisted_kafka.log.files import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -147,7 +147,7 @@ class LogSegment:
 
     # Appending, under the log's lock.
 
-    def append(self, records: Buffer, batches: Sequence[BatchLike]) -> None:
+    def append(self, records: Buffer, batches: Sequence[IndexedBatch]) -> None:
         """Write ``records``, whose whole batches are ``batches``; raises OSError and leaves the segment as it was."""
         start = self.size_bytes
         fd = self._fd if self._file is not None else self.file.fileno()
@@ -162,7 +162,7 @@ class LogSegment:
             self.note_batch(batch, start + batch.position)
         self.size_bytes = start + len(records)
 
-    def note_batch(self, batch: BatchLike, position: int) -> None:
+    def note_batch(self, batch: IndexedBatch, position: int) -> None:
         """Index the batch that lies at ``position``, the end of what was noted before."""
         last_offset, size, timestamp_ms = batch.last_offset, batch.size_bytes, batch.max_timestamp_ms
         largest = self._max_timestamp or self.max_timestamp
@@ -351,6 +351,8 @@ class LogSegment:
 
         Readers that have this segment go on with it, and never see the file that gets its name.
         """
+        if not self.is_checked:
+            check_indexes(self)
         _ = self.file, self.max_timestamp, self.transaction_index.entries
         for index in (self.offset_index, self.time_index):
             if not index.in_memory:

@@ -161,7 +161,10 @@ class UnifiedLog(LogMaintenance):
         age_ms = (
             max_timestamp_ms - first_ms if first_ms >= 0 and max_timestamp_ms >= 0 else self._clock.wall_ms() - active.created_ms
         )
-        return age_ms > self.config.segment_ms - active.jitter_ms
+        config = self.config
+        if age_ms > config.max_compaction_lag_ms - active.jitter_ms and config.compact:
+            return True  # so that it can be compacted in time
+        return age_ms > config.segment_ms - active.jitter_ms
 
     def _check_producers(self, result: ValidationResult, origin: AppendOrigin) -> ProducerBatch | None:
         state = self.producer_state

@@ -4,7 +4,7 @@ Where records have equal lengths, as measurements and fixed-size rows do, the wa
 length goes on.
 """
 
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,47 @@ def scan_with_numpy(payload: bytes, count: int) -> RecordScan:
         smallest_timestamp_delta=int(timestamps.min()),
         largest_timestamp_delta=int(timestamps.max()),
         lacks_keys=bool((key_sizes & 1).any()),
+    )
+
+
+class RecordColumns(NamedTuple):
+    """Where the records of a payload and their fields lie, each as an array with an entry for each record."""
+
+    starts: Positions
+    ends: Positions
+    timestamp_deltas: Positions
+    offset_deltas: Positions
+    key_starts: Positions
+    key_sizes: Positions
+    """-1 for records without a key."""
+    has_value: NDArray[np.bool_]
+
+
+def record_columns(payload: bytes, count: int) -> RecordColumns:
+    """Find the fields of ``count`` records (at least one), which may be those of several batches, one after the other.
+
+    The headers are not looked at. Raises InvalidRecordError where the records don't parse.
+    """
+    data = np.frombuffer(payload, np.uint8)
+    starts = _starts(payload, count)
+    ends = np.empty_like(starts)
+    ends[:-1] = starts[1:]
+    ends[-1] = len(payload)
+    _, position = _varints(data, starts, ends, _VARINT_BYTES)
+    deltas, position = _varints(data, position + 1, ends, _VARLONG_BYTES)
+    offsets, position = _varints(data, position, ends, _VARINT_BYTES)
+    key_sizes, key_starts = _varints(data, position, ends, _VARINT_BYTES)
+    value_sizes, position = _varints(data, key_starts + _lengths(key_sizes), ends, _VARINT_BYTES)
+    if (position + _lengths(value_sizes) >= ends).any():
+        _refuse("a record's fields do not fit its length")
+    return RecordColumns(
+        starts,
+        ends,
+        (deltas.view(np.uint64) >> np.uint64(1)).view(np.int64) ^ -(deltas & 1),
+        (offsets >> 1) ^ -(offsets & 1),
+        key_starts,
+        np.where(key_sizes & 1, -1, key_sizes >> 1),
+        (value_sizes & 1) == 0,
     )
 
 

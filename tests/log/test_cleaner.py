@@ -1,0 +1,444 @@
+"""Compaction of one log: what stays, what goes, in which files, and what a crash or a full disk in between does."""
+
+import errno
+import os
+import random
+import shutil
+
+import pytest
+
+from tests.log.compaction import LIMITS, RETENTION_MS, Unhindered, Writer, clean, committed, last_values, run
+from tests.log.support import NOW_MS, Bench, contents, data_of
+from twisted_kafka.log import cleaner_offset_map
+from twisted_kafka.log.cleaner import Cleaner, LogCleaningAbortedError
+from twisted_kafka.log.cleaner_offset_map import DataBatch, PlainOffsetMap
+from twisted_kafka.log.cleaner_offset_map_numpy import VectorOffsetMap
+from twisted_kafka.log.results import FetchIsolation
+from twisted_kafka.log.validation import AppendOrigin
+from twisted_kafka.protocol.errors import CorruptRecordError
+from twisted_kafka.protocol.records.batch import batches
+from twisted_kafka.protocol.records.builder import build_batch, encode_records, end_transaction_marker
+from twisted_kafka.protocol.records.compression import Compression
+from twisted_kafka.protocol.records.record import SimpleRecord, TimestampType
+
+VALUE_OF_FIRST_RECORD = 61 + 7
+SEEDS = int(os.environ.get("CLEANER_MODEL_SEEDS", "15"))
+
+
+@pytest.fixture(params=["arrays", "dictionary"])
+def table(request, monkeypatch):
+    monkeypatch.setattr(cleaner_offset_map, "VECTORISED_FROM_BYTES", 0 if request.param == "arrays" else 1 << 60)
+
+
+@pytest.fixture
+def bench(tmp_path):
+    return Bench(tmp_path / "topic-0", segment_bytes=2000, cleanup_policy=("compact",), delete_retention_ms=RETENTION_MS)
+
+
+def keyed(*pairs, timestamp_ms=NOW_MS, **options):
+    return bytearray(build_batch([SimpleRecord(timestamp_ms, key, value) for key, value in pairs], **options))
+
+
+def put(log, *pairs, **options):
+    info = log.append_as_leader(keyed(*pairs, **options), 0)
+    log.update_high_watermark(log.log_end_offset)
+    return info.first_offset
+
+
+def mark(log, *, commit, producer_id=7):
+    marker = end_transaction_marker(
+        commit=commit, coordinator_epoch=0, timestamp_ms=NOW_MS, producer_id=producer_id, producer_epoch=0
+    )
+    log.append_as_leader(bytearray(marker), 0, AppendOrigin.COORDINATOR)
+    log.update_high_watermark(log.log_end_offset)
+
+
+def raw(log):
+    """Every batch of the log."""
+    return [each for segment in log.segments for each in batches(segment.path.read_bytes())]
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_whatever_is_written_the_last_of_each_key_stays(tmp_path, seed):
+    run(tmp_path / "topic-0", seed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_whatever_is_written_thousands_of_times(tmp_path):
+    for seed in range(1000, 1000 + int(os.environ.get("CLEANER_MODEL_SEEDS", "2000"))):
+        try:
+            run(tmp_path / f"topic-{seed}", seed, 40)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}") from error
+        shutil.rmtree(tmp_path / f"topic-{seed}")
+
+
+@pytest.mark.usefixtures("table")
+@pytest.mark.parametrize("codec", Compression)
+def test_the_last_value_stays_at_its_offset(bench, codec):
+    log = bench.open()
+    for number in range(100):
+        put(log, (b"a", b"%d" % number), (b"b%d" % (number % 7), b"x" * number), compression=codec)
+    log.roll()
+    before = last_values(log)
+    was = log.size_bytes
+    clean(log, bench)
+    assert last_values(log) == before
+    assert log.size_bytes < was / 2
+    assert log.log_end_offset == 200
+    assert [record.offset for record in committed(log)] == sorted(record.offset for record in committed(log))
+    log = bench.reopen_clean(log)
+    log.update_high_watermark(log.log_end_offset)
+    assert last_values(log) == before
+
+
+@pytest.mark.usefixtures("table")
+def test_a_tombstone_stays_for_the_retention_after_its_first_cleaning(bench):
+    log = bench.open()
+    put(log, (b"a", b"1"), (b"b", b"1"))
+    put(log, (b"a", None), (b"c", b"2"), timestamp_ms=NOW_MS + 5)
+    log.roll()
+    put(log, (b"d", b"3"))
+    log.roll()
+    clean(log, bench)
+    with_tombstone = raw(log)[1]
+    assert with_tombstone.delete_horizon_ms == bench.clock.wall_ms() + RETENTION_MS
+    assert [(record.key, record.value, record.timestamp_ms) for record in with_tombstone.records()] == [
+        (b"a", None, NOW_MS + 5),
+        (b"c", b"2", NOW_MS + 5),
+    ]
+    assert with_tombstone.max_timestamp_ms == NOW_MS + 5
+    bench.clock.advance_ms(RETENTION_MS - 1)
+    clean(log, bench)
+    assert raw(log)[1].data == with_tombstone.data
+    bench.clock.advance_ms(1)
+    clean(log, bench)
+    assert [(record.key, record.value) for record in committed(log)] == [(b"b", b"1"), (b"c", b"2"), (b"d", b"3")]
+
+
+def test_append_times_survive_a_rewrite(bench):
+    bench.config = bench.config.__class__(
+        segment_bytes=2000, cleanup_policy=("compact",), message_timestamp_type="LogAppendTime", delete_retention_ms=RETENTION_MS
+    )
+    log = bench.open()
+    put(log, (b"a", b"1"), (b"b", b"1"))
+    put(log, (b"a", None))
+    log.roll()
+    clean(log, bench)
+    assert {record.timestamp_ms for each in raw(log) for record in each.records()} == {NOW_MS}
+    assert {each.timestamp_type for each in raw(log)} == {TimestampType.LOG_APPEND_TIME}
+
+
+@pytest.mark.usefixtures("table")
+def test_aborted_records_go_first_and_their_marker_later(bench):
+    log = bench.open()
+    put(log, (b"a", b"aborted"), producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    mark(log, commit=False)
+    put(log, (b"a", b"committed"), producer_id=7, producer_epoch=0, base_sequence=1, is_transactional=True)
+    mark(log, commit=True)
+    put(log, (b"z", b""))
+    log.roll()
+    assert clean(log, bench) == 5
+    # The marker is needed no more, but by readers that are between: it gets its time.
+    assert [each.is_control for each in raw(log)] == [True, False, True, False]
+    assert log.aborted_transactions(0, 5) != []
+    assert [record.value for record in committed(log)] == [b"committed", b""]
+    clean(log, bench)
+    assert raw(log)[0].delete_horizon_ms == bench.clock.wall_ms() + RETENTION_MS
+    assert log.aborted_transactions(0, 5) == []
+    bench.clock.advance_ms(RETENTION_MS + 1)
+    clean(log, bench)
+    assert [each.is_control for each in raw(log)] == [False, True, False]
+    assert [record.value for record in committed(log)] == [b"committed", b""]
+
+
+def test_an_open_transaction_stops_the_cleaner(bench):
+    log = bench.open()
+    put(log, (b"a", b"1"))
+    log.roll()
+    put(log, (b"a", b"2"), producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    log.roll()
+    put(log, (b"a", b"3"))
+    log.roll()
+    assert clean(log, bench) == 1
+    assert len(contents(log)) == 3
+
+
+def test_the_last_batch_of_a_producer_stays_without_records(bench):
+    log = bench.open()
+    put(log, (b"a", b"1"), (b"b", b"1"), producer_id=7, producer_epoch=3, base_sequence=10)
+    put(log, (b"a", b"2"), (b"b", b"2"))
+    log.roll()
+    put(log, (b"c", b"3"))
+    clean(log, bench)
+    first = raw(log)[0]
+    assert (first.producer_id, first.producer_epoch, first.base_sequence, first.last_sequence, first.count) == (7, 3, 10, 11, 0)
+    assert (first.base_offset, first.last_offset) == (0, 1)
+    assert first.is_valid()
+    log.close_handles()
+    for snapshot in bench.directory.glob("*.snapshot"):
+        snapshot.unlink()
+    log = bench.open(recovery_point=0)
+    assert log.producer_state.producers[7].last_sequence == 11
+    assert log.append_as_leader(
+        keyed((b"a", b"1"), (b"b", b"1"), producer_id=7, producer_epoch=3, base_sequence=10), 0
+    ).is_duplicate
+
+
+def test_segments_are_joined_up_to_the_size_of_one(bench):
+    log = bench.open()
+    for number in range(200):
+        put(log, (b"%d" % (number % 5), b"x" * 50))
+    before = len(log.segments)
+    log.roll()
+    clean(log, bench)
+    assert before > 5
+    assert max(segment.size_bytes for segment in log.segments) <= 2000
+    again = clean(log, bench)
+    assert again == log.segments.active.base_offset
+    assert len(log.segments) == 2
+    assert log.segments.first.base_offset == 0
+    names = {path.name for path in bench.directory.iterdir()}
+    assert not any(name.endswith((".cleaned", ".swap")) for name in names)
+    bench.clock.advance_ms(60_000)
+    bench.scheduler.run_due()
+    assert not any(path.name.endswith(".deleted") for path in bench.directory.iterdir())
+    # The snapshots of segments that are gone are gone as well.
+    bases = {segment.base_offset for segment in log.segments}
+    assert {int(path.name[:20]) for path in bench.directory.glob("*.snapshot")} <= bases
+
+
+def test_readers_of_replaced_segments_go_on(bench):
+    log = bench.open()
+    for number in range(60):
+        put(log, (b"%d" % (number % 5), b"x" * 50))
+    log.roll()
+    old = log.segments
+    region = log.read(0, 1 << 20, FetchIsolation.LOG_END, True).records
+    expected = [batch.data.tobytes() for batch in batches(region.read())]
+    clean(log, bench)
+    assert [batch.data.tobytes() for batch in batches(region.read())] == expected
+    for segment in old:
+        if segment is not old.active:
+            for header in segment.headers():
+                assert segment.locate(header.base_offset)[:2] == (header.last_offset, header.position)
+
+
+def test_the_end_of_a_replaced_segment_is_looked_up_again(bench):
+    log = bench.open()
+    for number in range(10):
+        put(log, (b"a", b"%d" % number))
+    log.roll()
+    clean(log, bench)
+    read = log.read(0, 1 << 20, FetchIsolation.HIGH_WATERMARK, True)
+    assert [each.last_offset for each in batches(data_of(read.records))] == [9]
+    assert log.read(10, 1 << 20).fetch_offset.segment_base_offset == 10
+
+
+def test_a_log_that_changed_meanwhile_stays_as_it_is(bench):
+    log = bench.open()
+    for number in range(60):
+        put(log, (b"%d" % (number % 5), b"x" * 50))
+    log.roll()
+
+    class Truncating:
+        def proceed(self, size_bytes):
+            log.truncate_to(3)
+
+    with pytest.raises(LogCleaningAbortedError):
+        Cleaner(bench.clock, LIMITS).clean(log, 0, log.segments.active.base_offset, Truncating())
+    assert [offset for offset, _ in contents(log)] == [0, 1, 2]
+    assert not list(bench.directory.glob("*.cleaned"))
+
+
+def test_damaged_batches_are_not_given_a_new_checksum(bench):
+    log = bench.open()
+    put(log, (b"a", b"1"), (b"b", b"1"))
+    put(log, (b"a", b"2"))
+    log.roll()
+    with open(log.segments.first.path, "r+b") as file:
+        file.seek(VALUE_OF_FIRST_RECORD)
+        assert file.read(1) == b"1"
+        file.seek(VALUE_OF_FIRST_RECORD)
+        file.write(b"2")
+    with pytest.raises(CorruptRecordError):
+        clean(log, bench)
+    assert not list(bench.directory.glob("*.cleaned"))
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
+@pytest.mark.usefixtures("table")
+def test_old_formats_are_compacted_in_their_format(bench, magic, codec):
+    path = bench.directory
+    path.mkdir()
+    offset, data = 0, b""
+    for number in range(20):
+        records = [SimpleRecord(NOW_MS + number, b"%d" % (number % 3), b"%d" % number), SimpleRecord(NOW_MS, b"x", b"%d" % number)]
+        data += build_batch(records, magic=magic, compression=codec, base_offset=offset)
+        offset += 2
+    (path / "00000000000000000000.log").write_bytes(data)
+    log = bench.open()
+    log.update_high_watermark(log.log_end_offset)
+    log.roll()
+    put(log, (b"last", b""))
+    before = last_values(log)
+    clean(log, bench)
+    assert last_values(log) == before
+    assert {each.magic for each in raw(log)[:-1]} == {magic}
+    assert len(contents(log)) == 5
+
+
+# The table.
+
+
+def blocks(draw, number):
+    found, offset = [], 0
+    for _ in range(number):
+        records = []
+        for _ in range(draw.randint(1, 30)):
+            size = draw.choice([0, 1, 7, 8, 9, 16, 100, 128, 129, 500])
+            key = None if draw.random() < 0.1 else bytes([draw.randrange(4)]) * size
+            records.append(SimpleRecord(draw.randrange(100), key, None if draw.random() < 0.3 else b"v"))
+        payload = bytes(encode_records(records, 0))
+        found.append(DataBatch(offset, offset + len(records) - 1, len(records), payload, draw.random() < 0.5))
+        offset += len(records)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("entries", [3, 1000])
+def test_both_tables_do_the_same(seed, entries):
+    data = blocks(random.Random(seed), 20)
+    arrays, plain = VectorOffsetMap(4001, 1), PlainOffsetMap(entries)
+    arrays.max_entries = entries
+    at = 0
+    while at < len(data):
+        block = data[at : at + 4]
+        at += 4
+        fits = arrays.put(block, 5), plain.put(block, 5)
+        assert fits[0] == fits[1]
+        assert (len(arrays), arrays.latest_offset) == (len(plain), plain.latest_offset)
+        if not fits[0]:
+            break
+    kept, expected = arrays.survivors(data), plain.survivors(data)
+    assert list(kept.counts) == list(expected.counts)
+    assert list(kept.has_tombstones) == list(expected.has_tombstones)
+    for number in range(len(data)):
+        assert kept.indexes(number) == expected.indexes(number)
+        assert kept.payload(number) == expected.payload(number)
+        if kept.counts[number]:
+            assert kept.largest_timestamp_delta(number) == expected.largest_timestamp_delta(number)
+
+
+def test_the_arrays_grow_with_the_keys():
+    table = VectorOffsetMap(1 << 18, 0.9)
+    keys = [b"%d" % number for number in range(50_000)]
+    for start in range(0, len(keys), 1000):
+        records = [SimpleRecord(0, key, b"") for key in keys[start : start + 1000]]
+        assert table.put([DataBatch(start, start + 999, 1000, bytes(encode_records(records, 0)))], 0)
+    assert len(table) == len(keys)
+    again = [SimpleRecord(0, key, b"") for key in keys]
+    assert table.survivors([DataBatch(0, 49_999, 50_000, bytes(encode_records(again, 0)))]).counts == [50_000]
+    assert table.survivors([DataBatch(-1, 49_998, 50_000, bytes(encode_records(again, 0)))]).counts == [0]
+
+
+# Crashes.
+
+
+class Crash(BaseException):
+    """The process dies here."""
+
+
+CRASHING_CALLS = ("rename", "replace", "pwrite", "fsync", "fdatasync", "unlink", "utime", "open", "ftruncate")
+
+
+class CrashingDisk:
+    """Dies at the n-th call that changes the disk: before it, or after it."""
+
+    def __init__(self, monkeypatch, at, *, after):
+        self.left, self.after = at, after
+        for name in CRASHING_CALLS:
+            monkeypatch.setattr(os, name, self.wrapped(getattr(os, name)))
+
+    def wrapped(self, call):
+        def crashing(*arguments, **options):
+            self.left -= 1
+            if self.left < 0:
+                raise Crash
+            if self.left == 0 and not self.after:
+                raise Crash
+            result = call(*arguments, **options)
+            if self.left == 0:
+                raise Crash
+            return result
+
+        return crashing
+
+
+def test_nothing_is_lost_wherever_the_cleaner_dies(tmp_path):
+    crash_everywhere(tmp_path, writes=25, stride=3)
+
+
+@pytest.mark.slow
+def test_nothing_is_lost_wherever_the_cleaner_dies_with_more_segments(tmp_path):
+    crash_everywhere(tmp_path, writes=80, stride=1)
+
+
+def crash_everywhere(tmp_path, writes, stride):
+    template = Writer(tmp_path / "template", 3)
+    for _ in range(writes):
+        template.write()
+    template.log.roll()
+    template.log.flush()
+    expected = last_values(template.log)
+    for point in range(1, 2000, stride):
+        directory = tmp_path / f"crash-{point}" / "topic-0"
+        shutil.copytree(template.bench.directory, directory)
+        bench = Bench(directory, segment_bytes=template.bench.config.segment_bytes, cleanup_policy=("compact",))
+        log = bench.open(was_clean=True, recovery_point=template.log.recovery_point)
+        log.update_high_watermark(log.log_end_offset)
+        end = log.log_end_offset
+        producers = {id_: entry.last_sequence for id_, entry in log.producer_state.producers.items()}
+        with pytest.MonkeyPatch.context() as patched:
+            CrashingDisk(patched, point, after=point % 2 == 0)
+            try:
+                clean(log, bench)
+                died = False
+            except Crash:
+                died = True
+        log = bench.open(recovery_point=end)
+        log.update_high_watermark(log.log_end_offset)
+        assert last_values(log) == expected, point
+        assert log.log_end_offset == end
+        assert {id_: entry.last_sequence for id_, entry in log.producer_state.producers.items()} == producers
+        assert not [path for path in directory.iterdir() if path.name.endswith((".cleaned", ".swap", ".deleted"))]
+        clean(log, bench)
+        assert last_values(log) == expected, point
+        if not died:
+            assert point > 20
+            return
+    pytest.fail("it never came to an end")
+
+
+def test_a_full_disk_leaves_the_log_as_it_was(bench, monkeypatch):
+    log = bench.open()
+    for number in range(60):
+        put(log, (b"%d" % (number % 5), b"x" * 50))
+    log.roll()
+    before = contents(log)
+    whole = os.pwrite
+
+    def full(fd, data, position):
+        if os.readlink(f"/proc/self/fd/{fd}").endswith(".cleaned"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return whole(fd, data, position)
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(OSError, match="No space"):
+        Cleaner(bench.clock, LIMITS).clean(log, 0, log.segments.active.base_offset, Unhindered())
+    assert contents(log) == before
+    assert not list(bench.directory.glob("*.cleaned"))
+    assert bench.failures == []
+    put(log, (b"more", b""))

@@ -1,0 +1,327 @@
+"""Which logs get cleaned and when, how far, by whom; what keeps cleaners away."""
+
+import errno
+import os
+import threading
+
+import pytest
+
+from tests.log.compaction import last_values
+from tests.log.support import NOW_MS
+from tests.log.test_log_manager import ONE, TWO, Broker
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.log.cleaner import LogCleaningAbortedError
+from twisted_kafka.log.cleaner_threads import LogCleaner
+from twisted_kafka.log.cleaner_throttle import CleanerThrottle
+from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.protocol.records.builder import build_batch
+from twisted_kafka.protocol.records.record import SimpleRecord
+from twisted_kafka.timing.clock import ManualClock
+
+BY_HAND = {"log.cleaner.threads": 0, "log.segment.bytes": 1000, "log.cleaner.backoff.ms": 5}
+COMPACT = {"cleanup.policy": "compact", "segment.bytes": "1000"}
+WAIT_S = 10
+
+
+@pytest.fixture
+def broker(tmp_path):
+    broker = Broker(tmp_path)
+    broker.topic_configs["one"] = dict(COMPACT)
+    return broker
+
+
+def start(broker, dirs=("a",), metrics=None, **settings):
+    manager = broker.manager(dirs, metrics=metrics, **{**BY_HAND, **settings})
+    manager.startup(lambda topic: broker.topic_configs.get(topic, {}))
+    return manager
+
+
+def write(log, batches=30, keys=3, timestamp_ms=NOW_MS):
+    for number in range(batches):
+        record = SimpleRecord(timestamp_ms, b"%d" % (number % keys), b"x" * 50 + b"%d" % number)
+        log.append_as_leader(bytearray(build_batch([record])), 0)
+    log.update_high_watermark(log.log_end_offset)
+
+
+def checkpoint(broker, directory="a"):
+    return (broker.path / directory / "cleaner-offset-checkpoint").read_text()
+
+
+def test_a_dirty_log_is_cleaned_up_to_its_active_segment_and_that_is_noted(broker):
+    manager = start(broker)
+    log = manager.get_or_create_log(ONE)
+    write(log)
+    before = last_values(log)
+    assert manager.cleaner.clean_filthiest()
+    assert last_values(log) == before
+    active = log.segments.active.base_offset
+    assert checkpoint(broker) == f"0\n1\none 0 {active}\n"
+    assert not manager.cleaner.clean_filthiest()
+    manager.shutdown()
+    manager = start(broker)
+    log = manager.get_log(ONE)
+    log.update_high_watermark(log.log_end_offset)
+    assert not manager.cleaner.clean_filthiest()
+    assert last_values(log) == before
+
+
+def test_the_dirtiest_comes_first_and_clean_enough_ones_wait(broker):
+    broker.topic_configs["two"] = COMPACT | {"min.cleanable.dirty.ratio": "0.9"}
+    manager = start(broker)
+    one, two = manager.get_or_create_log(ONE), manager.get_or_create_log(TWO)
+    write(one, keys=1000)
+    write(two, keys=1000)
+    assert manager.cleaner.clean_filthiest()
+    assert manager.cleaner.clean_filthiest()
+    assert not manager.cleaner.clean_filthiest()
+    write(one, batches=60, keys=1000)
+    write(two, batches=60, keys=1000)
+    assert manager.cleaner.clean_filthiest()
+    assert not manager.cleaner.clean_filthiest()
+    assert manager.cleaner.manager.cleaned_up_to(one) == one.segments.active.base_offset
+    assert manager.cleaner.manager.cleaned_up_to(two) < two.segments.active.base_offset
+
+
+def test_what_is_newer_than_the_smallest_lag_waits(broker):
+    broker.topic_configs["one"]["min.compaction.lag.ms"] = "1000"
+    manager = start(broker)
+    log = manager.get_or_create_log(ONE)
+    write(log, timestamp_ms=NOW_MS - 5000)
+    log.roll()
+    new = log.log_end_offset
+    write(log)
+    log.roll()
+    assert manager.cleaner.clean_filthiest()
+    assert manager.cleaner.manager.cleaned_up_to(log) == new
+    broker.clock.advance_ms(1001)
+    assert manager.cleaner.clean_filthiest()
+    assert manager.cleaner.manager.cleaned_up_to(log) == log.segments.active.base_offset
+
+
+def test_what_is_older_than_the_largest_lag_is_cleaned_however_little(broker):
+    broker.topic_configs["one"] |= {"max.compaction.lag.ms": "1000", "min.cleanable.dirty.ratio": "1", "segment.ms": "100000"}
+    metrics = MetricsRegistry(broker.clock)
+    manager = start(broker, metrics=metrics)
+    log = manager.get_or_create_log(ONE)
+    write(log, 5)
+    broker.clock.advance_ms(999)
+    write(log, 1, timestamp_ms=NOW_MS + 999)
+    assert len(log.segments) == 1
+    broker.clock.advance_ms(4001)
+    write(log, 1, timestamp_ms=NOW_MS + 5000)
+    assert len(log.segments) == 2  # the segment is rolled, so that it can be cleaned
+    assert manager.cleaner.clean_filthiest()
+    assert metrics.value("LogCleaner", "max-compaction-delay-secs") == 4
+
+
+def test_a_log_that_cannot_be_read_is_left_alone_and_counted(broker):
+    metrics = MetricsRegistry(broker.clock)
+    manager = start(broker, metrics=metrics)
+    log = manager.get_or_create_log(ONE)
+    write(log)
+    log.flush()
+    with open(log.segments.first.path, "r+b") as file:
+        file.seek(16)
+        file.write(b"\x09")
+    assert manager.cleaner.clean_filthiest()
+    assert not manager.cleaner.clean_filthiest()
+    tags = {"logDirectory": f'"{broker.path / "a"}"'}
+    assert metrics.value("LogCleanerManager", "uncleanable-partitions-count", **tags) == 1
+    assert metrics.value("LogCleanerManager", "uncleanable-bytes", **tags) > 500
+    assert manager.directories[0].is_online
+    manager.delete_log(ONE)
+    manager.forget_deleted()
+    assert metrics.value("LogCleanerManager", "uncleanable-partitions-count", **tags) == 0
+
+
+def test_metrics_have_kafkas_names(broker):
+    metrics = MetricsRegistry(broker.clock)
+    manager = start(broker, metrics=metrics)
+    write(manager.get_or_create_log(ONE))
+    broker.clock.advance_ms(70)
+    assert metrics.value("LogCleanerManager", "time-since-last-run-ms") == 70
+    manager.cleaner.clean_filthiest()
+    assert metrics.value("LogCleanerManager", "max-dirty-percent") == 100
+    assert metrics.value("LogCleanerManager", "time-since-last-run-ms") == 0
+    assert 0 < metrics.value("LogCleaner", "cleaner-recopy-percent") < 100
+    assert metrics.value("LogCleaner", "max-clean-time-secs") == 0
+    assert metrics.value("LogCleaner", "max-buffer-utilization-percent") == 0
+    assert metrics.value("LogCleaner", "DeadThreadCount") == 0
+    assert str(next(name for name, _ in metrics.items() if name.name == "DeadThreadCount")) == (
+        "kafka.log:type=LogCleaner,name=DeadThreadCount"
+    )
+
+
+def test_old_segments_of_compacted_logs_are_the_cleaners_to_delete(broker):
+    broker.topic_configs["one"] |= {"cleanup.policy": "compact,delete", "retention.ms": "1000"}
+    manager = start(broker)
+    log = manager.get_or_create_log(ONE)
+    write(log, keys=1000)
+    manager._tasks.delete_old_segments()
+    assert log.log_start_offset == 0
+    broker.clock.advance_ms(2000)
+    manager.cleaner.clean_filthiest()
+    assert log.log_start_offset == log.log_end_offset
+
+
+def test_a_topic_that_is_compacted_no_more_keeps_what_it_has(broker):
+    manager = start(broker)
+    log = manager.get_or_create_log(ONE)
+    write(log)
+    broker.topic_configs["one"]["cleanup.policy"] = "delete"
+    manager.update_topic_config("one")
+    assert not manager.cleaner.clean_filthiest()
+    broker.topic_configs["one"]["cleanup.policy"] = "compact"
+    manager.update_topic_config("one")
+    assert manager.cleaner.clean_filthiest()
+
+
+def test_what_is_written_after_a_truncation_is_dirty(broker):
+    manager = start(broker)
+    log = manager.get_or_create_log(ONE)
+    write(log)
+    manager.cleaner.clean_filthiest()
+    manager.truncate_to(ONE, 5)
+    cut = log.log_end_offset
+    assert manager.cleaner.manager.cleaned_up_to(log) == cut <= 5
+    manager.truncate_fully_and_start_at(ONE, 3)
+    assert manager.cleaner.manager.cleaned_up_to(log) == 3
+
+
+def test_a_new_log_of_an_old_name_is_dirty_from_the_start(broker):
+    manager = start(broker)
+    write(manager.get_or_create_log(ONE))
+    manager.cleaner.clean_filthiest()
+    manager.delete_log(ONE)
+    manager.forget_deleted()
+    assert checkpoint(broker) == "0\n0\n"
+    log = manager.get_or_create_log(ONE)
+    write(log)
+    assert manager.cleaner.clean_filthiest()
+
+
+def test_the_checkpoint_goes_with_a_log_that_moves(broker):
+    manager = start(broker, ("a", "b"))
+    log = manager.get_or_create_log(ONE)
+    write(log)
+    manager.cleaner.clean_filthiest()
+    offset = manager.cleaner.manager.cleaned_up_to(log)
+    source, target = sorted(manager.directories, key=lambda directory: directory.path != log.parent)
+    manager.prefer(ONE, target)
+    future = manager.get_or_create_future_log(ONE, None)
+    write(log)
+    assert not manager.cleaner.clean_filthiest()  # not while it is copied
+    future.append_as_follower(b"".join(segment.path.read_bytes() for segment in log.segments))
+    manager.replace_by_future_log(ONE)
+    assert checkpoint(broker, target.path.name) == f"0\n1\none 0 {offset}\n"
+    assert checkpoint(broker, source.path.name) == "0\n0\n"
+    future.update_high_watermark(future.log_end_offset)
+    future.roll()
+    assert manager.cleaner.clean_filthiest()
+
+
+def test_a_cleaning_under_way_ends_before_the_log_is_cut(broker):
+    manager = start(broker)
+    log = manager.get_or_create_log(ONE)
+    write(log)
+    chosen = manager.cleaner.manager.grab_filthiest()
+    assert chosen.log is log
+    assert manager.cleaner.manager.grab_filthiest() is None
+    cutting = threading.Thread(target=manager.truncate_to, args=(ONE, 2))
+    cutting.start()
+    aborted = False
+    while not aborted:
+        try:
+            manager.cleaner.manager.check_not_aborted(ONE)
+        except LogCleaningAbortedError:
+            aborted = True
+    assert log.log_end_offset == 30
+    manager.cleaner.manager.done_cleaning(log, 30)
+    cutting.join(WAIT_S)
+    assert log.log_end_offset <= 2
+    assert (manager.cleaner.manager.cleaned_up_to(log) or 0) <= 2
+    with pytest.raises(ValueError, match="not paused"):
+        manager.cleaner.manager.resume([ONE])
+
+
+def test_a_full_disk_is_no_failed_disk(broker, monkeypatch):
+    manager = start(broker)
+    log = manager.get_or_create_log(ONE)
+    write(log)
+    whole = os.pwrite
+
+    def full(fd, data, position):
+        if os.readlink(f"/proc/self/fd/{fd}").endswith(".cleaned"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return whole(fd, data, position)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", full)
+        manager.cleaner.clean_filthiest()
+    assert manager.directories[0].is_online
+    assert manager.cleaner.manager.cleaned_up_to(log) in (None, 0)
+    assert manager.cleaner.clean_filthiest()
+    assert manager.cleaner.manager.cleaned_up_to(log) > 0
+
+
+def test_a_failed_disk_takes_the_directory_offline(broker, monkeypatch):
+    manager = start(broker)
+    write(manager.get_or_create_log(ONE))
+
+    def failing(fd, data, position):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "pwrite", failing)
+    manager.cleaner.clean_filthiest()
+    assert [directory.is_online for directory in manager.directories] == [False]
+    assert broker.failed == manager.directories
+
+
+def test_threads_clean_and_are_made_anew_when_settings_change(broker):
+    manager = start(broker, **{"log.cleaner.threads": 1})
+    log = manager.get_or_create_log(ONE)
+    write(log)
+    old, new = KafkaConfig.from_properties({}), KafkaConfig.from_properties({"log.cleaner.threads": "2"})
+    LogCleaner.validate(old, new)
+    manager.cleaner.reconfigure(new)
+    names = {thread.name for thread in threading.enumerate()}
+    assert {"kafka-log-cleaner-thread-0", "kafka-log-cleaner-thread-1"} <= names
+    waited = threading.Event()
+    for _ in range(WAIT_S * 100):
+        if manager.cleaner.manager.cleaned_up_to(log):
+            break
+        waited.wait(0.01)
+    assert manager.cleaner.manager.cleaned_up_to(log) == log.segments.active.base_offset
+    manager.shutdown()
+    assert manager.cleaner.dead_threads == 0
+
+
+@pytest.mark.parametrize(
+    "changes", [{"log.cleaner.threads": "3"}, {"log.cleaner.threads": "0"}, {"log.cleaner.io.buffer.load.factor": "0"}]
+)
+def test_changes_that_kafka_refuses(changes):
+    with pytest.raises(ConfigError):
+        LogCleaner.validate(KafkaConfig.from_properties({}), KafkaConfig.from_properties(changes))
+
+
+def test_without_the_cleaner_nothing_is_compacted(broker):
+    manager = start(broker, **{"log.cleaner.enable": False})
+    assert manager.cleaner is None
+    log = manager.get_or_create_log(ONE)
+    write(log)
+    assert manager.delete_log(ONE)
+    manager.shutdown()
+
+
+def test_the_rate_is_kept_in_the_long_run():
+    clock = ManualClock()
+    throttle = CleanerThrottle(clock, 1000)
+    assert throttle.delay_s(500) == 0.5
+    clock.advance_ms(200)
+    assert throttle.delay_s(100) == pytest.approx(0.4)
+    clock.advance_ms(10_000)
+    assert throttle.delay_s(1000) == 1
+    throttle.bytes_per_second = 1.8e308
+    clock.advance_ms(10_000)
+    assert throttle.delay_s(1 << 40) == 0
