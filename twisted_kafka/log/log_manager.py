@@ -332,10 +332,12 @@ class LogManager:
 
     def delete_future_log(self, topic_partition: TopicPartition) -> bool:
         """Give a move up: the same for the log that was to replace a partition's."""
-        was_there = self._delete(self._future_logs, topic_partition)
-        if was_there and self.cleaner is not None:
-            self.cleaner.manager.resume([topic_partition])
-        return was_there
+        was_there = topic_partition in self._future_logs
+        try:
+            return self._delete(self._future_logs, topic_partition)
+        finally:
+            if was_there and self.cleaner is not None:
+                self.cleaner.manager.resume([topic_partition])
 
     def _delete(self, logs: dict[TopicPartition, UnifiedLog], topic_partition: TopicPartition) -> bool:
         with self._lock:
