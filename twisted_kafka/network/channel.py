@@ -119,7 +119,9 @@ class KafkaChannel:
 
     def sent(self) -> None:
         """Note that the response under way is gone."""
-        self._processor.process_completed_send(self)
+        request = self.in_flight
+        if request is not None:
+            self._processor.process_completed_send(self, request)
 
     def progressed(self) -> None:
         """Note that the client took a part of its response."""

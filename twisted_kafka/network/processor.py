@@ -61,6 +61,27 @@ _log = Logger()
 class Processor(ProcessorLoop):
     """Owns the connections that it is given, on one reactor's thread."""
 
+    # Not only for memory: attributes of an instance dictionary of more than 30 keys are slow to read.
+    __slots__ = (
+        "_blocked_acceptors",
+        "_connection_index",
+        "_has_room",
+        "_held",
+        "_idle_check",
+        "_is_draining",
+        "_make_transport",
+        "_must_check_excess",
+        "_new_connections",
+        "_observers",
+        "_stopped",
+        "channels",
+        "is_full",
+        "memory_pool",
+        "number",
+        "settings",
+        "stats",
+    )
+
     def __init__(
         self,
         number: int,
@@ -194,18 +215,20 @@ class Processor(ProcessorLoop):
     def process_completed_receive(self, channel: KafkaChannel, frame: Buffer) -> None:
         """Take a complete frame: parse its header, queue it. A bad header closes the connection."""
         now_ns = channel.last_active_ns = self.now_ns()
-        if self.memory_pool is not None and not channel.take_memory(frame):
+        pool = self.memory_pool
+        if pool is not None and not channel.take_memory(frame):
             return
         try:
             api_key, api_version, correlation_id, client_id, body_offset = channel.headers.read(frame)
         except Exception as error:  # noqa: BLE001 whatever is wrong with a frame concerns its connection only
-            if self.memory_pool is not None:
-                self.memory_pool.release(len(frame))
+            if pool is not None:
+                pool.release(len(frame))
             self.refuse(channel, f"{type(error).__name__}: {error}")
             return
         context = RequestContext(api_key, api_version, correlation_id, client_id, channel.connection)
         request = Request(context, frame, body_offset, channel, now_ns)
-        request.memory_pool = self.memory_pool
+        if pool is not None:
+            request.memory_pool = pool
         self.stats.request_bytes += request.request_bytes
         channel.request_received(request)
         if self._held or not self._request_channel.send_request(request):
@@ -224,13 +247,13 @@ class Processor(ProcessorLoop):
             channel = response.channel
             request = channel.in_flight
             try:
-                if request is None or request is not response or not channel.is_open:
+                if request is not response or request is None:  # nothing is under way on a channel that is closed
                     self._set_aside(response, now_ns)
                     continue
                 request.response_dequeued_ns = now_ns
                 if request.response_kind == SEND:
                     if channel.transport.send(request.parts, request.response_bytes):
-                        now_ns = self.process_completed_send(channel)
+                        now_ns = self.process_completed_send(channel, request)
                 else:
                     request.sent_ns = now_ns
                     self._finish(channel, request)
@@ -243,8 +266,7 @@ class Processor(ProcessorLoop):
         """Take a response that is not the answer under way: it begins or ends throttling, or its connection has gone."""
         if isinstance(response, Request):
             response.response_dequeued_ns = now_ns
-            self.stats.dropped_responses += 1
-            self._complete(response)
+            self._drop(response)
         elif response.response_kind == START_THROTTLING:
             response.channel.throttle_started()
         else:
@@ -252,19 +274,16 @@ class Processor(ProcessorLoop):
             if not self._is_draining:
                 response.channel.next_request()
 
-    def process_completed_send(self, channel: KafkaChannel) -> int:
+    def process_completed_send(self, channel: KafkaChannel, request: Request) -> int:
         """Be done with the request whose response is gone, and go on with the channel's next; return the time."""
-        now_ns = channel.last_active_ns = self.now_ns()
-        request = channel.in_flight
-        if request is not None:
-            request.sent_ns = now_ns
-            stats = self.stats
-            size = request.response_bytes
-            stats.responses += 1
-            stats.response_bytes += size
-            if size > stats.max_response_bytes:
-                stats.max_response_bytes = size
-            self._finish(channel, request)
+        now_ns = channel.last_active_ns = request.sent_ns = self.now_ns()
+        size = request.response_bytes
+        stats = self.stats
+        stats.responses += 1
+        stats.response_bytes += size
+        if size > stats.max_response_bytes:
+            stats.max_response_bytes = size
+        self._finish(channel, request)
         return now_ns
 
     def process_disconnected(self, channel: KafkaChannel) -> None:
@@ -275,9 +294,7 @@ class Processor(ProcessorLoop):
         self._stopped.pop(channel, None)
         request, channel.in_flight = channel.in_flight, None
         if request is not None and request.response_dequeued_ns and not request.sent_ns:
-            # Its response was being sent: nobody else will complete it.
-            self.stats.dropped_responses += 1
-            self._complete(request)
+            self._drop(request)  # its response was being sent: nobody else will complete it
 
     def close_excess_connections(self) -> None:
         """Close the least recently used connection if there are too many of them; one in each turn."""
@@ -377,15 +394,17 @@ class Processor(ProcessorLoop):
         else:
             channel.next_request()
 
+    def _drop(self, request: Request) -> None:
+        self.stats.dropped_responses += 1
+        request.sent_ns = request.response_dequeued_ns
+        self._complete(request)
+
     def _complete(self, request: Request) -> None:
-        if not request.sent_ns:
-            request.sent_ns = request.response_dequeued_ns  # its response was dropped
         for tell in self._observers:
             try:
                 tell(request)
             except Exception:  # noqa: BLE001 an observer's trouble is not the client's
                 _log.failure("An observer of completed requests failed")
-        request.parts = ()
 
     def _describe(self, local: tuple[Any, ...], peer: tuple[Any, ...]) -> ConnectionInfo:
         # With the index an id is not used again while something of an earlier connection between the same ports is under way.

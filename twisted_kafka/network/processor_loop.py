@@ -30,6 +30,24 @@ TAKES_TURNS = getattr(sys, "_is_gil_enabled", lambda: True)()
 class ProcessorLoop:
     """What a Processor is beside its connections. ``run_pending`` and ``_is_asked`` are the Processor's."""
 
+    __slots__ = (
+        "_announce_after",
+        "_is_awake",
+        "_is_hooked",
+        "_is_lending",
+        "_polls_before",
+        "_reactor",
+        "_request_channel",
+        "_responses",
+        "_stall_check_pending",
+        "_turn",
+        "_unannounced",
+        "_waited_before_ns",
+        "_wake_pending",
+        "announced_requests",
+        "now_ns",
+    )
+
     def __init__(self, reactor: Any, request_channel: RequestChannel, clock: IClock) -> None:
         self.now_ns: Callable[[], int] = clock.monotonic_ns
         self._request_channel = request_channel
