@@ -1,9 +1,14 @@
+import random
 import threading
+
+import pytest
 
 from tests.network.network_fakes import Layer, frame
 from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.network.plane import METRIC_PREFIXES
 from twisted_kafka.network.request import Request
 from twisted_kafka.network.request_channel import RequestChannel
+from twisted_kafka.protocol.errors import FatalExitError
 from twisted_kafka.server.request_handler import KafkaRequestHandler, KafkaRequestHandlerPool
 from twisted_kafka.timing.clock import SystemClock
 
@@ -60,3 +65,122 @@ def test_pool_handles_what_is_queued_before_it_ends() -> None:
     assert sorted(handled) == list(range(100))
     assert not [t for t in threading.enumerate() if "request-handler" in t.name]
     assert registry.value("KafkaRequestHandlerPool", "RequestHandlerAvgIdlePercent") is not None
+
+
+def test_callback_runs_on_a_handler_before_the_requests_that_wait_and_tells_who_waits_for_room() -> None:
+    layer = Layer(queue_size=1)
+    first, _ = layer.connect()
+    second, second_transport = layer.connect()
+    first.dataReceived(frame(1))
+    request = layer.take()
+    assert request is not None
+    done: list[str] = []
+
+    def handle(each: Request) -> None:
+        done.append("request")
+        layer.channel.send_response(each, [b"ok"], 2)
+
+    handler = KafkaRequestHandler(layer.channel, handle, layer.parker)
+    second.dataReceived(frame(2))
+    layer.channel.send_callback(lambda: done.append("callback"), request)
+    second_transport.read(frame(3))
+    assert handler.step(0)
+    assert handler.step(0)
+    assert done == ["callback", "request"]
+    layer.reactor.run_asked()
+    assert handler.step(0)
+    assert done == ["callback", "request", "request"]
+
+
+def test_queue_emptied_by_a_callback_has_room_again() -> None:
+    layer = Layer(queue_size=1)
+    first, _ = layer.connect()
+    first.dataReceived(frame(1))
+    request = layer.take()
+    assert request is not None
+    layer.channel.send_callback(lambda: None, request)
+    other, _ = layer.connect()
+    other.dataReceived(frame(2))
+    assert layer.processor.is_full, "a callback is not refused, but it takes a place"
+    assert KafkaRequestHandler(layer.channel, lambda _: None, layer.parker).step(0)
+    layer.reactor.run_asked()
+    assert not layer.processor.is_full
+    assert layer.take() is not None
+
+
+def test_callback_that_fails_closes_its_connection() -> None:
+    layer = Layer()
+    channel, transport = layer.connect()
+    channel.dataReceived(frame(1))
+    request = layer.take()
+    assert request is not None
+    layer.channel.send_callback(lambda: 1 / 0, request)
+    assert KafkaRequestHandler(layer.channel, lambda _: None, layer.parker).step(0)
+    layer.reactor.run_asked()
+    assert transport.is_closed
+
+
+def test_what_is_no_requests_failure_ends_the_handler_with_one_message() -> None:
+    layer = Layer()
+    told: list[str] = []
+
+    def fail(request: Request) -> None:
+        raise FatalExitError("the log cannot be trusted")
+
+    handler = KafkaRequestHandler(layer.channel, fail, layer.parker, told.append)
+    layer.connect()[0].dataReceived(frame(1))
+    thread = threading.Thread(target=handler.run, name="data-plane-kafka-request-handler-0")
+    thread.start()
+    thread.join(10)
+    assert told == ["Fatal error in data-plane-kafka-request-handler-0: FatalExitError: the log cannot be trusted"]
+    assert handler.has_ended
+    assert layer.channel._parkers == []
+
+
+def names_of_handlers() -> list[str]:
+    return sorted(thread.name for thread in threading.enumerate() if thread.name.startswith("resized-"))
+
+
+def test_pool_is_resized_under_load_and_loses_no_request() -> None:
+    layer = Layer()
+    clock = SystemClock()
+    channel = RequestChannel(100_000, clock)
+    layer.processor._request_channel = channel
+    handled: list[int] = []
+    METRIC_PREFIXES["resized"] = "Resized"
+    pool = KafkaRequestHandlerPool(
+        channel, lambda request: handled.append(request.context.correlation_id), 2, clock, MetricsRegistry(clock), "resized"
+    )
+    pool.start()
+    rng = random.Random(5)
+    sent = 0
+    for _ in range(40):
+        size = rng.randrange(1, 9)
+        for _ in range(50):
+            layer.connect()[0].dataReceived(frame(sent))
+            sent += 1
+        pool.resize(size)
+        assert pool.size == size
+    pool.resize(3)
+    pause = threading.Event()
+    for _ in range(1000):
+        if len(handled) == sent and len(names_of_handlers()) == 3:
+            break
+        pause.wait(0.01)
+    assert sorted(handled) == list(range(sent))
+    assert len(names_of_handlers()) == 3
+    assert len(set(names_of_handlers())) == 3
+    with pytest.raises(ValueError, match="0 request handlers"):
+        pool.resize(0)
+    pool.shutdown()
+    pool.resize(5)
+    assert names_of_handlers() == []
+    del METRIC_PREFIXES["resized"]
+
+
+def test_idle_time_counts_that_of_handlers_that_have_ended() -> None:
+    layer = Layer()
+    layer.channel.add_handler().parked_ns = 5
+    layer.parker.parked_ns = 7
+    layer.channel.remove_handler(layer.parker)
+    assert layer.channel.idle_ns() == 12

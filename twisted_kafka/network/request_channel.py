@@ -228,10 +228,10 @@ class RequestChannel:
                     return None
                 continue
             parker.busy_since_ns = now_ns = self._now_ns()
+            if self._full_for and len(queue) <= self._drained_size:
+                self._notify_drained()
             if isinstance(request, Request):
                 request.dequeued_ns = now_ns
-                if self._full_for and len(queue) <= self._drained_size:
-                    self._notify_drained()
                 return request
             if isinstance(request, ShutdownRequest):
                 parker.busy_since_ns = 0
