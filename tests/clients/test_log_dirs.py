@@ -1,0 +1,181 @@
+"""Several log directories under real clients: moves by Kafka's tools, moves under load with kill -9, a disk that fills."""
+
+import json
+import random
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from tests.clients.clients import java_tool, read_confluent, send_confluent
+from tests.clients.served import ServedBroker
+from tests.oracle.talk import Talk
+from twisted_kafka.protocol.messages.log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+    DescribeLogDirsRequest,
+)
+
+KILLS = 6
+PARTITIONS = 4
+WAIT_S = 60
+
+pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(300)]
+
+
+class JbodBroker(ServedBroker):
+    """A broker with the log directories ``a`` and ``b``."""
+
+    def command(self) -> list[str]:
+        words = super().command()
+        at = words.index("--data-dir")
+        directories = ",".join(str(path) for path in self.directories)
+        return [*words[:at], *words[at + 2 :], "-o", f"log.dirs={directories}", "-o", f"access.log.dir={self.data / 'access'}"]
+
+    @property
+    def directories(self) -> tuple[Path, Path]:
+        return self.data / "a", self.data / "b"
+
+    def where(self, topic: str) -> dict[int, list[tuple[str, bool]]]:
+        """The directories' names of each partition, and whether what they have is a future replica."""
+        talk = Talk(self.port, "where")
+        answer = talk.ask(DescribeLogDirsRequest(topics=None), 4, note=False)
+        talk.close()
+        found: dict[int, list[tuple[str, bool]]] = {}
+        for directory in answer.results:
+            assert directory.error_code == 0
+            for each in directory.topics:
+                if each.name == topic:
+                    for one in each.partitions:
+                        found.setdefault(one.partition_index, []).append((Path(directory.log_dir).name, one.is_future_key))
+        return found
+
+    def move(self, topic: str, partition: int, directory: Path) -> int:
+        talk = Talk(self.port, "move")
+        topics = [AlterReplicaLogDirTopic(name=topic, partitions=[partition])]
+        answer = talk.ask(AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=str(directory), topics=topics)]), 2, note=False)
+        talk.close()
+        return int(answer.results[0].partitions[0].error_code)
+
+    def wait_until_moved(self, topic: str) -> None:
+        deadline = time.monotonic() + WAIT_S
+        while any(len(places) > 1 for places in self.where(topic).values()):
+            assert time.monotonic() < deadline, self.where(topic)
+            time.sleep(0.05)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[JbodBroker]:
+    made = JbodBroker(tmp_path / "data", f"num.partitions={PARTITIONS}", "log.segment.bytes=4000000")
+    made.start()
+    yield made
+    made.kill()
+
+
+class Load:
+    """Sends numbered values with an idempotent producer until it is told to end."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.acknowledged: dict[bytes, tuple[int, int]] = {}
+        self.failed: list[object] = []
+        self.ending = threading.Event()
+        self._topic = topic
+        settings = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "message.timeout.ms": 120_000, "log_level": 0}
+        self._producer = Producer(settings | {"retry.backoff.ms": 50, "reconnect.backoff.max.ms": 200, "linger.ms": 2})
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _delivered(self, error: object, message: object) -> None:
+        if error is not None:
+            self.failed.append(error)
+        else:
+            self.acknowledged[message.value()] = (message.partition(), message.offset())  # type: ignore[attr-defined]
+
+    def _run(self) -> None:
+        number = 0
+        while not self.ending.is_set():
+            value = b"%d " % number + b"x" * 1000
+            try:
+                self._producer.produce(self._topic, value, partition=number % PARTITIONS, on_delivery=self._delivered)
+                number += 1
+            except BufferError:
+                self._producer.poll(0.1)
+            if number % 200 == 0:
+                self._producer.poll(0.01)
+
+    def end(self) -> None:
+        self.ending.set()
+        self._thread.join(WAIT_S)
+        assert self._producer.flush(120) == 0
+        assert not self.failed, self.failed[:3]
+
+
+def test_moves_under_load_with_kills(broker: JbodBroker) -> None:
+    send_confluent(broker.bootstrap, "moved", [b"before"] * PARTITIONS)
+    chance = random.Random(7)
+    load = Load(broker.bootstrap, "moved")
+    moves = 0
+    for _ in range(KILLS):
+        until = time.monotonic() + chance.uniform(1.5, 3)
+        while time.monotonic() < until:
+            for partition in range(PARTITIONS):
+                moves += broker.move("moved", partition, chance.choice(broker.directories)) == 0
+                time.sleep(chance.uniform(0, 0.1))
+        broker.kill()
+        broker.start()
+    load.end()
+    broker.wait_until_moved("moved")
+    for partition in range(PARTITIONS):
+        assert broker.move("moved", partition, broker.directories[1]) == 0
+    broker.wait_until_moved("moved")
+    assert set(broker.where("moved")) == set(range(PARTITIONS))
+    assert {place for places in broker.where("moved").values() for place in places} == {("b", False)}
+    values = [value for value in read_all(broker, "moved") if value != b"before"]
+    assert len(load.acknowledged) > 1000
+    assert load.acknowledged.keys() <= set(values)
+    assert max(Counter(values).values()) == 1
+    print(f"{moves} moves, {len(values)} values")
+    assert broker.stop() == 0
+    assert not list(broker.data.glob("?/*-future"))
+
+
+def read_all(broker: JbodBroker, topic: str) -> list[bytes]:
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused"})
+    try:
+        marks = [consumer.get_watermark_offsets(TopicPartition(topic, partition), 10) for partition in range(PARTITIONS)]
+    finally:
+        consumer.close()
+    return read_confluent(broker.bootstrap, topic, sum(high - low for low, high in marks))
+
+
+@pytest.mark.usefixtures("java")
+def test_kafkas_tools_move_replicas(broker: JbodBroker, tmp_path: Path) -> None:
+    values = [b"%d " % number + b"x" * 5000 for number in range(4000)]
+    send_confluent(broker.bootstrap, "tools", values)
+    told = java_tool("org.apache.kafka.tools.LogDirsCommand", "--bootstrap-server", broker.bootstrap, "--describe")
+    (described,) = [json.loads(line) for line in told.splitlines() if line.startswith("{")]
+    (node,) = described["brokers"]
+    assert {directory["logDir"] for directory in node["logDirs"]} == {str(path) for path in broker.directories}
+    sizes = {each["partition"]: each["size"] for directory in node["logDirs"] for each in directory["partitions"]}
+    assert sum(size for name, size in sizes.items() if name.startswith("tools-")) > 20_000_000
+    plan = tmp_path / "plan.json"
+    partitions = [
+        {"topic": "tools", "partition": each, "replicas": [node["broker"]], "log_dirs": [str(broker.directories[0])]}
+        for each in range(PARTITIONS)
+    ]
+    plan.write_text(json.dumps({"version": 1, "partitions": partitions}))
+    words = ["--bootstrap-server", broker.bootstrap, "--reassignment-json-file", str(plan)]
+    reassign = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+    told = java_tool(reassign, *words, "--execute", "--replica-alter-log-dirs-throttle", "10000000")
+    assert told.count("Successfully started moving log directory to") == PARTITIONS
+    broker.wait_until_moved("tools")
+    told = java_tool(reassign, *words, "--verify")
+    assert len(re.findall(r"Reassignment of replica tools-\d-\d+ completed successfully", told)) == PARTITIONS
+    assert {place for places in broker.where("tools").values() for place in places} == {("a", False)}
+    assert sorted(read_confluent(broker.bootstrap, "tools", len(values))) == sorted(values)
