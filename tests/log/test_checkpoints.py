@@ -124,3 +124,22 @@ def test_epochs_are_read_again(cache, tmp_path):
     again.load()
     assert again.entries == cache.entries
     assert [again.epoch_for_offset(offset) for offset in (0, 9, 10, 29, 30, 99)] == [1, 1, 3, 3, 7, 7]
+
+
+def test_epochs_before_the_start_are_forgotten_where_one_begins_there(tmp_path):
+    cache = LeaderEpochCache(tmp_path, pytest.fail)
+    for epoch, offset in ((0, 0), (1, 5), (2, 9)):
+        cache.assign(epoch, offset)
+    cache.truncate_from_start(5)
+    assert cache.entries == ((1, 5), (2, 9))
+    cache.truncate_from_start(7)
+    assert cache.entries == ((1, 7), (2, 9))
+
+
+def test_an_epoch_may_turn_out_to_have_begun_earlier(tmp_path):
+    cache = LeaderEpochCache(tmp_path, pytest.fail)
+    cache.assign(3, 9)
+    cache.assign(3, 12)
+    assert cache.entries == ((3, 9),)
+    cache.assign(3, 7)
+    assert cache.entries == ((3, 7),)

@@ -222,3 +222,85 @@ def test_an_old_format_file_recovers(bench):
     log = bench.open()
     assert log.log_end_offset == 10
     assert [offset for offset, _ in contents(log)] == list(range(10))
+
+
+# Indexes of closed segments, which are looked at when they are first needed.
+
+
+def damage_positions(data):
+    return b"".join(data[at : at + 4] + (int.from_bytes(data[at + 4 : at + 8]) + 1).to_bytes(4) for at in range(0, len(data), 8))
+
+
+@pytest.mark.parametrize(
+    ("suffix", "damage"),
+    [
+        (".index", damage_positions),
+        (".index", lambda data: data[:-4] + b"\xff\xff\xff\xff"),
+        (".index", lambda data: data[:-8] + b"\0\0\0\0" + data[-4:]),
+        (".index", lambda data: b""),
+        (".timeindex", lambda data: data[:-12] + bytes(8) + data[-4:]),
+        (".timeindex", lambda data: b""),
+    ],
+)
+def test_wrong_indexes_are_noticed_when_they_are_used(bench, suffix, damage):
+    log = bench.open()
+    fill(log, 50)
+    log.flush()
+    log.close()
+    first = bench.directory / f"{0:020}{suffix}"
+    sound = index_files(bench.directory)
+    first.write_bytes(damage(first.read_bytes()))
+    log = bench.open(was_clean=True)
+    assert first.read_bytes() != sound[first.name]  # opening reads nothing
+    for number in range(50):
+        assert contents(log, number) == values(50)[number:]
+        assert log.offset_for_timestamp(NOW_MS + number).offset == number
+    assert log.max_timestamp_offset().offset == 49
+    if damage(b"x" * 24):
+        assert index_files(bench.directory)[first.name] == sound[first.name]
+
+
+def test_a_log_that_grew_after_its_clean_stop_is_recovered(bench):
+    log = bench.open()
+    fill(log, 5)
+    log.flush()
+    log.close()
+    with open(bench.directory / f"{0:020}.log", "ab") as file:
+        file.write(b"garbage, or zeros")
+    log = bench.open(was_clean=True, recovery_point=5)
+    assert contents(log) == values(5)
+    append(log, b"value-5", timestamp_ms=NOW_MS + 5)
+    assert contents(log) == values(6)
+
+
+# Room on the disk.
+
+
+def test_room_is_reserved_and_given_back(tmp_path):
+    bench = Bench(tmp_path / "topic-0", segment_bytes=4096, preallocate=True)
+    log = bench.open()
+    path = log.segments.active.path
+    assert path.stat().st_size == 4096
+    fill(log, 3)
+    assert contents(log) == values(3)
+    written = log.segments.active.size_bytes
+    assert (path.stat().st_size, log.size_bytes) == (4096, written)
+    log.roll()
+    assert path.stat().st_size == written
+    assert log.segments.active.path.stat().st_size == 4096
+    fill(log, 3, 3)
+    log.flush()
+    log.close()
+    assert log.segments.active.path.stat().st_size == log.segments.active.size_bytes
+    assert contents(bench.open(was_clean=True)) == values(6)
+
+
+def test_what_was_reserved_is_cut_after_a_crash(tmp_path):
+    bench = Bench(tmp_path / "topic-0", segment_bytes=4096, preallocate=True)
+    log = bench.open()
+    fill(log, 3)
+    log = bench.open()
+    assert contents(log) == values(3)
+    assert log.segments.active.path.stat().st_size == log.size_bytes < 4096
+    fill(log, 3, 3)
+    assert contents(log) == values(6)

@@ -487,3 +487,10 @@ def test_roll_that_fails_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch: p
     expected.append((len(expected), b"last"))
     assert contents(log) == expected
     assert contents(bench.reopen_clean(log)) == expected
+
+
+def test_jitter_is_drawn_for_a_log_that_is_opened_again(tmp_path):
+    bench = Bench(tmp_path / "topic-0", segment_ms=1000, segment_jitter_ms=1_000_000)
+    drawn = {bench.open().segments.active.jitter_ms for _ in range(20)}
+    assert len(drawn) > 1
+    assert max(drawn) < 1000

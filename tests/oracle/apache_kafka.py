@@ -56,8 +56,18 @@ class ApacheKafka:
     def broker_pid(self) -> int:
         return self._processes[-1].pid
 
+    @property
+    def zookeeper(self) -> str:
+        return f"127.0.0.1:{self._zookeeper_port}"
+
     def start(self) -> None:
         """Start both and wait for the broker's first answer; raises AssertionError with the log's end when it does not come."""
+        if not self._kraft:
+            self.start_zookeeper()
+        self.start_broker()
+
+    def start_broker(self) -> None:
+        """Start the broker alone."""
         self.directory.mkdir(parents=True, exist_ok=True)
         server = self.directory / "server.properties"
         server.write_text("".join(f"{key}={value}\n" for key, value in self._settings.items()))
@@ -65,8 +75,6 @@ class ApacheKafka:
             format_storage = self._run("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(server))
             assert format_storage.wait(START_TIMEOUT_S) == 0
             self._processes.remove(format_storage)
-        else:
-            self._start_zookeeper()
         broker = self._run("kafka.Kafka", str(server))
         deadline = time.monotonic() + START_TIMEOUT_S
         while not answers(self.port):
@@ -75,7 +83,9 @@ class ApacheKafka:
                 raise AssertionError(f"Apache Kafka did not start:\n{log[-3000:]}")
             time.sleep(0.1)
 
-    def _start_zookeeper(self) -> None:
+    def start_zookeeper(self) -> None:
+        """Start ZooKeeper alone."""
+        self.directory.mkdir(parents=True, exist_ok=True)
         (self.directory / "zookeeper").mkdir()
         zookeeper = self.directory / "zookeeper.properties"
         zookeeper.write_text(
@@ -83,6 +93,18 @@ class ApacheKafka:
             "maxClientCnxns=0\nadmin.enableServer=false\n"
         )
         self._run("org.apache.zookeeper.server.quorum.QuorumPeerMain", str(zookeeper))
+
+    def kill_broker(self) -> None:
+        """Kill the broker alone."""
+        broker = self._processes.pop()
+        broker.kill()
+        broker.wait()
+
+    def stop_broker(self) -> None:
+        """Stop the broker alone."""
+        broker = self._processes.pop()
+        broker.send_signal(signal.SIGTERM)
+        broker.wait(STOP_TIMEOUT_S)
 
     def stop(self) -> None:
         """Stop the broker, then ZooKeeper."""

@@ -15,7 +15,7 @@ _BROKER = """
     log.dir log.dirs metadata.log.dir num.partitions auto.create.topics.enable delete.topic.enable message.max.bytes
     compression.type compression.gzip.level compression.lz4.level compression.zstd.level
     log.segment.bytes log.segment.delete.delay.ms log.roll.ms log.roll.hours log.roll.jitter.ms log.roll.jitter.hours
-    log.index.size.max.bytes log.index.interval.bytes
+    log.preallocate log.index.size.max.bytes log.index.interval.bytes
     log.flush.interval.messages log.flush.interval.ms log.flush.scheduler.interval.ms
     log.flush.offset.checkpoint.interval.ms log.flush.start.offset.checkpoint.interval.ms
     log.message.timestamp.type log.message.timestamp.before.max.ms log.message.timestamp.after.max.ms
@@ -58,7 +58,7 @@ _TOPIC = """
     delete.retention.ms max.compaction.lag.ms min.cleanable.dirty.ratio min.compaction.lag.ms
     file.delete.delay.ms flush.messages flush.ms index.interval.bytes max.message.bytes message.downconversion.enable
     message.timestamp.after.max.ms message.timestamp.before.max.ms message.timestamp.difference.max.ms
-    message.timestamp.type min.insync.replicas segment.bytes segment.index.bytes segment.jitter.ms segment.ms
+    message.timestamp.type min.insync.replicas preallocate segment.bytes segment.index.bytes segment.jitter.ms segment.ms
     retention.bytes retention.ms unclean.leader.election.enable
 """
 

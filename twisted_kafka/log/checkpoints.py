@@ -37,7 +37,7 @@ def read_entries(path: Path, parse: Callable[[str], _Entry]) -> list[_Entry]:
     Raises MalformedCheckpointError with the file and line, OSError.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_bytes().decode().splitlines()
     except FileNotFoundError:
         return []
     except UnicodeDecodeError as error:

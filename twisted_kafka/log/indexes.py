@@ -63,9 +63,17 @@ class _Index:
         """Whether entries can be added."""
         return self._columns is not None
 
+    def know_size(self, size_bytes: int) -> bool:
+        """Take the file's size from who has listed the directory; returns whether an index can have it."""
+        self._file_entries, rest = divmod(size_bytes, self.entry.size)
+        return not rest
+
     def load(self) -> None:
         """Read the entries into memory, as appending needs; unused entries that Kafka preallocated are left out."""
         keys, values = array(self.key_type), array("I")
+        if self._file_entries == 0:
+            self._columns, self._written = (keys, values), 0
+            return
         size = self.entry.size
         try:
             data = self.path.read_bytes()

@@ -53,7 +53,9 @@ class LeaderEpochCache:
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Note that ``epoch`` began at ``start_offset``; entries that contradict it are dropped. Raises OSError."""
-        if epoch < 0 or start_offset < 0 or (self._entries and epoch == self.latest_epoch):
+        if epoch < 0 or start_offset < 0:
+            return
+        if self._entries and epoch == self.latest_epoch and start_offset >= self._entries[-1].start_offset:
             return
         kept = tuple([entry for entry in self._entries if entry.epoch < epoch and entry.start_offset < start_offset])
         self._replace((*kept, EpochEntry(epoch, start_offset)))
@@ -84,7 +86,7 @@ class LeaderEpochCache:
     def truncate_from_start(self, start_offset: int) -> None:
         """Forget the epochs that ended before ``start_offset``; the one there begins at it from now on. Raises OSError."""
         at = bisect.bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset) - 1
-        if at >= 0 and self._entries[at].start_offset < start_offset:
+        if at > 0 or (at == 0 and self._entries[0].start_offset < start_offset):
             self._replace((EpochEntry(self._entries[at].epoch, start_offset), *self._entries[at + 1 :]))
 
     def clear(self) -> None:

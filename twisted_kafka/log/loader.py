@@ -14,9 +14,11 @@ from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log.batch_headers import crc_matches, scan_batches
 from twisted_kafka.log.environment import LogEnvironment
 from twisted_kafka.log.files import (
+    CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
+    SWAP_SUFFIX,
     TEMPORARY_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
@@ -72,6 +74,7 @@ class LogLoader:
         self._config = config
         self._clock = environment.clock
         self._on_segment = on_segment
+        self._snapshots = SnapshotFiles(directory)
         self._damaged: list[LogSegment] = []
 
     def load(self, *, recovery_point: int, log_start_offset: int, was_clean: bool) -> LoadedLog:
@@ -80,7 +83,7 @@ class LogLoader:
         epochs = LeaderEpochCache(self._directory, lambda error: _log.warn("{error}", error=error))
         epochs.load()
         producers = ProducerState(self._topic_partition)
-        snapshots = SnapshotFiles(self._directory)
+        snapshots = self._snapshots
         loaded = LoadedLog(Segments(segments), epochs, producers, snapshots)
         loaded.log_start_offset = max(log_start_offset, segments[0].base_offset)
         end = self._opened_end(loaded) if was_clean else None
@@ -130,12 +133,15 @@ class LogLoader:
             max_index_bytes=config.segment_index_bytes,
             index_interval_bytes=config.index_interval_bytes,
             now_ms=self._clock.wall_ms(),
+            reserve_bytes=config.segment_bytes if config.preallocate else 0,
         )
 
     def _open_segments(self) -> list[LogSegment]:
-        complete_swaps(self._directory)
-        with os.scandir(self._directory) as entries:
-            found = {entry.name: entry for entry in entries}
+        found = self._scan()
+        if any(name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)) for name in found):
+            complete_swaps(self._directory)
+            found = self._scan()
+        self._snapshots.know(found)
         segments = []
         for name, entry in found.items():
             if name.endswith((DELETED_SUFFIX, TEMPORARY_SUFFIX)):
@@ -146,6 +152,10 @@ class LogLoader:
             elif name.endswith(LOG_SUFFIX):
                 segments.append(self._open_segment(name, found))
         return sorted(segments, key=lambda segment: segment.base_offset)
+
+    def _scan(self) -> "dict[str, os.DirEntry[str]]":
+        with os.scandir(self._directory) as entries:
+            return {entry.name: entry for entry in entries}
 
     def _open_segment(self, name: str, found: "dict[str, os.DirEntry[str]]") -> LogSegment:
         status = found[name].stat()
@@ -159,7 +169,7 @@ class LogLoader:
         segment.created_ms = status.st_mtime_ns // 1_000_000
         for index in (segment.offset_index, segment.time_index):
             index_file = found.get(index.path.name)
-            if index_file is None or index_file.stat().st_size % index.entry.size:
+            if index_file is None or not index.know_size(index_file.stat().st_size):
                 self._rebuild_indexes(segment)
                 break
         transactions = found.get(segment.transaction_index.path.name)

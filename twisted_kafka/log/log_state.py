@@ -50,6 +50,7 @@ class LogState:
         self._flush_lock = threading.Lock()
         self._is_closed = False
         self._has_new_segments = True
+        self._active.jitter_ms = self._draw_jitter_ms()
         self._note_unstable()
 
     def __repr__(self) -> str:
@@ -221,11 +222,15 @@ class LogState:
             max_index_bytes=config.segment_index_bytes,
             index_interval_bytes=config.index_interval_bytes,
             now_ms=self._clock.wall_ms(),
+            reserve_bytes=config.segment_bytes if config.preallocate else 0,
         )
         self._has_new_segments = True
-        if config.segment_jitter_ms > 0:
-            segment.jitter_ms = random.randrange(min(config.segment_jitter_ms, config.segment_ms) + 1)
+        segment.jitter_ms = self._draw_jitter_ms()
         return segment
+
+    def _draw_jitter_ms(self) -> int:
+        longest_ms = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        return random.randrange(longest_ms) if longest_ms > 0 else 0
 
     def flush(self) -> None:
         """Make everything appended so far durable, and move the recovery point there."""

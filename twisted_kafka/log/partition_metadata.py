@@ -16,7 +16,7 @@ def read_topic_id(directory: Path) -> bytes | None:
     """
     path = directory / PARTITION_METADATA
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_bytes().decode()
     except FileNotFoundError:
         return None
     if not text.strip("\0 \n"):

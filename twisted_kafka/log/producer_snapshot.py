@@ -73,26 +73,34 @@ def _entry(fields: tuple[int, ...]) -> ProducerEntry:
 class SnapshotFiles:
     """The snapshots in a log's directory."""
 
-    __slots__ = ("_unsynced", "directory", "last_written")
+    __slots__ = ("_known", "_unsynced", "directory", "last_written")
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._unsynced: list[int] = []
+        self._known: set[int] | None = None
         self.last_written = -1
 
     def path(self, offset: int) -> Path:
         """Return the file of the snapshot at ``offset``."""
         return self.directory / (offset_name(offset) + SNAPSHOT_SUFFIX)
 
+    def know(self, names: Iterable[str]) -> None:
+        """Take the names of the directory's files from who has listed them; raises ValueError for one that is no snapshot's."""
+        self._known = {offset_of_name(name) for name in names if name.endswith(SNAPSHOT_SUFFIX)}
+
     def offsets(self) -> list[int]:
         """Return the offsets of all snapshots, ascending; raises OSError."""
-        names = [name for name in os.listdir(self.directory) if name.endswith(SNAPSHOT_SUFFIX)]
-        return sorted([offset_of_name(name) for name in names])
+        if self._known is None:
+            self.know(os.listdir(self.directory))
+        return sorted(self._known or ())
 
     def write(self, offset: int, entries: Iterable[ProducerEntry]) -> None:
         """Write the snapshot at ``offset``; durable after ``sync``. Raises OSError."""
         write_atomically(self.path(offset), encode_snapshot(entries), sync=False)
         self._unsynced.append(offset)
+        if self._known is not None:
+            self._known.add(offset)
         self.last_written = offset
 
     def read(self, offset: int) -> list[ProducerEntry]:
@@ -104,6 +112,8 @@ class SnapshotFiles:
     def remove(self, offset: int) -> None:
         """Remove the snapshot at ``offset``, if there is one; raises OSError."""
         remove_if_there(self.path(offset))
+        if self._known is not None:
+            self._known.discard(offset)
         if self.last_written == offset:
             self.last_written = -1
 

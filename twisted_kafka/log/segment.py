@@ -52,6 +52,7 @@ class LogSegment:
         "_bytes_since_index_entry",
         "_fd",
         "_file",
+        "_is_reserved",
         "_max_timestamp",
         "_name",
         "_recent",
@@ -98,6 +99,7 @@ class LogSegment:
         self.transaction_index = TransactionIndex(directory / (name + TRANSACTION_INDEX_SUFFIX + suffix))
         self._file: SegmentFile | None = None
         self._fd = -1
+        self._is_reserved = False
         self._recent: list[Located] = []
         self._bytes_since_index_entry = 0
         self._max_timestamp: TimestampOffset | None = None
@@ -116,8 +118,13 @@ class LogSegment:
         index_interval_bytes: int,
         now_ms: int,
         suffix: str = "",
+        reserve_bytes: int = 0,
     ) -> "LogSegment":
-        """Make an empty segment, ready for appends; ``suffix`` marks files that are not part of a log yet. Raises OSError."""
+        """Make an empty segment, ready for appends; raises OSError.
+
+        ``suffix`` marks files that are not part of a log yet. ``reserve_bytes`` are taken from the disk at once: what is not used
+        of them is given back by ``seal``, or by recovery.
+        """
         segment = cls(
             directory,
             base_offset,
@@ -129,6 +136,8 @@ class LogSegment:
         segment.created_ms = now_ms
         segment.is_checked = True
         segment.clear()
+        if reserve_bytes:
+            segment.reserve(reserve_bytes)
         return segment
 
     @property
@@ -183,6 +192,15 @@ class LogSegment:
     def fits(self, offset: int) -> bool:
         """Whether ``offset`` can be written relative to the base offset in the indexes."""
         return 0 <= offset - self.base_offset <= MAX_RELATIVE_OFFSET
+
+    def reserve(self, size_bytes: int) -> None:
+        """Take room for so many bytes from the disk (``preallocate``); raises OSError, and leaves no file when there is none."""
+        try:
+            os.posix_fallocate(self.file.fileno(), 0, size_bytes)
+        except OSError:
+            self.remove()
+            raise
+        self._is_reserved = True
 
     # Reading, without a lock.
 
@@ -270,6 +288,9 @@ class LogSegment:
 
     def seal(self) -> None:
         """Write the indexes with a last entry for the largest timestamp, and keep only what reading needs; raises OSError."""
+        if self._is_reserved:
+            os.ftruncate(self.file.fileno(), self.size_bytes)
+            self._is_reserved = False
         self.write_indexes(closing=True)
         self.offset_index.release()
         self.time_index.release()

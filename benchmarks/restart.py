@@ -1,0 +1,153 @@
+"""How long a broker takes to stop and to start again with many partitions, beside Apache Kafka in one run.
+
+    python -m benchmarks.restart [--partitions 1000] [--megabytes 1000] [--directories 1] [--no-kafka]
+
+Both brokers get the same topic and records, of 1 KB in batches of 64 KB. Measured are a clean stop (SIGTERM until the process is
+gone), a start after it, and starts after ``kill -9``; a start counts until every partition has a leader again. It needs Java and
+Maven for Apache Kafka, and some GB in the temporary directory.
+"""
+
+import argparse
+import contextlib
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.clients.served import ServedBroker
+from tests.oracle.apache_kafka import ApacheKafka
+
+TOPIC = "restart"
+RECORD_BYTES = 1000
+RUN = 64
+"""So many records in a row go to one partition."""
+WAIT_S = 600
+SETTINGS = {"log.flush.offset.checkpoint.interval.ms": 60_000, "offsets.topic.num.partitions": 1}
+
+
+class Ours(ServedBroker):
+    """This broker; its log directories are ``log``, ``log1``, ``log2`` ..."""
+
+    name = "twisted_kafka"
+
+    def __init__(self, directory: Path, directories: int) -> None:
+        super().__init__(directory / "data", *[f"{key}={value}" for key, value in SETTINGS.items()])
+        self._paths = ",".join(str(self.data / f"log{number or ''}") for number in range(directories))
+
+    def command(self) -> list[str]:
+        words = super().command()
+        at = words.index("--data-dir")
+        return [*words[:at], *words[at + 2 :], "-o", f"log.dirs={self._paths}", "-o", f"access.log.dir={self.access_dir}"]
+
+    def stop_broker(self) -> None:
+        self.stop()
+
+    def kill_broker(self) -> None:
+        self.kill()
+
+    def start_broker(self) -> None:
+        self.start()
+
+    def end(self) -> None:
+        self.kill()
+
+
+class Kafka(ApacheKafka):
+    """Apache Kafka with a ZooKeeper that goes on while the broker restarts."""
+
+    name = "Apache Kafka"
+
+    def __init__(self, directory: Path, directories: int) -> None:
+        paths = ",".join(str(directory / f"log{number or ''}") for number in range(directories))
+        super().__init__(directory, **SETTINGS | {"log.dirs": paths})
+        directory.mkdir()
+        self.start_zookeeper()
+
+    def end(self) -> None:
+        self.kill()
+
+
+def wait_for_leaders(bootstrap: str, partitions: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    deadline = time.monotonic() + WAIT_S
+    while time.monotonic() < deadline:
+        with contextlib.suppress(KafkaException):
+            topic = admin.list_topics(timeout=10).topics.get(TOPIC)
+            if topic is not None and sum(each.leader >= 0 for each in topic.partitions.values()) == partitions:
+                return
+        time.sleep(0.02)
+    raise TimeoutError("no leaders")
+
+
+def fill(bootstrap: str, partitions: int, megabytes: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_topics([NewTopic(TOPIC, partitions, 1)], operation_timeout=120, request_timeout=120).values():
+        future.result(WAIT_S)
+    wait_for_leaders(bootstrap, partitions)
+    send(bootstrap, partitions, megabytes)
+
+
+def send(bootstrap: str, partitions: int, megabytes: int) -> None:
+    value = os.urandom(RECORD_BYTES)
+    settings = {"bootstrap.servers": bootstrap, "acks": 1, "linger.ms": 50, "batch.size": 65_536, "log_level": 0}
+    producer = Producer(settings | {"message.timeout.ms": WAIT_S * 1000})
+    for number in range(megabytes * 1_000_000 // RECORD_BYTES):
+        while True:
+            try:
+                producer.produce(TOPIC, value, partition=number // RUN % partitions)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    assert producer.flush(WAIT_S) == 0
+
+
+def timed(action: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    action()
+    return time.perf_counter() - begin
+
+
+def measure(broker: "Ours | Kafka", partitions: int, megabytes: int) -> dict[str, float]:
+    def start() -> None:
+        broker.start_broker()
+        wait_for_leaders(broker.bootstrap, partitions)
+
+    try:
+        start()
+        fill(broker.bootstrap, partitions, megabytes)
+        found = {"first clean stop": timed(broker.stop_broker), "start after it": timed(start)}
+        found["stop, nothing written"] = timed(broker.stop_broker)
+        found["start after that"] = timed(start)
+        broker.kill_broker()
+        found["start after kill -9, idle"] = timed(start)
+        send(broker.bootstrap, partitions, megabytes // 10)
+        broker.kill_broker()
+        found[f"start after kill -9, {megabytes // 10} MB just written"] = timed(start)
+        return found
+    finally:
+        broker.end()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--partitions", type=int, default=1000)
+    parser.add_argument("--megabytes", type=int, default=1000)
+    parser.add_argument("--directories", type=int, default=1)
+    parser.add_argument("--no-kafka", action="store_true")
+    options = parser.parse_args()
+    results: dict[str, dict[str, float]] = {}
+    for kind in (Ours,) if options.no_kafka else (Ours, Kafka):
+        with tempfile.TemporaryDirectory(prefix="restart-") as folder:
+            results[kind.name] = measure(kind(Path(folder) / "broker", options.directories), options.partitions, options.megabytes)
+    print(f"{options.partitions} partitions, {options.megabytes} MB, {options.directories} log directories; seconds")
+    print(f"{'':40}" + "".join(f"{name:>16}" for name in results))
+    for step in next(iter(results.values())):
+        print(f"{step:40}" + "".join(f"{found[step]:16.2f}" for found in results.values()))
+
+
+if __name__ == "__main__":
+    main()
