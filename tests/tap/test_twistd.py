@@ -1,5 +1,6 @@
 """The service as an operator meets it: twistd in a process of its own."""
 
+import os
 import re
 import resource
 import signal
@@ -127,3 +128,26 @@ def test_after_a_kill_the_access_log_is_whole(twistd: Twistd) -> None:
     process.communicate(timeout=_TIMEOUT_S)
     assert not list(access.rglob(".*.jsonl"))
     assert all(line.endswith("}\n") for file in access.rglob("*.jsonl") for line in file.open())
+
+
+def test_a_signal_ends_a_start_that_loads_logs(twistd: Twistd) -> None:
+    logs = twistd.folder / "data" / "log"
+    for name in ("t-0", "t-1"):
+        (logs / name).mkdir(parents=True)
+    pipe = logs / "t-0" / "leader-epoch-checkpoint"  # whoever reads it waits for what is written into it
+    os.mkfifo(pipe)
+    process = twistd.start("--listeners", "PLAINTEXT://127.0.0.1:0", "--data-dir", "data")
+    deadline = time.monotonic() + _TIMEOUT_S
+    while True:
+        try:
+            writer = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+            break
+        except OSError:  # nobody reads yet
+            assert time.monotonic() < deadline
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    os.close(writer)
+    _, errors = process.communicate(timeout=_TIMEOUT_S)
+    assert errors == "twistd kafka: SIGTERM received: told to stop while the logs were loaded\n"
+    assert process.returncode == 0
