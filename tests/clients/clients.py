@@ -38,7 +38,7 @@ def send_confluent(bootstrap: str, topic: str, values: Iterable[bytes], **settin
     assert not failures, failures[:3]
 
 
-def read_confluent(bootstrap: str, topic: str, count: int, group: str | None = None) -> list[bytes]:
+def read_confluent(bootstrap: str, topic: str, count: int, group: str | None = None, **settings: object) -> list[bytes]:
     from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
     consumer = Consumer(
@@ -48,6 +48,7 @@ def read_confluent(bootstrap: str, topic: str, count: int, group: str | None = N
             "auto.offset.reset": "earliest",
             "enable.auto.commit": group is not None,
         }
+        | settings
     )
     try:
         if group is None:
@@ -79,11 +80,11 @@ def send_kafka_python(bootstrap: str, topic: str, values: Iterable[bytes], **set
     producer.close()
 
 
-def read_kafka_python(bootstrap: str, topic: str, count: int, group: str | None = None) -> list[bytes]:
+def read_kafka_python(bootstrap: str, topic: str, count: int, group: str | None = None, **settings: object) -> list[bytes]:
     from kafka import KafkaConsumer
     from kafka import TopicPartition as Partition
 
-    consumer = KafkaConsumer(bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest")
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest", **settings)
     try:
         if group is None:
             consumer.assign([Partition(topic, partition) for partition in consumer.partitions_for_topic(topic)])
@@ -118,12 +119,12 @@ def send_aiokafka(bootstrap: str, topic: str, values: Iterable[bytes], **setting
     asyncio.run(asyncio.wait_for(send(), READ_TIMEOUT_S))
 
 
-def read_aiokafka(bootstrap: str, topic: str, count: int, group: str | None = None) -> list[bytes]:
+def read_aiokafka(bootstrap: str, topic: str, count: int, group: str | None = None, **settings: object) -> list[bytes]:
     from aiokafka import AIOKafkaConsumer
     from aiokafka import TopicPartition as Partition
 
     async def read() -> list[bytes]:
-        consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest")
+        consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest", **settings)
         await consumer.start()
         try:
             if group is None:

@@ -36,6 +36,7 @@ class ServedBroker:
         self.data = data
         self.port = free_port()
         self.bootstrap = f"127.0.0.1:{self.port}"
+        self.listeners = f"PLAINTEXT://{self.bootstrap}"
         self.overrides = overrides
         self.output = data.parent / f"{data.name}.out"
         self.process: subprocess.Popen[bytes] | None = None
@@ -50,8 +51,7 @@ class ServedBroker:
 
     def command(self) -> list[str]:
         twistd = str(Path(sys.executable).with_name("twistd"))
-        listeners = f"PLAINTEXT://127.0.0.1:{self.port}"
-        words = [twistd, "--pidfile=", "-n", "kafka", "--listeners", listeners, "--data-dir", str(self.data)]
+        words = [twistd, "--pidfile=", "-n", "kafka", "--listeners", self.listeners, "--data-dir", str(self.data)]
         for override in self.overrides:
             words += ["--override", override]
         return words
