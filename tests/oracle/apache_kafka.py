@@ -72,7 +72,9 @@ class ApacheKafka:
         server = self.directory / "server.properties"
         server.write_text("".join(f"{key}={value}\n" for key, value in self._settings.items()))
         if self._kraft:
-            format_storage = self._run("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(server))
+            format_storage = self._run(
+                "kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", CLUSTER_ID, "-c", str(server)
+            )
             assert format_storage.wait(START_TIMEOUT_S) == 0
             self._processes.remove(format_storage)
         broker = self._run("kafka.Kafka", str(server))

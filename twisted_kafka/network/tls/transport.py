@@ -29,7 +29,7 @@ RECORD_BYTES: Final = 16 * 1024
 RECORDS_PER_TURN: Final = 16
 """After so many records from one connection it is the others' turn."""
 
-PIECE_BYTES: Final = 64 * 1024
+PIECE_BYTES: Final = 128 * 1024
 """Of a response, so much is read from its file and held as bytes at a time."""
 
 LINGER_BYTES: Final = 64 * 1024

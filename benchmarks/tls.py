@@ -1,0 +1,256 @@
+"""What TLS costs, beside plain text, and beside Apache Kafka when Java and Maven are there.
+
+    python -m benchmarks.tls [--no-kafka] [--seconds 3] [--idle 500] [--override KEY=VALUE]
+
+Prints for each broker and listener: round trips of ApiVersions, produced and fetched MB on one connection, each with the CPU
+time that the broker used; new connections (with TLS in full, and resumed), and resident memory for each idle connection.
+Certificates are of P-256 keys, the version is TLS 1.3. Wall-clock rates of a busy machine mean little; CPU times more.
+"""
+
+import argparse
+import contextlib
+import itertools
+import re
+import socket
+import ssl
+import struct
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.certificates import Authority
+from tests.clients.clients import java_class_path
+from tests.clients.served import ServedBroker, free_port
+from tests.oracle.apache_kafka import ApacheKafka
+from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.headers import encode_request_header
+from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
+from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from twisted_kafka.protocol.records.builder import build_batch
+from twisted_kafka.protocol.records.record import SimpleRecord
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "beside"))
+
+from bench import cpu_seconds, descendants
+
+TOPIC = "bench"
+RECORD_BYTES = 1000
+RECORDS = 900
+FETCH_BYTES = 4 << 20
+SETTLE_S = 1.0
+
+
+def frame(message: Message, version: int) -> bytes:
+    data = encode_request_header(message.KEY, version, 1, "bench") + message.encode(version)
+    return struct.pack(">i", len(data)) + data
+
+
+API_VERSIONS = frame(ApiVersionsRequest(client_software_name="bench", client_software_version="1"), 3)
+METADATA = frame(MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)], allow_auto_topic_creation=True), 4)
+
+
+def produce_frame() -> bytes:
+    batch = build_batch([SimpleRecord(timestamp_ms=int(time.time() * 1000), value=bytes(RECORD_BYTES))] * RECORDS)
+    topic = TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=0, records=batch)])
+    return frame(ProduceRequest(acks=1, timeout_ms=10_000, topic_data=[topic]), 8)
+
+
+def fetch_frame() -> bytes:
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=FETCH_BYTES)
+    topic = FetchTopic(topic=TOPIC, partitions=[partition])
+    return frame(FetchRequest(max_wait_ms=100, min_bytes=1, max_bytes=FETCH_BYTES, topics=[topic]), 11)
+
+
+class Connection:
+    """One blocking connection; answers are counted and thrown away."""
+
+    def __init__(self, port: int, context: ssl.SSLContext | None, session: Any = None) -> None:
+        plain = socket.create_connection(("127.0.0.1", port), timeout=30)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket: socket.socket = plain
+        if context is not None:
+            self.socket = context.wrap_socket(plain, server_hostname="localhost", session=session)
+        self._buffer = bytearray(1 << 20)
+
+    def ask(self, request: bytes) -> int:
+        self.socket.sendall(request)
+        (size,) = struct.unpack(">i", self._read(4))
+        left = size
+        while left:
+            left -= self.socket.recv_into(self._buffer, min(left, len(self._buffer)))
+        return int(size)
+
+    def _read(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            some = self.socket.recv(size - len(data))
+            assert some, "the broker closed the connection"
+            data += some
+        return data
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def measure(what: str, pid: int, seconds: float, step: Callable[[], float], unit: str) -> None:
+    """Repeat ``step``, which returns how much it did, and print the rate and the broker's CPU time for each unit.
+
+    The same time before that is not counted: a virtual machine of Java compiles meanwhile.
+    """
+    began = time.perf_counter()
+    while time.perf_counter() - began < seconds:
+        step()
+    pids = descendants([pid])
+    used, began, done = cpu_seconds(pids), time.perf_counter(), 0.0
+    while time.perf_counter() - began < seconds:
+        done += step()
+    took, used = time.perf_counter() - began, cpu_seconds(pids) - used
+    each = f"{used / done * 1e3:8.3f} ms" if unit.startswith("MB") else f"{used / done * 1e6:8.0f} us"
+    print(f"    {what:34}{done / took:10.0f} {unit}/s {each} of the broker's CPU for each", flush=True)
+
+
+def resident_kb(pid: int) -> int:
+    found = re.search(r"^VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    assert found is not None
+    return int(found[1])
+
+
+def of_listener(pid: int, port: int, context: ssl.SSLContext | None, seconds: float) -> None:
+    connection = Connection(port, context)
+    connection.ask(METADATA)
+    time.sleep(SETTLE_S)
+    produce, fetch = produce_frame(), fetch_frame()
+
+    def ask_versions() -> float:
+        for _ in range(20):
+            connection.ask(API_VERSIONS)
+        return 20
+
+    measure("ApiVersions, one connection", pid, seconds, ask_versions, "requests")
+
+    def send() -> float:
+        connection.ask(produce)
+        return len(produce) / 1e6
+
+    measure("produce, batches of 0.9 MB", pid, seconds, send, "MB")
+    measure("fetch, 4 MiB each", pid, seconds, lambda: connection.ask(fetch) / 1e6, "MB")
+    connection.close()
+
+
+def connections(pid: int, port: int, context: ssl.SSLContext | None, seconds: float) -> None:
+    def full() -> float:
+        connection = Connection(port, context)
+        connection.ask(API_VERSIONS)
+        connection.close()
+        return 1
+
+    measure("new connection and a request", pid, seconds, full, "connections")
+    if context is not None:
+        resumptions(pid, port, context, seconds)
+
+
+def resumptions(pid: int, port: int, context: ssl.SSLContext, seconds: float) -> None:
+    first = Connection(port, context)
+    first.ask(API_VERSIONS)
+    sessions = itertools.repeat(first.socket.session)  # type: ignore[attr-defined]
+    reused = 0
+
+    def resumed() -> float:
+        nonlocal reused
+        connection = Connection(port, context, next(sessions))
+        reused += connection.socket.session_reused  # type: ignore[attr-defined]
+        connection.ask(API_VERSIONS)
+        connection.close()
+        return 1
+
+    measure("the same, its session resumed", pid, seconds, resumed, "connections")
+    if not reused:
+        print("      (no session was resumed)")
+
+
+def memory(what: str, pid: int, port: int, context: ssl.SSLContext | None, count: int) -> None:
+    held: list[Connection] = []
+    for _ in range(count):  # so that what is allocated once is there
+        held.append(Connection(port, context))
+        held[-1].ask(API_VERSIONS)
+    time.sleep(SETTLE_S)
+    before = resident_kb(pid)
+    for _ in range(count):
+        held.append(Connection(port, context))
+        held[-1].ask(API_VERSIONS)
+    time.sleep(SETTLE_S)
+    print(f"    {what:34}{(resident_kb(pid) - before) / count:10.1f} KiB for each", flush=True)
+    for connection in held:
+        connection.close()
+
+
+def settings_of(folder: Path) -> dict[str, str]:
+    authority = Authority()
+    authority.issue("CN=localhost", ["localhost", "127.0.0.1"]).write_pkcs12(folder / "key.p12")
+    return {
+        "ssl.keystore.type": "PKCS12",
+        "ssl.keystore.location": str(folder / "key.p12"),
+        "ssl.keystore.password": "store-secret",
+        "ssl.enabled.protocols": "TLSv1.3",
+    }
+
+
+@contextlib.contextmanager
+def brokers(options: argparse.Namespace, folder: Path) -> Iterator[list[tuple[str, int, int, int]]]:
+    """Start them; give name, process, plain-text port and TLS port of each."""
+    settings = settings_of(folder)
+    with contextlib.ExitStack() as stack:
+        started = []
+        ours, port = (
+            ServedBroker(folder / "ours", *options.override, *(f"{key}={value}" for key, value in settings.items())),
+            free_port(),
+        )
+        ours.listeners += f",SSL://127.0.0.1:{port}"
+        ours.start()
+        stack.callback(ours.kill)
+        assert ours.process is not None
+        started.append(("twisted_kafka", ours.process.pid, ours.port, port))
+        if options.kafka:
+            port = free_port()
+            kafka = ApacheKafka(folder / "kafka")
+            kafka._settings |= {**settings, "listeners": f"PLAINTEXT://127.0.0.1:{kafka.port},SSL://127.0.0.1:{port}"}
+            stack.callback(kafka.kill)
+            kafka.start()
+            started.append(("Apache Kafka 3.9", kafka.broker_pid, kafka.port, port))
+        yield started
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.tls", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--idle", type=int, default=500)
+    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="a configuration key of this broker")
+    parser.add_argument("--kafka", action=argparse.BooleanOptionalAction, default=None)
+    options = parser.parse_args()
+    if options.kafka is None:
+        options.kafka = java_class_path() is not None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    with tempfile.TemporaryDirectory(prefix="kafka-bench-") as directory, brokers(options, Path(directory)) as started:
+        for name, pid, plain, secure in started:
+            print(f"{name}\n  PLAINTEXT")
+            of_listener(pid, plain, None, options.seconds)
+            connections(pid, plain, None, options.seconds)
+            memory("memory, idle connections", pid, plain, None, options.idle)
+            print("  SSL")
+            of_listener(pid, secure, context, options.seconds)
+            connections(pid, secure, context, options.seconds)
+            memory("memory, idle connections", pid, secure, context, options.idle)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

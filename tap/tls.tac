@@ -1,0 +1,34 @@
+"""One broker with TLS as a Twisted application file: twistd -n -y tap/tls.tac
+
+Plain text on this machine, TLS with client certificates for others. tls/broker.pem holds the broker's private key, its
+certificate and those of its issuers; tls/clients-ca.pem the authorities that sign the clients' certificates.
+"""
+
+from pathlib import Path
+
+from twisted.application.service import Application
+from twisted.internet import reactor
+
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.service import BrokerService
+
+data = Path("kafka-data").absolute()
+tls = Path("tls").absolute()
+
+config = KafkaConfig.from_properties(
+    {
+        "listeners": "PLAINTEXT://127.0.0.1:9092,SSL://:9093",
+        "log.dirs": str(data / "log"),
+        "access.log.dir": str(data / "access"),
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(tls / "broker.pem"),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(tls / "clients-ca.pem"),
+        "ssl.client.auth": "required",
+        # CN=alice,OU=Engineering,O=Example becomes User:alice
+        "ssl.principal.mapping.rules": "RULE:^CN=([^,]+).*$/$1/,DEFAULT",
+    }
+)
+
+application = Application("kafka")
+BrokerService(config, reactor).setServiceParent(application)

@@ -1,0 +1,129 @@
+"""The client for other brokers talks to Apache Kafka, in plain text and over TLS with certificates on both sides."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.certificates import Authority
+from tests.clients.clients import java_class_path
+from tests.clients.served import free_port
+from tests.oracle.apache_kafka import ApacheKafka
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.network.client.blocking import BlockingNetworkClient
+from twisted_kafka.network.client.connectors import connector_for
+from twisted_kafka.network.client.errors import AuthenticationError, DisconnectedError
+from twisted_kafka.network.client.network_client import NetworkClient
+from twisted_kafka.network.client.settings import ClientSettings, Node
+from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from twisted_kafka.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from twisted_kafka.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+from twisted_kafka.protocol.records.builder import build_batch
+from twisted_kafka.protocol.records.record import SimpleRecord
+from twisted_kafka.timing.clock import SystemClock
+
+pytestmark = [pytest.mark.oracle, pytest.mark.timeout(300)]
+
+TIMEOUT_S = 60
+CA = Authority()
+
+
+class Kafka:
+    """Apache Kafka with a plain-text and a TLS listener."""
+
+    def __init__(self, folder: Path) -> None:
+        CA.issue("CN=kafka", ["localhost"]).write_pem(folder / "kafka.pem")
+        CA.write_trust(folder / "ca.pem")
+        self.process = ApacheKafka(folder / "kafka", kraft=True)
+        self.ssl_port = free_port()
+        listeners = self.process._settings["listeners"], self.process._settings["advertised.listeners"]
+        self.process._settings |= {
+            "listeners": f"{listeners[0]},SSL://localhost:{self.ssl_port}",
+            "advertised.listeners": f"{listeners[1]},SSL://localhost:{self.ssl_port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL",
+            "ssl.client.auth": "required",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": folder / "kafka.pem",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": folder / "ca.pem",
+        }
+
+    def node(self, listener: str) -> Node:
+        return Node(1, "localhost", self.ssl_port) if listener == "SSL" else Node(1, "127.0.0.1", self.process.port)
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    if java_class_path() is None:
+        pytest.skip("needs Java and Maven")
+    found = Kafka(tmp_path_factory.mktemp("network-client"))
+    found.process.start()
+    yield found
+    found.process.kill()
+
+
+@pytest.fixture
+def connect() -> Iterator[Callable[..., BlockingNetworkClient]]:
+    started: list[BlockingNetworkClient] = []
+
+    def start(listener: str, with_key: bool = True) -> BlockingNetworkClient:
+        settings = {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": CA.pem}
+        if with_key:
+            mine = CA.issue("CN=broker-2", ["localhost"])
+            settings |= {"ssl.keystore.type": "PEM", "ssl.keystore.key": mine.key_pem()}
+            settings["ssl.keystore.certificate.chain"] = mine.chain_pem
+        config = KafkaConfig.embedded(settings)
+
+        def make(reactor: Any) -> NetworkClient:
+            return NetworkClient(reactor, connector_for(config, listener, reactor), ClientSettings(client_id="broker-2"))
+
+        client = BlockingNetworkClient("network-client", make, SystemClock())
+        started.append(client)
+        client.start()
+        return client
+
+    yield start
+    for client in started:
+        client.stop()
+
+
+@pytest.mark.parametrize("listener", ["PLAINTEXT", "SSL"])
+def test_it_produces_and_fetches(kafka: Kafka, connect: Callable[..., BlockingNetworkClient], listener: str) -> None:
+    client, node, topic = connect(listener), kafka.node(listener), f"over-{listener}"
+
+    def ask(request: Any, **more: Any) -> Any:
+        return client.send(node, request, **more).result(TIMEOUT_S)
+
+    created = ask(CreateTopicsRequest(topics=[CreatableTopic(name=topic, num_partitions=1, replication_factor=1)]))
+    assert [one.error_code for one in created.topics] == [0]
+    while ask(MetadataRequest(topics=[MetadataRequestTopic(name=topic)])).topics[0].error_code:
+        pass
+    value = bytes(range(256)) * 3000
+    batch = build_batch([SimpleRecord(timestamp_ms=1, value=value)])
+    data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=batch)])
+    produced = ask(ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[data]), latest_version=11)
+    assert produced.responses[0].partition_responses[0].error_code == 0
+    wanted = FetchTopic(topic=topic, partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)])
+    fetched = ask(FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, topics=[wanted]), latest_version=12)
+    assert value in bytes(fetched.responses[0].partitions[0].records)
+    answers = [client.send(node, MetadataRequest(topics=[])) for _ in range(100)]
+    assert len({answer.result(TIMEOUT_S).cluster_id for answer in answers}) == 1
+
+
+def test_kafka_refuses_one_without_a_certificate(kafka: Kafka, connect: Callable[..., BlockingNetworkClient]) -> None:
+    with pytest.raises(AuthenticationError):
+        connect("SSL", with_key=False).send(kafka.node("SSL"), MetadataRequest(topics=[])).result(TIMEOUT_S)
+
+
+def test_a_broker_that_goes_away_and_comes_back(kafka: Kafka, connect: Callable[..., BlockingNetworkClient]) -> None:
+    client, node = connect("PLAINTEXT"), kafka.node("PLAINTEXT")
+    assert client.send(node, MetadataRequest(topics=[])).result(TIMEOUT_S).brokers
+    waiting = FetchRequest(max_wait_ms=30_000, min_bytes=1, max_bytes=1, topics=[])
+    future = client.send(node, waiting, latest_version=12)
+    kafka.process.kill()
+    with pytest.raises(DisconnectedError):
+        future.result(TIMEOUT_S)
+    kafka.process.start()
+    assert client.send(node, MetadataRequest(topics=[])).result(TIMEOUT_S).brokers
