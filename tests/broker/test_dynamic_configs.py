@@ -144,3 +144,32 @@ def test_settings_of_the_last_run_count_from_the_start(tmp_path: Path) -> None:
         assert broker.config.int("num.network.threads") == 2
         assert broker.config.int("max.connections") == 77
         assert Running(broker).threads("data-plane-kafka-network-thread-3-") == 2
+
+
+def test_passwords_lie_encrypted_and_follow_a_change_of_the_secret(tmp_path: Path) -> None:
+    key = "listener.name.plaintext.ssl.keystore.password"
+    with Broker({"broker.id": "3", "password.encoder.secret": "first"}, data_dir=tmp_path) as broker:
+        running = Running(broker)
+        dynamic = broker._assembly.dynamic
+        assert dynamic is not None
+        stored = dynamic.stored({key: "open sesame", "max.connections": "9"})
+        assert stored["max.connections"] == "9"
+        assert "sesame" not in stored[key]
+        running.write(stored)
+        eventually(lambda: broker.config.prefixed(key) == "open sesame")
+    changed = {"broker.id": "3", "password.encoder.secret": "second", "password.encoder.old.secret": "first"}
+    with Broker(changed, data_dir=tmp_path) as broker:
+        assert broker.config.prefixed(key) == "open sesame"
+    del changed["password.encoder.old.secret"]
+    with Broker(changed, data_dir=tmp_path) as broker:
+        assert broker.config.prefixed(key) == "open sesame"
+
+
+def test_handlers(running: Running) -> None:
+    running.write({"num.io.threads": "7"})
+    eventually(lambda: running.broker.config.int("num.io.threads") == 7)
+    prefix = "data-plane-kafka-request-handler-"
+    eventually(lambda: running.threads(prefix) == 7)
+    running.write({})
+    eventually(lambda: running.threads(prefix) == running.broker.config.default("num.io.threads"))
+    assert running.ask(running.port("PLAINTEXT")) == b"\0\0\0\7"

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.config.dynamic import DecodePassword, DynamicBrokerConfig, IReconfigurable
+from twisted_kafka.config.dynamic import DynamicBrokerConfig, IReconfigurable
 from twisted_kafka.controller.dynamic_config import ConfigRepository
 from twisted_kafka.metadata.znodes import DEFAULT_ENTITY
 
@@ -11,11 +11,12 @@ from twisted_kafka.metadata.znodes import DEFAULT_ENTITY
 class DynamicConfigs:
     """Brings what ``/config/brokers`` has to the broker's configuration."""
 
-    def __init__(self, config: KafkaConfig, repository: ConfigRepository, decode_password: DecodePassword | None = None) -> None:
-        """Apply what is there now: the parts that are made after this begin with it."""
-        self.broker = DynamicBrokerConfig(config, decode_password)
+    def __init__(self, config: KafkaConfig, repository: ConfigRepository) -> None:
+        """Apply what is there now: the parts that are made after this begin with it. Raises ConfigError."""
+        self.broker = DynamicBrokerConfig(config)
         self._repository = repository
         self._broker_id = config.broker_id
+        self._encode_anew()
         self._load()
 
     def follow(self, reconfigurables: Iterable[IReconfigurable]) -> None:
@@ -24,6 +25,11 @@ class DynamicConfigs:
             self.broker.add_reconfigurable(each)
         self._repository.add_listener("brokers", self._changed)
         self._load()
+
+    def _encode_anew(self) -> None:
+        own = self.broker.with_new_secret(self._repository.broker_config(self._broker_id))
+        if own is not None:
+            self._repository.write(f"brokers/{self._broker_id}", own)
 
     def _load(self) -> None:
         self.broker.update_defaults(self._repository.broker_config(None))

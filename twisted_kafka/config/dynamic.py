@@ -9,7 +9,7 @@ cannot be applied is passed over with a line in the log, and the broker goes on 
 """
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from twisted.logger import Logger
 from zope.interface import Attribute, Interface
@@ -17,12 +17,10 @@ from zope.interface import Attribute, Interface
 from twisted_kafka.config import dynamic_rules
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.config.passwords import PasswordEncoder
 from twisted_kafka.config.prefixes import base_key
 
 _log = Logger()
-
-DecodePassword = Callable[[str], str]
-"""Returns the password that was written to the store in encoded form; raises ValueError."""
 
 
 class IReconfigurable(Interface):
@@ -43,10 +41,11 @@ class IReconfigurable(Interface):
 class DynamicBrokerConfig:
     """Puts the layers together and applies changes; all methods are for any thread."""
 
-    def __init__(self, config: KafkaConfig, decode_password: DecodePassword | None = None) -> None:
+    def __init__(self, config: KafkaConfig) -> None:
+        """Raises ConfigError when passwords cannot be kept as ``password.encoder.*`` say."""
         self._config = config
         self._static = dict(config.originals)
-        self._decode_password = decode_password or _no_secret
+        self._passwords = PasswordEncoder(config)
         self._lock = threading.RLock()
         self._defaults: dict[str, str] = {}
         self._own: dict[str, str] = {}
@@ -68,6 +67,23 @@ class DynamicBrokerConfig:
             new = self._layered(defaults, own)
             for reconfigurable in self._concerned(self._config.changed_keys(new)):
                 reconfigurable.validate_reconfiguration(self._config, new)
+
+    def stored(self, settings: Mapping[str, str]) -> dict[str, str]:
+        """Return settings as they are to lie in the metadata store: passwords encoded. Raises ConfigError without a secret."""
+        encode = self._passwords.encode
+        return {name: encode(text) if dynamic_rules.is_secret(name) else text for name, text in settings.items()}
+
+    def loaded(self, stored: Mapping[str, str]) -> dict[str, str]:
+        """Return settings of the metadata store with passwords in clear text; one that cannot be decoded is left out and logged."""
+        return {name: text for name, text in map(self._decoded, stored.items()) if text is not None}
+
+    def with_new_secret(self, stored: Mapping[str, str]) -> dict[str, str] | None:
+        """Return settings of the store, passwords of ``password.encoder.old.secret`` encoded anew; None: there are none."""
+        changed = {}
+        for name, text in stored.items():
+            if dynamic_rules.is_secret(name) and (password := self._passwords.decode_old(text)) is not None:
+                changed[name] = self._passwords.encode(password)
+        return {**stored, **changed} if changed else None
 
     def update_own(self, settings: Mapping[str, str]) -> None:
         """Apply what the store has for this broker (``/config/brokers/<id>``), passwords encoded."""
@@ -103,16 +119,21 @@ class DynamicBrokerConfig:
 
     def _usable(self, settings: Mapping[str, str], *, per_broker: bool) -> dict[str, str]:
         """Return the settings, passwords decoded, without those that may not be set there."""
-        usable = {}
-        for name, text in settings.items():
-            try:
-                usable[name] = self._decode_password(text) if dynamic_rules.is_secret(name) else text
-            except ValueError as error:
-                _log.error("The dynamic password config {name} cannot be decoded, and is ignored: {error}", name=name, error=error)
+        usable = self.loaded(settings)
         for name, why in dynamic_rules.refused(usable, per_broker=per_broker).items():
             del usable[name]
             _log.error("The dynamic config {name} is ignored: {why}", name=name, why=why)
         return usable
+
+    def _decoded(self, item: tuple[str, str]) -> tuple[str, str | None]:
+        name, text = item
+        if not dynamic_rules.is_secret(name):
+            return item
+        try:
+            return name, self._passwords.decode(text)
+        except ValueError as error:
+            _log.error("The dynamic password config {name} cannot be decoded, and is ignored: {error}", name=name, error=error)
+            return name, None
 
     def _layered(self, defaults: Mapping[str, str], own: Mapping[str, str]) -> KafkaConfig:
         new = KafkaConfig({**self._static, **defaults, **own}, in_process=self._config.in_process)
@@ -132,7 +153,3 @@ def _shown(config: KafkaConfig, key: str) -> str:
     if dynamic_rules.is_secret(key):
         return "[hidden]"
     return str(config[key] if key in config else config.prefixed(key))
-
-
-def _no_secret(encoded: str) -> str:
-    raise ValueError("password.encoder.secret is not set")

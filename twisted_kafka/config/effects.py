@@ -41,6 +41,9 @@ _BROKER = """
     offsets.topic.segment.bytes offsets.topic.compression.codec offsets.retention.minutes
     offsets.retention.check.interval.ms offsets.commit.timeout.ms offsets.commit.required.acks
 
+    password.encoder.secret password.encoder.old.secret password.encoder.cipher.algorithm
+    password.encoder.keyfactory.algorithm password.encoder.key.length password.encoder.iterations
+
     broker.id broker.id.generation.enable reserved.broker.max.id broker.rack node.id
 
     ssl.protocol ssl.enabled.protocols ssl.cipher.suites ssl.client.auth ssl.endpoint.identification.algorithm

@@ -47,6 +47,16 @@ class IConfigResource(Interface):
         """Raise the KafkaError that says why the entity cannot have this config, of which the ``changed`` keys are new."""
 
 
+class IHasSecrets(Interface):
+    """A kind of entities whose configs may hold passwords, which do not lie in the store as they are."""
+
+    def loaded(stored: Mapping[str, str]) -> dict[str, str]:
+        """Return what the store has with passwords in clear text."""
+
+    def stored(config: Mapping[str, str]) -> dict[str, str]:
+        """Return a config as it is to lie in the store; raise InvalidRequestError where that is not possible."""
+
+
 class ConfigAdmin:
     """Changes of configs by order of clients. Each entity's change happens whole, or not at all."""
 
@@ -71,6 +81,8 @@ class ConfigAdmin:
         _ensure_once(each.name for each in changes)
         _ensure_values(each.name for each in changes if each.value is None and each.operation != ConfigOperation.DELETE)
         config = self._repository.config(resource.entity_path(name))
+        if IHasSecrets.providedBy(resource):
+            config = resource.loaded(config)
         for each in changes:
             _apply(resource, config, each)
         ordered = {each.name: each.value for each in changes}
@@ -82,6 +94,8 @@ class ConfigAdmin:
         entity_path = resource.entity_path(name)
         resource.validate(name, config, ordered)
         self._policies.ensure_configs(ConfigOrder(entity_path, dict(ordered)))
+        if IHasSecrets.providedBy(resource):
+            config = resource.stored(config)
         if not validate_only:
             self._write(entity_path, config)
 

@@ -13,7 +13,7 @@ from twisted_kafka.config.keys.declare import LIST, TopicKey
 from twisted_kafka.config.prefixes import base_key
 from twisted_kafka.config.topic_config import ensure_possible
 from twisted_kafka.config.values import value_text
-from twisted_kafka.controller.config_admin import IConfigResource, ensure_list
+from twisted_kafka.controller.config_admin import IConfigResource, IHasSecrets, ensure_list
 from twisted_kafka.controller.config_kinds import ensure_own_broker
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.cache import MetadataCache
@@ -53,7 +53,7 @@ class TopicConfigs:
         ensure_possible(self._config, config)
 
 
-@implementer(IConfigResource)
+@implementer(IConfigResource, IHasSecrets)
 class BrokerConfigs:
     """This broker, and with an empty name all brokers at once (KIP-226)."""
 
@@ -79,6 +79,17 @@ class BrokerConfigs:
         """Raise InvalidRequestError when this broker, or all brokers, cannot go on with these dynamic settings."""
         try:
             self._dynamic.validate(config, per_broker=bool(name))
+        except ConfigError as error:
+            raise InvalidRequestError(str(error)) from None
+
+    def loaded(self, stored: Mapping[str, str]) -> dict[str, str]:
+        """Return what the store has with passwords in clear text."""
+        return self._dynamic.loaded(stored)
+
+    def stored(self, config: Mapping[str, str]) -> dict[str, str]:
+        """Return a config with its passwords encrypted; raises InvalidRequestError without ``password.encoder.secret``."""
+        try:
+            return self._dynamic.stored(config)
         except ConfigError as error:
             raise InvalidRequestError(str(error)) from None
 
