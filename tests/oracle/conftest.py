@@ -25,6 +25,13 @@ SETTINGS = {
 }
 
 
+BOTH_PROTOCOLS = {
+    "group.coordinator.rebalance.protocols": "classic,consumer",
+    "group.consumer.migration.policy": "bidirectional",
+}
+"""What is the default here."""
+
+
 @pytest.fixture(scope="package")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
     if java_class_path() is None:
@@ -42,9 +49,10 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
 def kraft(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
     if java_class_path() is None:
         pytest.skip("Java or Maven is not installed")
-    broker = ApacheKafka(tmp_path_factory.mktemp("kraft"), kraft=True, **SETTINGS)
+    broker = ApacheKafka(tmp_path_factory.mktemp("kraft"), kraft=True, **SETTINGS | BOTH_PROTOCOLS)
     try:
         broker.start()
+        warm(broker.port)
         yield broker
     finally:
         broker.kill()

@@ -53,6 +53,7 @@ UNORDERED = {
     ("AlterClientQuotasResponseEntryData", "entity"): "entity_type",
     ("DescribeClientQuotasResponseEntryData", "entity"): "entity_type",
     ("OffsetFetchResponseGroup", "topics"): "name",
+    ("ConsumerGroupDescribeResponse", "groups"): "group_id",
 }
 """Lists that Apache Kafka fills from a hash table, by what they are sorted by before they are compared."""
 
@@ -74,8 +75,8 @@ def plain(value: Any, name: str = "") -> Any:
 
 
 def _sorted(values: list[Any], order: str) -> list[Any]:
-    present = [each for each in values if getattr(each, order) is not None]
-    absent = [each for each in values if getattr(each, order) is None]
+    present = [each for each in values if getattr(each, order, None) is not None]
+    absent = [each for each in values if getattr(each, order, None) is None]
     return absent + sorted(present, key=lambda each: getattr(each, order))
 
 

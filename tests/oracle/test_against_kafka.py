@@ -7,6 +7,7 @@ from tests.oracle import (
     scenarios_admin,
     scenarios_cluster,
     scenarios_configs,
+    scenarios_consumer_groups,
     scenarios_control,
     scenarios_data,
     scenarios_formats,
@@ -24,6 +25,7 @@ REGISTERED = (
     scenarios_admin,
     scenarios_cluster,
     scenarios_configs,
+    scenarios_consumer_groups,
     scenarios_control,
     scenarios_data,
     scenarios_formats,
@@ -38,7 +40,7 @@ RUN: set[str] = set()
 SEEN: set[Difference] = set()
 """The scenarios that ran, and the expected differences that they met."""
 
-KRAFT_ONLY = {75}
+KRAFT_ONLY = {68, 69, 75}
 """APIs that Apache Kafka 3.9 serves in KRaft mode only."""
 
 

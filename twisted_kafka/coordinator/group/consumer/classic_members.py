@@ -44,7 +44,7 @@ class ClassicMembers:
         try:
             self._protocol.check_room(group, member_id)
             if terms.protocol_type != CONSUMER_PROTOCOL_TYPE or not group.supports_classic(name for name, _ in terms.protocols):
-                return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
+                return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
             if not request.member_id and request.needs_known_id:
                 return JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id)
             if instance_id is None:
@@ -69,14 +69,14 @@ class ClassicMembers:
             change = Change(group, old, member_id, profile, owned)
             update = self._members.updater.update(change)
         except KafkaError as error:
-            return JoinResult(error.code, member_id if error.code is not ErrorCode.GROUP_MAX_SIZE_REACHED else "")
+            return JoinResult(error.code, "")
         except ValueError:
-            return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
+            return JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
         result = JoinResult(_NONE, member_id, update.member.current.epoch, CONSUMER_PROTOCOL_TYPE, terms.protocols[0][0])
 
         def answer(error: ErrorCode) -> JoinResult:
             if error:
-                return JoinResult(error, member_id)
+                return JoinResult(error, "")
             self._members.await_sync(group.group_id, update.member)
             return result
 
