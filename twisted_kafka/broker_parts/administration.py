@@ -5,10 +5,12 @@ from twisted.logger import globalLogPublisher
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.dynamic import DynamicBrokerConfig
 from twisted_kafka.controller.config_admin import ConfigAdmin, IConfigResource
-from twisted_kafka.controller.config_kinds import BROKER, CLIENT_METRICS, TOPIC
+from twisted_kafka.controller.config_kinds import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from twisted_kafka.controller.config_resources import BrokerConfigs, ClientMetricsConfigs, TopicConfigs
 from twisted_kafka.controller.dynamic_config import ConfigRepository
 from twisted_kafka.controller.policies import Policies
+from twisted_kafka.coordinator.group.group_configs import GroupConfigs
+from twisted_kafka.coordinator.group.group_resource import GroupResource
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.store import IMetadataStore, NoNodeError
@@ -62,16 +64,17 @@ class Administration:
         self._loggers.uninstall()
         self.policies.close()
 
-    def families(self, metadata: MetadataCache, describer: ConfigDescriber) -> list[object]:
+    def families(self, metadata: MetadataCache, describer: ConfigDescriber, groups: GroupConfigs) -> list[object]:
         """Return an object of each family."""
         resources: dict[int, IConfigResource] = {
             TOPIC: TopicConfigs(self._config, metadata),
             BROKER: BrokerConfigs(self._dynamic, self._config.broker_id),
             CLIENT_METRICS: ClientMetricsConfigs(),
+            GROUP: GroupResource(groups),
         }
         admin = ConfigAdmin(self._store, self._configs, self.policies)
         return [
-            ConfigApis(self._config, self._configs, metadata, describer, self._loggers),
+            ConfigApis(self._config, self._configs, metadata, describer, self._loggers, groups),
             AlterConfigApis(admin, resources, self._loggers, self._config.broker_id),
             TelemetryApis(self._client_metrics),
         ]

@@ -79,7 +79,7 @@ def make_families(parts: Parts) -> list[object]:
         MetadataApis(metadata, config, topics),
         TopicApis(topics, metadata, describer),
         PartitionApis(PartitionAdmin(metadata, parts.controller, waits), metadata),
-        *parts.administration.families(metadata, describer),
+        *parts.administration.families(metadata, describer, groups.group_configs),
         FeatureApis(parts.controller),
         ProduceApis(replicas),
         ProducerApis(replicas, metadata),

@@ -17,7 +17,7 @@ from twisted_kafka.protocol.messages.configs import (
 )
 from twisted_kafka.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 
-TOPIC, BROKER, LOGGER, CLIENT_METRICS = 2, 4, 8, 16
+TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 
 
@@ -200,6 +200,17 @@ def test_subscriptions_to_client_metrics(broker):
     for bad in ("foo=bar", "client_id=[", "client_id", "client_id="):
         assert change(broker, CLIENT_METRICS, "s", ("match", SET, bad)) == ErrorCode.INVALID_CONFIG
     assert change(broker, CLIENT_METRICS, "", ("interval.ms", SET, "1000")) == ErrorCode.INVALID_REQUEST
+
+
+def test_settings_of_a_group(broker):
+    assert described(broker, GROUP, "a/b") == {"consumer.session.timeout.ms": "45000", "consumer.heartbeat.interval.ms": "5000"}
+    assert change(broker, GROUP, "a/b", ("consumer.session.timeout.ms", SET, "50000")) == ErrorCode.NONE
+    assert described(broker, GROUP, "a/b", "consumer.session.timeout.ms") == {"consumer.session.timeout.ms": "50000"}
+    assert described(broker, GROUP, "other", "consumer.session.timeout.ms") == {"consumer.session.timeout.ms": "45000"}
+    for key, value in (("consumer.session.timeout.ms", "x"), ("consumer.session.timeout.ms", "1"), ("unheard.of", "1")):
+        assert change(broker, GROUP, "a/b", (key, SET, value)) == ErrorCode.INVALID_CONFIG
+    assert change(broker, GROUP, "a/b", ("consumer.session.timeout.ms", APPEND, "1")) == ErrorCode.INVALID_CONFIG
+    assert change(broker, GROUP, "", ("consumer.session.timeout.ms", SET, "50000")) == ErrorCode.INVALID_REQUEST
 
 
 def test_an_operators_policies_decide(tmp_path):

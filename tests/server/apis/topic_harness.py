@@ -5,7 +5,7 @@ from twisted_kafka.config.dynamic import DynamicBrokerConfig
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.controller.channels import InProcessChannels
 from twisted_kafka.controller.config_admin import ConfigAdmin
-from twisted_kafka.controller.config_kinds import BROKER, CLIENT_METRICS, TOPIC
+from twisted_kafka.controller.config_kinds import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from twisted_kafka.controller.config_resources import BrokerConfigs, ClientMetricsConfigs, TopicConfigs
 from twisted_kafka.controller.dynamic_config import ConfigRepository
 from twisted_kafka.controller.kafka_controller import KafkaController
@@ -14,6 +14,9 @@ from twisted_kafka.controller.policies import Policies
 from twisted_kafka.controller.registration import broker_node, cluster_id, prepare_store, register_broker
 from twisted_kafka.controller.topic_waits import TopicWaits
 from twisted_kafka.controller.topics import TopicManager
+from twisted_kafka.coordinator.group.group_config import GroupConfig
+from twisted_kafka.coordinator.group.group_configs import GroupConfigs
+from twisted_kafka.coordinator.group.group_resource import GroupResource
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.embedded import SqliteStore
 from twisted_kafka.network.request import ConnectionInfo, RequestContext
@@ -71,16 +74,18 @@ class OneBroker:
         policies = Policies(self.config)
         self.topics = TopicManager(self.config, self.store, self.cache, self.controller, waits, policies=policies)
         self.loggers = LoggerLevels()
+        groups = GroupConfigs(GroupConfig.from_config(self.config))
         resources = {
             TOPIC: TopicConfigs(self.config, self.cache),
             BROKER: BrokerConfigs(DynamicBrokerConfig(self.config), 1),
             CLIENT_METRICS: ClientMetricsConfigs(),
+            GROUP: GroupResource(groups),
         }
         describer = ConfigDescriber(self.config, self.configs)
         families = [
             MetadataApis(self.cache, self.config, self.topics),
             TopicApis(self.topics, self.cache, describer),
-            ConfigApis(self.config, self.configs, self.cache, describer, self.loggers),
+            ConfigApis(self.config, self.configs, self.cache, describer, self.loggers, groups),
             AlterConfigApis(ConfigAdmin(self.store, self.configs, policies), resources, self.loggers, 1),
             PartitionApis(PartitionAdmin(self.cache, self.controller, waits), self.cache),
             FeatureApis(self.controller),

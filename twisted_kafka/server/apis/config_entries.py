@@ -20,6 +20,7 @@ STATIC_BROKER: Final = 4
 DEFAULT: Final = 5
 DYNAMIC_BROKER_LOGGER: Final = 6
 DYNAMIC_CLIENT_METRICS: Final = 7
+DYNAMIC_GROUP: Final = 8
 """Sources of a value, by the codes of KIP-226."""
 
 _TYPES: Final = {"BOOLEAN": 1, "STRING": 2, "INT": 3, "SHORT": 4, "LONG": 5, "DOUBLE": 6, "LIST": 7, "CLASS": 8, "PASSWORD": 9}
@@ -114,6 +115,17 @@ class ConfigDescriber:
             for key in _selected(CLIENT_METRICS_KEYS, wanted)
             if key.name in config
         ]
+
+    def group(self, own: Mapping[str, str], defaults: Mapping[str, int], wanted: Iterable[str] | None) -> list[Entry]:
+        """Return the effective configs of a group with these settings of its own."""
+        entries = []
+        for name, default in _selected({name: (name, value) for name, value in defaults.items()}, wanted):
+            synonyms = [Synonym(name, own[name], DYNAMIC_GROUP)] if name in own else []
+            synonyms.append(Synonym(name, str(default), DEFAULT))
+            in_force = synonyms[0]
+            doc = BROKER_KEYS[f"group.{name}"].doc
+            entries.append(Entry(name, in_force.value, in_force.source, False, False, _TYPES["INT"], doc, synonyms))
+        return entries
 
     def _dynamic(self) -> "_Dynamic":
         own, everywhere = self._repository.configs([f"brokers/{self._config.broker_id}", "brokers/<default>"])

@@ -3,9 +3,11 @@
 from collections.abc import Iterable
 
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.controller.config_kinds import BROKER, BROKER_LOGGER, CLIENT_METRICS, TOPIC, ensure_own_broker
+from twisted_kafka.controller.config_kinds import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, ensure_own_broker
 from twisted_kafka.controller.dynamic_config import ConfigRepository
 from twisted_kafka.controller.topic_rules import ensure_valid_name
+from twisted_kafka.coordinator.group.group_configs import GroupConfigs
+from twisted_kafka.coordinator.group.group_resource import group_entity_path
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.network.request import RequestContext
 from twisted_kafka.protocol.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError, error_of
@@ -32,7 +34,9 @@ class ConfigApis:
         metadata: MetadataCache,
         describer: ConfigDescriber,
         loggers: LoggerLevels,
+        groups: GroupConfigs,
     ) -> None:
+        self._groups = groups
         self._config = config
         self._loggers = loggers
         self._repository = repository
@@ -80,6 +84,9 @@ class ConfigApis:
             if not name:
                 raise InvalidRequestError("A subscription to client metrics has a name")
             return self._describer.client_metrics(self._repository.config(f"client-metrics/{name}"), wanted)
+        if resource.resource_type == GROUP:
+            own = self._repository.config(group_entity_path(name))
+            return self._describer.group(own, self._groups.defaults, wanted)
         raise InvalidRequestError(f"There are no configs of resource type {resource.resource_type}")
 
 
