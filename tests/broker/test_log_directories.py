@@ -101,6 +101,14 @@ def test_a_directory_fails_and_the_rest_serves_on(tmp_path: Path) -> None:
         assert [read(broker, partition, 1) for partition in sorted(lost)] == [[b"before"]] * len(lost)
 
 
+def make_unwritable(checkpoint: Path) -> None:
+    """Put a directory in the file's place; the broker may write the file anew between the two steps."""
+    while not checkpoint.is_dir():
+        checkpoint.unlink(missing_ok=True)
+        with contextlib.suppress(FileExistsError):
+            checkpoint.mkdir()
+
+
 @pytest.mark.timeout(60)
 def test_without_the_directory_with_the_metadata_it_stops(tmp_path: Path) -> None:
     told: list[str] = []
@@ -113,8 +121,7 @@ def test_without_the_directory_with_the_metadata_it_stops(tmp_path: Path) -> Non
     with Broker(properties(tmp_path), on_fatal=give_up) as broker:
         make_topic(broker)
         send_to_all(broker, {0, 1}, b"before")
-        (tmp_path / "a" / "replication-offset-checkpoint").unlink()
-        (tmp_path / "a" / "replication-offset-checkpoint").mkdir()
+        make_unwritable(tmp_path / "a" / "replication-offset-checkpoint")
         with contextlib.suppress(KafkaError):
             send_to_all(broker, {0, 1}, b"after")
         assert stopped.wait(WAIT_S)
