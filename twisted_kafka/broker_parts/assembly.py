@@ -205,6 +205,7 @@ class Assembly:
                 Listeners(sockets, main, lambda: self._register(store, sockets)),
                 ThreadPool("background.threads", scheduler.resize),
                 ThreadPool("num.io.threads", handlers.resize),
+                ThreadPool("num.recovery.threads.per.data.dir"),
                 LogDefaults(self.config, logs, controller),
                 *([] if logs.cleaner is None else [LogCleaning(logs.cleaner)]),
             ]

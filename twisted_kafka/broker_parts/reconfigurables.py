@@ -38,11 +38,11 @@ def ensure_gentle(name: str, old: int, new: int) -> None:
 
 @implementer(IReconfigurable)
 class ThreadPool:
-    """Resizes a pool of threads."""
+    """Resizes a pool of threads; without ``resize``, one whose size is read when it is made."""
 
     rereads_files = False
 
-    def __init__(self, key: str, resize: Callable[[int], object]) -> None:
+    def __init__(self, key: str, resize: Callable[[int], object] = lambda _: None) -> None:
         self.reconfigurable_keys = frozenset((key,))
         self._key = key
         self._resize = resize

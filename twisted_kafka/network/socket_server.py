@@ -207,6 +207,7 @@ class SocketServer:
         listener.acceptor.close()
         self.quotas.remove_listener(listener.name)
         plane = self._plane_of(self._config, listener.name)
+        self._metrics.remove("Acceptor", f"{plane.metric_prefix}AcceptorBlockedPercent", listener=listener.name)
         self._retire(plane, listener.resize(0, start=False))
 
     def _retire(self, plane: Plane, threads: Sequence[NetworkThread]) -> None:
