@@ -30,6 +30,7 @@ from zope.interface import implementer
 from twisted_kafka.network.channel import KafkaChannel
 from twisted_kafka.network.expiry import idle_channels, least_recently_used, start_idle_check
 from twisted_kafka.network.interfaces import IBlockedAcceptor, IConnectionProcessor, IProcessorControl, IRequestObserver
+from twisted_kafka.network.log_limit import LogLimit
 from twisted_kafka.network.memory_pool import IMemoryWaiter, MemoryPool
 from twisted_kafka.network.processor_loop import ProcessorLoop
 from twisted_kafka.network.processor_settings import ProcessorSettings, ProcessorStats
@@ -72,6 +73,7 @@ class Processor(ProcessorLoop):
         "_make_transport",
         "_must_check_excess",
         "_new_connections",
+        "_refusals",
         "_observers",
         "_stopped",
         "channels",
@@ -104,6 +106,7 @@ class Processor(ProcessorLoop):
         self._new_connections: deque[tuple[socket.socket, tuple[Any, ...]]] = deque()
         self._blocked_acceptors: deque[IBlockedAcceptor] = deque()
         self._held: deque[Request] = deque()
+        self._refusals = LogLimit(clock.monotonic_ns)
         self._stopped: dict[KafkaChannel, None] = {}
         self._has_room = False
         self._must_check_excess = False
@@ -316,13 +319,15 @@ class Processor(ProcessorLoop):
     # What closes a connection.
 
     def refuse(self, channel: KafkaChannel, why: str) -> None:
-        """Close a connection whose bytes cannot be understood, and say why in one line."""
-        _log.warn(
-            "Closing connection {id} of {listener}: {why}",
-            id=channel.connection_id,
-            listener=channel.connection.listener_name,
-            why=why,
-        )
+        """Close a connection whose bytes cannot be understood, and say why in one line, unless there are too many."""
+        if self._refusals.allow():
+            _log.warn(
+                "Closing connection {id} of {listener}: {why}{more}",
+                id=channel.connection_id,
+                listener=channel.connection.listener_name,
+                why=why,
+                more=self._refusals.take_suppressed(),
+            )
         channel.close()
 
     def close_after_failed_authentication(self, channel: KafkaChannel) -> None:

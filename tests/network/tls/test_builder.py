@@ -82,7 +82,7 @@ def test_new_trust_counts_for_sessions_too() -> None:
     listener.builder.reconfigure(listener.config(**changed))
     again = listener.connect(context=context, session=first.tls.get_session()).handshake()
     assert again.error is not None
-    assert listener.metric("failed-authentication-total") == 1
+    assert listener.stats.failed_authentications == 1
     assert listener.connect(OTHER_CA.issue("CN=bob")).handshake().channel.connection.principal == "User:CN=bob"
 
 

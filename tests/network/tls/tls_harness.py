@@ -14,6 +14,7 @@ from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.channel import KafkaChannel
+from twisted_kafka.network.processor_settings import ProcessorStats
 from twisted_kafka.network.request import ConnectionInfo
 from twisted_kafka.network.tls.builder import SslChannelBuilder
 from twisted_kafka.network.tls.transport import TlsTransport
@@ -47,9 +48,9 @@ def broker_settings(identity: Identity = BROKER, trusted: Authority = CA) -> dic
 class Listener:
     """A TLS listener with one processor."""
 
-    def __init__(self, settings: dict[str, str] | None = None, **more: object) -> None:
+    def __init__(self, settings: dict[str, str] | None = None, *, queue_size: int = 500, **more: object) -> None:
         self.settings = {**(settings or broker_settings()), **{key.replace("_", "."): str(value) for key, value in more.items()}}
-        self.layer = Layer(max_request_bytes=MAX_REQUEST_BYTES)
+        self.layer = Layer(queue_size, MAX_REQUEST_BYTES)
         self.metrics = MetricsRegistry(self.layer.clock)
         self.reactor = TlsReactor()
         config = self.config()
@@ -63,6 +64,10 @@ class Listener:
 
     def connect(self, identity: Identity | None = None, trusted: Authority = CA, **options: Any) -> "TlsClient":
         return TlsClient(self, identity, trusted, **options)
+
+    @property
+    def stats(self) -> ProcessorStats:
+        return self.layer.processor.stats
 
     def metric(self, name: str, **tags: object) -> object:
         return self.metrics.value("socket-server-metrics", name, **tags, listener="SSL", networkProcessor=0)

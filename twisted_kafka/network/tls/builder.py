@@ -92,11 +92,7 @@ class SslChannelBuilder:
             assert isinstance(value, int), key
             return value
 
-        return HandshakeLimits(
-            number("ssl.handshake.timeout.ms") / 1000,
-            number("ssl.handshake.max.pending"),
-            number("connection.failed.authentication.delay.ms") / 1000,
-        )
+        return HandshakeLimits(number("ssl.handshake.timeout.ms") / 1000, number("ssl.handshake.max.pending"))
 
 
 def _ensure_compatible(config: KafkaConfig, new: KeyMaterial, old: KeyMaterial) -> None:

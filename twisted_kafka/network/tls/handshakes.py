@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from twisted.logger import Logger
 
-from twisted_kafka.metrics.instruments import Meter
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.log_limit import LogLimit
 from twisted_kafka.network.tls.ciphers import java_cipher_name
@@ -22,15 +21,14 @@ _log = Logger()
 
 
 class HandshakeLimits(NamedTuple):
-    """Keys ``ssl.handshake.timeout.ms``, ``ssl.handshake.max.pending`` and ``connection.failed.authentication.delay.ms``."""
+    """Keys ``ssl.handshake.timeout.ms`` and ``ssl.handshake.max.pending``."""
 
     timeout_s: float
     max_pending: int
-    failure_delay_s: float
 
 
 class Handshakes:
-    """Belongs to one processor's thread; the counts may be read by any."""
+    """Belongs to one processor's thread."""
 
     def __init__(
         self,
@@ -50,8 +48,6 @@ class Handshakes:
         self._tags = tags
         self._limit = LogLimit(metrics.clock.monotonic_ns)
         self._connections: dict[tuple[str, str], int] = {}
-        self.succeeded = self._meter("successful-authentication")
-        self.failed = self._meter("failed-authentication")
 
     @property
     def pending(self) -> int:
@@ -78,25 +74,29 @@ class Handshakes:
     def succeed(self, transport: "TlsTransport", suite: str, protocol: str) -> tuple[str, str]:
         """Note one that ended well; return what to give to ``disconnected`` when the connection ends."""
         self.forget(transport)
-        self.succeeded.mark()
+        stats = transport.protocol.processor.stats
+        stats.successful_authentications += 1
+        stats.successful_authentications_no_reauth += 1  # nobody re-authenticates with a certificate
         kind = (java_cipher_name(suite), protocol)
-        if kind not in self._connections:
-            self._connections[kind] = 0
-            # Kafka: Selector's CipherInformation, one gauge for each pair that was seen.
-            self._metrics.gauge(
-                _GROUP, "connections", lambda: self._connections[kind], cipher=kind[0], protocol=protocol, **self._tags
-            )
-        self._connections[kind] += 1
+        count = self._connections[kind] = self._connections.get(kind, 0) + 1
+        if count == 1:
+            self._metrics.gauge(_GROUP, "connections", lambda: self._connections.get(kind, 0), **self._tags_of(kind))
         return kind
 
     def disconnected(self, kind: tuple[str, str]) -> None:
         """Note the end of a connection whose handshake succeeded."""
         self._connections[kind] -= 1
+        if not self._connections[kind]:
+            del self._connections[kind]
+            self._metrics.remove(_GROUP, "connections", **self._tags_of(kind))
+
+    def _tags_of(self, kind: tuple[str, str]) -> dict[str, object]:
+        # Kafka: Selector's CipherInformation, one gauge for each pair that is in use.
+        return {"cipher": kind[0], "protocol": kind[1], **self._tags}
 
     def fail(self, transport: "TlsTransport", why: str) -> None:
         """Note one that failed, in a line of the log unless there are too many."""
         self.forget(transport)
-        self.failed.mark()
         if self._limit.allow():
             _log.info(
                 "Failed authentication with {id} of {listener} (SSL handshake failed: {why}){more}",
@@ -116,9 +116,3 @@ class Handshakes:
             transport.give_up(f"it took longer than {self.limits.timeout_s:g} s (ssl.handshake.timeout.ms)")
             self.forget(transport)
         self._timer_runs = False
-
-    def _meter(self, name: str) -> Meter:
-        meter = Meter(self._metrics.clock)
-        self._metrics.gauge(_GROUP, f"{name}-total", lambda: meter.count, **self._tags)
-        self._metrics.gauge(_GROUP, f"{name}-rate", lambda: meter.one_minute_rate, **self._tags)
-        return meter

@@ -14,6 +14,7 @@ from twisted.internet import main
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from twisted_kafka.network.framing import NOT_NOW
 from twisted_kafka.network.tls.context import reason_of
 from twisted_kafka.network.tls.distinguished_name import java_name
 from twisted_kafka.network.transport import _WOULD_BLOCK, TURN_BYTES, KafkaTransport
@@ -31,9 +32,6 @@ RECORDS_PER_TURN: Final = 16
 
 PIECE_BYTES: Final = 128 * 1024
 """Of a response, so much is read from its file and held as bytes at a time."""
-
-LINGER_BYTES: Final = 64 * 1024
-"""So much is taken, and thrown away, from a client that was refused."""
 
 # A connection's phases.
 NEW: Final = 0
@@ -61,8 +59,6 @@ class TlsTransport(KafkaTransport):
         self._kind: tuple[str, str] | None = None
         self._is_piece = False  # the first part is bytes that OpenSSL was given: they stay the same until it takes them
         self._reads_when_writable = False
-        self._left_to_discard = LINGER_BYTES
-        self._farewell: Any = None
         handshakes.begin(self)
 
     def doRead(self) -> object:  # type: ignore[override]
@@ -73,6 +69,8 @@ class TlsTransport(KafkaTransport):
         try:
             for _ in range(RECORDS_PER_TURN):
                 view = channel.wanted()
+                if view is NOT_NOW:
+                    return None
                 if view is None:
                     data = tls.recv(RECORD_BYTES)
                     count = len(data)
@@ -180,7 +178,7 @@ class TlsTransport(KafkaTransport):
 
     def _advance(self) -> object:
         if self._phase == REFUSED:
-            return self._discard()
+            return main.CONNECTION_DONE  # the client has gone: it is not read any more
         if self._phase == NEW:
             first = self._first_bytes()
             if first is None:
@@ -228,32 +226,19 @@ class TlsTransport(KafkaTransport):
         return None
 
     def _refuse(self, why: str) -> object:
-        """Close the sending side now, and all of it in a while: closed at once, the alert would be lost with the unread bytes."""
-        handshakes = self._handshakes
-        handshakes.fail(self, why)
-        delay_s = handshakes.limits.failure_delay_s
-        if not delay_s:
-            return main.CONNECTION_LOST
+        """Send nothing more, and close in a while: closed at once, the alert would be lost with what was not read."""
         self._phase = REFUSED
+        self._handshakes.fail(self, why)
         with suppress(OSError):
             self.socket.shutdown(socket.SHUT_WR)
-        self._farewell = handshakes.reactor.callLater(delay_s, self.abortConnection)
-        return None
-
-    def _discard(self) -> object:
-        try:
-            data = self.socket.recv(RECORD_BYTES)
-        except OSError as error:
-            return None if error.errno in _WOULD_BLOCK else main.CONNECTION_LOST
-        self._left_to_discard -= len(data)
-        if not data or self._left_to_discard <= 0:
-            self.stopReading()  # type: ignore[no-untyped-call]  # it is closed when its time has come
+        self.protocol.processor.close_after_failed_authentication(self.protocol)
         return None
 
     def give_up(self, why: str) -> None:
         """Close a connection whose handshake takes too long."""
         if self.connected:
             self._handshakes.fail(self, why)
+            self.protocol.processor.stats.failed_authentications += 1
             self.abortConnection()
 
     # The end.
@@ -271,8 +256,6 @@ class TlsTransport(KafkaTransport):
         if self._kind is not None:
             self._handshakes.disconnected(self._kind)
             self._kind = None
-        if self._farewell is not None and self._farewell.active():
-            self._farewell.cancel()
         self._parts.clear()
         super().connectionLost(reason)
 
