@@ -35,6 +35,7 @@ class Ours(ServedBroker):
     name = "twisted_kafka"
 
     def __init__(self, directory: Path, directories: int) -> None:
+        directory.mkdir()
         super().__init__(directory / "data", *[f"{key}={value}" for key, value in SETTINGS.items()])
         self._paths = ",".join(str(self.data / f"log{number or ''}") for number in range(directories))
 
@@ -117,7 +118,7 @@ def measure(broker: "Ours | Kafka", partitions: int, megabytes: int) -> dict[str
         wait_for_leaders(broker.bootstrap, partitions)
 
     try:
-        start()
+        broker.start_broker()
         fill(broker.bootstrap, partitions, megabytes)
         found = {"first clean stop": timed(broker.stop_broker), "start after it": timed(start)}
         found["stop, nothing written"] = timed(broker.stop_broker)

@@ -3,11 +3,13 @@
 import json
 import random
 import re
+import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -179,3 +181,81 @@ def test_kafkas_tools_move_replicas(broker: JbodBroker, tmp_path: Path) -> None:
     assert len(re.findall(r"Reassignment of replica tools-\d-\d+ completed successfully", told)) == PARTITIONS
     assert {place for places in broker.where("tools").values() for place in places} == {("a", False)}
     assert sorted(read_confluent(broker.bootstrap, "tools", len(values))) == sorted(values)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 8 MB, where the tests may mount one."""
+    path = tmp_path / "small"
+    path.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(path)], capture_output=True, check=False)
+    if mounted.returncode:
+        pytest.skip("only root may mount a file system")
+    yield path
+    subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+def deliver(bootstrap: str, topic: str, partitions: Collection[int], values: list[bytes]) -> tuple[set[bytes], set[bytes]]:
+    """Send all values to each of the partitions; return what was acknowledged and what was not, with the partition before it."""
+    acknowledged: set[bytes] = set()
+    refused: set[bytes] = set()
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "message.timeout.ms": 3000, "log_level": 0})
+
+    def delivered(error: object, message: Any) -> None:
+        (acknowledged if error is None else refused).add(b"%d " % message.partition() + message.value())
+
+    for value in values:
+        for partition in partitions:
+            producer.produce(topic, value, partition=partition, on_delivery=delivered)
+        producer.poll(0)
+    producer.flush(WAIT_S)
+    return acknowledged, refused
+
+
+def test_a_full_disk_takes_its_directory_offline_and_the_rest_serves_on(tmp_path: Path, small_disk: Path) -> None:
+    broker = JbodBroker(tmp_path / "data", f"num.partitions={PARTITIONS}", "log.segment.bytes=1000000")
+    broker.data.mkdir()
+    broker.directories[1].symlink_to(small_disk)
+    broker.start()
+    try:
+        send_confluent(broker.bootstrap, "full", [b"first"])
+        places = broker.where("full")
+        small = {partition for partition, ((name, _),) in places.items() if name == "b"}
+        large = places.keys() - small
+        assert len(small) == len(large) == PARTITIONS // 2
+        values = [b"%05d" % number + b"x" * 1000 for number in range(6000)]
+        kept, refused = deliver(broker.bootstrap, "full", places.keys(), values)
+        assert {int(value.split()[0]) for value in refused} == small
+        assert len([value for value in kept if int(value.split()[0]) in large]) == len(values) * len(large)
+        assert "goes offline" in broker.output.read_text()
+        talk = Talk(broker.port, "told")
+        answer = talk.ask(DescribeLogDirsRequest(topics=None), 4, note=False)
+        assert {Path(each.log_dir).name: each.error_code for each in answer.results} == {"a": 0, "b": 56}
+        talk.close()
+        assert not deliver(broker.bootstrap, "full", large, [b"afterwards"])[1]
+        assert broker.stop() == 0
+        # With room on the disk everything that was acknowledged is there.
+        subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
+        broker.start()
+        more, none = deliver(broker.bootstrap, "full", places.keys(), [b"in the end"])
+        assert not none
+        found = {b"%d " % partition + value for partition in places for value in read_partition(broker, "full", partition)}
+        assert kept | more <= found
+        assert broker.stop() == 0
+    finally:
+        broker.kill()
+
+
+def read_partition(broker: JbodBroker, topic: str, partition: int) -> list[bytes]:
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused"})
+    try:
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), 10)
+        consumer.assign([TopicPartition(topic, partition, low)])
+        values: list[bytes] = []
+        deadline = time.monotonic() + WAIT_S
+        while len(values) < high - low:
+            assert time.monotonic() < deadline
+            values += [message.value() for message in consumer.consume(10_000, 1.0) if message.error() is None]
+        return values
+    finally:
+        consumer.close()
