@@ -284,3 +284,26 @@ def test_a_failing_copy_is_counted_and_ends(h):
     assert h.metrics.value("ReplicaAlterLogDirsManager", "FailedPartitionsCount", **tags) == 1
     assert partition.future_log.log_end_offset < 10
     assert partition.log.log_end_offset == 10
+
+
+def test_a_source_that_fails_in_the_last_moment_does_not_keep_the_replica(h):
+    partition = h.lead()
+    fill(h, 3)
+    source = partition.log.parent
+    h.alter(h.elsewhere())
+    source.rename(h.path / "gone")
+    source.write_text("")
+    while h.move_on():
+        pass
+    assert partition.log.parent != source
+    assert h.append(b"on").base_offset == 3
+    h.replicas.directory_failed(source)
+    assert h.append(b"and on").base_offset == 4
+
+
+def test_wishes_are_bounded(h, monkeypatch):
+    monkeypatch.setattr("twisted_kafka.log.log_manager.MAX_WISHES", 3)
+    for partition in range(4):
+        h.alter(str(h.path / "b"), TopicPartition(TOPIC, partition))
+    assert h.lead(partition=3).log.parent == h.path / "b"
+    assert h.lead(partition=0).log.parent == h.path / "a"

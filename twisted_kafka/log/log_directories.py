@@ -3,12 +3,15 @@
 import errno
 import os
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from twisted.logger import Logger
 
 from twisted_kafka.log.log_directory import LogDirectory, LogDirectoryError, UnusableDirectoryError
-from twisted_kafka.protocol.errors import LogDirNotFoundError
+from twisted_kafka.log.unified_log import UnifiedLog
+from twisted_kafka.protocol.errors import KafkaStorageError, LogDirNotFoundError
 
 DirectoryFailureListener = Callable[[LogDirectory], None]
 
@@ -74,6 +77,12 @@ class LogDirectories:
         for directory in self.all:
             directory.release()
 
+    def close(self, broker_epoch: int, threads: int) -> None:
+        """Flush and close the logs, ``threads`` at a time in each directory, note which directories are clean, release them."""
+        with ThreadPoolExecutor(len(self.all), thread_name_prefix="log-closing-") as pool:
+            list(pool.map(partial(_close_logs, broker_epoch=broker_epoch, threads=threads), self.all))
+        self.release()
+
     def find(self, path: Path) -> LogDirectory | None:
         """Return the directory at ``path``, or None."""
         return self._by_path.get(path)
@@ -89,6 +98,24 @@ class LogDirectories:
         """Return the online directories in the order in which a new log tries them (``LogManager.nextLogDirs``)."""
         return sorted(self.online, key=lambda directory: len(directory.logs))
 
+    def checkpoint(self, path: Path) -> None:
+        """Write recovery points and log start offsets of the directory at ``path``, unless it is offline."""
+        directory = self._by_path.get(path)
+        if directory is None or not directory.is_online:
+            return
+        try:
+            directory.checkpoint_recovery_points()
+            directory.checkpoint_log_start_offsets()
+        except OSError as error:
+            self.failed(directory, error)
+
+    def forget_deleted(self) -> None:
+        """Write the checkpoints anew where they have offsets of logs that are gone: a new log of that name has not those."""
+        for directory in self.online:
+            checkpoints = (directory.recovery_points, directory.log_start_offsets)
+            if not all(directory.is_current(checkpoint, directory.logs) for checkpoint in checkpoints):
+                self.checkpoint(directory.path)
+
     def failed(self, directory: LogDirectory, error: OSError) -> None:
         """Take a directory offline after an I/O error; its logs answer KafkaStorageError where they need the disk.
 
@@ -103,3 +130,30 @@ class LogDirectories:
         _log.error("{path} goes offline: {error}", path=str(directory.path), error=error)
         if self._on_failure is not None:
             self._on_failure(directory)
+
+
+def _close_logs(directory: LogDirectory, broker_epoch: int, threads: int) -> None:
+    logs = list(directory.logs.values())
+    if not directory.is_online:
+        for log in logs:
+            log.close_handles()
+        return
+    try:
+        if threads == 1:
+            for log in logs:
+                _flush_and_close(log)
+        else:
+            with ThreadPoolExecutor(threads, thread_name_prefix=f"log-closing-{directory.path}-") as pool:
+                list(pool.map(_flush_and_close, logs))
+        directory.checkpoint_recovery_points()
+        directory.checkpoint_log_start_offsets()
+        # A start that was interrupted has changed nothing: what was clean is clean.
+        if directory.is_loaded or directory.was_clean:
+            directory.write_clean_shutdown(broker_epoch)
+    except (OSError, KafkaStorageError):
+        _log.failure("{path} could not be closed cleanly: the next start will recover it", path=str(directory.path))
+
+
+def _flush_and_close(log: UnifiedLog) -> None:
+    log.flush()
+    log.close()

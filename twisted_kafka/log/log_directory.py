@@ -148,3 +148,17 @@ class LogDirectory:
             return
         checkpoint.write(wanted)
         self._written[checkpoint.path] = wanted
+
+    def checkpoint_recovery_points(self) -> None:
+        """Write up to where each log is known to be on disk; raises OSError."""
+        points = {log.topic_partition: log.recovery_point for log in list(self.logs.values())}
+        self.write_checkpoint(self.recovery_points, points)
+
+    def checkpoint_log_start_offsets(self) -> None:
+        """Write where the logs begin that begin after their first segment; raises OSError."""
+        starts = {
+            log.topic_partition: log.log_start_offset
+            for log in list(self.logs.values())
+            if log.log_start_offset > log.segments.first.base_offset
+        }
+        self.write_checkpoint(self.log_start_offsets, starts)

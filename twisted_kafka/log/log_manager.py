@@ -2,8 +2,6 @@
 
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import TextIO, TypeVar
 
@@ -14,15 +12,14 @@ from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log.cleaner_threads import LogCleaner
 from twisted_kafka.log.environment import LogEnvironment
 from twisted_kafka.log.files import (
-    DELETED_DIRECTORY_SUFFIX,
     FUTURE_DIRECTORY_SUFFIX,
     marked_directory_name,
-    remove_if_there,
     sync_directory,
 )
 from twisted_kafka.log.log_directories import LogDirectories
 from twisted_kafka.log.log_directory import NO_BROKER_EPOCH, LogDirectory
 from twisted_kafka.log.log_metrics import LogMetrics
+from twisted_kafka.log.log_removal import LogRemover
 from twisted_kafka.log.log_tasks import LogTasks
 from twisted_kafka.log.recovery import LoadingProgress
 from twisted_kafka.log.startup import DirectoryLoader
@@ -36,6 +33,9 @@ from twisted_kafka.timing.scheduler import IScheduler
 _T = TypeVar("_T")
 TopicConfigLookup = Callable[[str], Mapping[str, str]]
 """Returns a topic's own settings, by its name."""
+
+MAX_WISHES = 10_000
+"""So many partitions that do not exist yet may have a directory wished for them; the oldest wish is forgotten first."""
 
 _log = Logger()
 
@@ -79,6 +79,7 @@ class LogManager:
             on_flush_ms=self._metrics.flushed,
         )
         self._tasks = LogTasks(self)
+        self._remover = LogRemover(scheduler, self.storage_failed)
         self.cleaner = LogCleaner(config, self, metrics) if config.boolean("log.cleaner.enable") else None
 
     # Starting and stopping.
@@ -104,7 +105,7 @@ class LogManager:
         for log in self.all_logs():
             self._metrics.log_added(log)
         for path in loader.marked_directories:
-            self._schedule_removal(path, 0)
+            self._remover.remove_files(path, 0)
         self.forget_deleted()
         self._tasks.start(self._config, self._scheduler)
         if self.cleaner is not None:
@@ -119,31 +120,7 @@ class LogManager:
         self._tasks.stop()
         if self.cleaner is not None:
             self.cleaner.shutdown()
-        threads = self._config.int("num.recovery.threads.per.data.dir")
-        with ThreadPoolExecutor(len(self.directories), thread_name_prefix="log-closing-") as pool:
-            list(pool.map(partial(self._close_directory, broker_epoch=broker_epoch, threads=threads), self.directories))
-        self._all.release()
-
-    def _close_directory(self, directory: LogDirectory, broker_epoch: int, threads: int) -> None:
-        logs = list(directory.logs.values())
-        if not directory.is_online:
-            for log in logs:
-                log.close_handles()
-            return
-        try:
-            if threads == 1:
-                for log in logs:
-                    _flush_and_close(log)
-            else:
-                with ThreadPoolExecutor(threads, thread_name_prefix=f"log-closing-{directory.path}-") as pool:
-                    list(pool.map(_flush_and_close, logs))
-            self.checkpoint_recovery_points(directory)
-            self.checkpoint_log_start_offsets(directory)
-            # A start that was interrupted has changed nothing: what was clean is clean.
-            if directory.is_loaded or directory.was_clean:
-                directory.write_clean_shutdown(broker_epoch)
-        except (OSError, KafkaStorageError):
-            _log.failure("{path} could not be closed cleanly: the next start will recover it", path=str(directory.path))
+        self._all.close(broker_epoch, self._config.int("num.recovery.threads.per.data.dir"))
 
     # Finding and making.
 
@@ -180,6 +157,9 @@ class LogManager:
         """Have the partition's next log made in ``directory``, unless it has one there already."""
         with self._lock:
             if topic_partition not in directory.logs:
+                self._preferred.pop(topic_partition, None)
+                while len(self._preferred) >= MAX_WISHES:
+                    del self._preferred[next(iter(self._preferred))]
                 self._preferred[topic_partition] = directory
 
     def get_or_create_log(
@@ -289,7 +269,7 @@ class LogManager:
     def replace_by_future_log(self, topic_partition: TopicPartition) -> UnifiedLog:
         """Let the future log, which has everything, be the partition's, and delete the one until now; returns it.
 
-        The caller keeps appends away. Raises KafkaStorageError, after which the future log may have taken the place all the same.
+        The caller keeps appends away. Raises KafkaStorageError, after which everything is as before.
         """
         with self._lock:
             source, target = self._logs.get(topic_partition), self._future_logs.get(topic_partition)
@@ -307,12 +287,16 @@ class LogManager:
             del self._future_logs[topic_partition]
             self._forget(source)
             self._metrics.log_added(target)  # in the place of the other's
-        self._remove(source)
+        try:
+            self._remover.remove(source)
+        except KafkaStorageError as error:
+            # The replica is in its new place all the same. Should the old one be there at a start, the longer one counts.
+            _log.error("{error}", error=error)
         if self.cleaner is not None:
             self.cleaner.manager.moved(topic_partition, self._all.find(source.parent), self._all.find(target.parent))
             self.cleaner.manager.resume([topic_partition])
         for log in (target, source):
-            self._checkpoint_all(self._all.find(log.parent))
+            self._all.checkpoint(log.parent)
         return target
 
     def delete_log(self, topic_partition: TopicPartition) -> bool:
@@ -346,33 +330,13 @@ class LogManager:
                 return False
             self._forget(log)
         self._metrics.log_removed(log)
-        self._remove(log)
+        self._remover.remove(log)
         return True
 
     def _forget(self, log: UnifiedLog) -> None:
         directory = self._all.find(log.parent)
         if directory is not None and directory.logs.get(log.topic_partition) is log:
             del directory.logs[log.topic_partition]
-
-    def _remove(self, log: UnifiedLog) -> None:
-        """Rename a log's directory and close it; its files follow later. Raises KafkaStorageError."""
-        doomed = log.parent / marked_directory_name(log.topic_partition, DELETED_DIRECTORY_SUFFIX)
-        try:
-            log.move_to(doomed)
-        except OSError as error:
-            self.storage_failed(log.parent, error)
-            raise KafkaStorageError(f"cannot delete {log.topic_partition} in {log.parent}: {error}") from error
-        finally:
-            log.close_handles()
-        self._schedule_removal(doomed, log.config.file_delete_delay_ms)
-
-    def _schedule_removal(self, path: Path, delay_ms: int) -> None:
-        def remove() -> None:
-            for child in list(path.iterdir()):
-                remove_if_there(child)
-            path.rmdir()
-
-        self._scheduler.schedule_once("delete-log", remove, delay_ms)
 
     # Cutting.
 
@@ -408,36 +372,9 @@ class LogManager:
 
     def forget_deleted(self) -> None:
         """Write the checkpoints anew where they have offsets of logs that are gone: a new log of that name has not those."""
-        for directory in self._all.online:
-            for checkpoint in (directory.recovery_points, directory.log_start_offsets):
-                if not directory.is_current(checkpoint, directory.logs):
-                    self._checkpoint_all(directory)
-                    break
+        self._all.forget_deleted()
         if self.cleaner is not None:
             self.cleaner.manager.forget_deleted()
-
-    def _checkpoint_all(self, directory: LogDirectory | None) -> None:
-        if directory is None or not directory.is_online:
-            return
-        try:
-            self.checkpoint_recovery_points(directory)
-            self.checkpoint_log_start_offsets(directory)
-        except OSError as error:
-            self.directory_failed(directory, error)
-
-    def checkpoint_recovery_points(self, directory: LogDirectory) -> None:
-        """Write up to where each log is known to be on disk; raises OSError."""
-        points = {log.topic_partition: log.recovery_point for log in self.logs_in(directory)}
-        directory.write_checkpoint(directory.recovery_points, points)
-
-    def checkpoint_log_start_offsets(self, directory: LogDirectory) -> None:
-        """Write where the logs begin that begin after their first segment; raises OSError."""
-        starts = {
-            log.topic_partition: log.log_start_offset
-            for log in self.logs_in(directory)
-            if log.log_start_offset > log.segments.first.base_offset
-        }
-        directory.write_checkpoint(directory.log_start_offsets, starts)
 
     def directory_failed(self, directory: LogDirectory, error: OSError) -> None:
         """Take a directory offline after an I/O error; its logs answer KafkaStorageError where they need the disk."""
@@ -465,8 +402,3 @@ class LogManager:
             self._metrics.log_removed(log)
             log.close_handles()
         directory.release()
-
-
-def _flush_and_close(log: UnifiedLog) -> None:
-    log.flush()
-    log.close()

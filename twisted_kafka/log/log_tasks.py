@@ -25,8 +25,6 @@ class Logs(Protocol):
     clock: IClock
 
     def all_logs(self) -> list[UnifiedLog]: ...  # noqa: D102
-    def checkpoint_recovery_points(self, directory: LogDirectory) -> None: ...  # noqa: D102
-    def checkpoint_log_start_offsets(self, directory: LogDirectory) -> None: ...  # noqa: D102
     def directory_failed(self, directory: LogDirectory, error: OSError) -> None: ...  # noqa: D102
 
 
@@ -78,11 +76,11 @@ class LogTasks:
 
     def checkpoint_recovery_points(self) -> None:
         """Write the recovery points of every directory."""
-        self._checkpoint(self._logs.checkpoint_recovery_points)
+        self._checkpoint(LogDirectory.checkpoint_recovery_points)
 
     def checkpoint_log_starts(self) -> None:
         """Write the log start offsets of every directory."""
-        self._checkpoint(self._logs.checkpoint_log_start_offsets)
+        self._checkpoint(LogDirectory.checkpoint_log_start_offsets)
 
     def _checkpoint(self, write: Callable[[LogDirectory], None]) -> None:
         for directory in self._logs.directories:

@@ -1,0 +1,39 @@
+"""Removing logs: their directories are renamed at once, their files go later, by the next start if need be."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from twisted_kafka.log.files import DELETED_DIRECTORY_SUFFIX, marked_directory_name, remove_if_there
+from twisted_kafka.log.unified_log import UnifiedLog
+from twisted_kafka.protocol.errors import KafkaStorageError
+from twisted_kafka.timing.scheduler import IScheduler
+
+
+class LogRemover:
+    """Removes logs; ``on_failure`` is told of a log directory in which that fails."""
+
+    def __init__(self, scheduler: IScheduler, on_failure: Callable[[Path, OSError], None]) -> None:
+        self._scheduler = scheduler
+        self._on_failure = on_failure
+
+    def remove(self, log: UnifiedLog) -> None:
+        """Rename a log's directory and close it; its files follow after ``file.delete.delay.ms``. Raises KafkaStorageError."""
+        doomed = log.parent / marked_directory_name(log.topic_partition, DELETED_DIRECTORY_SUFFIX)
+        try:
+            log.move_to(doomed)
+        except OSError as error:
+            self._on_failure(log.parent, error)
+            raise KafkaStorageError(f"cannot delete {log.topic_partition} in {log.parent}: {error}") from error
+        finally:
+            log.close_handles()
+        self.remove_files(doomed, log.config.file_delete_delay_ms)
+
+    def remove_files(self, path: Path, delay_ms: int) -> None:
+        """Remove a directory that was renamed."""
+
+        def remove() -> None:
+            for child in list(path.iterdir()):
+                remove_if_there(child)
+            path.rmdir()
+
+        self._scheduler.schedule_once("delete-log", remove, delay_ms)
