@@ -25,7 +25,6 @@ from twisted_kafka.network.request_channel import RequestChannel
 from twisted_kafka.network.request_metrics import RequestMetrics
 from twisted_kafka.network.socket_server import SocketServer
 from twisted_kafka.protocol.api import ApiKey
-from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.headers import encode_request_header
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
 from twisted_kafka.server.apis.api_versions import VersionsApis
@@ -57,7 +56,7 @@ class Server:
         supported = dict.fromkeys(range(APIS_TOLD), (0, 9))
         registry = ApiRegistry([VersionsApis(lambda: supported)])
         apis = KafkaApis(registry, self.channel, self.clock)
-        self.observer = RequestMetrics(self.metrics, lambda key: ApiKey(key).title, lambda code: ErrorCode(code).name)
+        self.observer = RequestMetrics(self.metrics)
         self.pool = KafkaRequestHandlerPool(self.channel, apis.handle, io_threads, self.clock, self.metrics)
         self.reactor = SelectReactor()
         self.server = SocketServer(config, self.reactor, self.channel, self.clock, self.metrics, [self.observer])

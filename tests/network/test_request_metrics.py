@@ -5,6 +5,7 @@ from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.idle import IdleRatio
 from twisted_kafka.network.request import Request
 from twisted_kafka.network.request_metrics import TIMES, RequestMetrics
+from twisted_kafka.network.request_names import Names
 from twisted_kafka.timing.clock import ManualClock
 
 
@@ -23,7 +24,7 @@ def make_request(layer: Layer, error: int = 0) -> Request:
 def test_counts_are_exact_among_threads() -> None:
     layer = Layer()
     registry = MetricsRegistry(layer.clock)
-    metrics = RequestMetrics(registry, lambda key: "Fetch", lambda code: f"E{code}")
+    metrics = RequestMetrics(registry, Names(lambda key: "Fetch", lambda code: f"E{code}"))
     requests = [make_request(layer), make_request(layer, 6)]
 
     def work() -> None:

@@ -52,8 +52,6 @@ from twisted_kafka.network.plane import CONTROL_PLANE
 from twisted_kafka.network.request_channel import RequestChannel
 from twisted_kafka.network.request_metrics import RequestMetrics
 from twisted_kafka.network.socket_server import SocketServer
-from twisted_kafka.protocol.api import ApiKey
-from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.quota.ip_rates import IpConnectionRates
 from twisted_kafka.replication.control_plane import ControlPlane
 from twisted_kafka.replication.purgatories import Purgatories
@@ -113,6 +111,7 @@ class Assembly:
         self.config = config
         self.cluster_id = ""
         self.metrics = MetricsRegistry(clock)
+        self._request_metrics = RequestMetrics(self.metrics)
         self.listeners: list[EndPoint] = []
         self.supported_apis: dict[int, tuple[int, int]] = {}
         self._clock = clock
@@ -312,9 +311,7 @@ class Assembly:
         return configs, dynamic
 
     def _bind(self, main: MainReactor, channel: RequestChannel) -> SocketServer:
-        observers: list[IRequestObserver] = [
-            RequestMetrics(self.metrics, lambda key: ApiKey(key).title, lambda code: ErrorCode(code).name)
-        ]
+        observers: list[IRequestObserver] = [self._request_metrics]
         access_log = make_access_log(self.config, self.config.broker_id, self._clock, self.metrics)
         if access_log is not None:
             self._stops["access log"] = access_log.stop
@@ -369,6 +366,7 @@ class Assembly:
     def _serve(self, main: MainReactor, channel: RequestChannel, sockets: SocketServer, parts: Parts) -> KafkaRequestHandlerPool:
         registry = ApiRegistry(make_families(parts))
         self.supported_apis = registry.supported
+        self._request_metrics.register(self.supported_apis)
         apis = KafkaApis(registry, channel, self._clock)
         handlers = KafkaRequestHandlerPool(
             channel, apis.handle, self.config.int("num.io.threads"), self._clock, self.metrics, fatal=self._on_fatal

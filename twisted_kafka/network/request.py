@@ -58,7 +58,7 @@ class ConnectionInfo:
 class RequestContext:
     """What a handler knows of a request beside its body; Kafka's class of this name."""
 
-    __slots__ = ("api_key", "api_version", "client_id", "connection", "correlation_id", "error", "topics")
+    __slots__ = ("api_key", "api_version", "client_id", "connection", "correlation_id", "error", "is_special", "topics")
 
     def __init__(
         self, api_key: int, api_version: int, correlation_id: int, client_id: str | None, connection: ConnectionInfo
@@ -70,6 +70,8 @@ class RequestContext:
         self.connection = connection
         self.topics: list[TopicNote] | None = None
         self.error = 0
+        self.is_special = False
+        """Whether it counts apart in the metrics: a follower's fetch, a verification by AddPartitionsToTxn."""
 
     def note_topic(self, topic: str, partitions: int, records: int, size_bytes: int, error: int = 0) -> None:
         """Note for the access log what this request did to a topic; the first error noted is the request's."""

@@ -5,7 +5,7 @@ at a time. Reading folds what is left first, so nothing is ever missing.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import sub
 
 from zope.interface import implementer
@@ -13,7 +13,8 @@ from zope.interface import implementer
 from twisted_kafka.metrics.instruments import FOLD_SIZE, Histogram, HistogramSnapshot, Meter
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.interfaces import IRequestObserver
-from twisted_kafka.network.request import Request
+from twisted_kafka.network.request import ConnectionInfo, Request
+from twisted_kafka.network.request_names import KAFKA_NAMES, Names
 from twisted_kafka.timing.clock import IClock
 
 TYPE = "RequestMetrics"
@@ -31,8 +32,8 @@ TIMES = (
 )
 """The histograms of the phases, in the order of ``Request.phases_ns``."""
 
-_Row = tuple[int, int, int, int, int, int, int, int, int, int]
-"""Version, error code, bytes of the request; nanoseconds throttled; the marks from received to sent."""
+_Row = tuple[int, int, int, int, int, int, int, int, int, int, bool]
+"""Version, error code, bytes of the request; nanoseconds throttled; the marks from received to sent; whether it is special."""
 
 
 class _Histogram(Histogram):
@@ -72,29 +73,86 @@ class _Meter(Meter):
         return sum(list(self._cells.values()))
 
 
-class _ApiMetrics:
-    """The instruments of one API."""
+class _NamedMetrics:
+    """The instruments of one name: an API's, or those of a part of its requests."""
 
-    __slots__ = ("_error_name", "_lock", "_name", "_registry", "_request_bytes", "_times", "errors", "rows", "versions")
+    __slots__ = ("_errors", "_fold", "_name", "_registry", "_request_bytes", "_times", "_versions")
 
-    def __init__(self, registry: MetricsRegistry, name: str, error_name: Callable[[int], str]) -> None:
+    def __init__(self, registry: MetricsRegistry, name: str, fold: Callable[[], None]) -> None:
         self._registry = registry
         self._name = name
-        self._error_name = error_name
-        self._lock = threading.RLock()
-        self.rows: list[_Row] = []
-        self.versions: dict[int, Meter] = {}
-        self.errors: dict[int, Meter] = {}
+        self._fold = fold
+        self._versions: dict[int, Meter] = {}
+        self._errors: dict[int, Meter] = {}
         self._times = [self._histogram(metric, MS_PER_NS) for metric in TIMES]
         self._request_bytes = self._histogram("RequestBytes", 1)
 
     def _histogram(self, metric: str, unit: float) -> Histogram:
-        return self._registry.add(_Histogram(self.fold, unit), TYPE, metric, request=self._name)
+        return self._registry.add(_Histogram(self._fold, unit), TYPE, metric, request=self._name)
+
+    def count(self) -> int:
+        """Say how many requests there were."""
+        return sum(meter.count for meter in list(self._versions.values()))
+
+    def add(self, rows: Sequence[_Row], error_name: Callable[[int], str]) -> None:
+        """Put some rows into the instruments."""
+        versions, errors, sizes, throttled, received, dequeued, local, ready, queued, sent, _ = zip(*rows, strict=True)
+        self._mark(self._versions, "RequestsPerSec", versions, "version", str)
+        self._mark(self._errors, "ErrorsPerSec", errors, "error", error_name)
+        self._request_bytes.update_many(sizes)
+        phases = (
+            map(sub, dequeued, received),
+            map(sub, local, dequeued),
+            map(sub, ready, local),
+            throttled,
+            map(sub, queued, ready),
+            map(sub, sent, queued),
+            map(sub, sent, received),
+        )
+        for histogram, phase in zip(self._times, phases, strict=True):
+            histogram.update_many(tuple(phase))
+
+    def _mark(self, meters: dict[int, Meter], metric: str, column: Sequence[int], tag: str, text: Callable[[int], object]) -> None:
+        for value in set(column):
+            meter = meters.get(value)
+            if meter is None:
+                tags = {"request": self._name, tag: text(value)}
+                meter = meters[value] = self._registry.add(_Meter(self._registry.clock, self._fold), TYPE, metric, **tags)
+            meter.mark(column.count(value))
+
+    def mark_deprecated(self, version: int, connection: ConnectionInfo) -> None:
+        """Count a request of a version that the next Kafka does not serve, and the software that sent it."""
+        meter = self._registry.meter(
+            TYPE,
+            "DeprecatedRequestsPerSec",
+            request=self._name,
+            version=version,
+            clientSoftwareName=connection.software_name,
+            clientSoftwareVersion=connection.software_version,
+        )
+        meter.mark()
+
+
+class _ApiMetrics:
+    """The requests of one API: their rows, and under which names they count."""
+
+    __slots__ = ("_error_name", "_lock", "_named", "errors", "last_deprecated", "rows", "versions")
+
+    def __init__(self, registry: MetricsRegistry, api_key: int, names: Names) -> None:
+        self._error_name = names.error_name
+        self._lock = threading.RLock()
+        self.rows: list[_Row] = []
+        self.versions: set[int] = set()
+        self.errors: set[int] = set()
+        self.last_deprecated = names.last_deprecated(api_key)
+        # For each name: which requests count under it, the special ones (True), the others (False), or all (None).
+        self._named = [(which, _NamedMetrics(registry, name, self.fold)) for which, name in names.of(api_key)]
 
     def count(self) -> int:
         """Say how many requests there were."""
         self.fold()
-        return sum(meter.count for meter in list(self.versions.values()))
+        counts = {which: named.count() for which, named in self._named}
+        return counts[None] if None in counts else sum(counts.values())
 
     def fold(self) -> None:
         """Put the rows so far into the instruments."""
@@ -105,41 +163,34 @@ class _ApiMetrics:
                 return
             taken = rows[:size]
             del rows[:size]  # what others append meanwhile stays: it is behind these
-            versions, errors, sizes, throttled, received, dequeued, local, ready, queued, sent = zip(*taken, strict=True)
-            self._mark(self.versions, "RequestsPerSec", versions, "version", str)
-            self._mark(self.errors, "ErrorsPerSec", errors, "error", self._error_name)
-            self._request_bytes.update_many(sizes)
-            phases = (
-                map(sub, dequeued, received),
-                map(sub, local, dequeued),
-                map(sub, ready, local),
-                throttled,
-                map(sub, queued, ready),
-                map(sub, sent, queued),
-                map(sub, sent, received),
-            )
-            for histogram, phase in zip(self._times, phases, strict=True):
-                histogram.update_many(tuple(phase))
+            for which, named in self._named:
+                part = taken if which is None else [row for row in taken if row[-1] is which]
+                if part:
+                    named.add(part, self._error_name)
 
-    def _mark(self, meters: dict[int, Meter], metric: str, column: Sequence[int], tag: str, text: Callable[[int], object]) -> None:
-        for value in set(column):
-            meter = meters.get(value)
-            if meter is None:
-                tags = {"request": self._name, tag: text(value)}
-                meter = meters[value] = self._registry.add(_Meter(self._registry.clock, self.fold), TYPE, metric, **tags)
-            meter.mark(column.count(value))
+    def mark_deprecated(self, request: Request) -> None:
+        """Count a request of a deprecated version."""
+        context = request.context
+        with self._lock:
+            for which, named in self._named:
+                if which is None or which is context.is_special:
+                    named.mark_deprecated(context.api_version, context.connection)
 
 
 @implementer(IRequestObserver)
 class RequestMetrics:
-    """Counts every completed request exactly once; ``api_name`` and ``error_name`` tell Kafka's names of the codes."""
+    """Counts every completed request exactly once."""
 
-    def __init__(self, registry: MetricsRegistry, api_name: Callable[[int], str], error_name: Callable[[int], str]) -> None:
+    def __init__(self, registry: MetricsRegistry, names: Names = KAFKA_NAMES) -> None:
         self._registry = registry
-        self._api_name = api_name
-        self._error_name = error_name
+        self._names = names
         self._lock = threading.Lock()
         self._apis: dict[int, _ApiMetrics] = {}
+
+    def register(self, api_keys: Iterable[int]) -> None:
+        """Show the metrics of these APIs before there was a request, as Kafka does."""
+        for api_key in api_keys:
+            self._add(api_key)
 
     def request_completed(self, request: Request) -> None:
         """Count a request."""
@@ -161,11 +212,16 @@ class RequestMetrics:
                 request.response_ready_ns,
                 request.response_dequeued_ns,
                 request.sent_ns,
+                context.is_special,
             )
         )
         # What comes for the first time is folded at once, so that its meter can be found by name from then on.
         if len(rows) >= FOLD_SIZE or version not in api.versions or context.error not in api.errors:
+            api.versions.add(version)
+            api.errors.add(context.error)
             api.fold()
+        if version <= api.last_deprecated:
+            api.mark_deprecated(request)
 
     def count(self, api_key: int) -> int:
         """Say how many requests of an API were completed."""
@@ -176,5 +232,5 @@ class RequestMetrics:
         with self._lock:
             api = self._apis.get(api_key)
             if api is None:
-                api = self._apis[api_key] = _ApiMetrics(self._registry, self._api_name(api_key), self._error_name)
+                api = self._apis[api_key] = _ApiMetrics(self._registry, api_key, self._names)
             return api

@@ -112,6 +112,29 @@ class ApiKey(IntEnum):
         return "".join(word.capitalize() for word in self.name.split("_"))
 
 
+LAST_DEPRECATED_VERSIONS = {
+    ApiKey.PRODUCE: 2,
+    ApiKey.FETCH: 3,
+    ApiKey.LIST_OFFSETS: 0,
+    ApiKey.OFFSET_COMMIT: 1,
+    ApiKey.OFFSET_FETCH: 0,
+    ApiKey.CREATE_TOPICS: 1,
+    ApiKey.DELETE_TOPICS: 0,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: 1,
+    ApiKey.DESCRIBE_ACLS: 0,
+    ApiKey.CREATE_ACLS: 0,
+    ApiKey.DELETE_ACLS: 0,
+    ApiKey.DESCRIBE_CONFIGS: 0,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: 0,
+    ApiKey.DESCRIBE_LOG_DIRS: 0,
+    ApiKey.CREATE_DELEGATION_TOKEN: 0,
+    ApiKey.RENEW_DELEGATION_TOKEN: 0,
+    ApiKey.EXPIRE_DELEGATION_TOKEN: 0,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: 0,
+}
+"""Up to which version an API's requests are deprecated in Kafka 3.9 and not served by 4.0 (KIP-896); the others have none."""
+
+
 # The modules below protocol.messages, and the APIs whose request and response each declares.
 _APIS = {
     "produce": "Produce",

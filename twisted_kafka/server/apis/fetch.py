@@ -61,6 +61,8 @@ class FetchApis:
         """Read from each partition of the request and its session; wait for ``min_bytes``, at most ``max_wait_ms``."""
         version = context.api_version
         params = self._params(request, version)
+        if params.is_from_follower:
+            context.is_special = True
         uses_topic_ids = version >= _FIRST_VERSION_WITH_TOPIC_IDS
         fetch_context = self._manager.new_context(
             request.session_id,
