@@ -4,7 +4,7 @@ from tests.network.network_fakes import Layer, frame
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.idle import IdleRatio
 from twisted_kafka.network.request import Request
-from twisted_kafka.network.request_metrics import TIMES, RequestMetrics
+from twisted_kafka.network.request_metrics import MAX_DEPRECATED, TIMES, RequestMetrics
 from twisted_kafka.network.request_names import Names
 from twisted_kafka.timing.clock import ManualClock
 
@@ -62,3 +62,26 @@ def test_idle_ratio() -> None:
     assert ratio() == 0.25
     clock.advance_ms(100)
     assert ratio() == 0.25
+
+
+def test_mixed_requests_count_under_their_names_and_software_is_bounded() -> None:
+    layer = Layer()
+    registry = MetricsRegistry(layer.clock)
+    names = Names(
+        lambda _: "", str, {1: ((None, "Fetch"), (True, "FetchFollower"), (False, "FetchConsumer"))}, last_deprecated=lambda _: 3
+    )
+    metrics = RequestMetrics(registry, names)
+    for number in range(700):
+        request = make_request(layer)
+        request.context.is_special = number % 3 == 0
+        request.context.connection.software_name = f"software-{number % 150}"
+        metrics.request_completed(request)
+    for name, count in (("Fetch", 700), ("FetchFollower", 234), ("FetchConsumer", 466)):
+        assert registry.value("RequestMetrics", "RequestsPerSec", request=name, version=3) == count
+        assert registry.value("RequestMetrics", "LocalTimeMs", request=name) == count
+    assert metrics.count(1) == 700
+    software = [dict(name.tags)["clientSoftwareName"] for name, _ in registry.items() if name.name == "DeprecatedRequestsPerSec"]
+    assert len(software) == (MAX_DEPRECATED + 1) + MAX_DEPRECATED + 50  # every third is a follower's, of 50 kinds of software
+    other = {"clientSoftwareName": "other", "clientSoftwareVersion": "other"}
+    seen = registry.value("RequestMetrics", "DeprecatedRequestsPerSec", request="Fetch", version=3, **other)
+    assert seen == 700 - sum(number % 150 < MAX_DEPRECATED for number in range(700))

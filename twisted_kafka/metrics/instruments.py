@@ -100,6 +100,10 @@ class Meter(Counter):
         return self.rates[0]
 
 
+Summed = tuple[Sequence[float], float, float, float]
+"""Some values, one at least; their sum, the least and the greatest."""
+
+
 class Histogram:
     """Values' count, sum, least and greatest (exact) and percentiles (of the latest ``SAMPLE_SIZE`` values).
 
@@ -127,9 +131,12 @@ class Histogram:
 
     def update_many(self, values: Sequence[float]) -> None:
         """Add many values at once, at a small part of the cost for each."""
-        if not values:
-            return
-        total, least, greatest = sum(values), min(values), max(values)
+        if values:
+            self.update_summed((values, sum(values), min(values), max(values)))
+
+    def update_summed(self, summed: "Summed") -> None:
+        """Add values of which others want to know the same."""
+        values, total, least, greatest = summed
         with self._lock:
             self._count += len(values)
             self._sum += total

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from twisted_kafka.metrics.instruments import Gauge
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.metrics.windows import WindowedMax, WindowedMean, WindowedRate
+from twisted_kafka.network.framing import SIZE_BYTES
 from twisted_kafka.network.idle import IdleRatio
 from twisted_kafka.network.memory_pool import MemoryPool
 from twisted_kafka.network.processor import Processor
@@ -53,7 +54,7 @@ class ProcessorMetrics:
 
     def _add_traffic(self) -> None:
         processor, stats = self._processor, self._processor.stats
-        self._add_total("incoming-byte", lambda: stats.request_bytes)
+        self._add_total("incoming-byte", lambda: stats.request_bytes + SIZE_BYTES * processor.announced_requests)
         self._add_total("outgoing-byte", lambda: stats.response_bytes)
         self._add_total("request", lambda: stats.responses)
         self._add_total("response", lambda: processor.announced_requests)

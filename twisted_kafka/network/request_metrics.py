@@ -7,10 +7,11 @@ at a time. Reading folds what is left first, so nothing is ever missing.
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from operator import sub
+from typing import NamedTuple
 
 from zope.interface import implementer
 
-from twisted_kafka.metrics.instruments import FOLD_SIZE, Histogram, HistogramSnapshot, Meter
+from twisted_kafka.metrics.instruments import FOLD_SIZE, Histogram, HistogramSnapshot, Meter, Summed
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.interfaces import IRequestObserver
 from twisted_kafka.network.request import ConnectionInfo, Request
@@ -20,6 +21,9 @@ from twisted_kafka.timing.clock import IClock
 TYPE = "RequestMetrics"
 
 MS_PER_NS = 1e-6
+
+MAX_DEPRECATED = 100
+"""So many versions and kinds of software are told apart among the requests of deprecated versions; further ones are ``other``."""
 
 TIMES = (
     "RequestQueueTimeMs",
@@ -73,10 +77,38 @@ class _Meter(Meter):
         return sum(list(self._cells.values()))
 
 
+class _Columns(NamedTuple):
+    """Some rows, turned."""
+
+    versions: Sequence[int]
+    errors: Sequence[int]
+    sizes: Summed
+    specials: Sequence[bool]
+    phases: Sequence[Summed]
+
+
+def _columns(rows: Sequence[_Row]) -> _Columns:
+    versions, errors, sizes, throttled, received, dequeued, local, ready, queued, sent, specials = zip(*rows, strict=True)
+    phases = (
+        _summed(tuple(map(sub, dequeued, received))),
+        _summed(tuple(map(sub, local, dequeued))),
+        _summed(tuple(map(sub, ready, local))),
+        _summed(throttled),
+        _summed(tuple(map(sub, queued, ready))),
+        _summed(tuple(map(sub, sent, queued))),
+        _summed(tuple(map(sub, sent, received))),
+    )
+    return _Columns(versions, errors, _summed(sizes), specials, phases)
+
+
+def _summed(values: Sequence[int]) -> Summed:
+    return values, sum(values), min(values), max(values)
+
+
 class _NamedMetrics:
     """The instruments of one name: an API's, or those of a part of its requests."""
 
-    __slots__ = ("_errors", "_fold", "_name", "_registry", "_request_bytes", "_times", "_versions")
+    __slots__ = ("_deprecated", "_errors", "_fold", "_name", "_registry", "_request_bytes", "_times", "_versions")
 
     def __init__(self, registry: MetricsRegistry, name: str, fold: Callable[[], None]) -> None:
         self._registry = registry
@@ -84,6 +116,7 @@ class _NamedMetrics:
         self._fold = fold
         self._versions: dict[int, Meter] = {}
         self._errors: dict[int, Meter] = {}
+        self._deprecated: dict[tuple[int, str, str], Meter] = {}
         self._times = [self._histogram(metric, MS_PER_NS) for metric in TIMES]
         self._request_bytes = self._histogram("RequestBytes", 1)
 
@@ -94,23 +127,13 @@ class _NamedMetrics:
         """Say how many requests there were."""
         return sum(meter.count for meter in list(self._versions.values()))
 
-    def add(self, rows: Sequence[_Row], error_name: Callable[[int], str]) -> None:
-        """Put some rows into the instruments."""
-        versions, errors, sizes, throttled, received, dequeued, local, ready, queued, sent, _ = zip(*rows, strict=True)
-        self._mark(self._versions, "RequestsPerSec", versions, "version", str)
-        self._mark(self._errors, "ErrorsPerSec", errors, "error", error_name)
-        self._request_bytes.update_many(sizes)
-        phases = (
-            map(sub, dequeued, received),
-            map(sub, local, dequeued),
-            map(sub, ready, local),
-            throttled,
-            map(sub, queued, ready),
-            map(sub, sent, queued),
-            map(sub, sent, received),
-        )
-        for histogram, phase in zip(self._times, phases, strict=True):
-            histogram.update_many(tuple(phase))
+    def add(self, columns: "_Columns", error_name: Callable[[int], str]) -> None:
+        """Put some requests into the instruments."""
+        self._mark(self._versions, "RequestsPerSec", columns.versions, "version", str)
+        self._mark(self._errors, "ErrorsPerSec", columns.errors, "error", error_name)
+        self._request_bytes.update_summed(columns.sizes)
+        for histogram, phase in zip(self._times, columns.phases, strict=True):
+            histogram.update_summed(phase)
 
     def _mark(self, meters: dict[int, Meter], metric: str, column: Sequence[int], tag: str, text: Callable[[int], object]) -> None:
         for value in set(column):
@@ -122,14 +145,20 @@ class _NamedMetrics:
 
     def mark_deprecated(self, version: int, connection: ConnectionInfo) -> None:
         """Count a request of a version that the next Kafka does not serve, and the software that sent it."""
-        meter = self._registry.meter(
-            TYPE,
-            "DeprecatedRequestsPerSec",
-            request=self._name,
-            version=version,
-            clientSoftwareName=connection.software_name,
-            clientSoftwareVersion=connection.software_version,
-        )
+        key = (version, connection.software_name, connection.software_version)
+        meter = self._deprecated.get(key)
+        if meter is None:
+            if len(self._deprecated) >= MAX_DEPRECATED:  # the names are the clients' to choose
+                key = (version, "other", "other")
+            meter = self._registry.meter(
+                TYPE,
+                "DeprecatedRequestsPerSec",
+                request=self._name,
+                version=version,
+                clientSoftwareName=key[1],
+                clientSoftwareVersion=key[2],
+            )
+            self._deprecated[key] = meter
         meter.mark()
 
 
@@ -163,10 +192,14 @@ class _ApiMetrics:
                 return
             taken = rows[:size]
             del rows[:size]  # what others append meanwhile stays: it is behind these
+            whole = _columns(taken)
+            first = taken[0][-1]
+            is_mixed = (not first) in whole.specials
             for which, named in self._named:
-                part = taken if which is None else [row for row in taken if row[-1] is which]
-                if part:
-                    named.add(part, self._error_name)
+                if which is None or (which is first and not is_mixed):
+                    named.add(whole, self._error_name)
+                elif is_mixed:
+                    named.add(_columns([row for row in taken if row[-1] is which]), self._error_name)
 
     def mark_deprecated(self, request: Request) -> None:
         """Count a request of a deprecated version."""
