@@ -194,7 +194,7 @@ def _indexed(block: Block, transactions: CleanedTransactions) -> list[DataBatch]
     for batch in block.batches:
         if batch.is_control:
             transactions.is_marker_idle(batch, block)
-        elif not transactions.is_batch_aborted(batch) and batch.record_count > 0:
+        elif not (batch.is_transactional and transactions.is_batch_aborted(batch)) and batch.record_count > 0:
             data.append(DataBatch(batch.base_offset, batch.last_offset, batch.record_count, block.payload(batch)))
     return data
 

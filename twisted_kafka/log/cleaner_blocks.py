@@ -24,7 +24,7 @@ _LATEST_MAGIC = 2
 
 
 class Batch(NamedTuple):
-    """The header of a batch of format 2, with its fields in their order, and where in its block it begins."""
+    """The header of a batch of format 2, with its fields in their order, and where in its block it lies."""
 
     base_offset: int
     size: int
@@ -41,16 +41,10 @@ class Batch(NamedTuple):
     base_sequence: int
     record_count: int
     position: int
-
-    @property
-    def last_offset(self) -> int:
-        """The offset of its last record, whether or not that is still there."""
-        return self.base_offset + self.last_offset_delta
-
-    @property
-    def end(self) -> int:
-        """Where in its block it ends."""
-        return self.position + self.size + LOG_OVERHEAD
+    end: int
+    """Where in its block it ends."""
+    last_offset: int
+    """The offset of its last record, whether or not that is still there."""
 
     @property
     def is_control(self) -> bool:
@@ -94,11 +88,12 @@ class Block:
         self.batches = batches
         self.messages = messages
 
-    def payload(self, batch: Batch) -> bytes | memoryview:
+    def payload(self, batch: Batch) -> bytes:
         """Return a batch's records, decompressed; raises CorruptRecordError."""
-        data = memoryview(self.data)[batch.position + HEADER_SIZE : batch.end]
-        codec = batch.codec
-        return data if codec == Compression.NONE else decompress(codec, data, limit_bytes=DEFAULT_DECOMPRESSION_LIMIT_BYTES)
+        data = self.data[batch.position + HEADER_SIZE : batch.end]
+        if not batch.attributes & COMPRESSION_MASK:
+            return data
+        return decompress(batch.codec, data, limit_bytes=DEFAULT_DECOMPRESSION_LIMIT_BYTES)
 
     def parsed(self, batch: Batch) -> DefaultBatch:
         """Return a batch to read its records from."""
@@ -130,8 +125,16 @@ def _parse(data: bytes) -> tuple[Block, int, int]:
     """Return the batches at the front of ``data``, their bytes, and how many bytes a first one needs that is not there in full."""
     block = Block(data, [], [])
     batches, messages = block.batches, block.messages
-    unpack = HEADER.unpack_from
+    unpack, append = HEADER.unpack_from, batches.append
     position, length = 0, len(data)
+    while length - position >= HEADER_SIZE and not messages:
+        # By far the most are whole and of format 2: this is the loop that logs of small batches take their time in.
+        fields = unpack(data, position)
+        end = position + fields[1] + LOG_OVERHEAD
+        if fields[3] != _LATEST_MAGIC or end - position < HEADER_SIZE or end > length:
+            break
+        append(_batch_of((*fields, position, end, fields[0] + fields[6])))
+        position = end
     while length - position > MAGIC_AT:
         size = int.from_bytes(data[position + 8 : position + 12], signed=True) + LOG_OVERHEAD
         magic = data[position + MAGIC_AT]
@@ -139,13 +142,8 @@ def _parse(data: bytes) -> tuple[Block, int, int]:
             raise CorruptRecordError(f"a batch of {size} bytes with magic {magic} cannot be")
         if size > length - position:
             return block, position, 0 if position else size
-        if magic == _LATEST_MAGIC:
-            if messages:
-                break
-            batches.append(_batch_of((*unpack(data, position), position)))
-        else:
-            if batches:
-                break
-            messages.append(LegacyBatch(memoryview(data)[position : position + size], position))
+        if magic == _LATEST_MAGIC or batches:
+            break
+        messages.append(LegacyBatch(memoryview(data)[position : position + size], position))
         position += size
     return block, position, 0 if position else MAGIC_AT + 1

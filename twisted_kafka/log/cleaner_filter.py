@@ -16,9 +16,11 @@ from twisted_kafka.protocol.records.compression import compress
 from twisted_kafka.protocol.records.legacy import LegacyBatch
 from twisted_kafka.protocol.records.record import (
     COMPRESSION_MASK,
+    CONTROL_FLAG,
     DELETE_HORIZON_FLAG,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
+    TRANSACTIONAL_FLAG,
     Record,
     TimestampType,
 )
@@ -35,6 +37,8 @@ class Written(NamedTuple):
     max_timestamp_ms: int
 
 
+_OF_TRANSACTIONS = TRANSACTIONAL_FLAG | CONTROL_FLAG
+_NO_DATA: tuple[int, Batch | None] = (-1, None)
 _written = cast(Callable[[tuple[int, int, int, int, int]], Written], partial(tuple.__new__, Written))
 
 
@@ -86,21 +90,24 @@ class BlockFilter:
         survivors = self._survivors(block, data)
         out = Output()
         view = memoryview(block.data)
-        now_ms = self._rules.now_ms
-        number, next_data = 0, data[0].position if data else -1
+        now_ms, end_offset = self._rules.now_ms, self._rules.end_offset
+        counts, tombstones = (survivors.counts, survivors.has_tombstones) if survivors else ((), ())
+        remaining = iter(enumerate(data))
+        number, next_data = next(remaining, _NO_DATA)
         for batch in block.batches:
-            horizon_ms = batch.delete_horizon_ms
-            if batch.position == next_data and survivors is not None:
-                kept, has_tombstones = survivors.counts[number], survivors.has_tombstones[number]
-                if kept == batch.record_count and (horizon_ms is not None or not has_tombstones):
+            if batch is next_data and survivors:
+                kept = counts[number]
+                if not kept:
+                    if batch.producer_id != NO_PRODUCER_ID or batch.last_offset + 1 == end_offset:
+                        self._maybe_add_empty(out, batch)
+                elif kept == batch.record_count and (not tombstones[number] or batch.attributes & DELETE_HORIZON_FLAG):
                     out.add(view[batch.position : batch.end], batch.base_offset, batch.last_offset, batch.max_timestamp_ms)
-                elif kept:
-                    self._rewrite(out, block, batch, survivors, number)
                 else:
-                    self._maybe_add_empty(out, batch)
-                number += 1
-                next_data = data[number].position if number < len(data) else -1
-            elif not batch.is_control or not batch.record_count:
+                    self._rewrite(out, block, batch, survivors, number)
+                number, next_data = next(remaining, _NO_DATA)
+                continue
+            horizon_ms = batch.delete_horizon_ms
+            if not batch.is_control or not batch.record_count:
                 self._maybe_add_empty(out, batch)
             elif batch.position not in idle_markers or (horizon_ms is not None and horizon_ms > now_ms):
                 out.add(view[batch.position : batch.end], batch.base_offset, batch.last_offset, batch.max_timestamp_ms)
@@ -118,7 +125,10 @@ class BlockFilter:
         data = []
         transactions = self._transactions
         for batch in block.batches:
-            if batch.is_control:
+            if not batch.attributes & _OF_TRANSACTIONS:
+                if batch.record_count > 0:
+                    data.append(batch)
+            elif batch.is_control:
                 if transactions.is_marker_idle(batch, block):
                     idle_markers.add(batch.position)
             elif not transactions.is_batch_aborted(batch) and batch.record_count > 0:
@@ -136,7 +146,7 @@ class BlockFilter:
                     batch.last_offset,
                     batch.record_count,
                     block.payload(batch),
-                    batch.delete_horizon_ms is None or now_ms < batch.delete_horizon_ms,
+                    not batch.attributes & DELETE_HORIZON_FLAG or now_ms < batch.base_timestamp_ms,
                 )
                 for batch in data
             ]

@@ -30,7 +30,7 @@ class DataBatch(NamedTuple):
     base_offset: int
     last_offset: int
     record_count: int
-    payload: bytes | memoryview
+    payload: bytes
     keeps_tombstones: bool = True
 
 
@@ -153,7 +153,7 @@ class PlainSurvivors:
 
 def _records(batch: DataBatch) -> Iterable[Record]:
     """Yield the records with their offsets, with times as differences to the base timestamp, and offset deltas as sequences."""
-    for record in parse_records(bytes(batch.payload), batch.record_count, batch.base_offset, 0):
+    for record in parse_records(batch.payload, batch.record_count, batch.base_offset, 0):
         record.sequence = record.offset - batch.base_offset
         yield record
 

@@ -98,6 +98,8 @@ class VectorSurvivors:
     def __init__(self, block: "_Block", kept: NDArray[np.bool_]) -> None:
         self._block = block
         self._kept = kept
+        self._runs: tuple[list[int], list[int], list[int]] | None = None
+        self._newest: list[int] | None = None
         batches = len(block.ends)
         self.counts: list[int] = np.bincount(block.batch_of[kept], minlength=batches).tolist()
         tombstones = block.batch_of[kept & ~block.columns.has_value]
@@ -114,17 +116,34 @@ class VectorSurvivors:
 
     def payload(self, batch: int) -> bytes:
         """See Survivors."""
-        span = self._span(batch)
-        columns, data = self._block.columns, self._block.payload
-        changes = np.diff(self._kept[span].view(np.int8), prepend=0, append=0)
-        firsts = columns.starts[span][(changes > 0).nonzero()[0]].tolist()
-        lasts = columns.ends[span][(changes < 0).nonzero()[0] - 1].tolist()
-        return b"".join([data[first:last] for first, last in zip(firsts, lasts, strict=True)])
+        if self._runs is None:
+            self._runs = self._find_runs()
+        firsts, lasts, bounds = self._runs
+        low, high = bounds[batch], bounds[batch + 1]
+        data = self._block.payload
+        return b"".join([data[first:last] for first, last in zip(firsts[low:high], lasts[low:high], strict=True)])
+
+    def _find_runs(self) -> tuple[list[int], list[int], list[int]]:
+        """Return where the runs of records that remain begin and end, and how many there are before each batch."""
+        kept, block = self._kept, self._block
+        begins, stops = kept.copy(), kept.copy()
+        begins[1:] &= ~kept[:-1]
+        stops[:-1] &= ~kept[1:]
+        # A run ends with its batch.
+        inner = block.ends[:-1]
+        begins[inner] = kept[inner]
+        stops[inner - 1] = kept[inner - 1]
+        batches = len(block.ends)
+        bounds = np.concatenate(([0], np.cumsum(np.bincount(block.batch_of[begins], minlength=batches))))
+        return block.columns.starts[begins].tolist(), block.columns.ends[stops].tolist(), bounds.tolist()
 
     def largest_timestamp_delta(self, batch: int) -> int:
         """See Survivors."""
-        span = self._span(batch)
-        return int(self._block.columns.timestamp_deltas[span][self._kept[span]].max())
+        if self._newest is None:
+            deltas = np.where(self._kept, self._block.columns.timestamp_deltas, np.iinfo(np.int64).min)
+            ends = self._block.ends
+            self._newest = np.maximum.reduceat(deltas, np.concatenate(([0], ends[:-1]))).tolist()
+        return self._newest[batch]
 
 
 class _Block:

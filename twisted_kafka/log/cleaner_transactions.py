@@ -29,10 +29,8 @@ class CleanedTransactions:
             heapq.heappush(self._aborted, (transaction.first_offset, transaction))
 
     def is_batch_aborted(self, batch: Batch) -> bool:
-        """Note a batch of data; returns whether its transaction was aborted."""
+        """Note a batch of a transaction's data; returns whether that was aborted."""
         self._begin_up_to(batch.last_offset)
-        if not batch.is_transactional:
-            return False
         if batch.producer_id in self._ongoing_aborted:
             self._with_data_aborted.add(batch.producer_id)
             return True
