@@ -7,7 +7,12 @@ from twisted_kafka.log.batch_headers import advance_sequence, retreat_sequence
 from twisted_kafka.log.producer_snapshot import CorruptSnapshotError, decode_snapshot, encode_snapshot
 from twisted_kafka.log.results import AbortedTransaction, FetchIsolation
 from twisted_kafka.log.validation import AppendOrigin
-from twisted_kafka.protocol.errors import InvalidProducerEpochError, OutOfOrderSequenceError, TransactionCoordinatorFencedError
+from twisted_kafka.protocol.errors import (
+    InvalidProducerEpochError,
+    InvalidTxnStateError,
+    OutOfOrderSequenceError,
+    TransactionCoordinatorFencedError,
+)
 from twisted_kafka.protocol.records.builder import end_transaction_marker
 
 LARGEST = 2**31 - 1
@@ -146,6 +151,16 @@ def test_idle_producers_are_forgotten(log):
     produce(log, 0, producer=2, timestamp_ms=NOW_MS + 60_000)
     assert log.remove_expired_producers(NOW_MS + 86_400_000) == 1
     assert list(log.producer_state.producers) == [2]
+
+
+def test_an_open_transaction_takes_nothing_that_is_not_of_it(log):
+    options = {"producer_id": 5, "producer_epoch": 0}
+    inside = batch(b"x", base_sequence=0, is_transactional=True, **options)
+    log.append_as_leader(bytearray(inside), 0)
+    with pytest.raises(InvalidTxnStateError):
+        log.append_as_leader(batch(b"y", base_sequence=1, **options), 0)
+    assert log.append_as_leader(bytearray(inside), 0).is_duplicate
+    assert log.log_end_offset == 1
 
 
 def test_snapshots_refuse_damage():

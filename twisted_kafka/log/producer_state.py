@@ -12,6 +12,7 @@ from twisted_kafka.log.batch_headers import BatchLike, advance_sequence, retreat
 from twisted_kafka.log.results import AbortedTransaction
 from twisted_kafka.protocol.errors import (
     InvalidProducerEpochError,
+    InvalidTxnStateError,
     OutOfOrderSequenceError,
     TransactionCoordinatorFencedError,
 )
@@ -120,11 +121,21 @@ class ProducerState:
     def check(self, batch: BatchLike, *, is_client: bool) -> ProducerBatch | None:
         """Judge a batch of data; returns the one that it repeats, if so. Coordinators need no sequence numbers.
 
-        Raises InvalidProducerEpochError for a producer that a newer one replaced, OutOfOrderSequenceError when batches are missing.
+        Raises InvalidProducerEpochError for a producer that a newer one replaced, OutOfOrderSequenceError when batches are missing,
+        InvalidTxnStateError for a batch outside of the transaction that its producer has open.
         """
         entry = self.producers.get(batch.producer_id)
         if entry is None:
             return None
+        if entry.transaction_first_offset != NO_OFFSET and not batch.is_transactional:
+            duplicate = entry.duplicate_of(batch) if is_client else None
+            if duplicate is None:
+                self._check_epoch(entry, batch)
+                raise InvalidTxnStateError(
+                    f"{self.topic_partition}: producer {batch.producer_id}, epoch {batch.producer_epoch}, has a transaction open "
+                    "and sent a batch that does not belong to it"
+                )
+            return duplicate
         if batch.producer_epoch == entry.epoch and entry.batches and batch.base_sequence == entry.batches[-1].last_sequence + 1:
             return None
         duplicate = entry.duplicate_of(batch) if is_client else None

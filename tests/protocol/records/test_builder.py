@@ -227,6 +227,14 @@ def test_conversion_down_leaves_out_what_was_not_asked_for() -> None:
     assert [found[0] for found in content(down_convert(compressed, 1, first_offset=72))] == [70, 71, 72, 73]
 
 
+def test_down_conversion_stops_after_the_batch_that_makes_it_large_enough():
+    data = b"".join(build_batch(RECORDS, base_offset=offset) for offset in (0, 10, 20))
+    one = len(down_convert(build_batch(RECORDS), 1))
+    assert down_convert(data, 1, limit_bytes=1) == down_convert(data, 1)[:one]
+    assert down_convert(data, 1, limit_bytes=one + 1) == down_convert(data, 1)[: 2 * one]
+    assert down_convert(data, 1, limit_bytes=3 * one) == down_convert(data, 1)
+
+
 def test_conversion_keeps_the_gaps_of_compacted_batches() -> None:
     data = build_batch(PLAIN, base_offset=70, offset_deltas=[1, 4, 5, 9], last_offset_delta=12, compression=Compression.GZIP)
     for magic in (0, 1):

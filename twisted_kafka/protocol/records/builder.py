@@ -210,23 +210,45 @@ def build_message_set(records: Sequence[WritableRecord], **options: Unpack[Batch
     """
     magic = options.get("magic", 1)
     codec = options.get("compression", Compression.NONE)
-    if codec == Compression.ZSTD:
-        raise UnsupportedCompressionTypeError(f"zstd is not supported with magic {magic}")
-    if not records:
-        return b""
+    writer = MessageSetWriter(magic, codec, _max_timestamp(records, options) if _is_append_time(options) else None)
     base_offset = options.get("base_offset", 0)
-    deltas = options.get("offset_deltas") or range(len(records))
-    append_time = _max_timestamp(records, options) if _is_append_time(options) else None
-    attributes = TIMESTAMP_TYPE_MASK if magic and append_time is not None else 0
     first = 0 if codec and magic else base_offset
-    out = bytearray()
-    for record, delta in zip(records, deltas, strict=True):
-        timestamp = record.timestamp_ms if append_time is None else append_time
-        out += _message(magic, first + delta, attributes, timestamp, record.key, record.value)
-    if not codec:
-        return bytes(out)
-    inner = compress(codec, out, options.get("level"), magic=magic)
-    return _message(magic, base_offset + deltas[-1], attributes | codec, _max_timestamp(records, options), None, inner)
+    for record, delta in zip(records, options.get("offset_deltas") or range(len(records)), strict=True):
+        writer.add(first + delta, record)
+    return writer.finish(base_offset - first, options.get("level"))
+
+
+class MessageSetWriter:
+    """Writes messages of format 0 or 1 as their records come, without keeping the records.
+
+    ``append_time_ms`` is the timestamp of all of them, if the broker set it. Raises UnsupportedCompressionTypeError for zstd.
+    """
+
+    def __init__(self, magic: int, codec: Compression, append_time_ms: int | None = None) -> None:
+        if codec == Compression.ZSTD:
+            raise UnsupportedCompressionTypeError(f"zstd is not supported with magic {magic}")
+        self._magic = magic
+        self._codec = codec
+        self._append_time_ms = append_time_ms
+        self._attributes = TIMESTAMP_TYPE_MASK if magic and append_time_ms is not None else 0
+        self._out = bytearray()
+        self._last_offset = -1
+        self._newest_ms = NO_TIMESTAMP
+
+    def add(self, offset: int, record: WritableRecord) -> None:
+        """Write a record; offsets in a compressed message of format 1 count from the one that ``finish`` is given."""
+        timestamp_ms = record.timestamp_ms if self._append_time_ms is None else self._append_time_ms
+        self._out += _message(self._magic, offset, self._attributes, timestamp_ms, record.key, record.value)
+        self._last_offset = offset
+        if timestamp_ms > self._newest_ms:
+            self._newest_ms = timestamp_ms
+
+    def finish(self, base_offset: int = 0, level: int | None = None) -> bytes:
+        """Return the messages, or the one compressed message that holds them."""
+        if not self._codec or not self._out:
+            return bytes(self._out)
+        inner = compress(self._codec, self._out, level, magic=self._magic)
+        return _message(self._magic, base_offset + self._last_offset, self._attributes | self._codec, self._newest_ms, None, inner)
 
 
 def _message(magic: int, offset: int, attributes: int, timestamp_ms: int, key: bytes | None, value: bytes | None) -> bytes:

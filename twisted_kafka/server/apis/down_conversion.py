@@ -57,7 +57,7 @@ class DownConversion:
             return
         try:
             whole = _whole_batches(data)
-            converted = down_convert(whole, to_magic, fetch.fetch_offset)
+            converted = down_convert(whole, to_magic, fetch.fetch_offset, limit_bytes=len(data))
         except UnsupportedCompressionTypeError as error:
             _refuse(read, error.code)
             return
