@@ -16,7 +16,7 @@ def down_convert(data: Buffer, to_magic: int, first_offset: int = 0, *, limit_by
 
     Control batches and headers are dropped. Batches that are old enough stay as they are. Of an uncompressed batch that becomes
     messages of their own, those before ``first_offset`` are left out, for the consumer did not ask for them. No further batch is
-    looked at once there are ``limit_bytes``: what grows when it is converted takes no more memory than that and one batch. Formats 0
+    looked at once there are ``limit_bytes``: what grows takes no more memory than that and one batch. Formats 0
     and 1 don't know zstd: what comes before the first batch that has it is returned; raises UnsupportedCompressionTypeError if that
     is nothing.
     """
