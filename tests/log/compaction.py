@@ -62,14 +62,13 @@ def committed(log: UnifiedLog) -> list[Record]:
 class Writer:
     """Writes random batches to a log and knows what they were."""
 
-    def __init__(self, directory: Path, seed: int, **settings: object) -> None:
+    def __init__(self, directory: Path, seed: int, segment_bytes: int | None = None) -> None:
         self.draw = random.Random(seed)
         self.bench = Bench(
             directory,
-            segment_bytes=self.draw.choice([1000, 4000]),
+            segment_bytes=segment_bytes or self.draw.choice([1000, 4000]),
             cleanup_policy=("compact",),
             delete_retention_ms=RETENTION_MS,
-            **settings,
         )
         self.log = self.bench.open()
         self.keys = [b"%d" % number * self.draw.choice([1, 5, 40]) for number in range(self.draw.randint(1, 30))]

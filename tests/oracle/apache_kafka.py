@@ -48,6 +48,10 @@ class ApacheKafka:
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
         }
 
+    def change(self, **settings: object) -> None:
+        """Have other settings from the next start on."""
+        self._settings |= settings
+
     @property
     def bootstrap(self) -> str:
         return f"127.0.0.1:{self.port}"
@@ -88,7 +92,7 @@ class ApacheKafka:
     def start_zookeeper(self) -> None:
         """Start ZooKeeper alone."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        (self.directory / "zookeeper").mkdir()
+        (self.directory / "zookeeper").mkdir(exist_ok=True)
         zookeeper = self.directory / "zookeeper.properties"
         zookeeper.write_text(
             f"dataDir={self.directory / 'zookeeper'}\nclientPort={self._zookeeper_port}\nclientPortAddress=127.0.0.1\n"
