@@ -53,6 +53,22 @@ def test_unknown_partition_another_brokers_and_one_that_is_followed(h):
     assert h.append(b"a").error == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+def test_what_is_refused_is_counted_by_its_fault(h):
+    h.lead(config={"cleanup.policy": "compact"})
+    damaged = batch_of(b"a")
+    damaged[-1] ^= 1
+    without_sequence = batch_of(b"a", producer_id=1, producer_epoch=0)
+    old = [bytes(batch_of(b"a", magic=magic)) for magic in (1, 0)]
+    for data, error, meter in (
+        (damaged, ErrorCode.CORRUPT_MESSAGE, "InvalidMessageCrcRecordsPerSec"),
+        (without_sequence, ErrorCode.INVALID_RECORD, "InvalidOffsetOrSequenceRecordsPerSec"),
+        (bytearray(b"".join(old)), ErrorCode.INVALID_RECORD, "InvalidMagicNumberRecordsPerSec"),
+        (batch_of(b"a"), ErrorCode.INVALID_RECORD, "NoKeyCompactedTopicRecordsPerSec"),
+    ):
+        assert h.replicas.append_records(1000, 1, {TP: data})[TP].error == error
+        assert h.metrics.value("BrokerTopicMetrics", meter) == 1
+
+
 def test_internal_topics_need_to_be_allowed(h):
     internal = TopicPartition("__consumer_offsets", 0)
     h.lead(internal.topic)

@@ -10,6 +10,7 @@ from typing import NoReturn
 from twisted_kafka.log.validation_convert import (
     check_size,
     decompression_limit,
+    ensure_checksum,
     target_compression,
     target_level,
     validate_message_set,
@@ -18,6 +19,8 @@ from twisted_kafka.log.validation_records import LOG_APPEND_TIME, breaks_rules, 
 from twisted_kafka.log.validation_types import (
     AppendOrigin,
     BatchInfo,
+    InvalidChecksumError,
+    InvalidOffsetOrSequenceError,
     InvalidRecordsError,
     InvalidTimestampsError,
     RecordValidationError,
@@ -108,7 +111,7 @@ def _check_all(view: memoryview, context: ValidationContext) -> None:
         if context.origin is _CLIENT and batch.magic == _LATEST_MAGIC and batch.base_offset:
             _refuse_base_offset(batch.base_offset)
         check_size(batch.size_bytes, context)
-        batch.ensure_valid()
+        ensure_checksum(batch)
         count += 1
     if count > 1:
         raise InvalidRecordError(f"{count} record batches for {context.topic_partition} where one is allowed")
@@ -132,19 +135,19 @@ def _validate_batch(view: memoryview, header: tuple[int, ...], context: Validati
     if size > context.config.max_message_bytes:
         check_size(size, context)
     if crc32c(view[CRC_START:]) != crc:
-        raise CorruptRecordError(
+        raise InvalidChecksumError(
             f"the record batch for {context.topic_partition} is corrupt: its CRC {crc} is not that of its bytes"
         )
     if from_client:
         if attributes & CONTROL_FLAG:
             raise InvalidRecordError("clients are not allowed to write control records")
         if producer >= 0 and sequence < 0:
-            raise InvalidRecordError(f"a batch of producer {producer} has sequence number {sequence}")
+            raise InvalidOffsetOrSequenceError(f"a batch of producer {producer} has sequence number {sequence}")
     number = attributes & COMPRESSION_MASK
     if number >= _CODEC_COUNT:
         raise UnsupportedCompressionTypeError(f"unknown compression type {number}")
     if count <= 0 or last_delta != count - 1:
-        raise InvalidRecordError(f"the batch says that it has {count} records and a last offset delta of {last_delta}")
+        raise InvalidOffsetOrSequenceError(f"the batch says that it has {count} records and a last offset delta of {last_delta}")
     payload = bytes(view[HEADER_SIZE:]) if not number else _decompressed(CODECS[number], view[HEADER_SIZE:], context)
     scan = scan_records(payload, count)
     sent_append_time = max_timestamp if attributes & TIMESTAMP_TYPE_MASK else None

@@ -4,7 +4,14 @@ import itertools
 from collections.abc import Sequence
 
 from twisted_kafka.log.validation_records import LOG_APPEND_TIME, check_records
-from twisted_kafka.log.validation_types import AppendOrigin, BatchInfo, ValidationContext, ValidationResult
+from twisted_kafka.log.validation_types import (
+    AppendOrigin,
+    BatchInfo,
+    InvalidChecksumError,
+    InvalidMagicError,
+    ValidationContext,
+    ValidationResult,
+)
 from twisted_kafka.protocol.errors import CorruptRecordError, InvalidRecordError, RecordTooLargeError
 from twisted_kafka.protocol.records.batch import DefaultBatch, Record, RecordBatch, TimestampType, batches
 from twisted_kafka.protocol.records.builder import BatchOptions, build_batch
@@ -54,6 +61,12 @@ def check_size(size_bytes: int, context: ValidationContext) -> None:
         raise RecordTooLargeError(
             f"the record batch for {context.topic_partition} has {size_bytes} bytes, more than the topic's maximum, {limit}"
         )
+
+
+def ensure_checksum(batch: RecordBatch) -> None:
+    """Raise InvalidChecksumError unless the checksum is right."""
+    if not batch.is_valid():
+        raise InvalidChecksumError(f"the record batch is corrupt: its checksum {batch.crc} is not that of its bytes")
 
 
 def validate_message_set(view: memoryview, context: ValidationContext) -> ValidationResult:
@@ -106,11 +119,11 @@ def _checked_messages(view: memoryview, context: ValidationContext) -> Sequence[
     messages: list[RecordBatch] = []
     for message in batches(view):
         check_size(message.size_bytes, context)
-        message.ensure_valid()
+        ensure_checksum(message)
         messages.append(message)
     legacy = [message for message in messages if isinstance(message, LegacyBatch) and message.magic == messages[0].magic]
     if len(legacy) != len(messages):
-        raise InvalidRecordError(f"a batch has another magic than the first one's, {messages[0].magic}")
+        raise InvalidMagicError(f"a batch has another magic than the first one's, {messages[0].magic}")
     return legacy
 
 
@@ -128,7 +141,7 @@ def _records(message: LegacyBatch, context: ValidationContext, limit_bytes: int)
             if inner.compression:
                 raise InvalidRecordError(f"record {index} in a compressed message is compressed itself")
             if not inner.is_valid():
-                raise CorruptRecordError(f"record {index} in a compressed message has a wrong checksum")
+                raise InvalidChecksumError(f"record {index} in a compressed message has a wrong checksum")
     records = list(message.records(limit_bytes))
     check_records(records, context, sent_append_time=message.timestamp_type == TimestampType.LOG_APPEND_TIME)
     return records

@@ -39,9 +39,11 @@ def check_records(records: Iterable[Record], context: ValidationContext, *, sent
     latest = context.now_ms + config.message_timestamp_after_max_ms
     compact = config.compact
     errors = []
+    keyless = 0
     bad_timestamp = False
     for index, record in enumerate(records):
         if compact and record.key is None:
+            keyless += 1
             errors.append((index, f"the compacted topic of {context.topic_partition} takes no record without a key"))
         elif not append_time and record.timestamp_ms != NO_TIMESTAMP:
             if not earliest <= record.timestamp_ms <= latest:
@@ -51,7 +53,7 @@ def check_records(records: Iterable[Record], context: ValidationContext, *, sent
             bad_timestamp = True
             errors.append((index, "a producer must not set the timestamp type to LogAppendTime"))
     if bad_timestamp:
-        raise InvalidTimestampsError("one or more records have been rejected due to invalid timestamps", errors)
+        raise InvalidTimestampsError("one or more records have been rejected due to invalid timestamps", errors, keyless)
     if errors:
         shown = "; ".join(f"{index}: {why}" for index, why in errors[:_SHOWN_ERRORS])
-        raise InvalidRecordsError(f"{len(errors)} records have been rejected, the first of them: {shown}", errors)
+        raise InvalidRecordsError(f"{len(errors)} records have been rejected, the first of them: {shown}", errors, keyless)

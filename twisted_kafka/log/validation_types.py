@@ -3,7 +3,7 @@
 from enum import IntEnum
 from typing import Protocol
 
-from twisted_kafka.protocol.errors import InvalidRecordError, InvalidTimestampError, KafkaError
+from twisted_kafka.protocol.errors import CorruptRecordError, InvalidRecordError, InvalidTimestampError, KafkaError
 from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.protocol.records.record import NO_SEQUENCE, NO_TIMESTAMP, increment_sequence
 from twisted_kafka.protocol.regions import Buffer
@@ -139,15 +139,29 @@ class ValidationResult:
             self.max_timestamp_ms = NO_TIMESTAMP
 
 
+class InvalidChecksumError(CorruptRecordError):
+    """A batch or message whose checksum is not that of its bytes."""
+
+
+class InvalidMagicError(InvalidRecordError):
+    """Messages of several formats where one is allowed."""
+
+
+class InvalidOffsetOrSequenceError(InvalidRecordError):
+    """Counts, offset deltas or sequence numbers that cannot be."""
+
+
 class RecordValidationError(KafkaError):
     """Single records of a batch were refused, and the batch with them (Kafka: RecordValidationException).
 
-    ``record_errors`` has the index in the batch and the reason of each, for Produce from version 8 on.
+    ``record_errors`` has the index in the batch and the reason of each, for Produce from version 8 on; ``keyless`` of them lack the
+    key that a compacted topic wants.
     """
 
-    def __init__(self, message: str, record_errors: list[tuple[int, str]]) -> None:
+    def __init__(self, message: str, record_errors: list[tuple[int, str]], keyless: int = 0) -> None:
         super().__init__(message)
         self.record_errors = record_errors
+        self.keyless = keyless
 
 
 class InvalidRecordsError(RecordValidationError, InvalidRecordError):

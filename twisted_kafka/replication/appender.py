@@ -7,6 +7,12 @@ from typing import Final, TypeVar
 from twisted.logger import Logger
 
 from twisted_kafka.log.validation import AppendOrigin
+from twisted_kafka.log.validation_types import (
+    InvalidChecksumError,
+    InvalidMagicError,
+    InvalidOffsetOrSequenceError,
+    RecordValidationError,
+)
 from twisted_kafka.protocol.errors import (
     CorruptRecordError,
     ErrorCode,
@@ -113,6 +119,17 @@ class RecordAppender:
         topic.messages_in.mark(records)
         everything.messages_in.mark(records)
 
+    def _count_invalid(self, error: Exception) -> None:
+        everything = self._all_topics
+        if isinstance(error, RecordValidationError) and error.keyless:
+            everything.no_key_compacted_topic.mark(error.keyless)
+        elif isinstance(error, InvalidMagicError):
+            everything.invalid_magic_number.mark(1)
+        elif isinstance(error, InvalidChecksumError):
+            everything.invalid_message_crc.mark(1)
+        elif isinstance(error, InvalidOffsetOrSequenceError):
+            everything.invalid_offset_or_sequence.mark(1)
+
     def _failed(self, topic_partition: TopicPartition, error: Exception, size_bytes: int) -> PartitionResult:
         topic, everything = self._stats.topic(topic_partition.topic), self._all_topics
         topic.produce_requests.mark(1)
@@ -123,6 +140,7 @@ class RecordAppender:
         if isinstance(error, RecordTooLargeError | RecordBatchTooLargeError):
             topic.bytes_rejected.mark(size_bytes)
             everything.bytes_rejected.mark(size_bytes)
+        self._count_invalid(error)
         if isinstance(error, _EXPECTED):
             return PartitionResult(error.code)
         topic.failed_produces.mark(1)

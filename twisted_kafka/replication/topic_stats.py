@@ -21,8 +21,11 @@ _METERS: Final = {
     "produce_conversions": "ProduceMessageConversionsPerSec",
     "replication_bytes_out": "ReplicationBytesOutPerSec",
     "replication_bytes_in": "ReplicationBytesInPerSec",
+    "no_key_compacted_topic": "NoKeyCompactedTopicRecordsPerSec",
+    "invalid_magic_number": "InvalidMagicNumberRecordsPerSec",
+    "invalid_message_crc": "InvalidMessageCrcRecordsPerSec",
+    "invalid_offset_or_sequence": "InvalidOffsetOrSequenceRecordsPerSec",
 }
-_ALL_TOPICS_ONLY: Final = {"replication_bytes_out", "replication_bytes_in"}
 
 
 class TopicStats:
@@ -40,6 +43,10 @@ class TopicStats:
     produce_conversions: Meter
     replication_bytes_out: Meter
     replication_bytes_in: Meter
+    no_key_compacted_topic: Meter
+    invalid_magic_number: Meter
+    invalid_message_crc: Meter
+    invalid_offset_or_sequence: Meter
 
     def __init__(self, registry: MetricsRegistry, topic: str | None) -> None:
         self._registry = registry
