@@ -55,12 +55,14 @@ setup(
         "zstandard>=0.22",
         "cramjam>=2.8",
         "sortedcontainers>=2.4",
+        "orjson>=3.10",
         "prometheus-client>=0.20",
         "opentelemetry-proto>=1.27",
         # Subscriptions by regular expression: Kafka's syntax, and no expression takes more than linear time.
         "google-re2>=1.1",
     ],
     extras_require={"spark": SPARK, "zookeeper": ZOOKEEPER, "fast": FAST, "test": [*TEST, *ZOOKEEPER, *FAST]},
+    entry_points={"console_scripts": ["twisted-kafka = twisted_kafka.tools.main:main"]},
     zip_safe=False,
     classifiers=[
         "Development Status :: 3 - Alpha",

@@ -1,0 +1,264 @@
+"""What the files of a log directory hold, one item after the other, as dictionaries of JSON's types.
+
+Every item has a ``kind``. What cannot be read is an item of kind ``error`` with a ``problem``, and the end of that file.
+"""
+
+import base64
+import mmap
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from twisted_kafka.log.broker_metadata import MetaPropertiesError, read_meta_properties
+from twisted_kafka.log.checkpoints import MalformedCheckpointError, OffsetCheckpoint, read_entries
+from twisted_kafka.log.files import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    offset_of_name,
+)
+from twisted_kafka.log.partition_metadata import read_topic_id
+from twisted_kafka.log.producer_snapshot import CorruptSnapshotError, decode_snapshot
+from twisted_kafka.log.transaction_index import TransactionIndex
+from twisted_kafka.protocol.errors import KafkaError
+from twisted_kafka.protocol.records.batch import RecordBatch, batches
+from twisted_kafka.protocol.records.record import Record
+from twisted_kafka.protocol.types import uuid_text
+
+Item = dict[str, Any]
+DescribeRecord = Callable[[Record], Item]
+"""Tells what a record's key and value mean; an empty dictionary when it is not known."""
+
+OFFSET_ENTRY: Final = struct.Struct(">II")
+TIME_ENTRY: Final = struct.Struct(">qI")
+MARKERS: Final = {0: "ABORT", 1: "COMMIT"}
+EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
+PARTITION_METADATA: Final = "partition.metadata"
+META_PROPERTIES: Final = "meta.properties"
+_UNFINISHED: Final = (DELETED_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX)
+
+
+def items(path: Path, *, with_records: bool = False, describe: DescribeRecord | None = None) -> Iterator[Item]:
+    """Yield what the file holds; raises OSError, and ValueError for a file that is none of a log directory."""
+    name = path.name
+    for suffix in _UNFINISHED:
+        name = name.removesuffix(suffix)
+    if name.endswith(LOG_SUFFIX):
+        yield from _batches(path, with_records, describe)
+    elif name.endswith(INDEX_SUFFIX):
+        yield from offset_index(path, offset_of_name(name))
+    elif name.endswith(TIME_INDEX_SUFFIX):
+        yield from time_index(path, offset_of_name(name))
+    elif name.endswith(TRANSACTION_INDEX_SUFFIX):
+        yield from transaction_index(path)
+    elif name.endswith(SNAPSHOT_SUFFIX):
+        yield from producer_snapshot(path)
+    elif name == EPOCH_CHECKPOINT:
+        yield from leader_epochs(path)
+    elif name.endswith("-checkpoint"):
+        yield from offset_checkpoint(path)
+    elif name == PARTITION_METADATA:
+        yield from _partition_metadata(path)
+    elif name == META_PROPERTIES:
+        yield from _meta_properties(path)
+    else:
+        raise ValueError(f"{path} is no file of a log directory that is known here")
+
+
+def _error(problem: object) -> Item:
+    return {"kind": "error", "problem": str(problem)}
+
+
+# Segments
+
+
+def segment_batches(data: mmap.mmap | bytes) -> Iterator[RecordBatch]:
+    """Yield the batches of a segment's bytes; raises CorruptRecordError where none can be read any more."""
+    yield from batches(memoryview(data))
+
+
+def mapped(path: Path) -> mmap.mmap | bytes:
+    """Return the file's bytes without reading them; raises OSError."""
+    with path.open("rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else b""
+
+
+def _batches(path: Path, with_records: bool, describe: DescribeRecord | None) -> Iterator[Item]:
+    end = 0
+    data = mapped(path)
+    try:
+        for batch in segment_batches(data):
+            yield batch_item(batch)
+            end = batch.position + batch.size_bytes
+            if with_records:
+                yield from _records(batch, describe)
+    except KafkaError as error:
+        yield _error(error)
+        return
+    if end < len(data):
+        yield _error(f"{len(data) - end} bytes after position {end} are no whole batch")
+
+
+def batch_item(batch: RecordBatch) -> Item:
+    """Describe a batch by its header."""
+    item: Item = {
+        "kind": "batch",
+        "base_offset": batch.base_offset,
+        "last_offset": batch.last_offset,
+        "count": batch.count,
+        "position": batch.position,
+        "size_bytes": batch.size_bytes,
+        "magic": batch.magic,
+        "compression": batch.compression.text,
+        "timestamp_type": batch.timestamp_type.name,
+        "max_timestamp_ms": batch.max_timestamp_ms,
+        "crc": batch.crc,
+        "is_valid": batch.is_valid(),
+    }
+    if batch.magic >= 2:
+        item |= {
+            "partition_leader_epoch": batch.partition_leader_epoch,
+            "producer_id": batch.producer_id,
+            "producer_epoch": batch.producer_epoch,
+            "base_sequence": batch.base_sequence,
+            "last_sequence": batch.last_sequence,
+            "is_transactional": batch.is_transactional,
+            "is_control": batch.is_control,
+            "delete_horizon_ms": batch.delete_horizon_ms,
+        }
+    return item
+
+
+def _records(batch: RecordBatch, describe: DescribeRecord | None) -> Iterator[Item]:
+    for record in batch.records():
+        item: Item = {
+            "kind": "record",
+            "offset": record.offset,
+            "timestamp_ms": record.timestamp_ms,
+            "key": text_of(record.key),
+            "value": text_of(record.value),
+            "headers": [[key, text_of(value)] for key, value in record.headers],
+        }
+        if batch.is_control and record.key is not None and len(record.key) >= 4:
+            item |= {"marker": MARKERS.get(int.from_bytes(record.key[2:4], "big"), "unknown")}
+        elif describe is not None:
+            item |= describe(record)
+        yield item
+
+
+def text_of(data: bytes | None) -> str | dict[str, str] | None:
+    """Return bytes as text, those that are no UTF-8 as ``{"base64": ...}``."""
+    if data is None:
+        return None
+    try:
+        return bytes(data).decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+# Indexes
+
+
+def offset_index(path: Path, base_offset: int) -> Iterator[Item]:
+    """Yield the entries of an ``.index``; unused zeros at the end of a preallocated file are none."""
+    entries = _entries(path, OFFSET_ENTRY)
+    last = -1
+    for relative, position in entries:
+        if (relative, position) == (0, 0) and last >= 0:
+            return
+        last = relative
+        yield {"kind": "index entry", "offset": base_offset + relative, "position": position}
+
+
+def time_index(path: Path, base_offset: int) -> Iterator[Item]:
+    """Yield the entries of a ``.timeindex``."""
+    for number, (timestamp_ms, relative) in enumerate(_entries(path, TIME_ENTRY)):
+        if (timestamp_ms, relative) == (0, 0) and number:
+            return
+        yield {"kind": "time index entry", "timestamp_ms": timestamp_ms, "offset": base_offset + relative}
+
+
+def _entries(path: Path, entry: struct.Struct) -> Iterator[tuple[int, ...]]:
+    data = path.read_bytes()
+    yield from entry.iter_unpack(data[: len(data) // entry.size * entry.size])
+
+
+def transaction_index(path: Path) -> Iterator[Item]:
+    """Yield the aborted transactions of a ``.txnindex``."""
+    try:
+        for aborted in TransactionIndex(path).entries:
+            yield {"kind": "aborted transaction", **aborted._asdict()}
+    except ValueError as error:
+        yield _error(error)
+
+
+# What else lies there
+
+
+def producer_snapshot(path: Path) -> Iterator[Item]:
+    """Yield the producers of a ``.snapshot``."""
+    try:
+        entries = decode_snapshot(path.read_bytes())
+    except CorruptSnapshotError as error:
+        yield _error(error)
+        return
+    for entry in entries:
+        last = entry.batches[-1] if entry.batches else None
+        yield {
+            "kind": "producer",
+            "producer_id": entry.producer_id,
+            "producer_epoch": entry.epoch,
+            "last_sequence": entry.last_sequence,
+            "last_offset": -1 if last is None else last.last_offset,
+            "last_timestamp_ms": entry.last_timestamp_ms,
+            "coordinator_epoch": entry.coordinator_epoch,
+            "current_txn_first_offset": entry.transaction_first_offset,
+        }
+
+
+def leader_epochs(path: Path) -> Iterator[Item]:
+    """Yield the epochs of a ``leader-epoch-checkpoint`` with their first offsets."""
+    try:
+        for epoch, start_offset in read_entries(path, _two_numbers):
+            yield {"kind": "leader epoch", "epoch": epoch, "start_offset": start_offset}
+    except MalformedCheckpointError as error:
+        yield _error(error)
+
+
+def _two_numbers(line: str) -> tuple[int, int]:
+    one, other = line.split()
+    return int(one), int(other)
+
+
+def offset_checkpoint(path: Path) -> Iterator[Item]:
+    """Yield the partitions of a checkpoint of offsets."""
+    try:
+        for partition, offset in OffsetCheckpoint(path).read().items():
+            yield {"kind": "checkpoint", "topic": partition.topic, "partition": partition.partition, "offset": offset}
+    except MalformedCheckpointError as error:
+        yield _error(error)
+
+
+def _partition_metadata(path: Path) -> Iterator[Item]:
+    try:
+        topic_id = read_topic_id(path.parent)
+    except ValueError as error:
+        yield _error(error)
+        return
+    yield {"kind": "partition metadata", "topic_id": None if topic_id is None else uuid_text(topic_id)}
+
+
+def _meta_properties(path: Path) -> Iterator[Item]:
+    try:
+        properties = read_meta_properties(path.parent)
+    except MetaPropertiesError as error:
+        yield _error(error)
+        return
+    if properties is not None:
+        yield {"kind": "meta properties", **properties._asdict()}

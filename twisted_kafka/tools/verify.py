@@ -1,0 +1,85 @@
+"""Checks a log directory that no broker is using: what its files say, and whether they agree with each other. Nothing is changed.
+
+An *error* is what a broker would have to repair, or what consumers would not get; a *note* is what the next start puts right by
+itself, as it does after every crash.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from twisted_kafka.log.broker_metadata import MetaPropertiesError, read_meta_properties
+from twisted_kafka.log.checkpoints import (
+    CLEANER_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    MalformedCheckpointError,
+    OffsetCheckpoint,
+)
+from twisted_kafka.log.files import (
+    CLEANED_SUFFIX,
+    DELETED_DIRECTORY_SUFFIX,
+    DELETED_SUFFIX,
+    FUTURE_DIRECTORY_SUFFIX,
+    STRAY_DIRECTORY_SUFFIX,
+    SWAP_SUFFIX,
+    parse_partition_directory,
+)
+from twisted_kafka.log.log_directory import CLEAN_SHUTDOWN_FILE
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.tools.verify_partition import Finding, PartitionCheck, error, note
+
+MARKED: Final = (DELETED_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX, FUTURE_DIRECTORY_SUFFIX)
+UNFINISHED: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
+CHECKPOINTS: Final = (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, CLEANER_CHECKPOINT)
+
+
+class Bounds(NamedTuple):
+    """Where a partition's log begins and ends."""
+
+    first_offset: int
+    end_offset: int
+
+
+def verify(directory: Path, *, with_records: bool = True) -> Iterator[Finding]:
+    """Check a log directory; yield what is found. ``with_records`` decompresses and parses every record as well."""
+    try:
+        if read_meta_properties(directory) is None:
+            yield note(directory, "there is no meta.properties: is this a log directory?")
+    except MetaPropertiesError as problem:
+        yield error(directory / "meta.properties", problem)
+    was_clean = (directory / CLEAN_SHUTDOWN_FILE).exists()
+    if not was_clean:
+        yield note(directory, "the broker was not stopped in order: its next start recovers the ends of the logs")
+    bounds: dict[TopicPartition, Bounds] = {}
+    for path in sorted(each for each in directory.iterdir() if each.is_dir()):
+        if path.name.endswith(MARKED):
+            yield note(path, "is to be deleted, is a stray or a move under way: not checked")
+            continue
+        try:
+            partition = parse_partition_directory(path.name)
+        except ValueError:
+            yield note(path, "is no partition's directory: not checked")
+            continue
+        check = PartitionCheck(path, was_clean=was_clean, with_records=with_records)
+        yield from check.findings()
+        bounds[partition] = Bounds(check.first_offset, check.end_offset)
+    yield from _checkpoints(directory, bounds)
+
+
+def _checkpoints(directory: Path, bounds: dict[TopicPartition, Bounds]) -> Iterator[Finding]:
+    for name in CHECKPOINTS:
+        path = directory / name
+        try:
+            offsets = OffsetCheckpoint(path).read()
+        except MalformedCheckpointError as problem:
+            yield error(path, problem)
+            continue
+        for partition, offset in offsets.items():
+            name = f"{partition.topic}-{partition.partition}"
+            known = bounds.get(partition)
+            if known is None:
+                yield note(path, f"names {name}, which is not there")
+            elif offset > known.end_offset:
+                yield error(path, f"has offset {offset} for {name}, which ends at {known.end_offset}")
