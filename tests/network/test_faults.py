@@ -256,3 +256,28 @@ def test_loop_goes_on_after_failures_but_not_after_ever_the_same(factory: Any) -
             assert reactor.polls > 0
             assert reactor.waited_ns > 0
         close_reactor(reactor)
+
+
+@pytest.mark.parametrize("factory", REACTORS)
+def test_memory_pool_makes_clients_wait_and_is_full_again_in_the_end(serving: Make, factory: Any) -> None:
+    size = 300_000
+    server = serving({"queued.max.request.bytes": str(size + 100), "socket.request.max.bytes": str(size + 100)}, factory)
+    body = b"x" * size
+
+    def work(number: int) -> None:
+        with server.connect() as client:
+            for correlation_id in range(5):
+                echo(client, correlation_id, body)
+            if number % 2:
+                client.sendall(frame(9, body)[: size // 2])  # leaves in the middle of a request
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT_S)
+    assert not any(thread.is_alive() for thread in threads)
+    server.await_completed(30)
+    eventually(lambda: server.metrics.value("SocketServer", "MemoryPoolUsed") == 0)
+    assert server.metrics.value("SocketServer", "MemoryPoolAvailable") == size + 100
+    assert float(str(server.metrics.value("kafka.server:socket-server-metrics", "MemoryPoolDepletedTimeTotal"))) > 0
