@@ -1,8 +1,10 @@
 """Several log directories under real clients: moves by Kafka's tools, moves under load with kill -9, a disk that fills."""
 
+import contextlib
 import json
 import random
 import re
+import resource
 import subprocess
 import threading
 import time
@@ -12,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.clients.clients import java_tool, read_confluent, send_confluent
 from tests.clients.served import ServedBroker
@@ -259,3 +262,28 @@ def read_partition(broker: JbodBroker, topic: str, partition: int) -> list[bytes
         return values
     finally:
         consumer.close()
+
+
+def test_partitions_that_no_descriptor_was_left_for_get_their_leaders_later(broker: JbodBroker) -> None:
+    assert broker.process is not None
+    pid = broker.process.pid
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (len(list(Path(f"/proc/{pid}/fd").iterdir())) + 40, before[1]))
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    with contextlib.suppress(KafkaException):
+        admin.create_topics([NewTopic("many", 100, 1)])["many"].result(30)
+
+    def leaders() -> int:
+        return sum(each.leader >= 0 for each in admin.list_topics(timeout=20).topics["many"].partitions.values())
+
+    deadline = time.monotonic() + WAIT_S
+    while leaders() == 100:  # as the controller first told, before it heard of the failure
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+    deadline = time.monotonic() + WAIT_S
+    while leaders() < 100:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    assert "goes offline" not in broker.output.read_text()
+    assert broker.stop() == 0

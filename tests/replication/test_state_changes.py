@@ -1,8 +1,10 @@
+import errno
+
 import pytest
 
 from tests.replication.harness import BROKER, OTHER, TOPIC, TP, Harness
 from twisted_kafka.log.checkpoints import HIGH_WATERMARK_CHECKPOINT, OffsetCheckpoint
-from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.errors import ErrorCode, KafkaStorageError
 from twisted_kafka.protocol.messages.inter_broker import (
     StopReplicaPartitionState,
     StopReplicaRequest,
@@ -201,3 +203,22 @@ def test_where_the_leader_is(h):
     assert h.replicas.current_leader(TP) == (BROKER, 4)
     assert h.replicas.current_leader(TopicPartition("far", 0)) == (OTHER, 7)
     assert h.replicas.current_leader(TopicPartition("nowhere", 0)) == (-1, -1)
+
+
+def test_a_log_that_no_file_descriptor_was_left_for_is_made_at_the_next_order(h):
+    told = []
+    h.replicas.state.set_starved_listener(lambda: told.append(True))
+    genuine = h.logs.get_or_create_log
+
+    def starved(*args, **options):
+        raise KafkaStorageError("cannot make it") from OSError(errno.EMFILE, "Too many open files")
+
+    h.logs.get_or_create_log = starved
+    assert h.order() == ErrorCode.KAFKA_STORAGE_ERROR
+    assert told == [True]
+    h.logs.get_or_create_log = genuine
+    assert h.order() == ErrorCode.KAFKA_STORAGE_ERROR  # a failed disk would look like that
+    assert h.replicas.state.retry_starved()
+    assert not h.replicas.state.retry_starved()
+    assert h.order() == 0
+    assert h.replicas.get_partition(TP).is_leader
