@@ -175,6 +175,14 @@ def test_a_connection_that_is_cut_off_is_forgotten() -> None:
     assert listener.metric("connections", cipher=SUITE, protocol="TLSv1.3") is None
 
 
+def test_records_that_are_none_close_the_connection_with_a_line() -> None:
+    listener = Listener()
+    client = listener.connect().handshake()
+    lines = lines_of(lambda: client.raw(b"\x17\x03\x03\0\x20" + bytes(32)))
+    assert lines == ["Closing connection c of SSL: decryption failed or bad record mac"]
+    assert not client.channel.is_open
+
+
 def test_a_session_is_resumed_with_its_principal() -> None:
     listener = Listener(ssl_client_auth="required")
     context = client_context(ALICE)

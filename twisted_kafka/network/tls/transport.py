@@ -95,13 +95,12 @@ class TlsTransport(KafkaTransport):
             self._reads_when_writable = True
             self.startWriting()  # type: ignore[no-untyped-call]
             return None
+        if not isinstance(error, SSL.ZeroReturnError | SSL.SysCallError):
+            self.protocol.processor.refuse(self.protocol, reason_of(error))
+            return None
         if self.protocol.ended():
             return None
-        if isinstance(error, SSL.ZeroReturnError):
-            return main.CONNECTION_DONE
-        if not isinstance(error, SSL.SysCallError):
-            _log.info("Closing connection {id}: {why}", id=self.protocol.connection_id, why=reason_of(error))
-        return main.CONNECTION_LOST
+        return main.CONNECTION_DONE if isinstance(error, SSL.ZeroReturnError) else main.CONNECTION_LOST
 
     def send(self, parts: Sequence[Part], size_bytes: int) -> bool:
         """Send all parts; return whether they are gone already. If not, the channel's ``sent`` is called later."""
