@@ -13,6 +13,10 @@ WINDOW_MS = 1_000
 """The length of one (``quota.window.size.seconds``)."""
 
 
+UNLIMITED = (1 << 31) - 1
+"""A quota's limit that means none, and is not looked at (Kafka: the default of every rate)."""
+
+
 class _Sample:
     __slots__ = ("count", "last_ms", "start_ms", "value")
 
@@ -53,14 +57,19 @@ class _SampledStat:
             self._ring[self._current].reset(now_ms)
         return self._ring[self._current]
 
-    def _purge(self, now_ms: int) -> None:
+    def _sums(self, now_ms: int) -> tuple[float, int, int]:
+        """Return sum and number of what was recorded, and when the oldest sample began; empty those that are too old."""
+        expired_ms = now_ms - self._samples * self._window_ms
+        total, count, oldest_ms = 0.0, 0, now_ms
         for sample in self._ring:
-            if now_ms - sample.last_ms >= self._samples * self._window_ms:
+            if sample.last_ms <= expired_ms:
                 sample.reset(now_ms)
-
-    def _sums(self, now_ms: int) -> tuple[float, int]:
-        self._purge(now_ms)
-        return sum([sample.value for sample in self._ring]), sum([sample.count for sample in self._ring])
+            else:
+                total += sample.value
+                count += sample.count
+                if sample.start_ms < oldest_ms:
+                    oldest_ms = sample.start_ms
+        return total, count, oldest_ms
 
 
 class SampledRate(_SampledStat):
@@ -68,17 +77,19 @@ class SampledRate(_SampledStat):
 
     __slots__ = ()
 
-    def window_size_ms(self, now_ms: int) -> int:
-        """Over how many milliseconds the rate is taken: since the oldest sample, but not less than all windows but one."""
-        self._purge(now_ms)
-        elapsed_ms = now_ms - min([sample.start_ms for sample in self._ring], default=now_ms)
-        missing = self._samples - 1 - elapsed_ms // self._window_ms
-        return max(elapsed_ms + max(missing, 0) * self._window_ms, 1)
-
     def measure(self, now_ms: int) -> float:
         """Return the rate, per second."""
-        total, _ = self._sums(now_ms)
-        return total * 1000 / self.window_size_ms(now_ms)
+        return self.measure_with_window(now_ms)[0]
+
+    def measure_with_window(self, now_ms: int) -> tuple[float, int]:
+        """Return the rate, and over how many milliseconds it is: since the oldest sample, but not less than all windows but one."""
+        total, _, oldest_ms = self._sums(now_ms)
+        window_ms = now_ms - oldest_ms
+        missing = self._samples - 1 - window_ms // self._window_ms
+        if missing > 0:
+            window_ms += missing * self._window_ms
+        window_ms = max(window_ms, 1)
+        return total * 1000 / window_ms, window_ms
 
 
 class SampledAverage(_SampledStat):
@@ -88,7 +99,7 @@ class SampledAverage(_SampledStat):
 
     def measure(self, now_ms: int) -> float:
         """Return the mean."""
-        total, count = self._sums(now_ms)
+        total, count, _ = self._sums(now_ms)
         return total / count if count else math.nan
 
 
@@ -104,14 +115,16 @@ class RateQuota:
 
     def record(self, now_ms: int, value: float = 1) -> int:
         """Count ``value``; return how many milliseconds to wait for the rate to come down to the limit: one window at most."""
-        rate = self.rate
+        rate, limit = self.rate, self.limit
         rate.record(value, now_ms)
-        measured = rate.measure(now_ms)
-        if measured <= self.limit:
+        if limit >= UNLIMITED:
             return 0
-        if not self.limit:
+        measured, window_ms = rate.measure_with_window(now_ms)
+        if measured <= limit:
+            return 0
+        if not limit:
             return self._max_throttle_ms
-        return min(round((measured - self.limit) / self.limit * rate.window_size_ms(now_ms)), self._max_throttle_ms)
+        return min(round((measured - limit) / limit * window_ms), self._max_throttle_ms)
 
     def unrecord(self, now_ms: int, value: float = 1) -> None:
         """Take back what was counted and did not take place."""

@@ -105,6 +105,12 @@ class KafkaTransport(Connection):
             return False
         return True
 
+    def _closeSocket(self, orderly: bool) -> None:
+        if orderly:
+            self.socket.close()  # shutting it down first, as Twisted does, is a system call more for the same end
+        else:
+            super()._closeSocket(orderly)  # type: ignore[no-untyped-call]
+
     def abortConnection(self) -> None:
         """Close at once, without sending what is left."""
         if self.connected:
