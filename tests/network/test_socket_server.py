@@ -113,6 +113,15 @@ class Running:
             pause.wait(0.01)
         raise AssertionError(f"{self.under_way} of {count} requests are under way")
 
+    def await_counted(self, count: int) -> None:
+        """A connection's socket is closed before it is counted out."""
+        pause = threading.Event()
+        for _ in range(WAIT_S * 100):
+            if self.server.quotas.total == count:
+                return
+            pause.wait(0.01)
+        raise AssertionError(f"{self.server.quotas.total} connections are counted, not {count}")
+
     def await_completed(self, count: int) -> None:
         """A client may have its response before the observers know."""
         pause = threading.Event()
@@ -370,7 +379,7 @@ def test_more_and_fewer_network_threads_while_requests_are_under_way(running: Ca
         assert receive(client) == struct.pack(">i", 2) + b"slow"
     echo(first, 3)
     assert is_closed(second)
-    assert server.server.quotas.total == 2
+    server.await_counted(2)
     assert server.metrics.value("Processor", "IdlePercent", networkProcessor=1) is None
     for client in (first, second, third):
         client.close()
@@ -393,12 +402,7 @@ def test_listeners_come_and_go(running: Callable[..., Running]) -> None:
     with pytest.raises(OSError):
         socket.create_connection(("127.0.0.1", port), timeout=1)
     echo(first, 2)
-    pause = threading.Event()
-    for _ in range(WAIT_S * 100):  # its socket is closed before it is counted out
-        if server.server.quotas.total == 1:
-            break
-        pause.wait(0.01)
-    assert server.server.quotas.total == 1
+    server.await_counted(1)
     assert server.metrics.value("Acceptor", "AcceptorBlockedPercent", listener="OTHER") is None
     assert server.metrics.value("Acceptor", "AcceptorBlockedPercent", listener="PLAINTEXT") == 0
     with socket.create_server(("127.0.0.1", 0)) as taken:
