@@ -1,6 +1,7 @@
 """A broker with several log directories, one of which fails."""
 
 import contextlib
+import re
 import threading
 from pathlib import Path
 
@@ -165,3 +166,16 @@ def test_directories_of_other_brokers_are_refused_in_one_line(tmp_path: Path) ->
     with Broker(properties(tmp_path)):
         pass
     assert "directory.id=ABCDEFGHIJKLMNOPQRSTUV" in (tmp_path / "a" / "meta.properties").read_text()
+
+
+def test_metrics_have_kafkas_names(tmp_path: Path) -> None:
+    expected = (Path(__file__).parents[1] / "data" / "metrics" / "kafka-3.9.2-log.tsv").read_text().splitlines()
+    with Broker(properties(tmp_path)) as broker:
+        make_topic(broker)
+        found = set()
+        for entry in broker.metrics.items():
+            text = re.sub(r"topic=t,partition=\d", "topic=<topic>,partition=<partition>", str(entry[0]))
+            found.add(text.replace(f'"{tmp_path / "a"}"', '"<directory>"'))
+    assert set(expected) <= found
+    ours = {name for name in found if re.match(r"kafka\.log:type=(Log|LogManager|LogFlushStats),", name) and "<" in name}
+    assert ours <= set(expected)
