@@ -113,8 +113,7 @@ class Cleaner:
             if found is not None:
                 for block in self._blocks(segment, found[1], permit):
                     stats.map_bytes_read += len(block.data)
-                    data = _indexed(block, transactions)
-                    if data and not offset_map.put(data, start_offset):
+                    if not _put(offset_map, block, transactions, start_offset):
                         return
             # Offsets that are missing at the segment's end, too, are clean from now on.
             offset_map.latest_offset = max(offset_map.latest_offset, end_offset - 1)
@@ -186,17 +185,19 @@ def _end_of(log: UnifiedLog, segment: LogSegment) -> int:
     return after.base_offset if after is not None else log.log_end_offset
 
 
-def _indexed(block: Block, transactions: CleanedTransactions) -> list[DataBatch]:
-    """Return what of a block replaces earlier records: not markers, nor what was aborted."""
+def _put(offset_map: OffsetMap, block: Block, transactions: CleanedTransactions, start_offset: int) -> bool:
+    """Note what of a block replaces earlier records: not markers, nor what was aborted; returns False when the table is full."""
+    if block.is_plain:
+        return offset_map.put_plain(block, start_offset)
     if block.messages:
-        return legacy_data(block.messages)
+        return offset_map.put(legacy_data(block.messages), start_offset)
     data = []
     for batch in block.batches:
         if batch.is_control:
             transactions.is_marker_idle(batch, block)
         elif not (batch.is_transactional and transactions.is_batch_aborted(batch)) and batch.record_count > 0:
             data.append(DataBatch(batch.base_offset, batch.last_offset, batch.record_count, block.payload(batch)))
-    return data
+    return not data or offset_map.put(data, start_offset)
 
 
 def group_by_size(log: UnifiedLog, segments: Sequence[LogSegment], first_uncleanable_offset: int) -> list[list[LogSegment]]:

@@ -1,11 +1,13 @@
 """What the cleaner reads: a segment in blocks of whole batches, each block of one format."""
 
 import os
+import struct
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple, cast
 
 from twisted_kafka.log.batch_headers import is_plausible
+from twisted_kafka.log.cleaner_offset_map import DataBatch
 from twisted_kafka.protocol.errors import CorruptRecordError
 from twisted_kafka.protocol.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC_AT, DefaultBatch
 from twisted_kafka.protocol.records.compression import CODECS, Compression, decompress
@@ -75,18 +77,53 @@ class Batch(NamedTuple):
         return self.base_timestamp_ms if self.attributes & DELETE_HORIZON_FLAG else None
 
 
+_NOT_PLAIN = TRANSACTIONAL_FLAG | CONTROL_FLAG | DELETE_HORIZON_FLAG | COMPRESSION_MASK
+_GLANCE = struct.Struct(">8xi4xb4xh34xi")
+"""Size, magic, attributes and record count of a header."""
 _batch_of = cast(Callable[[tuple[int, ...]], Batch], partial(tuple.__new__, Batch))
 
 
 class Block:
-    """Whole batches of a segment: either ``batches`` of format 2 or ``messages`` of the formats 0 and 1."""
+    """Whole batches of a segment: either ``batches`` of format 2, which begin at ``positions``, or ``messages`` of formats 0 and 1.
 
-    __slots__ = ("batches", "data", "messages")
+    ``is_plain``: all batches have records, of no transaction, uncompressed and without a delete horizon. Nearly all blocks of logs
+    with small batches are so, and need not be looked at batch by batch.
+    """
 
-    def __init__(self, data: bytes, batches: list[Batch], messages: list[LegacyBatch]) -> None:
+    __slots__ = ("_batches", "data", "ends", "is_plain", "messages", "positions")
+
+    def __init__(self, data: bytes) -> None:
         self.data = data
-        self.batches = batches
-        self.messages = messages
+        self.positions: list[int] = []
+        self.ends: list[int] = []
+        self.messages: list[LegacyBatch] = []
+        self.is_plain = False
+        self._batches: list[Batch] | None = None
+
+    @property
+    def batches(self) -> list[Batch]:
+        """The batches of format 2."""
+        if self._batches is None:
+            self._batches = [self.batch(number) for number in range(len(self.positions))]
+        return self._batches
+
+    def batch(self, number: int) -> Batch:
+        """Return one of them."""
+        position = self.positions[number]
+        fields = HEADER.unpack_from(self.data, position)
+        return _batch_of((*fields, position, self.ends[number], fields[0] + fields[6]))
+
+    def payloads(self) -> list[bytes]:
+        """Return the records of all batches of a plain block."""
+        data = self.data
+        return [data[at + HEADER_SIZE : end] for at, end in zip(self.positions, self.ends, strict=True)]
+
+    def plain_data(self) -> list[DataBatch]:
+        """Return all batches of a plain block for the table of keys."""
+        return [
+            DataBatch(each.base_offset, each.last_offset, each.record_count, payload)
+            for each, payload in zip(self.batches, self.payloads(), strict=True)
+        ]
 
     def payload(self, batch: Batch) -> bytes:
         """Return a batch's records, decompressed; raises CorruptRecordError."""
@@ -123,18 +160,21 @@ def read_blocks(fd: int, position: int, end: int, block_bytes: int) -> Iterator[
 
 def _parse(data: bytes) -> tuple[Block, int, int]:
     """Return the batches at the front of ``data``, their bytes, and how many bytes a first one needs that is not there in full."""
-    block = Block(data, [], [])
-    batches, messages = block.batches, block.messages
-    unpack, append = HEADER.unpack_from, batches.append
-    position, length = 0, len(data)
-    while length - position >= HEADER_SIZE and not messages:
+    block = Block(data)
+    positions, ends, messages = block.positions, block.ends, block.messages
+    unpack = _GLANCE.unpack_from
+    position, length, flags = 0, len(data), 0
+    while length - position >= HEADER_SIZE:
         # By far the most are whole and of format 2: this is the loop that logs of small batches take their time in.
-        fields = unpack(data, position)
-        end = position + fields[1] + LOG_OVERHEAD
-        if fields[3] != _LATEST_MAGIC or end - position < HEADER_SIZE or end > length:
+        size, magic, attributes, count = unpack(data, position)
+        end = position + size + LOG_OVERHEAD
+        if magic != _LATEST_MAGIC or end - position < HEADER_SIZE or end > length:
             break
-        append(_batch_of((*fields, position, end, fields[0] + fields[6])))
+        flags |= attributes if count > 0 else _NOT_PLAIN
+        positions.append(position)
+        ends.append(end)
         position = end
+    block.is_plain = not flags & _NOT_PLAIN and position > 0
     while length - position > MAGIC_AT:
         size = int.from_bytes(data[position + 8 : position + 12], signed=True) + LOG_OVERHEAD
         magic = data[position + MAGIC_AT]
@@ -142,7 +182,7 @@ def _parse(data: bytes) -> tuple[Block, int, int]:
             raise CorruptRecordError(f"a batch of {size} bytes with magic {magic} cannot be")
         if size > length - position:
             return block, position, 0 if position else size
-        if magic == _LATEST_MAGIC or batches:
+        if magic == _LATEST_MAGIC or positions:
             break
         messages.append(LegacyBatch(memoryview(data)[position : position + size], position))
         position += size

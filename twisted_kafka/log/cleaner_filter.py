@@ -37,6 +37,8 @@ class Written(NamedTuple):
     max_timestamp_ms: int
 
 
+_NO_PRODUCER = b"\xff" * 8
+_PRODUCER_AT = 43
 _OF_TRANSACTIONS = TRANSACTIONAL_FLAG | CONTROL_FLAG
 _NO_DATA: tuple[int, Batch | None] = (-1, None)
 _written = cast(Callable[[tuple[int, int, int, int, int]], Written], partial(tuple.__new__, Written))
@@ -81,9 +83,30 @@ class BlockFilter:
 
     def filter(self, block: Block) -> Output:
         """Return what remains of a block; raises InvalidRecordError, CorruptRecordError for what does not parse."""
-        return self._messages(block.messages) if block.messages else self._batches(block)
+        if block.messages:
+            return self._messages(block.messages)
+        return self._plain_batches(block) if block.is_plain else self._batches(block)
 
     # Format 2.
+
+    def _plain_batches(self, block: Block) -> Output:
+        survivors = self._map.plain_survivors(block)
+        out = Output()
+        view = memoryview(block.data)
+        startswith, last = block.data.startswith, len(block.positions) - 1
+        remaining = zip(survivors.counts, survivors.has_tombstones, block.positions, strict=True)
+        for number, (kept, has_tombstones, position) in enumerate(remaining):
+            # Most are dropped: those need no more than a look at the producer's id, and the last one whether the round ends there.
+            if not kept and number != last and startswith(_NO_PRODUCER, position + _PRODUCER_AT):
+                continue
+            batch = block.batch(number)
+            if not kept:
+                self._maybe_add_empty(out, batch)
+            elif kept == batch.record_count and not has_tombstones:
+                out.add(view[position : batch.end], batch.base_offset, batch.last_offset, batch.max_timestamp_ms)
+            else:
+                self._rewrite(out, block, batch, survivors, number)
+        return out
 
     def _batches(self, block: Block) -> Output:
         idle_markers, data = self._judge(block)

@@ -7,10 +7,13 @@ and this module's, a dictionary, which needs no more than Python.
 
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from twisted_kafka.protocol.records.batch import Record, parse_records
 from twisted_kafka.protocol.records.builder import encode_records
+
+if TYPE_CHECKING:
+    from twisted_kafka.log.cleaner_blocks import Block
 
 ENTRY_BYTES = 24
 """Memory of an entry in the table of arrays."""
@@ -76,6 +79,12 @@ class OffsetMap(Protocol):
     def survivors(self, batches: Sequence[DataBatch]) -> Survivors:
         """Tell which records no later one replaces, and which tombstones are due; raises InvalidRecordError."""
 
+    def put_plain(self, block: "Block", start_offset: int) -> bool:
+        """Do what ``put`` does, for all batches of a plain block."""
+
+    def plain_survivors(self, block: "Block") -> Survivors:
+        """Do what ``survivors`` does, for all batches of a plain block."""
+
 
 def make_offset_map(memory_bytes: int, load_factor: float, dirty_bytes: int) -> OffsetMap:
     """Return a table that stays within ``memory_bytes`` and ``load_factor``, suited to as many bytes of records."""
@@ -116,6 +125,14 @@ class PlainOffsetMap:
     def survivors(self, batches: Sequence[DataBatch]) -> Survivors:
         """See OffsetMap."""
         return PlainSurvivors([self._kept(batch) for batch in batches])
+
+    def put_plain(self, block: "Block", start_offset: int) -> bool:
+        """See OffsetMap."""
+        return self.put(block.plain_data(), start_offset)
+
+    def plain_survivors(self, block: "Block") -> Survivors:
+        """See OffsetMap."""
+        return self.survivors(block.plain_data())
 
     def _kept(self, batch: DataBatch) -> list[tuple[int, Record]]:
         return [pair for pair in enumerate(_records(batch)) if self._is_kept(pair[1], batch.keeps_tombstones)]

@@ -9,12 +9,16 @@ import math
 import os
 from collections.abc import Sequence
 from hashlib import blake2b
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from twisted_kafka.log.cleaner_offset_map import DataBatch, Survivors
 from twisted_kafka.protocol.records.scan_numpy import RecordColumns, record_columns
+
+if TYPE_CHECKING:
+    from twisted_kafka.log.cleaner_blocks import Block
 
 Words = NDArray[np.uint64]
 Numbers = NDArray[np.int64]
@@ -30,6 +34,10 @@ _LOW = np.uint64(0xFFFFFFFF)
 _HIGH = np.uint64(0xFFFFFFFF00000000)
 _HALF = np.uint64(32)
 _MASKS = np.array([(1 << (8 * size)) - 1 for size in range(_WORD_BYTES)] + [(1 << 64) - 1], np.uint64)
+
+_BASE_OFFSET = np.arange(8)
+_RECORD_COUNT = np.arange(57, 61)
+"""Where these are in a batch's header."""
 
 _SMALLEST_TABLE = 4093
 _GROWTH = 4
@@ -52,7 +60,13 @@ class VectorOffsetMap:
 
     def put(self, batches: Sequence[DataBatch], start_offset: int) -> bool:
         """See OffsetMap."""
-        block = _Block(batches)
+        return self._put(_Block.of(batches), start_offset)
+
+    def put_plain(self, block: "Block", start_offset: int) -> bool:
+        """See OffsetMap."""
+        return self._put(_Block.of_plain(block), start_offset)
+
+    def _put(self, block: "_Block", start_offset: int) -> bool:
         wanted = (block.columns.key_sizes >= 0) & (block.offsets >= start_offset)
         chosen = wanted.nonzero()[0]
         first, second = self._hash.of(block.payload, block.columns, chosen)
@@ -68,7 +82,7 @@ class VectorOffsetMap:
             self._make_room(end - done)
             self._table.put(first[done:end], second[done:end], offsets[done:end])
             done = end
-        self.latest_offset = max(self.latest_offset, batches[-1].last_offset)
+        self.latest_offset = max(self.latest_offset, block.last_offset)
         return True
 
     def _make_room(self, number: int) -> None:
@@ -81,14 +95,21 @@ class VectorOffsetMap:
 
     def survivors(self, batches: Sequence[DataBatch]) -> Survivors:
         """See OffsetMap."""
-        block = _Block(batches)
+        keeps_tombstones = np.array([batch.keeps_tombstones for batch in batches])
+        return self._survivors(_Block.of(batches), keeps_tombstones)
+
+    def plain_survivors(self, block: "Block") -> Survivors:
+        """See OffsetMap."""
+        return self._survivors(_Block.of_plain(block), np.ones(len(block.positions), np.bool_))
+
+    def _survivors(self, block: "_Block", keeps_tombstones: NDArray[np.bool_]) -> Survivors:
         columns, offsets = block.columns, block.offsets
         keyed = columns.key_sizes >= 0
         chosen = keyed.nonzero()[0]
         latest = np.full(len(offsets), -1)
         latest[chosen] = self._table.get(*self._hash.of(block.payload, columns, chosen))
-        keeps_tombstones = np.array([batch.keeps_tombstones for batch in batches])[block.batch_of]
-        kept = (keyed & (offsets >= latest) & (columns.has_value | keeps_tombstones)) | (offsets > self.latest_offset)
+        is_wanted = columns.has_value | keeps_tombstones[block.batch_of]
+        kept = (keyed & (offsets >= latest) & is_wanted) | (offsets > self.latest_offset)
         return VectorSurvivors(block, kept)
 
 
@@ -149,16 +170,31 @@ class VectorSurvivors:
 class _Block:
     """The records of some batches in columns; ``ends`` counts them up to and with each batch."""
 
-    __slots__ = ("batch_of", "columns", "ends", "offsets", "payload")
+    __slots__ = ("batch_of", "columns", "ends", "last_offset", "offsets", "payload")
 
-    def __init__(self, batches: Sequence[DataBatch]) -> None:
-        counts = np.array([batch.record_count for batch in batches])
+    def __init__(self, payload: bytes, counts: Numbers, bases: Numbers, last_offset: int) -> None:
+        self.payload = payload
+        self.last_offset = last_offset
         self.ends: Numbers = np.cumsum(counts)
-        self.payload = b"".join([batch.payload for batch in batches])
-        self.columns: RecordColumns = record_columns(self.payload, int(self.ends[-1]))
-        self.batch_of = np.repeat(np.arange(len(batches)), counts)
-        bases = np.array([batch.base_offset for batch in batches])
+        self.columns: RecordColumns = record_columns(payload, int(self.ends[-1]))
+        self.batch_of = np.repeat(np.arange(len(counts)), counts)
         self.offsets: Numbers = bases[self.batch_of] + self.columns.offset_deltas
+
+    @classmethod
+    def of(cls, batches: Sequence[DataBatch]) -> "_Block":
+        """Return the records of some batches."""
+        counts = np.array([batch.record_count for batch in batches])
+        bases = np.array([batch.base_offset for batch in batches])
+        return cls(b"".join([batch.payload for batch in batches]), counts, bases, batches[-1].last_offset)
+
+    @classmethod
+    def of_plain(cls, block: "Block") -> "_Block":
+        """Return those of a plain block."""
+        data = np.frombuffer(block.data, np.uint8)
+        at = np.array(block.positions)
+        bases = data[at[:, None] + _BASE_OFFSET].view(">i8").reshape(-1).astype(np.int64)
+        counts = data[at[:, None] + _RECORD_COUNT].view(">i4").reshape(-1).astype(np.int64)
+        return cls(b"".join(block.payloads()), counts, bases, block.batch(len(at) - 1).last_offset)
 
 
 class _KeyHash:
