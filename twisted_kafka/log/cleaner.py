@@ -75,7 +75,7 @@ class Cleaner:
             self._limits.map_bytes, self._limits.load_factor, sum([segment.size_bytes for segment in dirty])
         )
         self._fill(offset_map, log, dirty, first_dirty_offset, permit, stats)
-        end_offset = offset_map.latest_offset + 1
+        end_offset = max(first_dirty_offset, offset_map.latest_offset + 1)
         indexed_ns = self._clock.monotonic_ns()
         rules = Rules(
             self._clock.wall_ms(), log.config.delete_retention_ms, first_uncleanable_offset, log.last_records_of_producers()
