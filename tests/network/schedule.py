@@ -1,7 +1,8 @@
 """One seeded run of a processor, handlers and clients, each pumped step by step on one thread; ``explore`` checks what must hold.
 
 Who sleeps is pumped only once it was woken, so a lost wake-up is found: the run does not come to its end. A handler at work lets
-others take steps in between, and so does the processor while it waits for its turn.
+others take steps in between, and so does the processor while it waits for its turn; and each of them whenever it looks at the
+clock.
 """
 
 import random
@@ -48,6 +49,18 @@ class PumpedParker(Parker):
         if self.is_asleep and super().park(0):
             self.is_asleep = False
         return not self.is_asleep
+
+
+class PreemptingClock(ManualClock):
+    """Lets others take steps whenever somebody looks at it: in the middle of what a real thread can be interrupted in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.preempt: Callable[[], None] = lambda: None
+
+    def monotonic_ns(self) -> int:
+        self.preempt()
+        return super().monotonic_ns()
 
 
 class Turn(Parker):
@@ -142,9 +155,9 @@ class Schedule:
         self.seed = seed
         self.rng = rng = random.Random(seed)
         self.pool: MemoryPool | None = None
-        clock = ManualClock()
+        clock = PreemptingClock()
         if rng.random() < 0.6:
-            self.pool = MemoryPool(rng.choice((20, 300, 5_000)), clock)
+            self.pool = MemoryPool(rng.choice((20, 300, 5_000)), ManualClock())  # it looks at its clock under a lock
         self.reactor = HookedReactor() if rng.random() < 0.6 else FakeReactor()
         self.layer = Layer(queue_size=rng.choice((1, 3, 500)), reactor=self.reactor, pool=self.pool, clock=clock)
         self.layer.channel._parkers = []
@@ -161,6 +174,7 @@ class Schedule:
         self.owed_ms = 0.0
         self.is_in_processor = False
         self.poll_limit: float | None = 0
+        clock.preempt = self.preempt
 
     def _new_handler(self) -> KafkaRequestHandler:
         parker = PumpedParker()
@@ -199,6 +213,10 @@ class Schedule:
 
     def interleave(self) -> None:
         while self.depth < DEEPEST and self.rng.random() < 0.4:
+            self.step()
+
+    def preempt(self) -> None:
+        if self.depth < DEEPEST and self.rng.random() < 0.1:
             self.step()
 
     def step(self) -> None:
@@ -312,7 +330,11 @@ class Schedule:
     def step_late(self) -> bool:
         if not self.late:
             return False
-        self.answer(self.late.pop(self.rng.randrange(len(self.late))), by_handler=False)
+        request = self.late.pop(self.rng.randrange(len(self.late)))
+        if self.rng.random() < 0.5:
+            self.answer(request, by_handler=False)
+        else:
+            self.layer.channel.send_callback(lambda: self.answer(request, by_handler=False), request)
         return True
 
     def end_throttling(self) -> bool:
