@@ -10,7 +10,11 @@ REPORT ?= report.html
 COMPILE = $(BIN)/python -m compileall -q twisted_kafka spark twisted
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: install run test test-all lint bench report
+# What mypyc compiles lies in a directory of its own, never among the sources; it counts where it is first on the path.
+COMPILED := $(CURDIR)/build/compiled
+WITH_COMPILED := PYTHONPATH=$(COMPILED):$(CURDIR):$(CURDIR)/spark
+
+.PHONY: install run test test-all lint bench report compiled run-compiled test-compiled bench-compiled
 .DEFAULT_GOAL := install
 
 install: $(VENV)/.installed $(VENV)/.spark-installed
@@ -55,6 +59,20 @@ lint: $(VENV)/.installed
 bench: $(VENV)/.installed
 	@$(COMPILE)
 	$(BIN)/python -m benchmarks
+
+# The optional build (docs/performance.md). Needs a C compiler; made anew each time, so that it is never older than the sources.
+compiled: $(VENV)/.installed
+	rm -rf $(COMPILED)
+	TWISTED_KAFKA_COMPILE=1 $(BIN)/python setup.py --quiet build --build-base build --build-lib $(COMPILED)
+
+run-compiled: compiled
+	$(WITH_COMPILED) $(BIN)/twistd --pidfile= -n kafka --data-dir $(DATA_DIR)
+
+test-compiled: compiled
+	$(WITH_COMPILED) $(BIN)/pytest -q -o pythonpath='$(COMPILED) . spark' -m 'not slow and not oracle and not pure'
+
+bench-compiled: compiled
+	$(WITH_COMPILED) $(BIN)/python -m benchmarks
 
 report: $(VENV)/.spark-installed
 	$(BIN)/python -m twisted_kafka_spark report $(ACCESS_LOG) --out $(REPORT)

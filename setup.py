@@ -1,9 +1,11 @@
 """Packaging of twisted_kafka: metadata, the packages and where they lie."""
 
+import os
 import re
+import tomllib
 from pathlib import Path
 
-from setuptools import find_packages, setup
+from setuptools import Extension, find_packages, setup
 
 _HERE = Path(__file__).parent
 _VERSION = re.search(r'^__version__ = "(.+)"$', (_HERE / "twisted_kafka" / "__init__.py").read_text(), re.MULTILINE)
@@ -27,6 +29,20 @@ TEST = [
     "ruff>=0.12",
     "types-setuptools",
 ]
+
+
+def compiled_modules() -> list[Extension]:
+    """Return what mypyc makes of the modules that pyproject.toml lists, when TWISTED_KAFKA_COMPILE is 1; else nothing."""
+    if os.environ.get("TWISTED_KAFKA_COMPILE", "0") != "1":
+        return []
+    from mypyc.build import mypycify
+
+    patterns = tomllib.loads((_HERE / "pyproject.toml").read_text())["tool"]["twisted_kafka"]["compiled"]
+    paths = [str(path.relative_to(_HERE)) for pattern in patterns for path in sorted(_HERE.glob(pattern))]
+    options = {"opt_level": os.environ.get("TWISTED_KAFKA_OPT_LEVEL", "3"), "debug_level": "0"}
+    # One group: calls between these modules are calls of C functions.
+    return mypycify(paths, group_name="twisted_kafka_compiled", target_dir="build/compiled-c", **options)
+
 
 setup(
     name="twisted_kafka",
@@ -63,6 +79,7 @@ setup(
     ],
     extras_require={"spark": SPARK, "zookeeper": ZOOKEEPER, "fast": FAST, "test": [*TEST, *ZOOKEEPER, *FAST]},
     entry_points={"console_scripts": ["twisted-kafka = twisted_kafka.tools.main:main"]},
+    ext_modules=compiled_modules(),
     zip_safe=False,
     classifiers=[
         "Development Status :: 3 - Alpha",

@@ -6,6 +6,8 @@ from twisted_kafka.access_log.record import HOUR_AT, LineMaker, api_name
 from twisted_kafka.network.request import ConnectionInfo, Request, RequestContext
 from twisted_kafka.timing.clock import ManualClock
 
+pytestmark = pytest.mark.pure  # the requests have no channel
+
 NOW_MS = 1_700_000_000_123
 
 

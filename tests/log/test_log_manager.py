@@ -249,6 +249,7 @@ def test_topic_settings_can_change(broker):
     assert (log.config.retention_ms, log.config.segment_bytes) == (5, 12345)
 
 
+@pytest.mark.pure
 def test_a_failed_directory_goes_offline_and_the_others_serve(broker, monkeypatch):
     manager = broker.start(("a", "b"))
     one, two = manager.get_or_create_log(ONE), manager.get_or_create_log(TWO)

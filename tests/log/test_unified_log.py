@@ -386,6 +386,7 @@ def test_the_topic_id_is_kept(log, bench):
     assert again.topic_id == bytes(range(16))
 
 
+@pytest.mark.pure
 def test_a_failing_disk_is_told_and_leaves_the_log_as_it_was(log, bench, monkeypatch):
     append(log, b"a")
 
@@ -419,6 +420,7 @@ def test_a_closed_log_refuses_appends_and_blames_no_disk(log, bench):
     assert bench.failures == []
 
 
+@pytest.mark.pure
 @pytest.mark.parametrize("by_time", [True, False])
 def test_a_segment_that_is_deleted_under_a_reader(tmp_path, bench, monkeypatch, by_time):
     fill(bench.open(), 40)

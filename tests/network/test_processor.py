@@ -245,6 +245,7 @@ def test_full_queue_stops_reading_and_goes_on_sending() -> None:
     assert all(transport.is_reading and transport.written for _, transport in [*clients, (extra, extra_transport)])
 
 
+@pytest.mark.pure
 def test_stalled_handlers_get_help_and_the_next_requests_need_not_wait() -> None:
     layer = Layer()
     woken: list[str] = []

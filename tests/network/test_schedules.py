@@ -4,6 +4,8 @@ import pytest
 
 from tests.network.schedule import explore
 
+pytestmark = pytest.mark.pure  # the schedule's parkers
+
 QUICK = 2_000
 SLOW = 40_000
 

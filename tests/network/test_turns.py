@@ -10,6 +10,8 @@ from twisted_kafka.network import processor_loop
 from twisted_kafka.network.request import Request
 from twisted_kafka.network.request_channel import ANSWERS_PER_WAKE, STALL_S, Parker
 
+pytestmark = pytest.mark.pure
+
 
 class HookedReactor(FakeReactor):
     """A reactor that tells its processor when it polls, and counts how often it was woken."""

@@ -38,6 +38,7 @@ from twisted_kafka.controller.registration import broker_node, prepare_store, re
 from twisted_kafka.coordinator.group.assembly import make_group_coordinator
 from twisted_kafka.coordinator.group.coordinator import GroupCoordinator
 from twisted_kafka.coordinator.group.group_configs import ENTITY_TYPE, group_id_of
+from twisted_kafka.log import validation
 from twisted_kafka.log.broker_metadata import MetaPropertiesError
 from twisted_kafka.log.log_directory import LogDirectory, LogDirectoryError
 from twisted_kafka.log.log_manager import LogManager
@@ -143,11 +144,12 @@ class Assembly:
             raise
         took_ms = (self._clock.monotonic_ns() - began_ns) // 1_000_000
         _log.info(
-            "Kafka broker {id} listens on {listeners}, data in {directories}, started in {ms} ms",
+            "Kafka broker {id} listens on {listeners}, data in {directories}, started in {ms} ms{build}",
             id=self.config.broker_id,
             listeners=", ".join(end_point.text for end_point in self.listeners),
             directories=", ".join(self.config.log_dirs),
             ms=took_ms,
+            build="" if str(validation.__file__).endswith(".py") else ", compiled",
         )
 
     def stop(self) -> None:

@@ -13,7 +13,7 @@ import os
 import struct
 from array import array
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 from twisted_kafka.log.files import remove_if_there, sync_file, write_fully
 
@@ -35,8 +35,8 @@ class _Index:
 
     __slots__ = ("_columns", "_file_entries", "_synced", "_written", "base_offset", "max_entries", "path")
 
-    entry: struct.Struct
-    key_type: str
+    entry: ClassVar[struct.Struct]
+    key_type: ClassVar[str]
 
     def __init__(self, path: Path, base_offset: int, max_bytes: int) -> None:
         self.path = path
@@ -77,9 +77,9 @@ class _Index:
         size = self.entry.size
         try:
             data = self.path.read_bytes()
-            file_entries = len(data) / size
+            file_entries: float = len(data) / size
         except FileNotFoundError:
-            data, file_entries = b"", _NOTHING_YET
+            data, file_entries = b"", float(_NOTHING_YET)
         for key, value in self.entry.iter_unpack(data[: len(data) // size * size]):
             if keys and (key <= keys[-1] or value < values[-1]):
                 break
@@ -191,8 +191,8 @@ class OffsetIndex(_Index):
     """Where in the segment the batch with about a given offset begins."""
 
     __slots__ = ()
-    entry = _OFFSET_ENTRY
-    key_type = "I"
+    entry: ClassVar[struct.Struct] = _OFFSET_ENTRY
+    key_type: ClassVar[str] = "I"
 
     @property
     def is_full(self) -> bool:
@@ -225,8 +225,8 @@ class TimeIndex(_Index):
     """Up to which offset everything is older than a given time."""
 
     __slots__ = ()
-    entry = _TIME_ENTRY
-    key_type = "q"
+    entry: ClassVar[struct.Struct] = _TIME_ENTRY
+    key_type: ClassVar[str] = "q"
 
     @property
     def is_full(self) -> bool:

@@ -5,7 +5,6 @@ region keeps the open file alive, so a region stays readable when the segment is
 """
 
 import bisect
-import io
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from twisted_kafka.log.files import (
 )
 from twisted_kafka.log.index_check import check_indexes
 from twisted_kafka.log.indexes import OffsetIndex, TimeIndex, TimestampOffset
+from twisted_kafka.log.segment_file import SegmentFile
 from twisted_kafka.log.transaction_index import TransactionIndex
 from twisted_kafka.protocol.regions import Buffer
 
@@ -33,13 +33,6 @@ MAX_RELATIVE_OFFSET = 2**31 - 1
 
 Located = tuple[int, int, int, int]
 """A batch as (last offset, position, end position, base offset)."""
-
-
-class SegmentFile(io.FileIO):
-    """Closes itself when the last region that refers to it is gone."""
-
-    def __del__(self) -> None:
-        self.close()
 
 
 class LogSegment:

@@ -94,3 +94,10 @@ class NoQuotas:
     def max_connections_exceeded(self, listener_name: str) -> bool:
         """Allow all."""
         return False
+
+
+class IQueueListener(Interface):
+    """A processor that found the queue full."""
+
+    def request_queue_drained() -> None:
+        """There is room again; called from a handler's thread."""

@@ -21,15 +21,21 @@ import socket
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
-from zope.interface import implementer
+from zope.interface import classImplements
 
 from twisted_kafka.network.channel import KafkaChannel
 from twisted_kafka.network.expiry import idle_channels, least_recently_used, start_idle_check
-from twisted_kafka.network.interfaces import IBlockedAcceptor, IConnectionProcessor, IProcessorControl, IRequestObserver
+from twisted_kafka.network.interfaces import (
+    IBlockedAcceptor,
+    IConnectionProcessor,
+    IProcessorControl,
+    IQueueListener,
+    IRequestObserver,
+)
 from twisted_kafka.network.log_limit import LogLimit
 from twisted_kafka.network.memory_pool import IMemoryWaiter, MemoryPool
 from twisted_kafka.network.processor_loop import ProcessorLoop
@@ -43,7 +49,7 @@ from twisted_kafka.network.request import (
     RequestContext,
     ThrottleMark,
 )
-from twisted_kafka.network.request_channel import IQueueListener, RequestChannel
+from twisted_kafka.network.request_channel import RequestChannel
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.timing.clock import IClock
 
@@ -55,10 +61,9 @@ NEW_CONNECTIONS = 20
 HALF_CLOSED_S = 1.0
 """A client that has shut down its sending side, or has gone, waits so long for the answer to its last request."""
 
-_log = Logger()
+_log = Logger(__name__)
 
 
-@implementer(IProcessorControl, IConnectionProcessor, IQueueListener, IMemoryWaiter)
 class Processor(ProcessorLoop):
     """Owns the connections that it is given, on one reactor's thread."""
 
@@ -113,7 +118,7 @@ class Processor(ProcessorLoop):
         self._is_draining = False
         self._connection_index = 0
         self._idle_check: LoopingCall | None = None
-        request_channel.add_processor(self)
+        request_channel.add_processor(cast(IProcessorControl, self))
 
     def attach(self, reactor: Any) -> None:
         """Go on with ``reactor``, after the thread of the former one was lost."""
@@ -372,12 +377,12 @@ class Processor(ProcessorLoop):
         self.is_full = True
         self._held.append(request)
         self.stop_reading(request.channel)
-        self._request_channel.notify_when_drained(self)
+        self._request_channel.notify_when_drained(cast(IQueueListener, self))
 
     def _resume(self) -> None:
         while self._held:
             if not self._request_channel.send_request(self._held[0]):
-                self._request_channel.notify_when_drained(self)
+                self._request_channel.notify_when_drained(cast(IQueueListener, self))
                 return
             self._held.popleft()
             self._unannounced += 1
@@ -450,3 +455,7 @@ class Processor(ProcessorLoop):
         if self._idle_check is not None and self._idle_check.running:
             self._idle_check.stop()
         self._idle_check = None
+
+
+# No decorator: mypyc would take the class for one that may be anything.
+classImplements(Processor, IProcessorControl, IConnectionProcessor, IQueueListener, IMemoryWaiter)

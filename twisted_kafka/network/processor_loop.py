@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from zope.interface import implementer
+from zope.interface import classImplements
 
 from twisted_kafka.network.reactors import ILoopHooks
 from twisted_kafka.network.request import Request, ThrottleMark
@@ -26,7 +26,6 @@ TAKES_TURNS = getattr(sys, "_is_gil_enabled", lambda: True)()
 """With the interpreter lock, a processor leaves its sockets alone while handlers are at work, for ``STALL_S`` at a time."""
 
 
-@implementer(ILoopHooks)
 class ProcessorLoop:
     """What a Processor is beside its connections. ``run_pending`` and ``_is_asked`` are the Processor's."""
 
@@ -189,3 +188,6 @@ class ProcessorLoop:
             self._stall_check_pending = False
         if self._responses:
             self.run_pending()
+
+
+classImplements(ProcessorLoop, ILoopHooks)

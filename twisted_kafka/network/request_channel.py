@@ -21,9 +21,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from zope.interface import Interface
-
-from twisted_kafka.network.interfaces import IProcessorControl
+from twisted_kafka.network.interfaces import IProcessorControl, IQueueListener
 from twisted_kafka.network.request import (
     CLOSE_CONNECTION,
     END_THROTTLING,
@@ -46,13 +44,6 @@ ANSWERS_PER_WAKE = 64
 
 MAX_PARK_S = 60.0
 """No handler is parked for longer without looking again."""
-
-
-class IQueueListener(Interface):
-    """A processor that found the queue full."""
-
-    def request_queue_drained() -> None:
-        """There is room again; called from a handler's thread."""
 
 
 class ShutdownRequest:

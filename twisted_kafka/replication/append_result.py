@@ -38,15 +38,11 @@ class PartitionResult:
     @classmethod
     def appended(cls, info: LogAppendInfo) -> "PartitionResult":
         """Make the result of an append that was done."""
-        result = cls.__new__(cls)
-        result.error = 0
+        result = cls(0, info.log_start_offset)
         result.base_offset = info.first_offset
         result.last_offset = info.last_offset
         result.log_append_time_ms = info.log_append_time_ms
-        result.log_start_offset = info.log_start_offset
         result.record_count = info.record_count
-        result.record_errors = _NO_ERRORS
-        result.error_message = None
         return result
 
     def fail_after_append(self, error: ErrorCode) -> None:

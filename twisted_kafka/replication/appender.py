@@ -51,7 +51,7 @@ _EXPECTED = (
     InvalidTopicError,
 )
 
-_log = Logger()
+_log = Logger(__name__)
 
 
 class RecordAppender:
@@ -80,8 +80,8 @@ class RecordAppender:
         """
         if required_acks not in VALID_ACKS:
             return respond({tp: PartitionResult(ErrorCode.INVALID_REQUIRED_ACKS) for tp in entries})
-        results = {}
-        waiting = None
+        results: dict[TopicPartition, PartitionResult] = {}
+        waiting: dict[TopicPartition, int] | None = None
         find = self._partitions.get
         for topic_partition, records in entries.items():
             try:
@@ -102,7 +102,8 @@ class RecordAppender:
             else:
                 self._purgatories.fetch.check_and_complete(topic_partition)  # followers wait for the log's end
             if required_acks == ACKS_ALL and partition.log.high_watermark <= info.last_offset:
-                waiting = waiting or {}
+                if waiting is None:
+                    waiting = {}
                 waiting[topic_partition] = info.last_offset + 1
         if waiting is None:
             return respond(results)

@@ -43,7 +43,7 @@ _EXPECTED = (
 
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
-_log = Logger()
+_log = Logger(__name__)
 
 
 class LogReader:

@@ -62,7 +62,8 @@ Handler = Callable[[RequestContext, Any], Result]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-_DECLARATION = "__kafka_api__"
+_DECLARATIONS: dict[Callable[..., Any], tuple[type[Message], type[Message], tuple[int, int]]] = {}
+"""By the method as it stands in its class; a method of a compiled class would take no attribute."""
 
 
 class Api:
@@ -95,7 +96,7 @@ def api(request_class: type[Message], response_class: type[Message], *, versions
         raise ValueError(f"{request_class.__name__} has the versions {low} to {high}, not {versions}")
 
     def declare(method: _F) -> _F:
-        setattr(method, _DECLARATION, (request_class, response_class, versions))
+        _DECLARATIONS[method] = (request_class, response_class, versions)
         return method
 
     return declare
@@ -120,7 +121,8 @@ class ApiRegistry:
 
 def _declared(family: object) -> Iterator[Api]:
     for name in dir(type(family)):
-        declaration = getattr(getattr(type(family), name), _DECLARATION, None)
+        method = getattr(type(family), name)
+        declaration = _DECLARATIONS.get(method) if callable(method) else None
         if declaration is not None:
             request_class, response_class, versions = declaration
             yield Api(request_class, response_class, versions, getattr(family, name))

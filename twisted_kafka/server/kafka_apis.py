@@ -27,7 +27,7 @@ _SIZE: Final = Struct(">I").pack
 _HEADER: Final = Struct(">i").pack
 _TAGGED_HEADER: Final = Struct(">ix").pack
 
-_log = Logger()
+_log = Logger(__name__)
 
 
 class KafkaApis:

@@ -82,7 +82,8 @@ class ProduceApis:
                 if version >= _FIRST_VERSION_OF_BATCHES:
                     records, error = _the_batch(records, version, transactional_id)
                 if records is None or error:
-                    refused = refused or {}
+                    if refused is None:
+                        refused = {}
                     refused[topic_partition] = self._refuse(topic_partition, error or ErrorCode.INVALID_RECORD)
                 else:
                     entries[topic_partition] = records
@@ -128,7 +129,8 @@ class ProduceApis:
                 )
                 if error:
                     first_error = first_error or error
-                    hints = hints or LeaderHints(self._replicas, context.listener_name)
+                    if hints is None:
+                        hints = LeaderHints(self._replicas, context.listener_name)
                     _explain(answer, result, context.api_version, hints, TopicPartition(name, index))
                 else:
                     records += result.record_count
