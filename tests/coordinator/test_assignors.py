@@ -1,0 +1,134 @@
+"""The assignors on the server's side: everything is assigned once, evenly, and stays where it is if it can."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from twisted_kafka.coordinator.group.consumer.assignors.interface import (
+    AssignmentError,
+    GroupSpec,
+    MemberSpec,
+    check_assignment,
+)
+from twisted_kafka.coordinator.group.consumer.assignors.loading import AssignorError, load_assignors
+from twisted_kafka.coordinator.group.consumer.assignors.range import RangeAssignor
+from twisted_kafka.coordinator.group.consumer.assignors.uniform import UniformAssignor
+
+TOPICS = [bytes([65 + number]) * 16 for number in range(5)]
+COUNTS = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 12), min_size=1)
+
+
+def size(partitions):
+    return sum(map(len, partitions.values()))
+
+
+def group_of(counts, subscriptions, assigned=None):
+    members = {
+        name: MemberSpec(None, None, frozenset(topics), (assigned or {}).get(name, {})) for name, topics in subscriptions.items()
+    }
+    wanted = frozenset().union(*subscriptions.values())
+    return GroupSpec(members, {topic: count for topic, count in counts.items() if topic in wanted})
+
+
+def ensure_whole(group, assignment):
+    """Each partition of a topic that somebody subscribes to has one owner, who subscribes to it."""
+    check_assignment(group, assignment)
+    assert sum(map(size, assignment.values())) == sum(group.partition_counts.values())
+
+
+@given(COUNTS, st.integers(1, 20), st.integers(1, 20))
+def test_uniform_is_even_and_keeps_what_it_can(counts, before, after):
+    names = [f"m{number:02}" for number in range(max(before, after))]
+    first_group = group_of(counts, {key: set(counts) for key in names[:before]})
+    first = UniformAssignor().assign(first_group)
+    ensure_whole(first_group, first)
+    second_group = group_of(counts, {key: set(counts) for key in names[:after]}, first)
+    second = UniformAssignor().assign(second_group)
+    ensure_whole(second_group, second)
+    sizes = [size(partitions) for partitions in second.values()]
+    assert max(sizes) - min(sizes) <= 1
+    total = sum(counts.values())
+    quota = total // after
+    for name in names[: min(before, after)]:
+        had = {(topic, index) for topic, indexes in first[name].items() for index in indexes}
+        has = {(topic, index) for topic, indexes in second[name].items() for index in indexes}
+        assert len(had & has) >= min(len(had), quota)  # nobody gives up more than what evenness asks for
+    assert UniformAssignor().assign(group_of(counts, {key: set(counts) for key in names[:after]}, second)) == second
+
+
+@settings(max_examples=200)
+@given(COUNTS, st.lists(st.sets(st.sampled_from(TOPICS)), min_size=1, max_size=10))
+def test_uniform_with_different_subscriptions(counts, wanted):
+    subscriptions = {f"m{number}": topics & set(counts) for number, topics in enumerate(wanted)}
+    if not frozenset().union(*subscriptions.values()):
+        return
+    group = group_of(counts, subscriptions)
+    assignment = UniformAssignor().assign(group)
+    ensure_whole(group, assignment)
+    for name, partitions in assignment.items():
+        for topic in partitions:
+            poorest = min(size(assignment[other]) for other in subscriptions if topic in subscriptions[other])
+            assert size(partitions) - poorest < 2, f"{name} could give a partition of {topic!r} to another"
+    again = group_of(counts, subscriptions, assignment)
+    assert UniformAssignor().assign(again) == assignment
+
+
+@given(COUNTS, st.integers(1, 10))
+def test_range_gives_neighbours_alike(counts, members):
+    group = group_of(counts, {f"m{number}": set(counts) for number in range(members)})
+    assignment = RangeAssignor().assign(group)
+    ensure_whole(group, assignment)
+    for partitions in assignment.values():
+        for indexes in partitions.values():
+            assert sorted(indexes) == list(range(min(indexes), max(indexes) + 1))
+    for one in counts:
+        for other in counts:
+            if counts[one] == counts[other]:
+                assert all(partitions.get(one) == partitions.get(other) for partitions in assignment.values())
+
+
+def test_range_puts_static_members_first_by_their_instance_ids():
+    members = {
+        "a": MemberSpec(None, None, {TOPICS[0]}, {}),
+        "z": MemberSpec("i1", None, {TOPICS[0]}, {}),
+        "b": MemberSpec("i2", None, {TOPICS[0]}, {}),
+    }
+    assignment = RangeAssignor().assign(GroupSpec(members, {TOPICS[0]: 3}))
+    assert [sorted(assignment[name][TOPICS[0]]) for name in ("z", "b", "a")] == [[0], [1], [2]]
+
+
+class Twice:
+    name = "twice"
+
+    def assign(self, group):
+        return {key: {TOPICS[0]: frozenset({0})} for key in group.members}
+
+
+class Nameless:
+    pass
+
+
+def test_a_class_of_the_users_own():
+    assert list(load_assignors(["range", "tests.coordinator.test_assignors.Twice"])) == ["range", "twice"]
+
+
+@pytest.mark.parametrize(
+    "names", [[], ["range", "range"], ["no.such.Class"], ["nothing"], ["tests.coordinator.test_assignors.Nameless"]]
+)
+def test_assignors_that_cannot_be_had(names):
+    with pytest.raises(AssignorError, match=r"group\.consumer\.assignors"):
+        load_assignors(names)
+
+
+@pytest.mark.parametrize(
+    "assignment",
+    [
+        {"a": {TOPICS[0]: {0}}, "b": {TOPICS[0]: {0}}},
+        {"stranger": {TOPICS[0]: {0}}},
+        {"a": {TOPICS[0]: {7}}},
+        {"a": {TOPICS[1]: {0}}},
+    ],
+)
+def test_assignments_that_are_not_allowed(assignment):
+    with pytest.raises(AssignmentError):
+        check_assignment(group_of({TOPICS[0]: 2, TOPICS[1]: 1}, {"a": {TOPICS[0]}, "b": {TOPICS[0]}}), assignment)

@@ -1,0 +1,110 @@
+"""What transcripts of consumer groups do not show: assignors that fail, settings of a group, what is counted."""
+
+import pytest
+
+from tests.coordinator.fakes import Bench
+from twisted_kafka.coordinator.group.group_config import GroupConfig
+from twisted_kafka.coordinator.group.group_configs import GroupConfigs, group_id_of, node_name
+from twisted_kafka.coordinator.group.group_metrics import COORDINATOR_TYPE, MANAGER_TYPE
+from twisted_kafka.coordinator.group.requests import Client, Sender
+from twisted_kafka.protocol.errors import InvalidConfigurationError, UnknownServerError
+from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
+from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
+from twisted_kafka.protocol.topic_partition import TopicPartition
+
+
+def join(bench, member_id, group_id="g"):
+    request = ConsumerGroupHeartbeatRequest(
+        group_id=group_id, member_id=member_id, rebalance_timeout_ms=60_000, subscribed_topic_names=["t"], topic_partitions=[]
+    )
+    return bench.groups.consumer_heartbeat(request, Client("client", "/host"), 1)
+
+
+class Failing:
+    name = "failing"
+
+    def assign(self, group):
+        raise RuntimeError("no idea")
+
+
+class Greedy:
+    name = "greedy"
+
+    def assign(self, group):
+        return {name: {topic: frozenset(range(n)) for topic, n in group.partition_counts.items()} for name in group.members}
+
+
+def test_an_assignor_that_fails_changes_nothing():
+    bench = Bench(assignors=["tests.coordinator.test_consumer_groups.Failing"])
+    bench.topics.change({"t": 2})
+    with pytest.raises(UnknownServerError, match="no idea"):
+        join(bench, "a")
+    assert bench.written() == []
+
+
+def test_an_assignor_may_not_assign_a_partition_twice():
+    bench = Bench(assignors=["tests.coordinator.test_consumer_groups.Greedy"])
+    bench.topics.change({"t": 2})
+    assert join(bench, "a").member_epoch == 1
+    with pytest.raises(UnknownServerError, match="assigned twice"):
+        join(bench, "b")
+    assert bench.groups.describe_consumer_group("g").group_epoch == 1
+
+
+def test_what_is_counted():
+    bench = Bench(initial_rebalance_delay_ms=0, offsets_retention_ms=1000)
+    bench.topics.change({"t": 2})
+    join(bench, "a")
+    join(bench, "b")
+    offsets = {TopicPartition("u", 0): OffsetCommitValue(offset=1, commit_timestamp=bench.clock.wall_ms())}
+    bench.groups.commit_offsets(Sender("simple"), offsets, 9)
+    value = bench.metrics.value
+    assert value(COORDINATOR_TYPE, "consumer-group-rebalance") == 2
+    assert value(COORDINATOR_TYPE, "group-count", protocol="consumer") == 1
+    assert value(COORDINATOR_TYPE, "group-count", protocol="classic") == 1
+    assert value(COORDINATOR_TYPE, "consumer-group-count", state="Reconciling") == 1
+    assert value(MANAGER_TYPE, "NumGroups") == value(MANAGER_TYPE, "NumGroupsEmpty") == 1
+    assert value(MANAGER_TYPE, "NumOffsets") == value(COORDINATOR_TYPE, "offset-commit") == 1
+    assert value(COORDINATOR_TYPE, "num-partitions", state="active") == 1
+    assert value(COORDINATOR_TYPE, "partition-load-time") == 1
+    bench.advance(2000)
+    bench.groups.expire_offsets()
+    assert value(COORDINATOR_TYPE, "offset-expiration") == 1
+    assert value(MANAGER_TYPE, "NumOffsets") == value(MANAGER_TYPE, "NumGroups") == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"consumer.session.timeout.ms": "x"}, "Not a number"),
+        ({"consumer.session.timeout.ms": "1"}, "from 45000 to 60000"),
+        ({"consumer.heartbeat.interval.ms": "60000"}, "from 5000 to 15000"),
+        ({"retention.ms": "1"}, "Unknown group config name"),
+    ],
+)
+def test_settings_of_a_group_that_are_refused(settings, message):
+    configs = GroupConfigs(GroupConfig())
+    with pytest.raises(InvalidConfigurationError, match=message):
+        configs.validate(settings)
+    configs.update("g", settings)
+    assert configs.session_timeout_ms("g") == 45_000
+
+
+def test_settings_of_a_group():
+    configs = GroupConfigs(GroupConfig())
+    configs.update("g", {"consumer.session.timeout.ms": "50000", "consumer.heartbeat.interval.ms": "6000"})
+    assert (configs.session_timeout_ms("g"), configs.heartbeat_interval_ms("g")) == (50_000, 6_000)
+    assert (configs.session_timeout_ms("h"), configs.heartbeat_interval_ms("h")) == (45_000, 5_000)
+    configs.update("g", {})
+    assert configs.session_timeout_ms("g") == 45_000
+    assert group_id_of(node_name("a/b c")) == "a/b c"
+
+
+def test_a_join_writes_the_targets_that_change_and_no_others():
+    bench = Bench()
+    bench.topics.change({"t": 2000})
+    written = []
+    for number in range(300):
+        join(bench, f"m{number}")
+        written.append(len(bench.log.batches[TopicPartition("__consumer_offsets", 0)][-1]))
+    assert max(written[-50:]) < 4 * max(written[50:100])
