@@ -1,0 +1,104 @@
+"""kafka-consumer-groups on both brokers: the same words, the same output."""
+
+import re
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.clients.clients import java_command, send_confluent
+from tests.clients.served import ServedBroker
+from tests.oracle.apache_kafka import ApacheKafka
+
+TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+TOPIC = "tooled"
+GROUP = "tool-group"
+WAIT_S = 60
+
+pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(600)]
+
+STEPS = (
+    "--describe --group {group}",
+    "--describe --group {group} --members --verbose",
+    "--describe --group {group} --state",
+    "--reset-offsets --group {group} --topic {topic} --to-earliest --dry-run",
+    "--delete --group {group}",
+    "--delete-offsets --group {group} --topic {topic}",
+)
+"""While a member is there."""
+
+LATER = (
+    "--describe --group {group}",
+    "--describe --group {group} --members",
+    "--describe --group {group} --state",
+    "--reset-offsets --group {group} --topic {topic} --to-earliest --execute",
+    "--reset-offsets --group {group} --topic {topic}:1 --to-offset 7 --execute",
+    "--reset-offsets --group {group} --all-topics --shift-by 3 --execute",
+    "--reset-offsets --group new-group --topic {topic} --to-latest --execute",
+    "--describe --group {group}",
+    "--delete-offsets --group {group} --topic {topic}:0",
+    "--describe --group {group}",
+    "--delete --group {group}",
+    "--delete --group {group}",
+    "--describe --group {group}",
+)
+"""When it's gone."""
+
+
+def plain(text: str) -> str:
+    """Without what differs between any two members and brokers, and without the widths of columns."""
+    text = re.sub(r"rdkafka-[0-9a-f-]{36}", "<member>", text)
+    text = re.sub(r"127\.0\.0\.1:\d+", "<broker>", text)
+    return "\n".join(sorted(" ".join(line.split()) for line in text.splitlines() if line.strip()))
+
+
+def told(bootstrap: str, step: str) -> str:
+    words = step.format(group=GROUP, topic=TOPIC).split()
+    command = java_command(TOOL, "--bootstrap-server", bootstrap, *words)
+    done = subprocess.run(command, capture_output=True, timeout=WAIT_S, check=False)
+    return plain((done.stdout + done.stderr).decode())
+
+
+@pytest.fixture
+def bootstraps(kafka: ApacheKafka, ours: ServedBroker) -> Iterator[list[str]]:
+    addresses = [kafka.bootstrap, ours.bootstrap]
+    for address in addresses:
+        admin = AdminClient({"bootstrap.servers": address})
+        for future in admin.create_topics([NewTopic(TOPIC, 3, 1)]).values():
+            future.result(WAIT_S)
+        send_confluent(address, TOPIC, [b"%d" % number for number in range(60)], partitioner="fnv1a_random")
+    yield addresses
+    for address in addresses:
+        AdminClient({"bootstrap.servers": address})
+
+
+def join(bootstrap: str) -> Consumer:
+    """Have a member in the group that has committed offsets of all partitions."""
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": GROUP, "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    )
+    consumer.subscribe([TOPIC])
+    read = 0
+    while read < 60:
+        read += len(consumer.consume(60, 1.0))
+    consumer.commit(asynchronous=False)
+    return consumer
+
+
+def compare(bootstraps: list[str], step: str) -> None:
+    expected, found = (told(bootstrap, step) for bootstrap in bootstraps)
+    # How the records were spread over the partitions is chance, so are offsets and lags.
+    numbers = re.compile(r"(?<= )\d+(?= |$)")
+    assert numbers.sub("<n>", found) == numbers.sub("<n>", expected), step
+
+
+def test_the_tool_says_the_same(bootstraps: list[str]) -> None:
+    consumers = [join(bootstrap) for bootstrap in bootstraps]
+    for step in STEPS:
+        compare(bootstraps, step)
+    for consumer in consumers:
+        consumer.close()
+    for step in LATER:
+        compare(bootstraps, step)
