@@ -21,4 +21,4 @@ def test_transcript(path):
 
 
 def test_there_are_transcripts():
-    assert len(TRANSCRIPTS) >= 30
+    assert len(TRANSCRIPTS) >= 90

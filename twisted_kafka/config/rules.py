@@ -138,3 +138,9 @@ def _check_groups(config: "KafkaConfig") -> None:
     _ensure(config.int("group.max.session.timeout.ms") >= shortest, config, "group.max.session.timeout.ms", allowed)
     _ensure("classic" in config.list("group.coordinator.rebalance.protocols"), config, "group.coordinator.rebalance.protocols",
             "a list with classic in it")  # fmt: skip
+    for name in ("session.timeout.ms", "heartbeat.interval.ms"):
+        least, most = f"group.consumer.min.{name}", f"group.consumer.max.{name}"
+        _ensure(config.int(most) >= config.int(least), config, most, f"at least {least}, {config.int(least)}")
+        key = f"group.consumer.{name}"
+        allowed = f"from {least}, {config.int(least)}, to {most}, {config.int(most)}"
+        _ensure(config.int(least) <= config.int(key) <= config.int(most), config, key, allowed)

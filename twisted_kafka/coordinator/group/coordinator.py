@@ -31,6 +31,8 @@ from twisted_kafka.timing.scheduler import IScheduler
 
 GROUP_METADATA_TOPIC = "__consumer_offsets"
 
+COUNTS_KEPT_NS = 1_000_000_000
+
 _NONE = ErrorCode.NONE
 _LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 T = TypeVar("T")
@@ -67,6 +69,7 @@ class GroupCoordinator:
         self._parts = parts
         self._scheduler = scheduler
         self._expiry: Any = None
+        self._counted: tuple[int, GroupCounts | None] = (0, None)
 
     @property
     def group_configs(self) -> GroupConfigs:
@@ -78,10 +81,16 @@ class GroupCoordinator:
         self.runtime.startup()
         period_ms = self.config.offsets_retention_check_interval_ms
         self._expiry = self._scheduler.schedule("delete-expired-group-metadata", self.expire_offsets, period_ms, period_ms)
-        self._parts.metrics.expose(
-            lambda: GroupCounts.total(self.runtime.execute_everywhere(lambda shard: shard.admin.counts())),
-            self.runtime.partition_states,
-        )
+        self._parts.metrics.expose(self._counts, self.runtime.partition_states)
+
+    def _counts(self) -> GroupCounts:
+        """Return how many groups there are by state; counted once for all gauges that are read together."""
+        now_ns = self._parts.clock.monotonic_ns()
+        counted_ns, counts = self._counted
+        if counts is None or now_ns - counted_ns >= COUNTS_KEPT_NS:
+            counts = GroupCounts.total(self.runtime.execute_everywhere(lambda shard: shard.admin.counts()))
+            self._counted = (now_ns, counts)
+        return counts
 
     def shutdown(self) -> None:
         """Stop, answering what is parked."""
