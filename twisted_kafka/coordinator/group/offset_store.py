@@ -93,9 +93,9 @@ class OffsetStore:
         """Return a group's committed offsets: not to be changed by the caller."""
         return self._committed.get(group_id) or {}
 
-    def partitions_of(self, group_id: str) -> set[TopicPartition]:
-        """Return the partitions that a group has an offset of, committed or in an open transaction."""
-        return self.of(group_id).keys() | self._unstable.get(group_id, {}).keys()
+    def partitions_of(self, group_id: str) -> list[TopicPartition]:
+        """Return the partitions that a group has an offset of, committed or in an open transaction, in order."""
+        return list(dict.fromkeys((*self.of(group_id), *self._unstable.get(group_id, ()))))
 
     def has_pending(self, group_id: str, partition: TopicPartition | None = None) -> bool:
         """Return whether an open transaction has an offset of the group (for the partition, if given)."""

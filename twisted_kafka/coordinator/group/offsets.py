@@ -153,7 +153,7 @@ class OffsetRequests:
             for partition in partitions:
                 if group.is_subscribed(partition.topic):
                     results[partition] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-        stored = self._store.offsets.partitions_of(group_id)
+        stored = frozenset(self._store.offsets.partitions_of(group_id))
         going = [partition for partition, error in results.items() if error is _NONE and partition in stored]
         if not going:
             return _NONE, results
