@@ -1,81 +1,131 @@
-"""The command line: ``python -m twisted_kafka_spark report DIR --out report.html``."""
+"""The command line: ``python -m twisted_kafka_spark report DIR --out report.html``.
+
+Exit status: 0 done, 1 not possible (the reason is on standard error, in one line), 2 wrong usage, 3 done and a finding of
+`--fail-on` is there.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from twisted_kafka_spark.java_home import ensure_java
-from twisted_kafka_spark.read import NoAccessLogError, log_files, read_access_log
-from twisted_kafka_spark.report import as_html, as_json
-from twisted_kafka_spark.rollup import roll_up
+from twisted_kafka_spark import session
+from twisted_kafka_spark.arguments import duration_s, moment, parser
+from twisted_kafka_spark.findings.find import NAMES
+from twisted_kafka_spark.read import NoAccessLogError
+from twisted_kafka_spark.report.page import as_html
+from twisted_kafka_spark.report.terminal import as_text
 
-GROUPS_IN_MEMORY = 100_000
-"""Spark sorts all rows once there are more groups than this (128 if not told); a minute times an API is a group."""
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="twisted_kafka_spark", description="Summarize the access log of a Kafka broker.")
-    commands = parser.add_subparsers(dest="command", required=True)
-    report = commands.add_parser("report", help="write a report of a log directory as HTML, and the same as JSON beside it")
-    report.add_argument("directory", type=Path, help="the broker's access.log.dir (or any directory of *.jsonl files)")
-    report.add_argument(
-        "--out", type=Path, default=Path("report.html"), help="the page to write; the JSON gets its name with .json"
-    )
-    report.add_argument("--master", default="local[*]", help="Spark's master; default %(default)s")
-    return parser
+DONE, NOT_POSSIBLE, WRONG_USAGE, FOUND = 0, 1, 2, 3
 
 
-def _write(path: Path, text: str) -> None:
+def write(path: Path, text: str) -> None:
     """Replace ``path`` as a whole, so that nobody sees half of it."""
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False) as new:
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False) as new:
         new.write(text)
     os.chmod(new.name, 0o644)
     os.replace(new.name, path)
 
 
-def report(directory: Path, out: Path, master: str) -> None:
-    """Write the report; raises NoAccessLogError, RuntimeError (no Java or Spark) or OSError."""
-    log_files(directory)
-    ensure_java()
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+def _report(options: argparse.Namespace) -> int:
+    from twisted_kafka_spark.progress import Progress
+    from twisted_kafka_spark.read import find_sources, is_remote
+
+    unknown = set(options.fail_on) - {*NAMES, "any"}
+    if unknown:
+        print(f"twisted_kafka_spark: --fail-on {', '.join(sorted(unknown))}: known are any, {', '.join(NAMES)}", file=sys.stderr)
+        return WRONG_USAGE
+    if not options.out.absolute().parent.is_dir():
+        raise NotADirectoryError(f"{options.out.absolute().parent} is not a directory; --out needs an existing one")
+    if not options.bootstrap_servers and not options.merge and not any(is_remote(path) for path in options.paths):
+        find_sources(None, options.paths)  # what is missing is said before Spark takes its seconds to start
+    spark = session.start(options.master, is_verbose=options.verbose)
     try:
-        from pyspark.sql import SparkSession
-    except ImportError:
-        raise RuntimeError("pyspark is not installed: install the extra `spark`") from None
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
-        "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": str(GROUPS_IN_MEMORY),
-        "spark.log.level": "ERROR",
-    }
-    builder = SparkSession.builder.master(master).appName("twisted_kafka access log report")
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    try:
-        rollup = roll_up(read_access_log(spark, directory))
+        from pyspark.errors import PySparkException
+
+        from twisted_kafka_spark.job import run
+
+        try:
+            with Progress(spark, is_wanted=not options.quiet):
+                document = run(spark, _job(options))
+        except PySparkException as error:
+            if options.verbose:
+                raise
+            raise RuntimeError(_first_line(error)) from None
     finally:
         spark.stop()
-    _write(out, as_html(rollup, str(directory)))
-    _write(out.with_suffix(".json"), as_json(rollup, str(directory)))
+    write(options.out, as_html(document))
+    write(options.out.with_suffix(".json"), json.dumps(document, indent=1, default=str) + "\n")
+    if not options.quiet:
+        print(as_text(document, is_unicode="utf" in (sys.stdout.encoding or "").lower()))
+        print(f"{options.out} and {options.out.with_suffix('.json')}")
+    return _status(document, options.fail_on)
+
+
+def _job(options: argparse.Namespace) -> Any:
+    from twisted_kafka_spark.fold import Folding
+    from twisted_kafka_spark.job import Job
+    from twisted_kafka_spark.rollup import Selection
+
+    return Job(
+        paths=options.paths,
+        bootstrap_servers=options.bootstrap_servers,
+        topic=options.topic,
+        is_merge=options.merge,
+        grain_s=options.grain,
+        rollup_out=options.rollup,
+        group_by=options.group_by,
+        folding=Folding(since=moment(options.since), until=moment(options.until), utc_offset_s=options.utc_offset),
+        selection=Selection(options.filter),
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    """Return what an error of Spark says, without its plans and stack traces."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def _status(document: dict[str, Any], fail_on: Sequence[str]) -> int:
+    names = {found["name"] for found in document["findings"]}
+    return FOUND if names & set(fail_on) or (names and "any" in fail_on) else DONE
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from twisted_kafka_spark.synthetic.day import Day
+    from twisted_kafka_spark.synthetic.incidents import INCIDENTS
+
+    day = Day(options.rows, () if options.quiet_day else INCIDENTS, topics=options.topics, seed=options.seed)
+    print(f"{day.write(options.directory):,} lines below {options.directory}")
+    return DONE
+
+
+def _follow(options: argparse.Namespace) -> int:
+    from twisted_kafka_spark.stream.follow import follow
+
+    spark = session.start(options.master, is_verbose=options.verbose, application="access log follow")
+    try:
+        follow(spark, options, trigger_s=duration_s(options.every))
+    finally:
+        spark.stop()
+    return DONE
+
+
+_COMMANDS = {"report": _report, "demo": _demo, "follow": _follow}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status."""
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     try:
-        if not options.out.absolute().parent.is_dir():
-            raise NotADirectoryError(f"{options.out.absolute().parent} is not a directory; --out needs an existing one")
-        report(options.directory, options.out, options.master)
-    except (NoAccessLogError, RuntimeError, OSError) as error:
+        return _COMMANDS[options.command](options)
+    except (NoAccessLogError, RuntimeError, ValueError, OSError) as error:
         print(f"twisted_kafka_spark: {error}", file=sys.stderr)
-        return 1
-    print(f"{options.out} and {options.out.with_suffix('.json')}")
-    return 0
+        return NOT_POSSIBLE
+    except KeyboardInterrupt:
+        return NOT_POSSIBLE

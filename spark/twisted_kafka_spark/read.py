@@ -1,45 +1,147 @@
-"""Read the closed files of an access log."""
+"""Find the closed files of a log and read them: lines of text (plain or compressed), or Parquet."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from twisted_kafka_spark.schema import CORRUPT, access_log_schema
+from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.bz2", ".jsonl.zst")
+LINE_SUFFIXES = (".jsonl", ".log")
+COMPRESSED = ("", ".gz", ".bz2", ".zst")
+PARQUET = ".parquet"
+_OPEN = (".", "_")
+"""What the name of a file begins with that is still being written, or that is not for readers."""
+_KAFKA_LOG = re.compile(r"\.log(\.\d{4}-\d\d-\d\d(-\d\d)?)?$")
+_HOUR_FOLDERS = re.compile(r"date=(\d{4}-\d\d-\d\d)/hour=(\d\d)/")
 
 
 class NoAccessLogError(Exception):
-    """The directory holds no closed access-log file."""
+    """There is no closed access-log file."""
 
 
-def log_files(directory: Path) -> list[Path]:
-    """Return the closed files below ``directory``, sorted; one that the broker still writes has a leading dot and is left out.
+@dataclass(slots=True)
+class Sources:
+    """The files to read, and those left out because another one holds the same lines."""
 
+    lines: list[str] = field(default_factory=list)
+    parquet: list[str] = field(default_factory=list)
+    repeated: list[str] = field(default_factory=list)
+    size_bytes: int = 0
+
+    def __len__(self) -> int:
+        return len(self.lines) + len(self.parquet)
+
+
+def is_remote(path: str) -> bool:
+    """Tell whether a path is one of an object store or of HDFS."""
+    return bool(urlsplit(path).scheme) and not path.startswith("file:")
+
+
+def find_sources(spark: SparkSession | None, paths: Sequence[str], since: str = "", until: str = "") -> Sources:
+    """Return the closed files at or below `paths`; `spark` is needed for remote ones only.
+
+    Files of hours that end before `since`, or begin after `until` (times as in the field `time`), are left out.
     Raises NoAccessLogError when there is none.
     """
-    if not directory.is_dir():
-        raise NoAccessLogError(f"{directory} is not a directory; expected the broker's access.log.dir")
-    found = sorted(path for path in directory.rglob("*") if path.name.endswith(SUFFIXES) and not path.name.startswith("."))
-    if not found:
+    listed: list[tuple[str, int]] = []
+    for path in paths:
+        if is_remote(path):
+            assert spark is not None
+            listed += _remote_files(spark, path)
+        else:
+            listed += _local_files(Path(path))
+    closed = [(path, size) for path, size in listed if _is_log(path) and _in_period(path, since, until)]
+    if not closed:
         raise NoAccessLogError(
-            f"{directory} holds no closed access-log file (date=.../hour=.../*.jsonl); stop the broker or wait for it to roll"
+            f"{', '.join(paths)}: no closed access-log file (date=.../hour=.../node-*.jsonl) nor a Kafka request log; stop the "
+            "broker or wait for it to roll"
         )
-    return found
+    return _without_repeats(closed)
 
 
-def read_access_log(spark: SparkSession, directory: Path) -> DataFrame:
-    """Return one row per line of the log below ``directory``; a line that cannot be read has only the corrupt-line column."""
-    log_files(directory)
-    return (
-        spark.read.schema(access_log_schema())
-        .option("mode", "PERMISSIVE")
-        .option("columnNameOfCorruptRecord", CORRUPT)
-        .option("recursiveFileLookup", "true")
-        .option("pathGlobFilter", "*.jsonl*")
-        .json(str(directory))
-    )
+def read_lines(spark: SparkSession, files: Sequence[str]) -> DataFrame:
+    """Return one row per line of the files, in one column `value`."""
+    return spark.read.text(list(files))
+
+
+def read_parquet(spark: SparkSession, files: Sequence[str]) -> DataFrame:
+    """Return the records of Parquet files."""
+    from twisted_kafka_spark.schema import access_log_schema
+
+    return spark.read.schema(access_log_schema()).parquet(*files)
+
+
+def _local_files(path: Path) -> list[tuple[str, int]]:
+    if path.is_file():
+        return [(str(path), path.stat().st_size)]
+    if not path.is_dir():
+        raise NoAccessLogError(f"{path} is not a file or directory; expected the broker's access.log.dir or a Kafka request log")
+    return [(str(each), each.stat().st_size) for each in sorted(path.rglob("*")) if each.is_file()]
+
+
+def _remote_files(spark: SparkSession, path: str) -> list[tuple[str, int]]:
+    """List a directory of any file system that Spark knows, with the Hadoop classes that Spark itself uses."""
+    jvm = spark._jvm  # type: ignore[attr-defined]
+    where = jvm.org.apache.hadoop.fs.Path(path)
+    system = where.getFileSystem(spark._jsc.hadoopConfiguration())  # type: ignore[attr-defined]
+    if not system.exists(where):
+        raise NoAccessLogError(f"{path} does not exist")
+    found = []
+    files = system.listFiles(where, True)
+    while files.hasNext():
+        status = files.next()
+        found.append((status.getPath().toString(), status.getLen()))
+    return sorted(found)
+
+
+def _is_log(path: str) -> bool:
+    name = path.rpartition("/")[2]
+    if name.startswith(_OPEN):
+        return False
+    plain = name
+    for suffix in COMPRESSED[1:]:
+        plain = plain.removesuffix(suffix)
+    return name.endswith(PARQUET) or plain.endswith(LINE_SUFFIXES) or _KAFKA_LOG.search(plain) is not None
+
+
+def _in_period(path: str, since: str, until: str) -> bool:
+    found = _HOUR_FOLDERS.search(path)
+    if found is None:
+        return True
+    hour = f"{found[1]}T{found[2]}"
+    return (not since or hour >= since[:13]) and (not until or hour <= until[:13])
+
+
+def _without_repeats(files: Iterable[tuple[str, int]]) -> Sources:
+    """Keep one of the files that hold the same lines: a crash while one is compressed leaves both, `a.jsonl` and `a.jsonl.zst`."""
+    sources = Sources()
+    taken: set[str] = set()
+    for path, size in sorted(files, key=lambda each: _rank(each[0])):
+        stem = _stem(path)
+        if stem in taken:
+            sources.repeated.append(path)
+            continue
+        taken.add(stem)
+        sources.size_bytes += size
+        (sources.parquet if path.endswith(PARQUET) else sources.lines).append(path)
+    sources.lines.sort()
+    sources.parquet.sort()
+    return sources
+
+
+def _rank(path: str) -> tuple[int, str]:
+    """The lines as they were written come first: what was made of them may be from before the crash."""
+    return (0 if path.endswith(LINE_SUFFIXES) else 1, path)
+
+
+def _stem(path: str) -> str:
+    stem = path
+    for suffix in (*COMPRESSED[1:], PARQUET):
+        stem = stem.removesuffix(suffix)
+    return stem.removesuffix(".jsonl")

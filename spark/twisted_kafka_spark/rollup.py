@@ -1,152 +1,106 @@
-"""Everything that the report shows, from one pass over the log.
-
-A request is counted once in each of the grouping sets below; a request with several topics is several rows (one a topic), of which
-only the first counts as a request. What comes back is small: at most ``TOP`` rows of each kind that has no natural bound.
-"""
+"""The one pass over a log: lines to cells in the tasks that read them, one shuffle that merges the cells."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from twisted_kafka_spark.schema import CORRUPT, PHASES
+from twisted_kafka_spark import cells
+from twisted_kafka_spark.read import Sources, read_lines, read_parquet
+from twisted_kafka_spark.schema import ddl
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, Row
+    from pyspark.sql import DataFrame, SparkSession
 
-TOP = 50
-"""At most so many clients and topics are kept, the busiest first."""
-PERCENTILES = (0.5, 0.95, 0.99, 0.999)
-ACCURACY = 1000
-"""percentile_approx's: a rank is off by at most 1/1000 of the rows."""
-MINUTE = "yyyy-MM-dd'T'HH:mm'Z'"
-"""How a minute is written; the session's time zone is UTC."""
+    from twisted_kafka_spark.fold import Folding
 
-SETS: dict[str, tuple[str, ...]] = {
-    "total": (),
-    "minute": ("minute", "api"),
-    "api": ("api",),
-    "version": ("api", "version"),
-    "client": ("client_id", "software", "software_version", "principal"),
-    "listener": ("listener", "protocol"),
-    "error": ("api", "error"),
-    "topic": ("topic",),
-    "topic_error": ("topic", "topic_error"),
-}
-"""The kinds of row, each with the columns that it is grouped by."""
-
-_COLUMNS = ("minute", "api", "version", "client_id", "software", "software_version", "principal", "listener", "protocol", "error")
-_TOPIC_COLUMNS = ("topic", "topic_error")
-
-Values = dict[str, Any]
+_RUN_SLACK = 0.02
+"""Lines of several threads may be numbered and written in slightly different orders; runs overlapping by less are not suspect."""
 
 
 @dataclass(slots=True)
-class Rollup:
-    """What was counted: one total, and lists of rows (plain dicts, busiest first) by kind of ``SETS``."""
+class Selection:
+    """Which records count: a condition in SQL over the fields, and whether repeated lines are to be looked for one by one."""
 
-    total: Values
-    rows: dict[str, list[Values]] = field(default_factory=dict)
-    unreadable_lines: int = 0
+    condition: str = ""
+    deduplicate: bool = False
+
+    @property
+    def needs_records(self) -> bool:
+        """Whether Spark itself has to see the records, not only cells of them."""
+        return bool(self.condition) or self.deduplicate
 
 
-def roll_up(log: DataFrame) -> Rollup:
-    """Summarize the rows of `read_access_log` in one Spark job."""
+def roll_up_files(spark: SparkSession, sources: Sources, folding: Folding, selection: Selection) -> DataFrame:
+    """Return the merged cells of the files."""
+    parts = []
+    if sources.lines:
+        parts.append(cells_of_lines(read_lines(spark, sources.lines), folding, selection))
+    if sources.parquet:
+        parts.append(cells_of_records(read_parquet(spark, sources.parquet), folding, selection))
+    return cells.merge(_union(parts))
+
+
+def cells_of_lines(lines: DataFrame, folding: Folding, selection: Selection | None = None) -> DataFrame:
+    """Return cells, not yet merged, of a column of lines (batch or stream)."""
+    if selection is not None and selection.needs_records:
+        return cells_of_records(lines.mapInArrow(folding.parsed, ddl()), folding, selection)
+    return lines.mapInArrow(folding.lines, cells.ddl())
+
+
+def cells_of_records(records: DataFrame, folding: Folding, selection: Selection) -> DataFrame:
+    """Return cells, not yet merged, of records."""
     from pyspark.sql import functions as sf
 
-    columns = [*_COLUMNS, *_TOPIC_COLUMNS]
-    bits = {name: 1 << (len(columns) - 1 - at) for at, name in enumerate(columns)}
-    grouping = {sum(bit for name, bit in bits.items() if name not in group): kind for kind, group in SETS.items()}
-    prepared = _prepare(log)
-    sets = [[sf.col(name) for name in group] for group in SETS.values()]
-    grouped = prepared.groupingSets(sets, *[sf.col(name) for name in columns]).agg(sf.grouping_id().alias("kind"), *_measures())
-    rollup = Rollup(total={})
-    for row in grouped.toLocalIterator():
-        kind = grouping[row["kind"]]
-        values = _values(row, SETS[kind])
-        if kind == "total":
-            rollup.total = values
-            rollup.unreadable_lines = row["unreadable"]
-        elif _counts(kind, row):
-            rollup.rows.setdefault(kind, []).append(values)
-    rollup.rows = {kind: _ordered(kind, rollup.rows.get(kind, [])) for kind in SETS if kind != "total"}
-    return rollup
+    if selection.condition:
+        records = records.where(selection.condition)
+    if selection.deduplicate:
+        numbered = records.where(sf.col("sequence").isNotNull()).dropDuplicates(["node", "sequence"])
+        records = numbered.unionByName(records.where(sf.col("sequence").isNull()))
+    return records.mapInArrow(folding.records, cells.ddl())
 
 
-def _prepare(log: DataFrame) -> DataFrame:
-    """One row per request and topic, with the minute and the marks that the measures need."""
-    from pyspark.sql import functions as sf
-
-    rows = log.select(
-        *[sf.col(name) for name in log.columns if name != "topics"],
-        sf.date_format(sf.try_to_timestamp(sf.col("time")), MINUTE).alias("minute"),
-        sf.posexplode_outer("topics").alias("at", "entry"),
-    )
-    whole = sf.col(CORRUPT).isNull()
-    return rows.select(
-        *[sf.col(name) for name in _COLUMNS],
-        sf.col("entry.topic").alias("topic"),
-        sf.col("entry.error").alias("topic_error"),
-        sf.col("entry.records").alias("topic_records"),
-        sf.col("entry.bytes").alias("topic_bytes"),
-        "request_bytes",
-        "response_bytes",
-        *PHASES,
-        "total_us",
-        (whole & sf.coalesce(sf.col("at") == 0, sf.lit(True))).alias("request"),
-        (~whole).alias("unreadable"),
-    )
+def _union(parts: list[DataFrame]) -> DataFrame:
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = whole.unionByName(part)
+    return whole
 
 
-def _measures() -> list[Column]:
-    """What is computed for each group."""
-    from pyspark.sql import functions as sf
+@dataclass(slots=True)
+class Run:
+    """Lines read at a stretch: the numbers of the first and the last, and how many there were."""
 
-    def once(value: Column) -> Column:
-        return sf.when(sf.col("request"), value)
-
-    percentiles = [sf.lit(share) for share in PERCENTILES]
-    measures = [
-        sf.count_if("request").alias("requests"),
-        sf.count_if("unreadable").alias("unreadable"),
-        sf.count_if(sf.col("request") & sf.col("error").isNotNull()).alias("failed"),
-        sf.sum(once(sf.col("request_bytes"))).alias("request_bytes"),
-        sf.sum(once(sf.col("response_bytes"))).alias("response_bytes"),
-        sf.max(once(sf.col("total_us"))).alias("max_us"),
-        sf.percentile_approx(once(sf.col("total_us")), sf.array(*percentiles), ACCURACY).alias("total_us"),
-        sf.min(sf.when(sf.col("request"), sf.col("minute"))).alias("first_minute"),
-        sf.max(sf.when(sf.col("request"), sf.col("minute"))).alias("last_minute"),
-        sf.count("topic").alias("topic_requests"),
-        sf.sum("topic_records").alias("topic_records"),
-        sf.sum("topic_bytes").alias("topic_bytes"),
-    ]
-    for phase in PHASES:
-        measures.append(sf.avg(once(sf.col(phase))).alias(f"mean_{phase}"))
-        measures.append(sf.percentile_approx(once(sf.col(phase)), sf.array(*percentiles), ACCURACY).alias(phase))
-    return measures
+    node: int
+    first: int
+    last: int
+    lines: int
 
 
-def _counts(kind: str, row: Row) -> bool:
-    """Whether a group says something: the sets also make groups of requests without an error or a topic."""
-    if kind == "topic":
-        return row["topic"] is not None
-    if kind == "topic_error":
-        return row["topic_error"] is not None
-    if kind == "error":
-        return row["error"] is not None
-    return bool(row["requests"])
+@dataclass(slots=True)
+class Overlaps:
+    """Whether lines seem to have been read twice."""
+
+    suspect: list[tuple[Run, Run]] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.suspect)
 
 
-def _values(row: Row, group: tuple[str, ...]) -> Values:
-    told = row.asDict(recursive=True)
-    hidden = {"kind", "unreadable", *(name for name in (*_COLUMNS, *_TOPIC_COLUMNS) if name not in group)}
-    return {name: value for name, value in told.items() if name not in hidden}
-
-
-def _ordered(kind: str, rows: list[Values]) -> list[Values]:
-    if kind == "minute":
-        return sorted(rows, key=lambda row: (row["minute"] is None, row["minute"], row["api"]))
-    if kind in ("topic", "topic_error"):
-        return sorted(rows, key=lambda row: (-(row["topic_bytes"] or 0), -row["topic_requests"], row["topic"]))[:TOP]
-    rows = sorted(rows, key=lambda row: -row["requests"])
-    return rows[:TOP] if kind == "client" else rows
+def overlaps(runs: list[Run]) -> Overlaps:
+    """Find runs that overlap by more than threads that write at the same time explain, or that hold more lines than numbers."""
+    found = Overlaps()
+    by_node: dict[int, list[Run]] = {}
+    for run in runs:
+        if run.lines > run.last - run.first + 1:
+            found.suspect.append((run, run))
+        by_node.setdefault(run.node, []).append(run)
+    for group in by_node.values():
+        group.sort(key=lambda run: (run.first, run.last))
+        furthest = group[0]
+        for run in group[1:]:
+            if furthest.last - run.first > _RUN_SLACK * min(run.last - run.first, furthest.last - furthest.first):
+                found.suspect.append((furthest, run))
+            if run.last > furthest.last:
+                furthest = run
+    return found

@@ -6,9 +6,11 @@ means.
 """
 
 import datetime
+from itertools import count
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Final
 
+from twisted_kafka.access_log.privacy import FieldPolicy
 from twisted_kafka.network.request import ConnectionInfo, Request, RequestContext, TopicNote
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.errors import ErrorCode
@@ -21,10 +23,9 @@ HOUR_AT: Final = slice(15, 28)
 """Where a line has its hour, YYYY-MM-DDTHH."""
 
 _TIME: Final = f'{{"v":{FORMAT_VERSION},"time":"%s.%03dZ",'
-_CONNECTION: Final = (
-    '"node":%d,"listener":%s,"protocol":%s,"connection":%s,"principal":%s,"client_id":%s,"software":%s,"software_version":%s,'
-)
 _API: Final = '"api":%s,"api_key":%d,"version":%d,'
+_END: Final = "}\n"
+_WEIGHTED_END: Final = ',"weight":%d}\n'
 _TOPIC: Final = '{"topic":%s,"partitions":%s,"records":%s,"bytes":%s,"error":%s}'
 _ONE_TOPIC: Final = f"[{_TOPIC}]"
 
@@ -38,18 +39,21 @@ _Prefix = tuple[str | None, str, str, str, str]
 class LineMaker:
     """Makes access-log lines; may be called by several threads."""
 
-    def __init__(self, node_id: int, clock: IClock, max_topics: int) -> None:
+    def __init__(self, node_id: int, clock: IClock, max_topics: int, policy: FieldPolicy | None = None) -> None:
         self._node_id = node_id
         self._wall_ms = clock.wall_ms
         self._max_topics = max_topics
+        self._policy = policy or FieldPolicy()
+        # Begun with the clock's microseconds: no restart gives a number again, for no broker serves a million requests a second.
+        self._next_number = count(clock.wall_ms() * 1000).__next__
         self._second = (-1, "")
         self._start = (-1, "")  # of the lines of one millisecond
         self._prefixes: dict[ConnectionInfo, _Prefix] = {}
         self._apis: dict[tuple[int, int], str] = {}
         self._errors: dict[int, str] = {0: "null"}
 
-    def line(self, request: Request) -> str:
-        """Return the line of a request that is over, a newline at its end."""
+    def line(self, request: Request, weight: int = 1) -> str:
+        """Return the line of a request that is over, a newline at its end; `weight` is how many requests it stands for."""
         context = request.context
         now_ms = self._wall_ms()
         start_ms, start = self._start
@@ -82,7 +86,8 @@ class LineMaker:
             f'"response_bytes":{request.response_bytes},"request_queue_us":{queue},"local_us":{local},"remote_us":{remote},'
             f'"throttle_us":{throttle},"response_queue_us":{response_queue},"send_us":{send},'
             f'"total_us":{queue + local + remote + throttle + response_queue + send},'
-            f'"error":{self._error(error) if error else "null"},"topics":{self._topics(topics) if topics else "[]"}}}\n'
+            f'"error":{self._error(error) if error else "null"},"topics":{self._topics(topics) if topics else "[]"},'
+            f'"sequence":{self._next_number()}{_END if weight == 1 else _WEIGHTED_END % weight}'
         )
 
     def _start_of(self, now_ms: int) -> str:
@@ -97,15 +102,18 @@ class LineMaker:
 
     def _connection(self, context: RequestContext) -> _Prefix:
         connection = context.connection
-        prefix = _CONNECTION % (
-            self._node_id,
-            quoted(connection.listener_name),
-            quoted(connection.security_protocol),
-            quoted(connection.connection_id),
-            quoted(connection.principal),
-            "null" if context.client_id is None else quoted(context.client_id),
-            quoted(connection.software_name),
-            quoted(connection.software_version),
+        values = {
+            "listener": connection.listener_name,
+            "protocol": connection.security_protocol,
+            "connection": connection.connection_id,
+            "principal": connection.principal,
+            "client_id": context.client_id,
+            "software": connection.software_name,
+            "software_version": connection.software_version,
+        }
+        shown = self._policy.shown(values)
+        prefix = f'"node":{self._node_id},' + "".join(
+            f'"{name}":{"null" if value is None else quoted(value)},' for name, value in shown.items()
         )
         if len(self._prefixes) >= _CONNECTIONS_MAX:
             self._prefixes.clear()

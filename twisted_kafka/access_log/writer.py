@@ -2,6 +2,7 @@
 
 import threading
 from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from twisted.logger import Logger
@@ -41,6 +42,10 @@ class AccessLogWriter:
         self._thread = threading.Thread(target=self._run, name="kafka-access-log-writer", daemon=True)
         self._lines_written = metrics.meter("AccessLog", "LinesPerSec")
         self._lines_dropped = metrics.meter("AccessLog", "DroppedLinesPerSec")
+        self._lines_passed_over = metrics.meter("AccessLog", "SampledOutLinesPerSec")
+        self._lines_unpublished = metrics.meter("AccessLog", "UnpublishedLinesPerSec")
+        self.publish: Callable[[Sequence[str]], int] | None = None
+        """Takes lines that were written, for access.log.topic.enable; returns how many it could not take."""
         metrics.gauge("AccessLog", "QueueSize", self._queue.__len__)
         self._told_dropped = 0
         self._told_at_ns: int | None = None
@@ -56,6 +61,10 @@ class AccessLogWriter:
     def drop(self) -> None:
         """Count a line for which there is no room."""
         self._lines_dropped.mark()
+
+    def pass_over(self) -> None:
+        """Count a request that the sample leaves without a line."""
+        self._lines_passed_over.mark()
 
     @property
     def dropped(self) -> int:
@@ -86,6 +95,8 @@ class AccessLogWriter:
             except OSError as error:
                 self._error = error
                 self._lines_dropped.mark(len(lines))
+            if self.publish is not None and (lost := self.publish(lines)):
+                self._lines_unpublished.mark(lost)
         try:
             self._files.roll_if_due(utc_text(now_ms // 1000)[:13], now_ms)
         except OSError as error:

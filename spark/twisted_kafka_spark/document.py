@@ -1,0 +1,245 @@
+"""The report as plain data: what the JSON holds, and what the page and the terminal are made of."""
+
+from __future__ import annotations
+
+import datetime
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from twisted_kafka_spark.cells import MINUTE_S
+from twisted_kafka_spark.findings.find import find, find_over_all
+from twisted_kafka_spark.histogram import middle, quantiles
+from twisted_kafka_spark.kafka_names import WAITS_BY_DESIGN
+from twisted_kafka_spark.schema import PHASES
+from twisted_kafka_spark.views import HEAT_BUCKETS
+
+if TYPE_CHECKING:
+    from twisted_kafka_spark.views import Row, Tables
+
+Values = dict[str, Any]
+
+TICK_LENGTHS_S = (60, 120, 300, 600, 900, 1800, 3600, 3 * 3600, 6 * 3600, 86_400)
+MOST_TICKS = 150
+"""The charts over time have at most so many columns."""
+APIS_IN_CHART = 7
+"""The busiest APIs have a colour of their own; the others share one."""
+HEAT_APIS = 4
+TABLE_ROWS = 30
+_SUMS = ("requests", "failed", "throttled", "request_bytes", "response_bytes")
+
+
+@dataclass(slots=True)
+class About:
+    """Where the numbers come from."""
+
+    source: str
+    files: int = 0
+    size_bytes: int = 0
+    repeated_files: list[str] = field(default_factory=list)
+    repeated_lines: int = 0
+    condition: str = ""
+    group_by: Sequence[str] = ()
+    grain_s: int = MINUTE_S
+
+
+def tick_length_s(first: datetime.datetime, last: datetime.datetime, grain_s: int = MINUTE_S) -> int:
+    """Return how long a column of the charts over time is."""
+    span_s = (last - first).total_seconds() + grain_s
+    fitting = [length for length in TICK_LENGTHS_S if length >= grain_s and span_s / length <= MOST_TICKS]
+    return fitting[0] if fitting else TICK_LENGTHS_S[-1] * -(-int(span_s / TICK_LENGTHS_S[-1]) // MOST_TICKS)
+
+
+def build(tables: Tables, about: About, tick_s: int) -> Values:
+    """Return the whole report."""
+    ticks = sorted({_floor(row["at"], tick_s) for row in tables["tick"]})
+    every = _every(ticks, tick_s)
+    findings = find(tables) if about.grain_s == MINUTE_S else find_over_all(tables)
+    return {
+        "report": 2,
+        "source": _source(tables, about),
+        "period": {"first": _text(every[0]) if every else None, "last": _text(every[-1]) if every else None, "tick_s": tick_s},
+        "total": _total(tables["total"]),
+        "findings": [finding.as_values() for finding in findings],
+        "time": _over_time(tables["tick"], every, tick_s),
+        "apis": _apis(tables),
+        "waiting": _waiting(tables["api"]),
+        "heat": _heat(tables["heat"], tables["api"], every, tick_s),
+        "clients": _clients(tables),
+        "principals": [_busy(row, "principal") for row in tables["principal"]],
+        "software": [_busy(row, "software", "software_version") for row in tables["software"]],
+        "connections": [
+            {
+                **_busy(row, "connection", "client_id", "principal"),
+                "first": _moment(row["first_us"]),
+                "last": _moment(row["last_us"]),
+            }
+            for row in tables["connection"]
+        ],
+        "listeners": [_busy(row, "node", "listener", "protocol") for row in tables["listener"]],
+        "topics": [_topic(row) for row in tables["topic"]],
+        "topic_total": _topic(tables["topic_total"][0]) if tables["topic_total"] else {},
+        "topic_apis": [{name: row[name] for name in ("topic", "api", "requests", "bytes")} for row in tables["topic_api"]],
+        "versions": _versions(tables["version"]),
+        "errors": [{name: row[name] for name in ("api", "error", "requests")} for row in tables["error"]],
+        "topic_errors": [{name: row[name] for name in ("topic", "api", "error", "requests")} for row in tables["topic_error"]],
+        "group_by": {
+            "keys": list(about.group_by),
+            "rows": [_busy(row, *about.group_by) for row in tables.get("group_by", ())],
+        },
+    }
+
+
+def _source(tables: Tables, about: About) -> Values:
+    lines: dict[str, int] = defaultdict(int)
+    samples: dict[str, list[str]] = defaultdict(list)
+    for row in tables["line"]:
+        lines[row["error"]] += row["requests"]
+        if row["note"] is not None and len(samples[row["error"]]) < 5:
+            samples[row["error"]].append(row["note"])
+    return {
+        "from": about.source,
+        "files": about.files,
+        "size_bytes": about.size_bytes,
+        "lines": dict(lines),
+        "samples": dict(samples),
+        "repeated_files": about.repeated_files,
+        "repeated_lines": about.repeated_lines,
+        "condition": about.condition,
+    }
+
+
+def _total(rows: Sequence[Row]) -> Values:
+    row = rows[0] if rows else {}
+    return {name: row.get(name) or 0 for name in (*_SUMS, "bytes", "records", "total_us", "throttle_us")}
+
+
+def _mean(row: Row, name: str) -> float:
+    return round(row[name] / row["requests"], 1) if row["requests"] else 0.0
+
+
+def _busy(row: Row, *keys: str) -> Values:
+    """A row of a table of who is busy: its keys and the sums that there are."""
+    sums = {name: row[name] for name in (*_SUMS, "total_us", "throttle_us") if name in row}
+    return {**{key: row[key] for key in keys}, **sums}
+
+
+def _apis(tables: Tables) -> list[Values]:
+    totals = _histograms(tables["latency"], "api")
+    phases = _histograms(tables["phase"], "api", "phase")
+    return [
+        {
+            "api": row["api"],
+            **{name: row[name] for name in _SUMS},
+            "max_us": row["max_us"],
+            "mean_us": _mean(row, "total_us"),
+            "total_us": quantiles(totals[row["api"],]),
+            "phases": {phase: {"mean": _mean(row, phase), **quantiles(phases[row["api"], phase])} for phase in PHASES},
+        }
+        for row in sorted(tables["api"], key=lambda row: -row["requests"])
+    ]
+
+
+def _histograms(rows: Iterable[Row], *keys: str) -> dict[tuple[Any, ...], dict[int, int]]:
+    found: dict[tuple[Any, ...], dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    for row in rows:
+        found[tuple(row[key] for key in keys)][row["bucket"]] += row["requests"]
+    return found
+
+
+def _waiting(rows: Sequence[Row]) -> Values:
+    """Where requests spent their time, without the waiting that fetches and joins ask for: threads, disk or followers?"""
+    sums = dict.fromkeys(PHASES, 0)
+    for row in rows:
+        for phase in PHASES:
+            if not (phase == "remote_us" and row["api"] in WAITS_BY_DESIGN):
+                sums[phase] += row[phase] or 0
+    whole = sum(sums.values())
+    return {"us": sums, "share": {phase: round(value / whole, 4) if whole else 0.0 for phase, value in sums.items()}}
+
+
+def _over_time(rows: Sequence[Row], every: Sequence[int], tick_s: int) -> Values:
+    place = {tick: at for at, tick in enumerate(every)}
+    busiest: dict[str, int] = defaultdict(int)
+    for row in rows:
+        busiest[row["api"]] += row["requests"]
+    named = sorted(busiest, key=lambda api: -busiest[api])[:APIS_IN_CHART]
+    requests: dict[str, list[int]] = {api: [0] * len(every) for api in [*named, "others"]}
+    sums: dict[str, list[int]] = {name: [0] * len(every) for name in ("failed", "throttled", "request_bytes", "response_bytes")}
+    for row in rows:
+        at = place[_floor(row["at"], tick_s)]
+        requests[row["api"] if row["api"] in named else "others"][at] += row["requests"]
+        for name, values in sums.items():
+            values[at] += row[name] or 0
+    if not any(requests["others"]):
+        del requests["others"]
+    return {"ticks": [_text(tick) for tick in every], "requests": requests, **sums}
+
+
+def _heat(rows: Sequence[Row], apis: Sequence[Row], every: Sequence[int], tick_s: int) -> list[Values]:
+    """Histograms over time of the APIs that took the most time: sparse cells [tick, row, count]."""
+    place = {tick: at for at, tick in enumerate(every)}
+    slowest = sorted(apis, key=lambda row: -(row["total_us"] or 0))[:HEAT_APIS]
+    maps = []
+    for api in (row["api"] for row in slowest):
+        mine = [row for row in rows if row["api"] == api and row["tick"] in place]
+        if not mine:
+            continue
+        low, high = min(row["row"] for row in mine), max(row["row"] for row in mine)
+        maps.append(
+            {
+                "api": api,
+                "rows_us": [round(middle(max(0, row * HEAT_BUCKETS))) for row in range(low, high + 1)],
+                "cells": sorted([place[row["tick"]], row["row"] - low, row["requests"]] for row in mine),
+            }
+        )
+    return maps
+
+
+def _clients(tables: Tables) -> list[Values]:
+    times = _histograms(tables["client_latency"], "client_id", "principal")
+    return [
+        {
+            **_busy(row, "client_id", "principal", "software", "software_version"),
+            "latency_us": quantiles(times[row["client_id"], row["principal"]]),
+        }
+        for row in tables["client"]
+    ]
+
+
+def _topic(row: Row) -> Values:
+    return {
+        name: row[name]
+        for name in ("topic", "topics", "requests", "records", "bytes", "produced_bytes", "fetched_bytes", "produced_records")
+        if name in row
+    }
+
+
+def _versions(rows: Sequence[Row]) -> list[Values]:
+    used: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        used[row["api"]].append(row)
+    return [
+        {
+            "api": api,
+            "versions": {str(row["version"]): row["requests"] for row in sorted(mine, key=lambda row: row["version"] or 0)},
+        }
+        for api, mine in used.items()
+    ]
+
+
+def _floor(moment: datetime.datetime, tick_s: int) -> int:
+    return int(moment.timestamp()) // tick_s * tick_s
+
+
+def _every(ticks: Sequence[int], tick_s: int) -> list[int]:
+    return list(range(ticks[0], ticks[-1] + tick_s, tick_s)) if ticks else []
+
+
+def _text(second: int) -> str:
+    return datetime.datetime.fromtimestamp(second, datetime.UTC).strftime("%Y-%m-%dT%H:%M")
+
+
+def _moment(microseconds: int | None) -> str | None:
+    return None if microseconds is None else _text(microseconds // 1_000_000)

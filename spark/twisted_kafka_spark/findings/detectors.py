@@ -1,0 +1,260 @@
+"""Findings about clients: what each does too much of, or should not do at all."""
+
+from __future__ import annotations
+
+import datetime
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from twisted_kafka_spark.findings import thresholds as limits
+from twisted_kafka_spark.findings.finding import Finding, Span, equal, spans, text
+from twisted_kafka_spark.kafka_names import OLDEST_IN_KAFKA_4
+
+if TYPE_CHECKING:
+    from twisted_kafka_spark.views import Row, Tables
+
+Minutes = dict[datetime.datetime, float]
+Who = tuple[Any, Any]
+
+
+def name_of(client_id: str | None) -> str:
+    """Return how a client is called in a sentence."""
+    return "a client without a client id" if client_id is None else f"client {client_id}"
+
+
+def _by_client(rows: list[Row], apis: tuple[str, ...], measure: str = "requests") -> dict[Who, Minutes]:
+    """Add up a measure by client and minute over some APIs."""
+    found: dict[Who, Minutes] = defaultdict(lambda: defaultdict(float))
+    for row in rows:
+        if row["api"] in apis:
+            found[row["client_id"], row["principal"]][row["at"]] += row[measure]
+    return found
+
+
+def _storms(rows: list[Row], apis: tuple[str, ...], floor: float) -> Iterator[tuple[Who, Span]]:
+    """Give the clients and spans in which they sent at least `floor` of these requests a minute."""
+    for who, minutes in sorted(_by_client(rows, apis).items(), key=str):
+        busy = {at: count for at, count in minutes.items() if count >= floor}
+        for span in spans(busy, limits.MINUTES_FLOOR):
+            yield who, span
+
+
+def _spanned(name: str, title: str, span: Span, where: str, advice: str, **evidence: Any) -> Finding:
+    return Finding(
+        name,
+        f"{title}, {text(span.first)} to {text(span.last)}",
+        {"minutes": span.minutes, "most a minute": round(max(span.values)), **evidence},
+        f"{where} AND {span.where}",
+        advice,
+        text(span.first),
+        text(span.last),
+        sum(span.values),
+    )
+
+
+def throttled_clients(tables: Tables) -> Iterator[Finding]:
+    """Clients that a quota holds back."""
+    minutes = _by_client(tables["throttled_minute"], ("Produce", "Fetch", *{row["api"] for row in tables["throttled_minute"]}))
+    for row in tables["client"]:
+        throttled, requests = row["throttled"] or 0, row["requests"]
+        if throttled < limits.THROTTLED_REQUESTS_FLOOR or throttled < limits.THROTTLED_SHARE * requests:
+            continue
+        if row["throttle_us"] / throttled < limits.THROTTLED_MEAN_US:
+            continue
+        times = sorted(minutes.get((row["client_id"], row["principal"]), {}))
+        yield Finding(
+            "throttled-client",
+            f"{name_of(row['client_id'])} was held back by a quota for {row['throttle_us'] / 1e6:,.0f} s in all",
+            {
+                "client_id": row["client_id"],
+                "principal": row["principal"],
+                "throttled requests": throttled,
+                "of requests": requests,
+                "mean throttle ms": round(row["throttle_us"] / throttled / 1000, 1),
+            },
+            equal(client_id=row["client_id"]) + " AND throttle_us > 0",
+            "Raise its quota (kafka-configs --entity-type clients) if the load is wanted; otherwise have it send less.",
+            text(times[0]) if times else None,
+            text(times[-1]) if times else None,
+            row["throttle_us"] / 1e6,
+            {"Produce", "Fetch"},
+        )
+
+
+def rebalance_storms(tables: Tables) -> Iterator[Finding]:
+    """Groups whose members join again and again."""
+    for (client_id, principal), span in _storms(tables["client_minute"], limits.REBALANCE_APIS, limits.REBALANCES_A_MINUTE):
+        found = _spanned(
+            "rebalance-storm",
+            f"The group of {name_of(client_id)} rebalanced without end",
+            span,
+            equal(client_id=client_id) + " AND api IN ('JoinGroup', 'SyncGroup', 'LeaveGroup', 'Heartbeat')",
+            "Look for members that exceed max.poll.interval.ms or restart; static membership (group.instance.id) calms restarts.",
+            client_id=client_id,
+            principal=principal,
+        )
+        found.explains = {*limits.REBALANCE_APIS, "Heartbeat", "FindCoordinator"}
+        yield found
+
+
+def metadata_storms(tables: Tables) -> Iterator[Finding]:
+    """Clients that ask for metadata all the time."""
+    for (client_id, principal), span in _storms(tables["client_minute"], ("Metadata",), limits.METADATA_A_MINUTE):
+        found = _spanned(
+            "metadata-storm",
+            f"{name_of(client_id)} asked for metadata over and over",
+            span,
+            equal(client_id=client_id, api="Metadata"),
+            "Keep one client open instead of one for each operation, and check for topics that do not exist.",
+            client_id=client_id,
+            principal=principal,
+        )
+        found.explains = {"Metadata", "ApiVersions"}
+        yield found
+
+
+def commit_floods(tables: Tables) -> Iterator[Finding]:
+    """Consumers that commit each batch by itself."""
+    counts = {(row["client_id"], row["principal"], row["api"]): row["requests"] for row in tables["client_api"]}
+    for (client_id, principal), span in _storms(tables["client_minute"], ("OffsetCommit",), limits.COMMITS_A_MINUTE):
+        commits = counts.get((client_id, principal, "OffsetCommit"), 0)
+        fetches = counts.get((client_id, principal, "Fetch"), 0)
+        if commits < limits.COMMITS_PER_FETCH * fetches:
+            continue
+        found = _spanned(
+            "commit-flood",
+            f"{name_of(client_id)} committed offsets as often as it fetched",
+            span,
+            equal(client_id=client_id, api="OffsetCommit"),
+            "Commit every few seconds, or once for all that a poll returned, rather than after each record.",
+            client_id=client_id,
+            principal=principal,
+            commits=commits,
+            fetches=fetches,
+        )
+        found.explains = {"OffsetCommit"}
+        yield found
+
+
+def fetch_storms(tables: Tables) -> Iterator[Finding]:
+    """Consumers that fetch without waiting."""
+    shares = {
+        (row["client_id"], row["principal"]): row["empty"] / row["requests"]
+        for row in tables["client_api"]
+        if row["api"] == "Fetch"
+    }
+    for (client_id, principal), span in _storms(tables["client_minute"], ("Fetch",), limits.FETCHES_A_MINUTE):
+        share = shares.get((client_id, principal), 0.0)
+        if share < limits.FETCH_EMPTY_SHARE:
+            continue
+        found = _spanned(
+            "fetch-storm",
+            f"{name_of(client_id)} fetched without waiting for data",
+            span,
+            equal(client_id=client_id, api="Fetch"),
+            "Raise its fetch.max.wait.ms and fetch.min.bytes, so that a fetch waits until there is something to bring.",
+            client_id=client_id,
+            principal=principal,
+            **{"share of fetches that brought nothing": round(share, 3)},
+        )
+        found.explains = {"Fetch"}
+        yield found
+
+
+def reconnect_storms(tables: Tables) -> Iterator[Finding]:
+    """Clients that open connection after connection."""
+    minutes: dict[Who, Minutes] = defaultdict(dict)
+    for row in tables["new_connection"]:
+        minutes[row["client_id"], row["principal"]][row["at"]] = row["requests"]
+    for (client_id, principal), counted in sorted(minutes.items(), key=str):
+        for span in spans(counted, limits.MINUTES_FLOOR):
+            found = _spanned(
+                "reconnect-storm",
+                f"{name_of(client_id)} opened connection after connection",
+                span,
+                equal(client_id=client_id),
+                "Look in its log for why connections end (authentication, timeouts); raise reconnect.backoff.max.ms meanwhile.",
+                client_id=client_id,
+                principal=principal,
+            )
+            found.explains = {"ApiVersions", "Metadata", "SaslHandshake", "SaslAuthenticate"}
+            yield found
+
+
+def old_clients(tables: Tables) -> Iterator[Finding]:
+    """Clients that Kafka 4 would refuse."""
+    used: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
+    for row in tables["old_version"]:
+        used[row["client_id"], row["principal"], row["software"], row["software_version"]].append(row)
+    for (client_id, principal, software, version), rows in used.items():
+        count = sum(row["requests"] for row in rows)
+        if count < limits.OLD_VERSION_FLOOR:
+            continue
+        told = ", ".join(f"{row['api']} v{row['version']}" for row in rows)
+        conditions = " OR ".join(
+            f"(api = '{api}' AND version < {OLDEST_IN_KAFKA_4[api]})" for api in sorted({row["api"] for row in rows})
+        )
+        yield Finding(
+            "old-client",
+            f"{name_of(client_id)} uses versions that Kafka 4 no longer serves: {told}",
+            {
+                "client_id": client_id,
+                "principal": principal,
+                "software": f"{software} {version}",
+                "requests": count,
+                **{f"{row['api']} v{row['version']}": row["requests"] for row in rows},
+            },
+            f"{equal(client_id=client_id)} AND ({conditions})",
+            "Update its library (Java clients to 2.1, librdkafka to 1.8, or newer) before the brokers go to 4.0 (KIP-896).",
+            weight=count,
+        )
+
+
+def tiny_batches(tables: Tables) -> Iterator[Finding]:
+    """Producers that send many requests with little in each."""
+    for row in tables["client_api"]:
+        if row["api"] != "Produce" or row["requests"] < limits.TINY_BATCHES_FLOOR or not row["bytes"]:
+            continue
+        mean = row["bytes"] / row["requests"]
+        if mean >= limits.TINY_BATCH_BYTES:
+            continue
+        yield Finding(
+            "tiny-batches",
+            f"{name_of(row['client_id'])} produces {mean:,.0f} bytes a request",
+            {"client_id": row["client_id"], "principal": row["principal"], "requests": row["requests"], "mean bytes": round(mean)},
+            equal(client_id=row["client_id"], api="Produce"),
+            "Raise its linger.ms to 5 or more: the broker's work is by request and batch, not by record.",
+            weight=row["requests"],
+        )
+
+
+def idle_pollers(tables: Tables) -> Iterator[Finding]:
+    """Consumers that fetch all the time and are brought nothing."""
+    for row in tables["client_api"]:
+        if row["api"] != "Fetch" or row["requests"] < limits.IDLE_FETCHES_FLOOR:
+            continue
+        share = row["empty"] / row["requests"]
+        if share < limits.IDLE_SHARE:
+            continue
+        yield Finding(
+            "idle-poller",
+            f"{name_of(row['client_id'])} fetched {row['requests']:,} times and was brought nothing in {share:.0%} of them",
+            {"client_id": row["client_id"], "principal": row["principal"], "fetches": row["requests"], "empty": row["empty"]},
+            equal(client_id=row["client_id"], api="Fetch"),
+            "Stop it if nobody needs it, or raise its fetch.max.wait.ms.",
+            weight=row["requests"],
+        )
+
+
+CLIENT_DETECTORS = (
+    throttled_clients,
+    rebalance_storms,
+    metadata_storms,
+    reconnect_storms,
+    commit_floods,
+    fetch_storms,
+    old_clients,
+    tiny_batches,
+    idle_pollers,
+)

@@ -1,0 +1,50 @@
+"""All findings of a period, the gravest kinds first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from twisted_kafka_spark.findings.anomalies import SLOW_PHASES, error_bursts, skew, slow_phases, unreadable_lines, unusual_traffic
+from twisted_kafka_spark.findings.detectors import CLIENT_DETECTORS, idle_pollers, old_clients, throttled_clients, tiny_batches
+from twisted_kafka_spark.findings.finding import Finding
+
+if TYPE_CHECKING:
+    from twisted_kafka_spark.views import Tables
+
+NAMES: tuple[str, ...] = (
+    "error-burst",
+    *(slow.finding for slow in SLOW_PHASES),
+    "rebalance-storm",
+    "throttled-client",
+    "metadata-storm",
+    "reconnect-storm",
+    "fetch-storm",
+    "commit-flood",
+    "old-client",
+    "hot-topic",
+    "hot-broker",
+    "traffic-peak",
+    "tiny-batches",
+    "idle-poller",
+    "unreadable-lines",
+)
+"""Every finding's name, the gravest first; what `--fail-on` takes."""
+
+
+def find(tables: Tables) -> list[Finding]:
+    """Return the findings in the order of NAMES, the heaviest first within one name."""
+    found = [*error_bursts(tables), *slow_phases(tables)]
+    for detector in CLIENT_DETECTORS:
+        found += detector(tables)
+    found += [*skew(tables), *unreadable_lines(tables)]
+    found += unusual_traffic(tables, found)
+    return sorted(found, key=lambda each: (NAMES.index(each.name), -each.weight))
+
+
+def find_over_all(tables: Tables) -> list[Finding]:
+    """Return the findings that need no minutes: those of a rollup whose minutes were merged into hours or days."""
+    found: list[Finding] = []
+    for detector in (throttled_clients, old_clients, tiny_batches, idle_pollers):
+        found += detector(tables)
+    found += [*skew(tables), *unreadable_lines(tables)]
+    return sorted(found, key=lambda each: (NAMES.index(each.name), -each.weight))

@@ -1,0 +1,63 @@
+"""Histograms of times with buckets that grow by 5 %: two of them are merged by adding their counts.
+
+Bucket `n` holds the values from 1.05 ** n up to 1.05 ** (n + 1); values below 1 are in bucket `ZERO`. A quantile is told as the
+geometric middle of its bucket, so it is at most `WORST_ERROR` off the value of that rank, however many histograms were merged.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+GROWTH = 1.05
+ZERO = -1
+WORST_ERROR = math.sqrt(GROWTH) - 1
+QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
+
+_LOG_GROWTH = math.log(GROWTH)
+
+
+def bucket(value: float) -> int:
+    """Return the bucket of one value."""
+    return math.floor(math.log(value) / _LOG_GROWTH) if value >= 1 else ZERO
+
+
+def buckets(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return the bucket of each value."""
+    import numpy as np
+
+    found = np.floor(np.log(np.maximum(values, 1)) / _LOG_GROWTH).astype(np.int64)
+    return np.where(values >= 1, found, ZERO)
+
+
+def middle(number: int) -> float:
+    """Return the value that stands for a bucket."""
+    return 0.0 if number == ZERO else GROWTH ** (number + 0.5)
+
+
+def quantile(counts: Mapping[int, int], share: float) -> float | None:
+    """Return the value below which `share` of what was counted lies, None when nothing was."""
+    whole = sum(counts.values())
+    if not whole:
+        return None
+    rank = max(1, math.ceil(share * whole))
+    for number in sorted(counts):
+        rank -= counts[number]
+        if rank <= 0:
+            return middle(number)
+    raise AssertionError("the ranks of a histogram end with its last bucket")
+
+
+def quantile_name(share: float) -> str:
+    """Return how a quantile is called in the report: p99.9 for 0.999."""
+    return f"p{share * 100:g}"
+
+
+def quantiles(counts: Mapping[int, int]) -> dict[str, float | None]:
+    """Return the report's quantiles of a histogram by name, in whole units."""
+    found = {quantile_name(share): quantile(counts, share) for share in QUANTILES}
+    return {name: None if value is None else float(f"{value:.4g}") for name, value in found.items()}

@@ -1,0 +1,104 @@
+"""From paths to the report's document: find the files, one pass, small tables, findings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from twisted_kafka_spark import cells, store, views
+from twisted_kafka_spark.document import About, build, tick_length_s
+from twisted_kafka_spark.fold import Folding
+from twisted_kafka_spark.read import NoAccessLogError, Sources, find_sources
+from twisted_kafka_spark.rollup import Run, Selection, cells_of_lines, overlaps, roll_up_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TOPIC = "__access_log"
+"""The topic to which the broker publishes its access log with access.log.topic.enable."""
+
+
+@dataclass(slots=True)
+class Job:
+    """What is to be read, and how."""
+
+    paths: Sequence[str] = ()
+    bootstrap_servers: str = ""
+    topic: str = TOPIC
+    is_merge: bool = False
+    grain_s: int = 0
+    rollup_out: str = ""
+    group_by: Sequence[str] = ()
+    folding: Folding = field(default_factory=Folding)
+    selection: Selection = field(default_factory=Selection)
+
+
+def run(spark: SparkSession, job: Job) -> dict[str, Any]:
+    """Return the report's document, and write the rollup if one is asked for.
+
+    Raises NoAccessLogError when there is nothing to read.
+    """
+    if job.is_merge:
+        rollup, about = _merged(spark, job)
+    elif job.bootstrap_servers:
+        rollup, about = _from_topic(spark, job)
+    else:
+        rollup, about = _from_files(spark, job)
+    if job.rollup_out:
+        store.write(rollup, job.rollup_out, about.grain_s)
+        rollup = store.read_back(spark, job.rollup_out, about.grain_s)
+    collected = rollup.toArrow()
+    period = views.period(collected)
+    if period is None:
+        about_nothing = f"no request in {about.source}"
+        raise NoAccessLogError(about_nothing + (f" fulfils {about.condition}" if about.condition else " in the period"))
+    tick_s = tick_length_s(*period, about.grain_s)
+    tables = views.compute(collected, tick_s, job.group_by)
+    found = overlaps([Run(row["node"] or 0, row["first_us"], row["last_us"], row["requests"]) for row in tables["run"]])
+    if found and not job.selection.deduplicate and not job.is_merge:
+        return _once_more(spark, job, _lines_read(tables))
+    return build(tables, about, tick_s)
+
+
+def _once_more(spark: SparkSession, job: Job, lines_before: int) -> dict[str, Any]:
+    """Read again, each line once by its number: some files hold lines of others."""
+    again = replace(job, selection=Selection(job.selection.condition, deduplicate=True))
+    document = run(spark, again)
+    document["source"]["repeated_lines"] = lines_before - document["source"]["lines"].get("read", 0)
+    return document
+
+
+def _lines_read(tables: views.Tables) -> int:
+    return sum(int(row["requests"]) for row in tables["line"] if row["error"] == "read")
+
+
+def _about(job: Job, source: str, sources: Sources | None = None) -> About:
+    return About(
+        source,
+        files=len(sources) if sources is not None else 0,
+        size_bytes=sources.size_bytes if sources is not None else 0,
+        repeated_files=sources.repeated if sources is not None else [],
+        condition=job.selection.condition,
+        group_by=job.group_by,
+    )
+
+
+def _from_files(spark: SparkSession, job: Job) -> tuple[DataFrame, About]:
+    sources = find_sources(spark, job.paths, job.folding.since, job.folding.until)
+    return roll_up_files(spark, sources, job.folding, job.selection), _about(job, ", ".join(job.paths), sources)
+
+
+def _from_topic(spark: SparkSession, job: Job) -> tuple[DataFrame, About]:
+    from twisted_kafka_spark.topic_source import read_topic
+
+    lines = read_topic(spark, job.bootstrap_servers, job.topic)
+    rollup = cells.merge(cells_of_lines(lines, job.folding, job.selection))
+    return rollup, _about(job, f"topic {job.topic} of {job.bootstrap_servers}")
+
+
+def _merged(spark: SparkSession, job: Job) -> tuple[DataFrame, About]:
+    rollup, grain_s = store.read(spark, job.paths, job.grain_s)
+    about = _about(job, ", ".join(job.paths))
+    about.grain_s = grain_s
+    return rollup, about

@@ -1,0 +1,151 @@
+"""Apache Kafka's request log (`kafka.request.logger`, 2.8 to 4.x): one line of text with JSON in it into one record.
+
+The JSON is that of Kafka's RequestConvertToJson (KIP-673): header, request and response by the names of the protocol's messages,
+times in milliseconds with three decimals. The line's own date has no zone, so the caller says how far it is from UTC.
+What the JSON lacks is null in the record: the broker's number, the sizes on the wire.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from twisted_kafka_spark.kafka_names import ERROR_NAMES
+from twisted_kafka_spark.schema import PHASES
+
+_MARK = "Completed request:{"
+_OTHER = (
+    "(kafka.network.RequestChannel$)",
+    " received request: RequestHeader(",
+    " response to client ",
+    "(kafka.request.logger)",
+    "Completed request:RequestHeader(",
+)
+_DATE = re.compile(r"\[?(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)[,.](\d{3})")
+_ERROR = re.compile(r'"(?:errorCode|partitionErrorCode)":(-?[1-9]\d*)')
+_PHASE_FIELDS = dict(
+    zip(
+        PHASES,
+        ("requestQueueTimeMs", "localTimeMs", "remoteTimeMs", "throttleTimeMs", "responseQueueTimeMs", "sendTimeMs"),
+        strict=True,
+    )
+)
+_NAMES = ("name", "topic", "topicName", "topicId")
+_PARTITIONS = ("partitions", "partitionData", "partitionResponses", "partitionIndexes", "partitionStates")
+_NAMES_TOPICS = ("Metadata", "CreateTopics", "LeaderAndIsr", "UpdateMetadata", "DescribeTopicPartitions")
+"""APIs whose messages have the name of a topic beside its id."""
+_TELLS_TOPICS = (
+    *("Produce", "Fetch", "ListOffsets", "OffsetForLeaderEpoch", "OffsetCommit", "OffsetFetch", "TxnOffsetCommit", "OffsetDelete"),
+    *("CreateTopics", "DeleteTopics", "DeleteRecords"),
+)
+"""APIs whose topics the record lists: those of which this broker's own log tells the topics."""
+
+
+def is_request(line: str) -> bool:
+    """Tell whether a line is about a completed request, in the form of Kafka 2.8 and later."""
+    return _MARK in line
+
+
+def is_other(line: str) -> bool:
+    """Tell whether a line belongs to Kafka's request log but is not about a completed request that can be read."""
+    return any(mark in line for mark in _OTHER)
+
+
+def record(line: str, utc_offset_s: int, topic_ids: dict[str, str]) -> dict[str, Any] | None:
+    """Return the record of a line, None when it is torn; `topic_ids` learns which topic an id stands for."""
+    start = line.index(_MARK) + len(_MARK) - 1
+    date = _DATE.search(line)
+    try:
+        told, _ = json.JSONDecoder().raw_decode(line, start)
+        return None if date is None else _record(told, _utc(date, utc_offset_s), topic_ids)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _record(told: dict[str, Any], time: str, topic_ids: dict[str, str]) -> dict[str, Any]:
+    header, response = told["requestHeader"], told.get("response") or {}
+    api = _api_name(header["requestApiKeyName"])
+    phases = {phase: round(told[name] * 1000) for phase, name in _PHASE_FIELDS.items()}
+    if api in _NAMES_TOPICS:
+        topic_ids.update(_ids(told))
+    error = _ERROR.search(json.dumps(response, separators=(",", ":")))
+    client = told.get("clientInformation") or {}
+    return {
+        "v": 1,
+        "time": time,
+        "listener": told.get("listener"),
+        "protocol": told.get("securityProtocol"),
+        "connection": told.get("connection"),
+        "principal": told.get("principal"),
+        "client_id": header.get("clientId"),
+        "software": client.get("softwareName"),
+        "software_version": client.get("softwareVersion"),
+        "api": api,
+        "api_key": header["requestApiKey"],
+        "version": header["requestApiVersion"],
+        "correlation_id": header["correlationId"],
+        **phases,
+        "total_us": sum(phases.values()),
+        "error": _error_name(int(error[1])) if error else None,
+        "topics": _topics(told.get("request") or {}, response) if api in _TELLS_TOPICS else [],
+    }
+
+
+def _api_name(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("_"))
+
+
+def _error_name(code: int) -> str:
+    return ERROR_NAMES.get(code, str(code))
+
+
+def _utc(date: re.Match[str], utc_offset_s: int) -> str:
+    moment = datetime.datetime.fromisoformat(f"{date[1]}T{date[2]}.{date[3]}") - datetime.timedelta(seconds=utc_offset_s)
+    return moment.isoformat(timespec="milliseconds") + "Z"
+
+
+def _topics(request: dict[str, Any], response: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what a request did to topics: those that it names, with sizes and errors from both messages."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, partitions, is_response in (*_parts(request, False), *_parts(response, True)):
+        entry = found.setdefault(name, {"topic": name, "partitions": 0, "records": 0, "bytes": 0, "error": None})
+        entry["partitions"] = max(entry["partitions"], len(partitions))
+        for part in partitions:
+            if not isinstance(part, dict):
+                continue
+            entry["bytes"] += part.get("recordsSizeInBytes") or 0
+            code = part.get("errorCode") or part.get("partitionErrorCode") if is_response else 0
+            if code and entry["error"] is None:
+                entry["error"] = _error_name(code)
+    return list(found.values())
+
+
+def _parts(message: dict[str, Any], is_response: bool) -> Iterator[tuple[str, list[Any], bool]]:
+    """Give the topics that a message has at its first level, or that of a group: name and partitions."""
+    holders = [message, *(group for group in message.get("groups") or () if isinstance(group, dict))]
+    for holder in holders:
+        for key in ("topics", "topicData", "responses"):
+            for topic in holder.get(key) or ():
+                if not isinstance(topic, dict):
+                    continue
+                name = next((topic[each] for each in _NAMES if topic.get(each)), None)
+                partitions = next((topic[each] for each in _PARTITIONS if isinstance(topic.get(each), list)), [])
+                if name:
+                    own_error = [{"errorCode": topic["errorCode"]}] if is_response and topic.get("errorCode") else []
+                    yield name, partitions or own_error, is_response
+
+
+def _ids(told: Any) -> Iterator[tuple[str, str]]:
+    """Give the id and the name of every topic that has both, anywhere in a line."""
+    if isinstance(told, dict):
+        name = told.get("name") or told.get("topicName")
+        if name and told.get("topicId"):
+            yield told["topicId"], name
+        for value in told.values():
+            yield from _ids(value)
+    elif isinstance(told, list):
+        for value in told:
+            yield from _ids(value)

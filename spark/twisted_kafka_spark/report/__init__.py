@@ -1,0 +1,1 @@
+"""The report for those who read it: as a page, as JSON, and in a terminal."""

@@ -1,0 +1,153 @@
+"""Small SVG charts, as text: no script and nothing from outside the page. Colours are classes, so that dark mode is the page's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+
+COLOURS = 8
+"""Classes c0 to c7 colour series; further series share the last."""
+LEVELS = 5
+"""Classes h1 to h5 colour the cells of a heat map."""
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _BOTTOM, _TOP = 960, 220, 64, 8, 24, 8
+_PLOT = _HEIGHT - _BOTTOM
+
+
+def colour(at: int) -> str:
+    """Return the class of the series at this place."""
+    return f"c{min(at, COLOURS - 1)}"
+
+
+def legend(names: Sequence[str]) -> str:
+    """Return the key to a chart's colours."""
+    keys = (f'<span><i class="{colour(at)}"></i>{escape(name)}</span>' for at, name in enumerate(names))
+    return f'<p class="legend" aria-hidden="true">{"".join(keys)}</p>'
+
+
+def short(value: float) -> str:
+    """Return a number with at most three digits and a suffix: 1.2k, 34M."""
+    for limit, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= limit:
+            return f"{value / limit:.3g}{suffix}"
+    return f"{value:.3g}"
+
+
+def stacked_steps(ticks: Sequence[str], series: Mapping[str, Sequence[float]], title: str) -> str:
+    """Return a chart with a column for each tick, in which the series lie one upon the other; each has one value per tick."""
+    if not ticks or not series:
+        return ""
+    totals = [sum(values) for values in zip(*series.values(), strict=True)]
+    top = max(totals) or 1
+    step = (_WIDTH - _LEFT - _RIGHT) / len(ticks)
+    lower = [0.0] * len(ticks)
+    shapes = list(_grid(top))
+    for at, values in enumerate(series.values()):
+        upper = [base + value for base, value in zip(lower, values, strict=True)]
+        shapes.append(f'<path class="{colour(at)}" d="{_steps(lower, upper, top, step)}"/>')
+        lower = upper
+    for at, tick in enumerate(ticks):
+        parts = ", ".join(f"{name} {short(values[at])}" for name, values in series.items() if values[at])
+        shapes.append(
+            f'<rect class="tip" x="{_LEFT + at * step:.1f}" y="{_TOP}" width="{step:.1f}" height="{_PLOT - _TOP}">'
+            f"<title>{escape(tick)}: {escape(parts or 'none')}</title></rect>"
+        )
+    return _svg(title, [*shapes, *_tick_labels(ticks, step)])
+
+
+def heat_map(ticks: Sequence[str], rows: Sequence[str], cells: Mapping[tuple[int, int], float], title: str) -> str:
+    """Return a map of cells by (tick, row), the first row at the bottom, shaded by the share of their tick's whole."""
+    if not cells:
+        return ""
+    step, height = (_WIDTH - _LEFT - _RIGHT) / len(ticks), (_PLOT - _TOP) / len(rows)
+    wholes: dict[int, float] = {}
+    for (tick, _), value in cells.items():
+        wholes[tick] = wholes.get(tick, 0) + value
+    paths: dict[int, list[str]] = {}
+    for level, row, first, last in _runs(cells, wholes, len(rows)):
+        y = _PLOT - (row + 1) * height
+        paths.setdefault(level, []).append(
+            f"M{_LEFT + first * step:.0f} {y:.1f}h{(last - first + 1) * step:.1f}v{height:.1f}h-{(last - first + 1) * step:.1f}z"
+        )
+    shapes = [f'<path class="h{level}" d="{"".join(found)}"/>' for level, found in sorted(paths.items())]
+    every = max(1, len(rows) // 6)
+    shapes += [
+        f'<text x="{_LEFT - 6}" y="{_PLOT - row * height - 2:.1f}" text-anchor="end">{escape(rows[row])}</text>'
+        for row in range(0, len(rows), every)
+    ]
+    return _svg(title, [*shapes, *_tick_labels(ticks, step)])
+
+
+def share_bar(parts: Mapping[str, float], unit: str) -> str:
+    """Return one horizontal bar divided in proportion to the parts."""
+    total = sum(parts.values())
+    x, shapes = 0.0, []
+    for at, (name, value) in enumerate(parts.items()):
+        width = 300 * value / total if total else 0.0
+        if width:
+            told = f"{name}: {value:,.0f} {unit} ({value / total:.0%})"
+            shapes.append(
+                f'<rect class="{colour(at)}" x="{x:.1f}" width="{width:.1f}" height="12"><title>{escape(told)}</title></rect>'
+            )
+        x += width
+    told = ", ".join(f"{name} {value / total:.0%}" for name, value in parts.items() if total and value)
+    opening = f'<svg class="share" viewBox="0 0 300 12" preserveAspectRatio="none" role="img" aria-label="{escape(told)}">'
+    return f"{opening}{''.join(shapes)}</svg>"
+
+
+def _svg(title: str, shapes: Iterable[str]) -> str:
+    return f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(title)}">{"".join(shapes)}</svg>'
+
+
+def _grid(top: float) -> Iterable[str]:
+    for share in (0.0, 0.5, 1.0):
+        y = _PLOT - share * (_PLOT - _TOP)
+        yield f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" class="grid"/>'
+        yield f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{short(top * share)}</text>'
+
+
+def _steps(lower: Sequence[float], upper: Sequence[float], top: float, step: float) -> str:
+    """The outline of a series: along its upper edge, back along its lower one; nothing where it has no value."""
+
+    def y(value: float) -> str:
+        return f"{_PLOT - value / top * (_PLOT - _TOP):.1f}"
+
+    runs: list[str] = []
+    for first, last in _filled(lower, upper):
+        there = "".join(f"V{y(upper[at])}h{step:.2f}" for at in range(first, last + 1))
+        back = "".join(f"V{y(lower[at])}h-{step:.2f}" for at in range(last, first - 1, -1))
+        runs.append(f"M{_LEFT + first * step:.1f} {y(lower[first])}{there}{back}z")
+    return "".join(runs)
+
+
+def _filled(lower: Sequence[float], upper: Sequence[float]) -> Iterable[tuple[int, int]]:
+    start = None
+    for at, (low, high) in enumerate(zip(lower, upper, strict=True)):
+        if high > low and start is None:
+            start = at
+        elif high <= low and start is not None:
+            yield start, at - 1
+            start = None
+    if start is not None:
+        yield start, len(lower) - 1
+
+
+def _runs(cells: Mapping[tuple[int, int], float], wholes: Mapping[int, float], rows: int) -> Iterable[tuple[int, int, int, int]]:
+    """Give runs of cells of the same shade in a row: level, row, first and last tick."""
+    for row in range(rows):
+        run: tuple[int, int, int] | None = None
+        for tick in sorted(wholes):
+            value = cells.get((tick, row), 0)
+            level = 0 if not value else 1 + min(LEVELS - 1, int(value / wholes[tick] * 2 * LEVELS))
+            if run and (level != run[0] or tick != run[2] + 1):
+                yield run[0], row, run[1], run[2]
+                run = None
+            if level:
+                run = (level, run[1] if run else tick, tick)
+        if run:
+            yield run[0], row, run[1], run[2]
+
+
+def _tick_labels(ticks: Sequence[str], step: float) -> Iterable[str]:
+    for at in sorted({0, len(ticks) // 4, len(ticks) // 2, 3 * len(ticks) // 4, len(ticks) - 1}):
+        anchor = "start" if at == 0 else "end" if at == len(ticks) - 1 else "middle"
+        yield f'<text x="{_LEFT + (at + 0.5) * step:.1f}" y="{_HEIGHT - 6}" text-anchor="{anchor}">{escape(ticks[at][-5:])}</text>'

@@ -1,0 +1,245 @@
+"""The report as one page that needs nothing else: no script, no request, readable without its pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from twisted_kafka_spark.histogram import QUANTILES, WORST_ERROR, quantile_name
+from twisted_kafka_spark.report import charts
+from twisted_kafka_spark.report.tables import Column, bar, bytes_of, count, folded, table, text, time_of
+from twisted_kafka_spark.report.words import duration, evidence, number, phase, size
+from twisted_kafka_spark.schema import PHASES
+
+Values = dict[str, Any]
+
+_QUANTILES = tuple(quantile_name(share) for share in QUANTILES)
+_CLIENT = (text("client id", "client_id"), text("principal", "principal"))
+_BUSY = (
+    count("requests", "requests"),
+    bytes_of("received", "request_bytes"),
+    bytes_of("sent", "response_bytes"),
+    count("failed", "failed"),
+    time_of("time in all", "total_us"),
+)
+
+
+def as_html(document: Values) -> str:
+    """Return the whole page."""
+    style = files("twisted_kafka_spark.report").joinpath("style.css").read_text(encoding="utf-8")
+    parts = [(anchor, title, section(document)) for anchor, title, section in SECTIONS]
+    shown = [(anchor, title, content) for anchor, title, content in parts if content]
+    links = "".join(f'<a href="#{anchor}">{escape(title)}</a>' for anchor, title, _ in shown)
+    body = "".join(f'<section id="{anchor}"><h2>{escape(title)}</h2>{content}</section>' for anchor, title, content in shown)
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f"<title>Kafka requests, {escape(_period(document))}</title><style>{style}</style></head><body>"
+        f'<header><h1>Kafka requests</h1><p class="soft">{escape(_period(document))}, UTC. {escape(_source(document))}</p>'
+        f'{_facts(document)}<nav aria-label="Sections">{links}</nav></header><main>{body}</main></body></html>\n'
+    )
+
+
+def _period(document: Values) -> str:
+    period = document["period"]
+    return f"{period['first']} to {period['last']}".replace("T", " ") if period["first"] else "no requests"
+
+
+def _source(document: Values) -> str:
+    source = document["source"]
+    told = f"From {source['from']}: {source['files']:,} files, {size(source['size_bytes'])}."
+    return f"{told} Only lines with {source['condition']}." if source["condition"] else told
+
+
+def _facts(document: Values) -> str:
+    total = document["total"]
+    failed = total["failed"] / total["requests"] if total["requests"] else 0
+    facts = {
+        "requests": f"{total['requests']:,}",
+        "with an error": f"{total['failed']:,} ({failed:.2%})",
+        "throttled": f"{total['throttled']:,}",
+        "received": size(total["request_bytes"]),
+        "sent": size(total["response_bytes"]),
+        "findings": f"{len(document['findings'])}",
+    }
+    return f'<div class="facts">{"".join(f"<div><b>{escape(value)}</b>{name}</div>" for name, value in facts.items())}</div>'
+
+
+def _findings(document: Values) -> str:
+    if not document["findings"]:
+        return '<p class="finding none">Nothing stands out in this period.</p>'
+    return "".join(
+        f'<article class="finding"><h3>{escape(found["title"])}</h3><p>{escape(found["advice"])}</p>'
+        f'<p class="soft">{escape(found["name"])}: {escape(evidence(found["evidence"]))}</p>{_where(found["where"])}</article>'
+        for found in document["findings"]
+    )
+
+
+def _where(condition: str) -> str:
+    return f"<p><code>--filter &quot;{escape(condition)}&quot;</code></p>" if condition else ""
+
+
+def _traffic(document: Values) -> str:
+    time = document["time"]
+    ticks = [tick.replace("T", " ") for tick in time["ticks"]]
+    every = f"every {duration(document['period']['tick_s'] * 1e6)}".replace(".0 s", " s")
+    drawn = [
+        ("Requests by API", time["requests"]),
+        ("Failed and throttled requests", {"failed": time["failed"], "throttled": time["throttled"]}),
+        ("Bytes", {"received": time["request_bytes"], "sent": time["response_bytes"]}),
+    ]
+    shown = "".join(
+        f"<h3>{escape(title)}, {every}</h3>{charts.legend(list(series))}{charts.stacked_steps(ticks, series, title)}"
+        for title, series in drawn
+        if any(any(values) for values in series.values())
+    )
+    rows = [
+        {"tick": tick, **{name: values[at] for name, values in time["requests"].items()}, "failed": time["failed"][at]}
+        for at, tick in enumerate(ticks)
+    ]
+    columns = [text("from", "tick"), *[count(name, name) for name in time["requests"]], count("failed", "failed")]
+    return shown + folded("The same as a table", table("Requests by API over time", rows, columns, most=len(rows)))
+
+
+def _latency(document: Values) -> str:
+    quantiles = [time_of(name, "total_us", name) for name in _QUANTILES]
+    columns = [text("API", "api"), count("requests", "requests"), *quantiles, time_of("max", "max_us"), count("failed", "failed")]
+    maps = "".join(
+        f"<h3>{escape(each['api'])}: how long its requests took, over time</h3>{_heat_map(each, document)}"
+        for each in document["heat"]
+    )
+    told = f"Quantiles come from histograms with buckets of 5 %: each is within {WORST_ERROR:.1%} of the value of its rank."
+    return f'{table("Time in all, by API", document["apis"], columns, most=60)}<p class="soft">{told}</p>{maps}'
+
+
+def _heat_map(each: Values, document: Values) -> str:
+    ticks = [tick.replace("T", " ") for tick in document["time"]["ticks"]]
+    cells = {(tick, row): value for tick, row, value in each["cells"]}
+    title = f"{each['api']}: share of its requests by time taken; darker is more"
+    return charts.heat_map(ticks, [duration(value) for value in each["rows_us"]], cells, title)
+
+
+def _phases(document: Values) -> str:
+    waiting = document["waiting"]["us"]
+    shares = Column(
+        "shares",
+        lambda row: charts.share_bar({phase(name): row["phases"][name]["mean"] for name in PHASES}, "us"),
+        is_markup=True,
+    )
+    means = [time_of(phase(name), "phases", name, "mean") for name in PHASES]
+    tails = [time_of(phase(name), "phases", name, "p99") for name in PHASES]
+    rows = document["apis"]
+    return (
+        charts.legend([phase(name) for name in PHASES])
+        + "<p>All requests, without the waiting that fetches and joins ask for: "
+        + charts.share_bar({phase(name): value for name, value in waiting.items()}, "us")
+        + "</p>"
+        + table("Mean time of each phase, by API", rows, [text("API", "api"), *means, shares], most=60)
+        + folded("99th percentile of each phase", table("p99 of each phase, by API", rows, [text("API", "api"), *tails], most=60))
+    )
+
+
+def _clients(document: Values) -> str:
+    clients = document["clients"]
+    software = Column(
+        "software", lambda row: " ".join(filter(None, (row["software"], row["software_version"]))) or "-", is_text=True
+    )
+    columns = [*_CLIENT, software, *_BUSY, time_of("p99", "latency_us", "p99"), bar("", "requests", clients)]
+    by_error = sorted((row for row in clients if row["failed"]), key=lambda row: -row["failed"])
+    by_time = sorted(clients, key=lambda row: -(row["total_us"] or 0))
+    return (
+        table("Busiest clients", clients, columns)
+        + folded("By errors", table("Clients with the most errors", by_error, columns))
+        + folded("By time", table("Clients whose requests took the most time", by_time, columns))
+        + folded("Principals", table("Busiest principals", document["principals"], [text("principal", "principal"), *_BUSY]))
+        + folded(
+            "Connections",
+            table(
+                "Busiest connections",
+                document["connections"],
+                [text("connection", "connection"), *_CLIENT, *_BUSY, text("first", "first"), text("last", "last")],
+            ),
+        )
+        + folded(
+            "Listeners",
+            table(
+                "Brokers and listeners",
+                document["listeners"],
+                [text("broker", "node"), text("listener", "listener"), text("protocol", "protocol"), *_BUSY],
+            ),
+        )
+    )
+
+
+def _topics(document: Values) -> str:
+    topics = document["topics"]
+    columns = [
+        text("topic", "topic"),
+        count("requests", "requests"),
+        bytes_of("produced", "produced_bytes"),
+        count("records produced", "produced_records"),
+        bytes_of("fetched", "fetched_bytes"),
+        bar("", "bytes", topics),
+    ]
+    whole = document["topic_total"].get("topics") or 0
+    title = f"Busiest of {whole:,} topics"
+    errors = [text("topic", "topic"), text("API", "api"), text("error", "error"), count("requests", "requests")]
+    return table(title, topics, columns) + folded("Errors by topic", table("Errors by topic", document["topic_errors"], errors))
+
+
+def _versions(document: Values) -> str:
+    told = Column(
+        "version: requests",
+        lambda row: ", ".join(f"v{version}: {requests:,}" for version, requests in row["versions"].items()),
+        is_text=True,
+    )
+    software = [text("software", "software"), text("version", "software_version"), *_BUSY]
+    return table("API versions in use", document["versions"], [text("API", "api"), told], most=100) + folded(
+        "Client libraries", table("Client libraries", document["software"], software, most=60)
+    )
+
+
+def _errors(document: Values) -> str:
+    return table(
+        "Requests with an error",
+        document["errors"],
+        [text("API", "api"), text("error", "error"), count("requests", "requests")],
+        most=60,
+    )
+
+
+def _group_by(document: Values) -> str:
+    keys, rows = document["group_by"]["keys"], document["group_by"]["rows"]
+    return table(f"Requests by {', '.join(keys)}", rows, [*[text(key, key) for key in keys], *_BUSY], most=200) if keys else ""
+
+
+def _lines(document: Values) -> str:
+    source = document["source"]
+    counts = "".join(f"<li>{escape(reason)}: {number(lines)}</li>" for reason, lines in sorted(source["lines"].items()))
+    samples = "".join(
+        f"<li>{escape(reason)}: <code>{escape(line)}</code></li>"
+        for reason, lines in source["samples"].items()
+        if reason != "other"
+        for line in lines
+    )
+    repeated = source["repeated_files"]
+    told = f"<p>Left out, for another file holds the same lines: {escape(', '.join(repeated))}</p>" if repeated else ""
+    if source["repeated_lines"]:
+        told += f"<p>{source['repeated_lines']:,} lines were there twice and count once.</p>"
+    return f"<ul>{counts}</ul>{told}" + (f"<p>Samples of what could not be read:</p><ul>{samples}</ul>" if samples else "")
+
+
+SECTIONS: tuple[tuple[str, str, Callable[[Values], str]], ...] = (
+    ("findings", "Findings", _findings),
+    ("group-by", "As asked", _group_by),
+    ("traffic", "Traffic", _traffic),
+    ("latency", "Latency", _latency),
+    ("phases", "Where the time goes", _phases),
+    ("clients", "Clients", _clients),
+    ("topics", "Topics", _topics),
+    ("versions", "Versions", _versions),
+    ("errors", "Errors", _errors),
+    ("lines", "Lines read", _lines),
+)
+"""The page from top to bottom; a section that has nothing to show is left out."""

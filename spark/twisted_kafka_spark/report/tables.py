@@ -1,0 +1,84 @@
+"""Tables of a page: columns are declared, rows are the document's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from html import escape
+from typing import Any, NamedTuple
+
+from twisted_kafka_spark.report.words import duration, number, size
+
+Values = dict[str, Any]
+
+
+class Column(NamedTuple):
+    """A column: its heading, what it shows of a row, and whether that is text (set to the left) or markup already."""
+
+    heading: str
+    value: Callable[[Values], str]
+    is_text: bool = False
+    is_markup: bool = False
+
+
+def count(heading: str, name: str) -> Column:
+    """Return a column of counts."""
+    return Column(heading, lambda row: number(row.get(name)))
+
+
+def text(heading: str, name: str, missing: str = "-") -> Column:
+    """Return a column of text."""
+    return Column(heading, lambda row: missing if row.get(name) is None else str(row[name]), is_text=True)
+
+
+def bytes_of(heading: str, name: str) -> Column:
+    """Return a column of sizes."""
+    return Column(heading, lambda row: size(row.get(name)))
+
+
+def time_of(heading: str, *names: str) -> Column:
+    """Return a column of times in microseconds, found by a path of names."""
+
+    def value(row: Values) -> str:
+        found: Any = row
+        for name in names:
+            found = (found or {}).get(name)
+        return duration(found)
+
+    return Column(heading, value)
+
+
+def bar(heading: str, name: str, rows: Sequence[Values]) -> Column:
+    """Return a column that shows a number as a bar, the largest of `rows` being the longest."""
+    most = max((row.get(name) or 0 for row in rows), default=0) or 1
+    return Column(
+        heading,
+        lambda row: f'<i class="bar" style="width:{(row.get(name) or 0) / most * 100:.0f}%"></i>',
+        is_markup=True,
+    )
+
+
+def table(caption: str, rows: Iterable[Values], columns: Sequence[Column], most: int = 30) -> str:
+    """Return a table with a caption; nothing at all when it has no rows."""
+    shown = list(rows)[:most]
+    if not shown:
+        return ""
+    head = "".join(f'<th scope="col"{_kind(column)}>{escape(column.heading)}</th>' for column in columns)
+    body = "".join(f"<tr>{''.join(_cell(column, row) for column in columns)}</tr>" for row in shown)
+    return (
+        f'<div class="scroll" tabindex="0"><table><caption>{escape(caption)}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def folded(summary: str, content: str) -> str:
+    """Return content that opens when its summary is clicked."""
+    return f"<details><summary>{escape(summary)}</summary>{content}</details>" if content else ""
+
+
+def _kind(column: Column) -> str:
+    return ' class="text"' if column.is_text else ' class="bars"' if column.is_markup else ""
+
+
+def _cell(column: Column, row: Values) -> str:
+    value = column.value(row)
+    return f"<td{_kind(column)}>{value if column.is_markup else escape(value)}</td>"

@@ -1,0 +1,78 @@
+"""The report for those who never open a browser: what stands out, and who is busy, with bars."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from twisted_kafka_spark.report.words import duration, evidence, phase, size
+
+Values = dict[str, Any]
+
+_ROWS = 8
+_BAR_WIDTH = 24
+_SPARKS = " .:-=+*#%@"
+_UNICODE_SPARKS = " ▁▂▃▄▅▆▇█"
+
+
+def as_text(document: Values, *, is_unicode: bool = True, width: int | None = None) -> str:
+    """Return the summary; `is_unicode` false draws with ASCII alone."""
+    columns = width or shutil.get_terminal_size((100, 40)).columns
+    return "\n".join(line[:columns] if not line.startswith("  filter:") else line for line in _lines(document, is_unicode)) + "\n"
+
+
+def _lines(document: Values, is_unicode: bool) -> Iterator[str]:
+    period, total = document["period"], document["total"]
+    yield f"{period['first']} to {period['last']} UTC: {total['requests']:,} requests, {total['failed']:,} with an error, " + (
+        f"{size(total['request_bytes'])} received, {size(total['response_bytes'])} sent"
+    )
+    counts = list(map(sum, zip(*document["time"]["requests"].values(), strict=True)))
+    if counts:
+        yield f"requests  {_spark(counts, is_unicode)}"
+        yield f"failed    {_spark(document['time']['failed'], is_unicode)}"
+    yield ""
+    yield from _findings(document["findings"])
+    yield from _bars("API", [(row["api"], row["requests"], _times(row)) for row in document["apis"]], is_unicode)
+    yield from _bars(
+        "client",
+        [
+            (row["client_id"] or "-", row["requests"], f"{row['failed']:,} failed, p99 {duration(row['latency_us']['p99'])}")
+            for row in document["clients"]
+        ],
+        is_unicode,
+    )
+    yield from _bars("topic", [(row["topic"], row["bytes"] or 0, size(row["bytes"])) for row in document["topics"]], is_unicode)
+    shares = document["waiting"]["share"]
+    yield "where the time goes: " + ", ".join(f"{phase(name)} {share:.0%}" for name, share in shares.items())
+
+
+def _findings(findings: Sequence[Values]) -> Iterator[str]:
+    yield f"{len(findings)} findings" if findings else "nothing stands out"
+    for found in findings:
+        yield f"* {found['name']}: {found['title']}"
+        yield f"  {evidence(found['evidence'])}"
+        yield f"  {found['advice']}"
+        if found["where"]:
+            yield f"  filter: {found['where']}"
+    yield ""
+
+
+def _times(row: Values) -> str:
+    return f"p50 {duration(row['total_us']['p50'])}, p99 {duration(row['total_us']['p99'])}"
+
+
+def _bars(title: str, rows: Sequence[tuple[str, float, str]], is_unicode: bool) -> Iterator[str]:
+    shown = list(rows)[:_ROWS]
+    most = max((value for _, value, _ in shown), default=0) or 1
+    for name, value, told in shown:
+        bar = ("█" if is_unicode else "#") * max(1, round(value / most * _BAR_WIDTH))
+        yield f"{title:7}{name[:28]:29}{value:>14,} {bar:{_BAR_WIDTH}} {told}"
+    if shown:
+        yield ""
+
+
+def _spark(values: Sequence[float], is_unicode: bool) -> str:
+    marks = _UNICODE_SPARKS if is_unicode else _SPARKS
+    most = max(values) or 1
+    return "".join(marks[0 if not value else 1 + int(value / most * (len(marks) - 2))] for value in values)

@@ -1,0 +1,196 @@
+"""Small tables out of the rollup's cells: each declared once, computed by Arrow on the driver, and small enough for one page.
+
+The cells of a day are some hundred thousand rows: one more Spark job for each table cost more than all of Arrow's work.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from twisted_kafka_spark.cells import CLIENT, KINDS, MEASURES, TIME
+from twisted_kafka_spark.findings.thresholds import MINUTE_FLOOR, NEW_CONNECTIONS_FLOOR
+from twisted_kafka_spark.kafka_names import OLDEST_IN_KAFKA_4
+
+Row = dict[str, Any]
+Tables = dict[str, list[Row]]
+Condition = pc.Expression
+Derived = Callable[[pa.Table], pa.Array]
+
+SOFTWARE = ("software", "software_version")
+TOP = 30
+"""Rows kept by each measure that a table is ranked by."""
+HEAT_BUCKETS = 5
+"""So many of a histogram's buckets make one row of a heat map."""
+_BUSY = ("requests", "failed", "total_us", "throttle_us", "sent_and_received")
+_MICROSECOND = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A table: cells of one kind, by some of their keys; of those only the first `top` by each of `ranks`."""
+
+    kind: str
+    keys: tuple[str, ...]
+    where: Condition | None = None
+    least: int = 0
+    """Rows with fewer requests are left out."""
+    ranks: tuple[str, ...] = ()
+    top: int = TOP
+    derived: dict[str, Derived] = field(default_factory=dict)
+    """Further columns that are summed, made from the cells' own."""
+
+
+def _old_versions() -> Condition:
+    conditions = ((pc.field("api") == api) & (pc.field("version") < oldest) for api, oldest in OLDEST_IN_KAFKA_4.items())
+    return reduce(lambda a, b: a | b, conditions)
+
+
+def _moved(api: str, name: str) -> Derived:
+    return lambda table: pc.if_else(pc.equal(table["api"], api), table[name], 0)
+
+
+def _both(table: pa.Table) -> pa.Array:
+    return pc.add(pc.fill_null(table["request_bytes"], 0), pc.fill_null(table["response_bytes"], 0))
+
+
+_MOVED: dict[str, Derived] = {
+    "produced_bytes": _moved("Produce", "bytes"),
+    "fetched_bytes": _moved("Fetch", "bytes"),
+    "produced_records": _moved("Produce", "records"),
+}
+_BOTH: dict[str, Derived] = {"sent_and_received": _both}
+_FAILED = pc.field("error").is_valid()
+
+VIEWS: dict[str, View] = {
+    "total": View("requests", ()),
+    "tick": View("requests", (TIME.name, "api")),
+    "api": View("requests", ("api",)),
+    "version": View("requests", ("api", "version"), ranks=("requests",), top=300),
+    "listener": View("requests", ("node", "listener", "protocol"), ranks=("requests",), top=100),
+    "client": View("requests", (*CLIENT, *SOFTWARE), ranks=_BUSY, derived=_BOTH),
+    "principal": View("requests", ("principal",), ranks=_BUSY, derived=_BOTH),
+    "software": View("requests", SOFTWARE, ranks=("requests",), top=60),
+    "client_api": View("requests", (*CLIENT, "api")),
+    "old_version": View("requests", (*CLIENT, *SOFTWARE, "api", "version"), where=_old_versions()),
+    "error": View("requests", ("api", "error"), where=_FAILED, ranks=("requests",), top=60),
+    "error_minute": View("requests", (TIME.name, "api", "error"), where=_FAILED),
+    "error_client": View("requests", ("api", "error", *CLIENT), where=_FAILED, ranks=("requests",), top=500),
+    "client_minute": View("requests", (TIME.name, *CLIENT, "api"), least=MINUTE_FLOOR),
+    "throttled_minute": View("requests", (TIME.name, *CLIENT, "api"), where=pc.field("throttled") > 0),
+    "connection": View("connections", ("connection", *CLIENT), ranks=("requests", "failed", "total_us"), top=15),
+    "topic": View("topics", ("topic",), ranks=("bytes", "requests"), derived=_MOVED),
+    "topic_total": View("topics", (), derived=_MOVED),
+    "topic_api": View("topics", ("topic", "api"), ranks=("bytes", "requests"), top=100),
+    "topic_error": View("topics", ("topic", "api", "error"), where=_FAILED, ranks=("requests",), top=60),
+    "latency": View("latency", ("api", "bucket")),
+    "phase": View("phases", ("api", "phase", "bucket")),
+    "client_latency": View("clients", (*CLIENT, "bucket")),
+    "run": View("runs", ("node", "note")),
+    "line": View("lines", ("error", "note"), ranks=("requests",), top=100),
+}
+
+
+def compute(cells: pa.Table, tick_s: int, group_by: Sequence[str] = ()) -> Tables:
+    """Compute every view; `tick_s`: how long one column of the charts over time is."""
+    views = dict(VIEWS)
+    if group_by:
+        views["group_by"] = View("requests", tuple(group_by), ranks=_BUSY, derived=_BOTH)
+    kinds = {kind: cells.filter(pc.equal(cells["kind"], kind)) for kind in KINDS}
+    kinds["topics"] = _named_topics(kinds["topics"], kinds["topic_ids"])
+    tables = {name: _table(kinds[view.kind], view) for name, view in views.items()}
+    for row in tables["topic_total"]:
+        row["topics"] = pc.count_distinct(kinds["topics"]["topic"]).as_py()
+    tables["heat"] = _heat(kinds["latency"], tick_s)
+    tables["new_connection"] = _new_connections(kinds["connections"])
+    return tables
+
+
+def period(cells: pa.Table) -> tuple[datetime.datetime, datetime.datetime] | None:
+    """Return the first and the last minute (hour, day) of the requests, None when there are none."""
+    times = cells.filter(pc.equal(cells["kind"], "requests"))[TIME.name]
+    if not len(times):
+        return None
+    ends = pc.min_max(times)
+    return _moment(ends["min"].value), _moment(ends["max"].value)
+
+
+def _table(cells: pa.Table, view: View) -> list[Row]:
+    if view.where is not None:
+        cells = cells.filter(view.where)
+    for name, make in view.derived.items():
+        cells = cells.append_column(name, make(cells))
+    table = _summed(cells, view)
+    if view.least:
+        table = table.filter(pc.field("requests") >= view.least)
+    if view.ranks:
+        table = _highest(table, view)
+    rows: list[Row] = table.to_pylist()
+    for row in rows:
+        if TIME.name in row:
+            row[TIME.name] = row[TIME.name].astimezone(datetime.UTC)
+    return rows
+
+
+def _summed(cells: pa.Table, view: View) -> pa.Table:
+    declared = KINDS[view.kind].measures
+    how = {measure.name: measure.merge for measure in MEASURES if measure.name in declared} | dict.fromkeys(view.derived, "sum")
+    grouped = cells.group_by(list(view.keys), use_threads=False).aggregate(list(how.items()))
+    return grouped.rename_columns([*view.keys, *how] if _keys_first(grouped, view) else [*how, *view.keys])
+
+
+def _keys_first(grouped: pa.Table, view: View) -> bool:
+    """Arrow has put the keys before the measures since version 14, and after them earlier."""
+    return not view.keys or grouped.column_names[0] == view.keys[0]
+
+
+def _highest(table: pa.Table, view: View) -> pa.Table:
+    by_name = [(key, "ascending") for key in view.keys]
+    kept: set[int] = set()
+    for rank in view.ranks:
+        order = pc.sort_indices(table, sort_keys=[(rank, "descending"), *by_name])
+        kept.update(order.slice(0, view.top).to_pylist())
+    chosen = table.take(pa.array(sorted(kept), pa.int64()))
+    return chosen.take(pc.sort_indices(chosen, sort_keys=[(view.ranks[0], "descending"), *by_name]))
+
+
+def _named_topics(topics: pa.Table, ids: pa.Table) -> pa.Table:
+    """Put names in the place of the ids that fetches of Kafka's newer versions use (KIP-516), where the log told them."""
+    names = dict(zip(ids["topic"].to_pylist(), ids["note"].to_pylist(), strict=True))
+    if not names:
+        return topics
+    column = pa.array([names.get(topic, topic) for topic in topics["topic"].to_pylist()], pa.string())
+    return topics.set_column(topics.column_names.index("topic"), "topic", column)
+
+
+def _seconds(times: pa.ChunkedArray, tick_s: int) -> pa.ChunkedArray:
+    return pc.multiply(pc.divide(pc.divide(pc.cast(times, pa.int64()), _MICROSECOND), tick_s), tick_s)
+
+
+def _heat(latency: pa.Table, tick_s: int) -> list[Row]:
+    row = pc.cast(pc.floor(pc.divide(pc.cast(latency["bucket"], pa.float64()), HEAT_BUCKETS)), pa.int32())
+    table = pa.table({"api": latency["api"], "tick": _seconds(latency[TIME.name], tick_s), "row": row, "n": latency["requests"]})
+    grouped = table.group_by(["api", "tick", "row"], use_threads=False).aggregate([("n", "sum")])
+    return [{**each, "requests": each.pop("n_sum")} for each in grouped.to_pylist()]
+
+
+def _new_connections(connections: pa.Table) -> list[Row]:
+    """Connections by client and the minute in which each was first seen, where there are many."""
+    first = connections.group_by(["connection", *CLIENT], use_threads=False).aggregate([("first_us", "min")])
+    minute = pc.divide(first["first_us_min"], 60 * _MICROSECOND)
+    counted = first.append_column("minute", minute).group_by(["minute", *CLIENT], use_threads=False).aggregate([([], "count_all")])
+    return [
+        {TIME.name: _moment(row["minute"] * 60 * _MICROSECOND), **row, "requests": row["count_all"]}
+        for row in counted.to_pylist()
+        if row["count_all"] >= NEW_CONNECTIONS_FLOOR
+    ]
+
+
+def _moment(microseconds: int) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(microseconds // _MICROSECOND, datetime.UTC)

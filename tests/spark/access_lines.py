@@ -1,0 +1,36 @@
+"""Lines of an access log whose every figure is known."""
+
+import json
+from typing import Any
+
+PHASES = {"request_queue_us": 10, "local_us": 20, "remote_us": 30, "throttle_us": 0, "response_queue_us": 5, "send_us": 15}
+
+
+def line(api: str, minute: int, **changes: object) -> str:
+    fields: dict[str, object] = {
+        "v": 1,
+        "time": f"2026-11-21T08:{minute:02}:30.250Z",
+        "node": 1,
+        "listener": "PLAINTEXT",
+        "protocol": "PLAINTEXT",
+        "connection": "127.0.0.1:9092-127.0.0.1:40000-0",
+        "principal": "User:ANONYMOUS",
+        "client_id": "app",
+        "software": "librdkafka",
+        "software_version": "2.0.2",
+        "api": api,
+        "api_key": 0,
+        "version": 7,
+        "correlation_id": 1,
+        "request_bytes": 100,
+        "response_bytes": 50,
+        **PHASES,
+        "total_us": sum(PHASES.values()),
+        "error": None,
+        "topics": [],
+    }
+    return json.dumps(fields | changes) + "\n"
+
+
+def topic(name: str, records: int, error: str | None = None) -> dict[str, Any]:
+    return {"topic": name, "partitions": 1, "records": records, "bytes": records * 10, "error": error}

@@ -1,0 +1,90 @@
+"""Folding batches into cells, without Spark."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+import pyarrow as pa
+
+from tests.spark.access_lines import line, topic
+from twisted_kafka_spark.cells import KINDS, MEASURES
+from twisted_kafka_spark.fold import Folding
+
+
+def fold(*texts: str, folding: Folding | None = None) -> list[dict[str, Any]]:
+    batch = pa.record_batch({"value": pa.array([text.rstrip("\n") for text in texts])})
+    return [row for made in (folding or Folding()).lines([batch]) for row in made.to_pylist()]
+
+
+def of(kind: str, rows: list[dict[str, Any]], *columns: str) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row[column] for column in columns) for row in rows if row["kind"] == kind)
+
+
+def test_a_request_counts_once_whatever_its_topics() -> None:
+    rows = fold(
+        line("Produce", 1, topics=[topic("a", 3), topic("b", 4)]),
+        line("Produce", 1, topics=[topic("a", 5)]),
+        line("Produce", 2, topics=[topic("gone", 1, "X")], error="X"),
+        line("Metadata", 2, throttle_us=9),
+    )
+    counted = [
+        tuple(row[name] for name in ("api", "error", "requests", "failed", "throttled", "records", "bytes", "request_bytes"))
+        for row in rows
+        if row["kind"] == "requests"
+    ]
+    assert Counter(counted) == Counter(
+        [("Produce", None, 2, 0, 0, 12, 120, 200), ("Produce", "X", 1, 1, 0, 1, 10, 100), ("Metadata", None, 1, 0, 1, 0, 0, 100)]
+    )
+    assert of("topics", rows, "topic", "requests", "records", "bytes") == [("a", 2, 8, 80), ("b", 1, 4, 40), ("gone", 1, 1, 10)]
+
+
+def test_each_phase_has_a_histogram() -> None:
+    rows = fold(*[line("Fetch", 1)] * 3)
+    phases = of("phases", rows, "phase", "bucket", "requests")
+    assert [(phase, count) for phase, _, count in phases] == [
+        ("local_us", 3),
+        ("remote_us", 3),
+        ("request_queue_us", 3),
+        ("response_queue_us", 3),
+        ("send_us", 3),
+        ("throttle_us", 3),
+    ]
+    assert ("throttle_us", -1, 3) in phases
+
+
+def test_a_sampled_line_stands_for_others() -> None:
+    rows = fold(line("Fetch", 1, weight=10), line("Fetch", 1))
+    assert of("requests", rows, "requests", "request_bytes", "local_us") == [(11, 1100, 220)]
+    assert of("latency", rows, "requests") == [(11,)]
+    assert of("lines", rows, "error", "requests") == [("read", 2)]
+
+
+def test_null_is_a_value_of_its_own() -> None:
+    rows = fold(line("Fetch", 1, client_id=None), line("Fetch", 1, client_id=""), line("Fetch", 1, client_id=None))
+    assert sorted((row["client_id"] is None, row["requests"]) for row in rows if row["kind"] == "requests") == [
+        (False, 1),
+        (True, 2),
+    ]
+
+
+def test_only_the_period_is_folded() -> None:
+    folding = Folding(since="2026-11-21T08:02", until="2026-11-21T08:04")
+    rows = fold(*[line("Fetch", minute) for minute in range(6)], folding=folding)
+    assert sum(row["requests"] for row in rows if row["kind"] == "requests") == 2
+
+
+def test_runs_tell_first_and_last_number() -> None:
+    rows = fold(*[line("Fetch", 1, sequence=number) for number in (7, 5, 6)], line("Fetch", 1, node=2, sequence=100))
+    assert of("runs", rows, "node", "first_us", "last_us", "requests") == [(1, 5, 7, 3), (2, 100, 100, 1)]
+
+
+def test_every_column_of_a_cell_is_declared() -> None:
+    names = {measure.name for measure in MEASURES}
+    for kind in KINDS.values():
+        assert set(kind.measures) <= names
+    columns = set(fold(line("Fetch", 1))[0])
+    assert names <= columns
+    assert {key for kind in KINDS.values() for key in kind.keys} <= columns

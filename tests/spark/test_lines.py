@@ -1,0 +1,137 @@
+"""Lines into records: ours, Apache Kafka's, and what is neither."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+import pyarrow as pa
+
+from tests.spark.access_lines import line, topic
+from twisted_kafka.protocol.api import ApiKey
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka_spark import kafka_names
+from twisted_kafka_spark.kafka_log import record
+from twisted_kafka_spark.lines import Records, read_lines
+from twisted_kafka_spark.schema import FIELDS, TOPIC_FIELDS, markdown_table
+
+ROOT = Path(__file__).resolve().parents[2]
+KAFKA_LOGS = sorted((ROOT / "tests" / "data" / "request_log").glob("*.log"))
+
+
+def read(*texts: str) -> Records:
+    return read_lines(pa.array([text.rstrip("\n") for text in texts]))
+
+
+def rows(found: Records) -> list[dict]:
+    return [row for batch in found.batches for row in batch.to_pylist()]
+
+
+def test_a_line_keeps_all_its_values() -> None:
+    text = line("Produce", 1, topics=[topic("orders", 3, "NOT_LEADER_OR_FOLLOWER")], error="NOT_LEADER_OR_FOLLOWER", sequence=7)
+    (found,) = rows(read(text))
+    assert {name: value for name, value in found.items() if value is not None} == {
+        name: value for name, value in json.loads(text).items() if value is not None
+    }
+
+
+def test_unknown_fields_are_passed_over_and_missing_ones_are_null() -> None:
+    (found,) = rows(read(line("Fetch", 1, new_in_version_9={"a": [1]})))
+    assert found["api"] == "Fetch"
+    assert found["weight"] is None
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ('{"v":1,"time":"2026-1', "garbled"),
+        ("\x00\x00\x00", "garbled"),
+        ("", "garbled"),
+        ("}{", "garbled"),
+        ('{"level":"info","msg":"hello"}', "foreign"),
+        ('{"api":"Fetch","time":"yesterday"}', "foreign"),
+        ('{"api":"Fetch","time":"2026-11-21T08:15:30.250Z","local_us":"much"}', "foreign"),
+        ("[1, 2]", "foreign"),
+        (
+            "[2026-11-21 06:43:27,094] TRACE Sending FETCH response to client 3 of 12 bytes. (kafka.network.RequestChannel$)",
+            "other",
+        ),
+        ('[2026-11-21 06:43:27,114] DEBUG Completed request:{"isForwarded":false,"requ', "garbled"),
+    ],
+)
+@pytest.mark.parametrize("good", [1, 500])
+def test_a_bad_line_is_counted_and_sampled_and_costs_no_other_line(bad: str, reason: str, good: int) -> None:
+    found = read(*[line("Fetch", 1)] * good, bad, *[line("Produce", 2)] * good)
+    assert found.refused == Counter({reason: 1})
+    assert found.samples == {reason: bad[:200]}
+    assert Counter(row["api"] for row in rows(found)) == {"Fetch": good, "Produce": good}
+
+
+def test_a_torn_line_takes_nothing_from_the_next_one() -> None:
+    whole = line("Fetch", 1)
+    found = read(whole[: whole.index('"node"') + 7], whole)
+    assert len(rows(found)) == 1
+    assert found.refused["garbled"] == 1
+
+
+@pytest.mark.parametrize("path", KAFKA_LOGS, ids=lambda path: path.stem)
+def test_kafkas_own_request_log_is_read(path: Path) -> None:
+    texts = path.read_text().splitlines()
+    found = read(*texts)
+    requests = [json.loads(text[text.index("{") : text.rindex("}") + 1]) for text in texts if "Completed request:" in text]
+    assert found.refused["garbled"] == found.refused["foreign"] == 0
+    assert found.refused["other"] == len(texts) - len(requests)
+    names = {name: ApiKey[name].title for name in {each["requestHeader"]["requestApiKeyName"] for each in requests}}
+    assert [(row["api"], row["client_id"], row["connection"]) for row in rows(found)] == [
+        (names[each["requestHeader"]["requestApiKeyName"]], each["requestHeader"]["clientId"], each["connection"])
+        for each in requests
+    ]
+    for row, each in zip(rows(found), requests, strict=True):
+        assert row["local_us"] == round(each["localTimeMs"] * 1000)
+        assert abs(row["total_us"] - each["totalTimeMs"] * 1000) < 8  # Kafka's sum was rounded by itself
+
+
+def test_topics_and_errors_of_kafkas_log() -> None:
+    text = (
+        '[2026-11-21 06:46:48,165] INFO Completed request:{"isForwarded":false,"requestHeader":{"requestApiKey":0,'
+        '"requestApiVersion":3,"correlationId":7,"clientId":null,"requestApiKeyName":"PRODUCE"},"request":{"acks":1,"topicData":[{"name":"a","partitionData":['
+        '{"index":0,"recordsSizeInBytes":70},{"index":1,"recordsSizeInBytes":30}]},{"name":"b","partitionData":[{"index":0,'
+        '"recordsSizeInBytes":5}]}]},"response":{"responses":[{"name":"a","partitionResponses":[{"index":0,"errorCode":0},{"index":1,'
+        '"errorCode":6}]},{"name":"b","partitionResponses":[{"index":0,"errorCode":0}]}]},"connection":"c","totalTimeMs":1.5,'
+        '"requestQueueTimeMs":0.5,"localTimeMs":1,"remoteTimeMs":0.0,"throttleTimeMs":0,"responseQueueTimeMs":0.0,"sendTimeMs":0.0,'
+        '"securityProtocol":"SSL","principal":"User:x","listener":"L"} (kafka.request.logger)'
+    )
+    found = record(text, 3600, {})
+    assert found is not None
+    assert found["time"] == "2026-11-21T05:46:48.165Z"
+    assert found["error"] == "NOT_LEADER_OR_FOLLOWER"
+    assert [(each["topic"], each["partitions"], each["bytes"], each["error"]) for each in found["topics"]] == [
+        ("a", 2, 100, "NOT_LEADER_OR_FOLLOWER"),
+        ("b", 1, 5, None),
+    ]
+
+
+def test_names_are_those_of_the_broker() -> None:
+    assert {key: ErrorCode(key).name for key in kafka_names.ERROR_NAMES if key in set(ErrorCode)} == {
+        key: name for key, name in kafka_names.ERROR_NAMES.items() if key in set(ErrorCode)
+    }
+    assert [ApiKey(key).title for key in range(len(kafka_names.API_NAMES))] == list(kafka_names.API_NAMES)
+
+
+def test_the_documentation_has_the_fields() -> None:
+    told = (ROOT / "docs" / "access-log.md").read_text()
+    assert markdown_table(FIELDS) in told
+    assert markdown_table(TOPIC_FIELDS) in told
+
+
+def test_it_needs_neither_the_broker_nor_twisted() -> None:
+    script = (
+        "import sys, twisted_kafka_spark.cli, twisted_kafka_spark.lines, twisted_kafka_spark.report.page;"
+        "sys.exit(any(name.split('.')[0] in ('twisted', 'twisted_kafka', 'zope') for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", script], cwd=ROOT / "spark", check=False).returncode == 0

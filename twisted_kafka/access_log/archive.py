@@ -1,0 +1,157 @@
+"""What becomes of closed files: they are compressed or turned into Parquet, and in the end deleted.
+
+A thread of its own does it, for neither the request path nor the writer may wait for it. A file gets its new form under a name
+with a dot first, then its own, and only then the old form goes: after a crash both may be there, which readers know to be the
+same lines, and the next start does it again.
+"""
+
+import os
+import re
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import zstandard
+from twisted.logger import Logger
+
+from twisted_kafka.timing.clock import IClock
+
+JSONL: Final = "jsonl"
+ZSTD: Final = "zstd"
+PARQUET: Final = "parquet"
+FORMATS: Final = (JSONL, ZSTD, PARQUET)
+SUFFIXES: Final = {JSONL: ".jsonl", ZSTD: ".jsonl.zst", PARQUET: ".parquet"}
+
+_SETTLE_MS: Final = 60_000
+"""A file is left as it is for so long after it was closed: whoever follows the log by its offsets reads it to its end."""
+_CHECK_INTERVAL_S: Final = 20.0
+_STOP_TIMEOUT_S: Final = 30.0
+_ZSTD_LEVEL: Final = 3
+_CHUNK_BYTES: Final = 1 << 20
+_HOUR_MS: Final = 3_600_000
+
+_log = Logger()
+
+
+class Archive:
+    """Compresses closed files of one broker and deletes those that are too old or too many."""
+
+    def __init__(
+        self, directory: Path, node_id: int, clock: IClock, *, form: str, retention_hours: int, retention_bytes: int
+    ) -> None:
+        self._directory = directory
+        self._clock = clock
+        self._form = form
+        self._retention_ms = retention_hours * _HOUR_MS if retention_hours >= 0 else -1
+        self._retention_bytes = retention_bytes
+        self._name = re.compile(rf"^node-{node_id}-\d+(-\d+)?(\.jsonl|\.jsonl\.zst|\.parquet)$")
+        self._unfinished = re.compile(rf"^\.node-{node_id}-\d+(-\d+)?(\.jsonl\.zst|\.parquet)$")
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="kafka-access-log-archive", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread after the file that it is at."""
+        self._stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join(_STOP_TIMEOUT_S)
+
+    def run_once(self) -> None:
+        """Turn the closed files that have settled into their form, then delete what is beyond the retention."""
+        now_ms = self._clock.wall_ms()
+        if self._form != JSONL:
+            for path in self._closed():
+                if self._stopping.is_set():
+                    return
+                if path.suffix == ".jsonl" and now_ms - _changed_ms(path) >= _SETTLE_MS:
+                    self._convert(path)
+        self._delete(now_ms)
+
+    def _run(self) -> None:
+        self._clear_unfinished()
+        while True:
+            try:
+                self.run_once()
+            except OSError as error:
+                _log.warn("Access log: {error}", error=error)
+            if self._stopping.wait(_CHECK_INTERVAL_S):
+                return
+
+    def _closed(self) -> list[Path]:
+        return sorted(path for path in self._directory.glob("date=*/hour=*/node-*") if self._name.match(path.name))
+
+    def _clear_unfinished(self) -> None:
+        for path in self._directory.glob("date=*/hour=*/.node-*"):
+            if self._unfinished.match(path.name):
+                path.unlink(missing_ok=True)
+
+    def _convert(self, path: Path) -> None:
+        made = path.with_name(path.name.removesuffix(".jsonl") + SUFFIXES[self._form])
+        unfinished = made.with_name("." + made.name)
+        changed_ns = path.stat().st_mtime_ns
+        try:
+            _CONVERTERS[self._form](path, unfinished)
+            os.utime(unfinished, ns=(changed_ns, changed_ns))  # its age is that of its lines
+            unfinished.rename(made)
+            path.unlink()
+        except (OSError, ValueError) as error:
+            unfinished.unlink(missing_ok=True)
+            _log.warn("Access log: {path} stays as it is: {error}", path=str(path), error=error)
+
+    def _delete(self, now_ms: int) -> None:
+        kept = [(path, path.stat()) for path in self._closed()]
+        size_bytes = sum(stat.st_size for _, stat in kept)
+        for path, stat in kept:  # the names are in the order of time
+            is_old = 0 <= self._retention_ms < now_ms - stat.st_mtime_ns // 1_000_000
+            is_too_much = 0 <= self._retention_bytes < size_bytes
+            if not is_old and not is_too_much:
+                continue
+            path.unlink(missing_ok=True)
+            size_bytes -= stat.st_size
+            for folder in (path.parent, path.parent.parent):
+                try:
+                    folder.rmdir()
+                except OSError:
+                    break  # something else is in it
+
+
+def _changed_ms(path: Path) -> int:
+    return path.stat().st_mtime_ns // 1_000_000
+
+
+def _to_zstd(path: Path, made: Path) -> None:
+    size = path.stat().st_size
+    compressor = zstandard.ZstdCompressor(level=_ZSTD_LEVEL, write_checksum=True)
+    with path.open("rb") as source, made.open("wb") as target:
+        compressor.copy_stream(source, target, size=size, read_size=_CHUNK_BYTES)
+        target.flush()
+        os.fsync(target.fileno())
+
+
+def _to_parquet(path: Path, made: Path) -> None:
+    """Turn lines into rows of the same names; a row group for each block of lines, so that memory is bounded."""
+    import pyarrow as pa
+    from pyarrow import json as arrow_json
+    from pyarrow import parquet
+
+    from twisted_kafka.access_log.parquet_schema import arrow_schema
+
+    schema = arrow_schema()
+    options = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+    try:
+        reading = arrow_json.ReadOptions(use_threads=False, block_size=16 * _CHUNK_BYTES)
+        blocks = arrow_json.open_json(path, reading, options)
+        with blocks, parquet.ParquetWriter(made, schema, compression="zstd") as writer:
+            for block in blocks:
+                writer.write_batch(block)
+    except pa.ArrowInvalid as error:
+        raise ValueError(str(error)) from error
+    with made.open("rb") as written:
+        os.fsync(written.fileno())
+
+
+_CONVERTERS: Final[dict[str, Callable[[Path, Path], None]]] = {ZSTD: _to_zstd, PARQUET: _to_parquet}

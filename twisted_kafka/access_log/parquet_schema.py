@@ -1,0 +1,43 @@
+"""The columns of the access log's Parquet files: those of a line, by the same names. Needs pyarrow (extra `parquet`)."""
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_LONGS: Final = (
+    "request_bytes",
+    "response_bytes",
+    "request_queue_us",
+    "local_us",
+    "remote_us",
+    "throttle_us",
+    "response_queue_us",
+    "send_us",
+    "total_us",
+)
+
+
+def arrow_schema() -> "pa.Schema":
+    """Return the schema of a line for Arrow, in the order of the fields."""
+    import pyarrow as pa
+
+    text, number, long = pa.string(), pa.int32(), pa.int64()
+    topic = pa.struct([("topic", text), ("partitions", number), ("records", long), ("bytes", long), ("error", text)])
+    return pa.schema(
+        [
+            ("v", number),
+            ("time", text),
+            ("node", number),
+            *((name, text) for name in ("listener", "protocol", "connection", "principal", "client_id", "software")),
+            ("software_version", text),
+            ("api", text),
+            *((name, number) for name in ("api_key", "version", "correlation_id")),
+            *((name, long) for name in _LONGS),
+            ("error", text),
+            ("topics", pa.list_(topic)),
+            ("topics_left_out", number),
+            ("sequence", long),
+            ("weight", number),
+        ]
+    )
