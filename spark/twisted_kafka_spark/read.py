@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
@@ -87,9 +87,9 @@ def _local_files(path: Path) -> list[tuple[str, int]]:
 
 def _remote_files(spark: SparkSession, path: str) -> list[tuple[str, int]]:
     """List a directory of any file system that Spark knows, with the Hadoop classes that Spark itself uses."""
-    jvm = spark._jvm  # type: ignore[attr-defined]
+    jvm: Any = spark._jvm
     where = jvm.org.apache.hadoop.fs.Path(path)
-    system = where.getFileSystem(spark._jsc.hadoopConfiguration())  # type: ignore[attr-defined]
+    system = where.getFileSystem(spark._jsc.hadoopConfiguration())
     if not system.exists(where):
         raise NoAccessLogError(f"{path} does not exist")
     found = []

@@ -20,7 +20,6 @@ from twisted_kafka_spark.kafka_names import OLDEST_IN_KAFKA_4
 
 Row = dict[str, Any]
 Tables = dict[str, list[Row]]
-Condition = pc.Expression
 Derived = Callable[[pa.Table], pa.Array]
 
 SOFTWARE = ("software", "software_version")
@@ -38,7 +37,7 @@ class View:
 
     kind: str
     keys: tuple[str, ...]
-    where: Condition | None = None
+    where: pc.Expression | None = None
     least: int = 0
     """Rows with fewer requests are left out."""
     ranks: tuple[str, ...] = ()
@@ -47,7 +46,7 @@ class View:
     """Further columns that are summed, made from the cells' own."""
 
 
-def _old_versions() -> Condition:
+def _old_versions() -> pc.Expression:
     conditions = ((pc.field("api") == api) & (pc.field("version") < oldest) for api, oldest in OLDEST_IN_KAFKA_4.items())
     return reduce(lambda a, b: a | b, conditions)
 

@@ -58,6 +58,7 @@ def test_a_line_has_every_field_in_order(lines: LineMaker) -> None:
         ("total_us", 559),
         ("error", None),
         ("topics", []),
+        ("sequence", NOW_MS * 1000),
     ]
 
 

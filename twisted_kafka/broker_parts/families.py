@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from twisted_kafka.access_log.access_log import AccessLog
+from twisted_kafka.broker_parts.access_log_topic import AccessLogTopic
 from twisted_kafka.broker_parts.administration import Administration
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.controller.dynamic_config import ConfigRepository
@@ -64,6 +66,7 @@ class Parts(NamedTuple):
     control: ControlPlane
     broker_epoch: Callable[[], int]
     supported: Callable[[], Mapping[int, tuple[int, int]]]
+    access_log: AccessLog | None = None
 
 
 def make_families(parts: Parts) -> list[object]:
@@ -73,6 +76,8 @@ def make_families(parts: Parts) -> list[object]:
     producer_ids = ProducerIdManager(config.broker_id, parts.store)
     waits = TopicWaits(metadata, parts.clock, parts.timer)
     topics = TopicManager(config, parts.store, metadata, parts.controller, waits, policies=parts.administration.policies)
+    if parts.access_log is not None and config.boolean("access.log.topic.enable"):
+        parts.access_log.publish_to(AccessLogTopic(config, metadata, replicas, topics.create_topics, parts.clock).publish)
     describer = ConfigDescriber(config, parts.configs)
     return [
         VersionsApis(parts.supported),

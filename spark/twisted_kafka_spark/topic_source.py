@@ -1,0 +1,162 @@
+"""Read a topic of a broker as lines: a Python data source of Spark, for batches and for streams. Needs confluent-kafka.
+
+The offsets are the topic's own, so that a stream that starts again from its checkpoint reads each record once. Lines that a broker
+published twice (its number and the line's come again) are told from each other by the rollup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+NAME = "twisted_kafka_topic"
+_TIMEOUT_S = 30.0
+_POLL_RECORDS = 10_000
+_BATCH_LINES = 1 << 16
+
+
+class _Range(NamedTuple):
+    partition: int
+    start: int
+    end: int
+
+
+class _Part(InputPartition):
+    def __init__(self, piece: _Range) -> None:
+        super().__init__(tuple(piece))
+        self.piece = piece
+
+
+def _consumer(options: dict[str, str]) -> Any:
+    try:
+        from confluent_kafka import Consumer
+    except ImportError:
+        raise RuntimeError("confluent_kafka is not installed: pip install 'twisted_kafka[spark-topic]'") from None
+    return Consumer(
+        {
+            "bootstrap.servers": options["bootstrap"],
+            "group.id": "twisted-kafka-spark",  # needed by the library; no offset is committed
+            "enable.auto.commit": False,
+            "client.id": "twisted-kafka-spark",
+            "log_level": 2,
+        }
+    )
+
+
+def _ends(options: dict[str, str]) -> dict[int, tuple[int, int]]:
+    """Return the first offset and the one after the last of each partition; raise RuntimeError when they cannot be had."""
+    from confluent_kafka import KafkaException, TopicPartition
+
+    consumer = _consumer(options)
+    topic = options["topic"]
+    try:
+        known = consumer.list_topics(topic, _TIMEOUT_S).topics[topic]
+        if known.error is not None:
+            raise RuntimeError(f"topic {topic} of {options['bootstrap']}: {known.error}")
+        return {each: consumer.get_watermark_offsets(TopicPartition(topic, each), _TIMEOUT_S) for each in known.partitions}
+    except KafkaException as error:
+        raise RuntimeError(f"{options['bootstrap']}: {error}") from None
+    finally:
+        consumer.close()
+
+
+def _read(options: dict[str, str], piece: _Range) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+    from confluent_kafka import TopicPartition
+
+    consumer = _consumer(options)
+    values: list[str] = []
+    try:
+        consumer.assign([TopicPartition(options["topic"], piece.partition, piece.start)])
+        position = piece.start
+        while position < piece.end:
+            messages = consumer.consume(_POLL_RECORDS, _TIMEOUT_S)
+            if not messages:
+                raise RuntimeError(f"partition {piece.partition}: no record came from offset {position} on in {_TIMEOUT_S:.0f} s")
+            for message in messages:
+                if message.error() is not None:
+                    raise RuntimeError(str(message.error()))
+                if message.offset() < piece.end:
+                    values.append((message.value() or b"").decode("utf-8", "replace"))
+                position = message.offset() + 1
+            if len(values) >= _BATCH_LINES:
+                yield pa.record_batch({"value": pa.array(values)})
+                values = []
+    finally:
+        consumer.close()
+    if values:
+        yield pa.record_batch({"value": pa.array(values)})
+
+
+class _BatchReader(DataSourceReader):
+    def __init__(self, options: dict[str, str]) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [_Part(_Range(each, low, high)) for each, (low, high) in sorted(_ends(self._options).items()) if high > low]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        if not isinstance(partition, _Part):  # Spark reads once without a partition when there is none
+            return iter(())
+        return _read(self._options, partition.piece)
+
+
+class _StreamReader(DataSourceStreamReader):
+    def __init__(self, options: dict[str, str]) -> None:
+        self._options = options
+
+    def initialOffset(self) -> dict[str, int]:
+        return {str(each): low for each, (low, _) in _ends(self._options).items()}
+
+    def latestOffset(self, start: dict[str, int] | None = None, limit: Any = None) -> dict[str, int]:
+        return {str(each): high for each, (_, high) in _ends(self._options).items()}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        ranges = [_Range(int(each), start.get(each, 0), high) for each, high in sorted(end.items())]
+        return [_Part(piece) for piece in ranges if piece.end > piece.start]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        assert isinstance(partition, _Part)
+        return _read(self._options, partition.piece)
+
+    def commit(self, end: dict[str, int]) -> None:
+        """Nothing to do: the offsets are in Spark's checkpoint."""
+
+
+class TopicSource(DataSource):
+    """The data source; options `bootstrap` and `topic`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return NAME
+
+    def schema(self) -> str:
+        """One column, `value`."""
+        return "value string"
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        """The reader of a batch."""
+        return _BatchReader(dict(self.options))
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        """The reader of a stream."""
+        return _StreamReader(dict(self.options))
+
+
+def read_topic(spark: SparkSession, bootstrap_servers: str, topic: str) -> DataFrame:
+    """Return one row per record of the topic, in one column `value`."""
+    spark.dataSource.register(TopicSource)
+    return spark.read.format(NAME).option("bootstrap", bootstrap_servers).option("topic", topic).load()
+
+
+def follow_topic(spark: SparkSession, bootstrap_servers: str, topic: str) -> DataFrame:
+    """Return the records of the topic as a stream, from its first offset on."""
+    spark.dataSource.register(TopicSource)
+    return spark.readStream.format(NAME).option("bootstrap", bootstrap_servers).option("topic", topic).load()

@@ -1,0 +1,104 @@
+"""Closed files are compressed or turned into Parquet, and deleted in the end; nothing is lost on the way."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from tests.access_log.test_record import request
+from twisted_kafka.access_log.archive import Archive
+from twisted_kafka.access_log.record import LineMaker
+from twisted_kafka.timing.clock import ManualClock
+
+NOW_MS = 1_700_000_000_000
+HOUR_MS = 3_600_000
+
+
+def archive(directory: Path, form: str = "jsonl", hours: int = -1, size_bytes: int = -1) -> Archive:
+    return Archive(directory, 1, ManualClock(NOW_MS), form=form, retention_hours=hours, retention_bytes=size_bytes)
+
+
+def add(directory: Path, name: str, age_ms: int = HOUR_MS, text: str = "", hour: int = 22) -> Path:
+    folder = directory / "date=2023-11-14" / f"hour={hour:02}"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    path.write_text(text or line() * 100)
+    os.utime(path, ns=((NOW_MS - age_ms) * 1_000_000,) * 2)
+    return path
+
+
+def line() -> str:
+    made = request()
+    made.context.note_topic("orders", 1, 2, 300)
+    return LineMaker(1, ManualClock(NOW_MS), 10).line(made)
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.rglob("*") if path.is_file())
+
+
+def test_a_settled_file_is_compressed(tmp_path: Path) -> None:
+    path = add(tmp_path, "node-1-000001.jsonl")
+    text = path.read_bytes()
+    archive(tmp_path, "zstd").run_once()
+    assert names(tmp_path) == ["node-1-000001.jsonl.zst"]
+    made = path.with_name("node-1-000001.jsonl.zst")
+    assert zstandard.ZstdDecompressor().decompress(made.read_bytes()) == text
+    assert made.stat().st_mtime_ns // 1_000_000 == NOW_MS - HOUR_MS
+
+
+def test_a_settled_file_becomes_parquet_with_the_same_values(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = add(tmp_path, "node-1-000001.jsonl")
+    lines = [json.loads(each) for each in path.read_text().splitlines()]
+    archive(tmp_path, "parquet").run_once()
+    assert names(tmp_path) == ["node-1-000001.parquet"]
+    rows = parquet.ParquetFile(path.with_name("node-1-000001.parquet")).read().to_pylist()
+    assert [{name: value for name, value in row.items() if name in lines[0]} for row in rows] == lines
+
+
+def test_files_that_are_open_fresh_or_another_brokers_are_left_alone(tmp_path: Path) -> None:
+    for name, age_ms in ((".node-1-000002.jsonl", HOUR_MS), ("node-1-000003.jsonl", 1000), ("node-2-000001.jsonl", HOUR_MS)):
+        add(tmp_path, name, age_ms)
+    before = names(tmp_path)
+    archive(tmp_path, "zstd").run_once()
+    assert names(tmp_path) == before
+
+
+def test_what_a_crash_left_half_done_is_done_again(tmp_path: Path) -> None:
+    add(tmp_path, "node-1-000001.jsonl")
+    add(tmp_path, "node-1-000001.jsonl.zst", text="of before the crash")
+    add(tmp_path, ".node-1-000001.jsonl.zst", text="half")
+    thread = archive(tmp_path, "zstd")
+    thread.start()
+    thread.stop()
+    assert names(tmp_path) == ["node-1-000001.jsonl.zst"]
+    assert (
+        zstandard.ZstdDecompressor().stream_reader((tmp_path / "date=2023-11-14/hour=22/node-1-000001.jsonl.zst").open("rb")).read()
+    )
+
+
+def test_a_file_that_cannot_be_converted_stays(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    add(tmp_path, "node-1-000001.jsonl", text=line() + "torn")
+    archive(tmp_path, "parquet").run_once()
+    assert names(tmp_path) == ["node-1-000001.jsonl"]
+
+
+def test_old_files_go_with_their_empty_folders(tmp_path: Path) -> None:
+    add(tmp_path, "node-1-000001.jsonl", 3 * HOUR_MS, hour=19)
+    add(tmp_path, "node-1-000001.jsonl.zst", 2 * HOUR_MS + 1, hour=20)
+    add(tmp_path, "node-1-000001.jsonl", HOUR_MS, hour=21)
+    add(tmp_path, "node-2-000001.jsonl", 9 * HOUR_MS, hour=13)
+    archive(tmp_path, hours=2).run_once()
+    kept = sorted(str(path.relative_to(tmp_path / "date=2023-11-14")) for path in (tmp_path / "date=2023-11-14").iterdir())
+    assert kept == ["hour=13", "hour=21"]
+
+
+def test_the_oldest_files_go_while_there_are_too_many_bytes(tmp_path: Path) -> None:
+    for number in range(5):
+        add(tmp_path, f"node-1-00000{number}.jsonl", (10 - number) * HOUR_MS, text="x" * 100)
+    archive(tmp_path, size_bytes=250).run_once()
+    assert names(tmp_path) == ["node-1-000003.jsonl", "node-1-000004.jsonl"]

@@ -1,0 +1,49 @@
+import json
+
+from tests.access_log.test_record import NOW_MS, request
+from twisted_kafka.access_log.privacy import FieldPolicy
+from twisted_kafka.access_log.record import LineMaker
+from twisted_kafka.network.request import ConnectionInfo
+from twisted_kafka.timing.clock import ManualClock
+
+CONNECTION = "10.0.0.1:9092-192.168.7.7:51234-12"
+
+
+def shown(policy: FieldPolicy, connection_id: str = CONNECTION, client_id: str | None = "app") -> dict:
+    connection = ConnectionInfo(connection_id, "INSIDE", "PLAINTEXT", "192.168.7.7")
+    return json.loads(LineMaker(3, ManualClock(NOW_MS), 2, policy).line(request(client_id, connection)))
+
+
+def test_fields_can_be_left_out() -> None:
+    line = shown(FieldPolicy(excluded=("client_id", "principal", "connection")))
+    assert not {"client_id", "principal", "connection"} & set(line)
+    assert line["listener"] == "INSIDE"
+
+
+def test_hashed_fields_tell_clients_apart_and_nothing_else() -> None:
+    policy = FieldPolicy(hashed=("client_id", "principal", "connection"), key="secret")
+    one, again, other = shown(policy), shown(policy), shown(policy, CONNECTION.replace("7.7", "7.8"), "app2")
+    assert "app" not in one["client_id"]
+    assert "ANONYMOUS" not in one["principal"]
+    assert "192.168.7.7" not in one["connection"]
+    assert "51234" not in one["connection"]
+    assert one["connection"].startswith("10.0.0.1:9092-")
+    assert one["connection"].endswith("-12")
+    assert (one["client_id"], one["connection"]) == (again["client_id"], again["connection"])
+    assert one["client_id"] != other["client_id"]
+    assert one["connection"] != other["connection"]
+    assert one["principal"] == other["principal"]
+
+
+def test_the_key_makes_the_hash_and_without_one_no_two_runs_agree() -> None:
+    hashed = [shown(FieldPolicy(hashed=("client_id",), key=key))["client_id"] for key in ("a", "a", "b", None, None)]
+    assert hashed[0] == hashed[1]
+    assert len(set(hashed)) == 4
+
+
+def test_null_stays_null_and_ipv6_addresses_are_hashed_whole() -> None:
+    policy = FieldPolicy(hashed=("client_id", "connection"), key="secret")
+    assert shown(policy, client_id=None)["client_id"] is None
+    line = shown(policy, "[::1]:9092-fe80::7:51234-3")
+    assert "fe80" not in line["connection"]
+    assert line["connection"].endswith("-3")

@@ -1,0 +1,131 @@
+"""A made-up day: planted incidents are found and nothing else, and every number is recomputed by DuckDB from the same lines."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
+
+from twisted_kafka_spark.findings.find import NAMES
+from twisted_kafka_spark.histogram import QUANTILES, WORST_ERROR, quantile_name
+from twisted_kafka_spark.job import Job, run
+from twisted_kafka_spark.report.page import as_html
+from twisted_kafka_spark.schema import PHASES
+from twisted_kafka_spark.synthetic.day import Day
+from twisted_kafka_spark.synthetic.incidents import INCIDENTS
+
+ROWS = 40_000
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def day(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("day")
+    Day(ROWS, INCIDENTS).write(directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def document(spark: Any, day: Path) -> dict[str, Any]:
+    return run(spark, Job(paths=[str(day)]))
+
+
+@pytest.fixture(scope="module")
+def duck(day: Path) -> Any:
+    duckdb = pytest.importorskip("duckdb")
+    connection = duckdb.connect()
+    connection.execute(f"CREATE TABLE log AS SELECT * FROM read_json('{day}/*/*/*.jsonl', format='newline_delimited')")
+    connection.execute(
+        "CREATE TABLE topics AS SELECT *, unnest(topics, recursive := true) AS entry FROM (SELECT api, topics FROM log)"
+    )
+    return connection
+
+
+def test_each_incident_is_found_and_nothing_else(document: dict[str, Any]) -> None:
+    assert sorted(found["name"] for found in document["findings"]) == sorted(incident.finding for incident in INCIDENTS)
+    assert {incident.finding for incident in INCIDENTS} <= set(NAMES)
+    times = {found["name"]: found["first"] for found in document["findings"]}
+    for incident in INCIDENTS:
+        if incident.minutes < 24 * 60:
+            assert times[incident.finding] == f"2026-11-20T{incident.first_minute // 60:02}:{incident.first_minute % 60:02}Z"
+
+
+def test_the_filter_of_each_finding_shows_its_lines(spark: Any, document: dict[str, Any], day: Path) -> None:
+    from twisted_kafka_spark.schema import access_log_schema
+
+    log = spark.read.schema(access_log_schema()).json([str(path) for path in day.rglob("*.jsonl")]).persist()
+    for found in document["findings"]:
+        assert log.where(found["where"]).count() >= 20, found["name"]
+    log.unpersist()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_a_quiet_day_has_no_finding(spark: Any, tmp_path: Path, seed: int) -> None:
+    Day(60_000, seed=100 + seed).write(tmp_path)
+    assert run(spark, Job(paths=[str(tmp_path)]))["findings"] == []
+
+
+def test_totals_and_apis(document: dict[str, Any], duck: Any) -> None:
+    sums = "count(*), count(error), sum(request_bytes), sum(response_bytes), sum(total_us), count(*) FILTER (throttle_us > 0)"
+    names = ("requests", "failed", "request_bytes", "response_bytes", "total_us", "throttled")
+    assert tuple(document["total"][name] for name in names) == duck.execute(f"SELECT {sums} FROM log").fetchone()
+    expected = duck.execute(f"SELECT api, max(total_us), {sums} FROM log GROUP BY api").fetchall()
+    found = {row["api"]: row for row in document["apis"]}
+    assert set(found) == {row[0] for row in expected}
+    for api, longest, requests, failed, *_ in expected:
+        assert (found[api]["requests"], found[api]["failed"], found[api]["max_us"]) == (requests, failed, longest)
+    for phase in PHASES:
+        for api, mean in duck.execute(f"SELECT api, avg({phase}) FROM log GROUP BY api").fetchall():
+            assert found[api]["phases"][phase]["mean"] == pytest.approx(mean, abs=0.06)
+
+
+def test_quantiles_are_within_the_stated_error(document: dict[str, Any], duck: Any) -> None:
+    for row in document["apis"]:
+        times = sorted(value for (value,) in duck.execute("SELECT total_us FROM log WHERE api = ?", [row["api"]]).fetchall())
+        for share in QUANTILES:
+            exact = times[max(1, math.ceil(share * len(times))) - 1]
+            assert row["total_us"][quantile_name(share)] == pytest.approx(exact, rel=WORST_ERROR + 0.001)
+
+
+def test_over_time(document: dict[str, Any], duck: Any) -> None:
+    tick_s = document["period"]["tick_s"]
+    rows = duck.execute(
+        f"SELECT floor(epoch(time::TIMESTAMP))::BIGINT // {tick_s} * {tick_s} AS tick, api, count(*), count(error) FROM log GROUP BY ALL"
+    ).fetchall()
+    time = document["time"]
+    assert sum(row[3] for row in rows) == sum(time["failed"])
+    for tick in range(0, len(time["ticks"]), 17):
+        second = min(row[0] for row in rows) + tick * tick_s
+        counted = sum(row[2] for row in rows if row[0] == second)
+        assert sum(values[tick] for values in time["requests"].values()) == counted
+
+
+def test_clients_topics_versions_errors(document: dict[str, Any], duck: Any) -> None:
+    clients = duck.execute("SELECT client_id, count(*), count(error), sum(total_us) FROM log GROUP BY 1").fetchall()
+    assert {(row["client_id"], row["requests"], row["failed"], row["total_us"]) for row in document["clients"]} == set(clients)
+    topics = duck.execute(
+        "SELECT topic, count(*), sum(bytes), sum(bytes) FILTER (api = 'Produce'), sum(records) FROM topics GROUP BY 1"
+    ).fetchall()
+    expected = {row[0]: row[1:] for row in topics}
+    assert document["topic_total"]["topics"] == len(expected)
+    for row in document["topics"]:
+        requests, size, produced, records = expected[row["topic"]]
+        assert (row["requests"], row["bytes"], row["produced_bytes"], row["records"]) == (requests, size, produced or 0, records)
+    versions = duck.execute("SELECT api, version, count(*) FROM log GROUP BY ALL").fetchall()
+    assert {(row["api"], int(each), n) for row in document["versions"] for each, n in row["versions"].items()} == set(versions)
+    errors = duck.execute("SELECT api, error, count(*) FROM log WHERE error IS NOT NULL GROUP BY ALL").fetchall()
+    assert {(row["api"], row["error"], row["requests"]) for row in document["errors"]} == set(errors)
+    connections = dict(duck.execute("SELECT connection, count(*) FROM log GROUP BY 1").fetchall())
+    assert all(connections[row["connection"]] == row["requests"] for row in document["connections"])
+
+
+def test_the_page_of_a_busy_day_is_small(document: dict[str, Any]) -> None:
+    page = as_html(document)
+    assert len(page.encode()) < 300_000
+    assert page.count("<svg") == page.count("</svg>") > 4
+    assert page.count('role="img" aria-label="') == page.count("<svg")
+    assert "<table>" in page[page.index("<svg") :]
