@@ -10,11 +10,7 @@ REPORT ?= report.html
 COMPILE = $(BIN)/python -m compileall -q twisted_kafka spark twisted
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-# What mypyc compiles lies in a directory of its own, never among the sources; it counts where it is first on the path.
-COMPILED := $(CURDIR)/build/compiled
-WITH_COMPILED := PYTHONPATH=$(COMPILED):$(CURDIR):$(CURDIR)/spark
-
-.PHONY: install run test test-all lint bench report compiled run-compiled test-compiled bench-compiled
+# What mypyc compiles lies in a directory of its own, never among the sources; it counts where it is first on the path. COMPILED := $(CURDIR)/build/compiled WITH_COMPILED := PYTHONPATH=$(COMPILED):$(CURDIR):$(CURDIR)/spark .PHONY: install run test test-all lint bench report compiled run-compiled test-compiled bench-compiled demo-report
 .DEFAULT_GOAL := install
 
 install: $(VENV)/.installed $(VENV)/.spark-installed
@@ -76,3 +72,8 @@ bench-compiled: compiled
 
 report: $(VENV)/.spark-installed
 	$(BIN)/python -m twisted_kafka_spark report $(ACCESS_LOG) --out $(REPORT)
+
+# A made-up day with six incidents, and what the report says of it.
+demo-report: $(VENV)/.spark-installed
+	$(BIN)/python -m twisted_kafka_spark demo $(DATA_DIR)/demo
+	$(BIN)/python -m twisted_kafka_spark report $(DATA_DIR)/demo --out demo-report.html

@@ -105,11 +105,9 @@ def test_each_minute_is_written_once_also_after_a_restart(spark: Any, tmp_path: 
     written = 0
     for minute in range(0, 12, 3):  # a restart between each three minutes; half of a line is there at each end
         texts = [line("Fetch", each, correlation_id=number) for each in range(minute, minute + 3) for number in range(50)]
-        append(
-            log / OPEN,
-            "".join(texts)[len(line("Fetch", minute)) // 2 if minute else 0 :]
-            + line("Fetch", minute + 3)[: len(line("Fetch", minute + 3)) // 2],
-        )
+        half = len(line("Fetch", minute + 3, correlation_id=0)) // 2
+        whole = "".join(texts) + line("Fetch", minute + 3, correlation_id=0)
+        append(log / OPEN, whole[half if minute else 0 : len("".join(texts)) + half])
         written += len(texts)
         run_to_the_end()
     cells = spark.read.schema(ddl()).option("recursiveFileLookup", "true").parquet(str(out))

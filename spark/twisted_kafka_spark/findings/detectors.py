@@ -20,7 +20,7 @@ Who = tuple[Any, Any]
 
 def name_of(client_id: str | None) -> str:
     """Return how a client is called in a sentence."""
-    return "a client without a client id" if client_id is None else f"client {client_id}"
+    return "A client without a client id" if client_id is None else f"Client {client_id}"
 
 
 def _by_client(rows: list[Row], apis: tuple[str, ...], measure: str = "requests") -> dict[Who, Minutes]:
@@ -87,7 +87,7 @@ def rebalance_storms(tables: Tables) -> Iterator[Finding]:
     for (client_id, principal), span in _storms(tables["client_minute"], limits.REBALANCE_APIS, limits.REBALANCES_A_MINUTE):
         found = _spanned(
             "rebalance-storm",
-            f"The group of {name_of(client_id)} rebalanced without end",
+            f"{name_of(client_id)}: its group rebalanced without end",
             span,
             equal(client_id=client_id) + " AND api IN ('JoinGroup', 'SyncGroup', 'LeaveGroup', 'Heartbeat')",
             "Look for members that exceed max.poll.interval.ms or restart; static membership (group.instance.id) calms restarts.",

@@ -51,12 +51,17 @@ class Span:
     @property
     def where(self) -> str:
         """The condition for the lines of this span."""
-        return f"time >= '{text(self.first)}' AND time < '{text(self.last + MINUTE)}'"
+        return f"time >= '{_prefix(self.first)}' AND time < '{_prefix(self.last + MINUTE)}'"
+
+
+def _prefix(moment: datetime.datetime) -> str:
+    """What the field `time` of all lines of a minute begins with: as text it is less than they are."""
+    return moment.strftime("%Y-%m-%dT%H:%M")
 
 
 def text(moment: datetime.datetime) -> str:
-    """Return a moment as the log writes it, to the minute."""
-    return moment.strftime("%Y-%m-%dT%H:%MZ")
+    """Return a minute for readers."""
+    return _prefix(moment) + "Z"
 
 
 def quoted(value: str | None) -> str:

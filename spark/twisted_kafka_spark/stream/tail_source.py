@@ -189,14 +189,15 @@ def _bytes_of(path: Path, start: int, end: int) -> Iterator[pa.RecordBatch]:
             skipped += len(data)
             last = data[-1:]
         rest = file.read(end - start)
-        begin = 0 if last == b"\n" else rest.find(b"\n") + 1
-        while rest and not rest.endswith(b"\n") and (more := file.read(_CHUNK_BYTES)):
+        begin = 0 if last == b"\n" else rest.find(b"\n") + 1 or len(rest)
+        if begin == len(rest):
+            return  # no line begins here
+        while not rest.endswith(b"\n") and (more := file.read(_CHUNK_BYTES)):
             newline = more.find(b"\n")
             rest += more if newline < 0 else more[: newline + 1]
             if newline >= 0:
                 break
-    if rest[begin:]:
-        yield _batch(rest[begin:])
+    yield _batch(rest[begin:])
 
 
 def _until(file: Any, start: int, end: int) -> Iterator[pa.RecordBatch]:
