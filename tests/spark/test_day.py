@@ -53,6 +53,7 @@ def test_each_incident_is_found_and_nothing_else(document: dict[str, Any]) -> No
             assert times[incident.finding] == f"2026-11-20T{incident.first_minute // 60:02}:{incident.first_minute % 60:02}Z"
 
 
+@pytest.mark.slow
 def test_the_filter_of_each_finding_shows_its_lines(spark: Any, document: dict[str, Any], day: Path) -> None:
     from twisted_kafka_spark.schema import access_log_schema
 

@@ -93,6 +93,7 @@ def test_a_file_that_is_gone_before_it_was_read_is_an_error(tail: Tail, tmp_path
         tail.read(before_reading=lambda: os.unlink(tmp_path / CLOSED))
 
 
+@pytest.mark.slow
 def test_each_minute_is_written_once_also_after_a_restart(spark: Any, tmp_path: Path) -> None:
     log, out, checkpoint = tmp_path / "log", tmp_path / "out", tmp_path / "checkpoint"
     log.mkdir()

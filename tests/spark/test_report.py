@@ -124,6 +124,7 @@ def test_kafkas_own_log_is_reported(tmp_path: Path) -> None:
     assert document["period"]["first"].startswith("2026-11-21T04:")
 
 
+@pytest.mark.slow
 def test_days_merge_without_their_logs(tmp_path: Path) -> None:
     from twisted_kafka_spark.synthetic.day import Day
 
