@@ -114,4 +114,4 @@ def test_each_minute_is_written_once_also_after_a_restart(spark: Any, tmp_path: 
     cells = spark.read.schema(ddl()).option("recursiveFileLookup", "true").parquet(str(out))
     rows = {row["at"]: row["sum(requests)"] for row in cells.where("kind = 'requests'").groupBy("at").sum("requests").collect()}
     assert all(count == 50 for count in rows.values())
-    assert len(rows) >= 9  # the last minutes may still change, so they wait
+    assert len(rows) >= 8  # the last minutes may still change, so they wait

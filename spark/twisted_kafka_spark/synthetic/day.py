@@ -15,6 +15,7 @@ from twisted_kafka_spark.synthetic.incidents import Incident
 MINUTES = 24 * 60
 NODE = 1
 _POOL = 1 << 12
+_MICROSECOND = 1_000_000
 _SPREAD = 0.45
 """Standard deviation of the logarithm of a time."""
 
@@ -35,8 +36,9 @@ class Day:
         self._weight = sum(flow.weight for flow in self._flows)
         self._factors = [math.exp(self._random.gauss(0, _SPREAD)) for _ in range(_POOL)]
         self._midnight = datetime.datetime.fromisoformat(date).replace(tzinfo=datetime.UTC)
-        self._sequence = 0
-        self._connections = 40_000
+        self._sequence = (
+            int(self._midnight.timestamp()) * _MICROSECOND
+        )  # as a broker that was started at midnight numbers its lines
 
     def hours(self) -> Iterator[tuple[datetime.datetime, list[str]]]:
         """Give the lines of each hour, in their order."""
