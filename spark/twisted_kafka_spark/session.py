@@ -38,6 +38,8 @@ def settings(cores: int, is_verbose: bool) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "INFO" if is_verbose else "OFF",
         "spark.driver.memory": f"{driver_memory_mb()}m",
+        # The JVM only reads lines and merges cells: on one machine its second compiler costs more than it brings.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC",
         "spark.driver.maxResultSize": "0",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
