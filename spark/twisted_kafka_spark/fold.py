@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 _LARGEST_CODE = 1 << 60
 _MICROSECOND = 1_000_000
 
+_LARGEST_GAP = 10_000
+"""Numbers of lines of one file that are further apart belong to two runs."""
+
 READ = "read"
 """What a cell of lines that gave records has for a reason."""
 
@@ -220,16 +223,28 @@ def _runs(frame: Frame, grain_s: int) -> pa.Table:
     numbered = frame.columns["sequence"].is_valid()
     if not pc.any(numbered).as_py():
         return pa.table({})
-    inner = Frame(pa.record_batch({name: frame.columns[name].filter(numbered) for name in ("node", "sequence", "time")}))
-    sequence = inner.numbers("sequence")
-    inner.add("note", pa.repeat(str(sequence[0]), inner.size))
-    return _cells("runs", inner, {}, grain_s, {"first_us": sequence, "last_us": sequence})
+    numbers = frame.columns["sequence"].filter(numbered).to_numpy()
+    nodes = frame.numbers("node")[numbered.to_numpy(zero_copy_only=False)]
+    rows: list[dict[str, Any]] = []
+    for node in np.unique(nodes).tolist():
+        mine = numbers[nodes == node]
+        # A batch may hold the end of one file and the beginning of another: a run ends where the numbers leap.
+        starts = np.flatnonzero(np.abs(np.diff(mine, prepend=mine[0] - _LARGEST_GAP - 1)) > _LARGEST_GAP)
+        counts = np.diff(starts, append=len(mine)).tolist()
+        firsts, lasts = np.minimum.reduceat(mine, starts).tolist(), np.maximum.reduceat(mine, starts).tolist()
+        for first, last, count in zip(firsts, lasts, counts, strict=True):
+            rows.append({"kind": "runs", "node": node, "note": str(first), "requests": count, "first_us": first, "last_us": last})
+    at = _start_of(frame, grain_s or KINDS["runs"].grain_s)
+    return pa.Table.from_pylist(rows).append_column("at", pa.repeat(at, len(rows)))
+
+
+def _start_of(frame: Frame, grain_s: int) -> pa.Scalar:
+    return pa.scalar(int(frame.seconds[0]) // grain_s * grain_s * _MICROSECOND, pa.timestamp("us", "UTC"))
 
 
 def _lines_read(frame: Frame, grain_s: int) -> pa.Table:
-    grain = grain_s or KINDS["lines"].grain_s
-    at = int(frame.seconds[0]) // grain * grain * _MICROSECOND
-    return pa.table({"kind": ["lines"], "at": pa.array([at], pa.timestamp("us", "UTC")), "error": [READ], "requests": [frame.size]})
+    at = _start_of(frame, grain_s or KINDS["lines"].grain_s)
+    return pa.table({"kind": ["lines"], "at": pa.array([at]), "error": [READ], "requests": [frame.size]})
 
 
 def _refused(found: Records) -> list[pa.Table]:

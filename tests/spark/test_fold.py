@@ -81,6 +81,11 @@ def test_runs_tell_first_and_last_number() -> None:
     assert of("runs", rows, "node", "first_us", "last_us", "requests") == [(1, 5, 7, 3), (2, 100, 100, 1)]
 
 
+def test_lines_of_two_files_are_two_runs() -> None:
+    rows = fold(*[line("Fetch", 1, sequence=number) for number in (900_000, 900_001, 1, 2, 3)])
+    assert of("runs", rows, "first_us", "last_us", "requests") == [(1, 3, 3), (900_000, 900_001, 2)]
+
+
 def test_every_column_of_a_cell_is_declared() -> None:
     names = {measure.name for measure in MEASURES}
     for kind in KINDS.values():

@@ -31,7 +31,7 @@ def as_html(document: Values) -> str:
     style = files("twisted_kafka_spark.report").joinpath("style.css").read_text(encoding="utf-8")
     parts = [(anchor, title, section(document)) for anchor, title, section in SECTIONS]
     shown = [(anchor, title, content) for anchor, title, content in parts if content]
-    links = "".join(f'<a href="#{anchor}">{escape(title)}</a>' for anchor, title, _ in shown)
+    links = " ".join(f'<a href="#{anchor}">{escape(title)}</a>' for anchor, title, _ in shown)
     body = "".join(f'<section id="{anchor}"><h2>{escape(title)}</h2>{content}</section>' for anchor, title, content in shown)
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
@@ -83,7 +83,7 @@ def _where(condition: str) -> str:
 def _traffic(document: Values) -> str:
     time = document["time"]
     ticks = [tick.replace("T", " ") for tick in time["ticks"]]
-    every = f"every {duration(document['period']['tick_s'] * 1e6)}".replace(".0 s", " s")
+    every = f"every {document['period']['tick_s'] // 60} min"
     drawn = [
         ("Requests by API", time["requests"]),
         ("Failed and throttled requests", {"failed": time["failed"], "throttled": time["throttled"]}),
