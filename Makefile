@@ -10,7 +10,11 @@ REPORT ?= report.html
 COMPILE = $(BIN)/python -m compileall -q twisted_kafka spark twisted
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-# What mypyc compiles lies in a directory of its own, never among the sources; it counts where it is first on the path. COMPILED := $(CURDIR)/build/compiled WITH_COMPILED := PYTHONPATH=$(COMPILED):$(CURDIR):$(CURDIR)/spark .PHONY: install run test test-all lint bench report compiled run-compiled test-compiled bench-compiled demo-report
+# What mypyc compiles lies in a directory of its own, never among the sources; it counts where it is first on the path.
+COMPILED := $(CURDIR)/build/compiled
+WITH_COMPILED := PYTHONPATH=$(COMPILED):$(CURDIR):$(CURDIR)/spark
+
+.PHONY: install run test test-all lint bench report demo-report compiled run-compiled test-compiled bench-compiled
 .DEFAULT_GOAL := install
 
 install: $(VENV)/.installed $(VENV)/.spark-installed

@@ -235,7 +235,9 @@ def _runs(frame: Frame, grain_s: int) -> pa.Table:
         for first, last, count in zip(firsts, lasts, counts, strict=True):
             rows.append({"kind": "runs", "node": node, "note": str(first), "requests": count, "first_us": first, "last_us": last})
     at = _start_of(frame, grain_s or KINDS["runs"].grain_s)
-    return pa.Table.from_pylist(rows).append_column("at", pa.repeat(at, len(rows)))
+    types = cells.arrow_schema()
+    made = pa.Table.from_pylist(rows, pa.schema([types.field(name) for name in rows[0]]))
+    return made.append_column("at", pa.repeat(at, len(rows)))
 
 
 def _start_of(frame: Frame, grain_s: int) -> pa.Scalar:
