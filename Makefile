@@ -72,7 +72,7 @@ test-compiled: compiled
 	$(WITH_COMPILED) $(BIN)/pytest -q -o pythonpath='$(COMPILED) . spark' -m 'not slow and not oracle and not pure'
 
 bench-compiled: compiled
-	$(WITH_COMPILED) $(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks --compiled
 
 report: $(VENV)/.spark-installed
 	$(BIN)/python -m twisted_kafka_spark report $(ACCESS_LOG) --out $(REPORT)

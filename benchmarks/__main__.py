@@ -1,6 +1,6 @@
 """Measure this broker, and Apache Kafka beside it in the same run when Java and Maven are there: ``make bench``.
 
-    python -m benchmarks [--only 'req:*'] [--kafka | --no-kafka] [--startup] [--rounds 3] [--seconds 3]
+    python -m benchmarks [--only 'req:*'] [--kafka | --no-kafka] [--compiled] [--startup] [--rounds 3] [--seconds 3]
 
 Needs gcc for the load generators, and librdkafka's headers (librdkafka-dev) for the scenarios of rdbench. `beside/bench.py --list`
 names the scenarios. Both brokers run in turn on the machine's own loopback interface, with their data in a temporary directory.
@@ -19,6 +19,7 @@ from tests.clients.served import ServedBroker, free_port
 from tests.oracle.apache_kafka import ApacheKafka
 
 HERE = Path(__file__).resolve().parent
+COMPILED = HERE.parent / "build" / "compiled"
 DEFAULT = (
     "req:apiversions3:*,req:metadata1:*,req:produce_1x100:*,req:fetch_empty:*,"
     "produce:100B:acks=1:none:1p,produce:1000B:acks=1:none:1p,consume:100B:none:1p,consume:1000B:none:1p"
@@ -44,6 +45,13 @@ def measure(options: argparse.Namespace, directory: Path) -> int:
             words += ["--broker", f"kafka={kafka.bootstrap}", "--pid", f"kafka={kafka.broker_pid}"]
         assert ours.process is not None
         words += ["--broker", f"ours={ours.bootstrap}", "--pid", f"ours={ours.process.pid}", "--only", options.only]
+        if options.compiled:
+            compiled = ServedBroker(directory / "compiled", *options.override)
+            compiled.environment["PYTHONPATH"] = str(COMPILED)
+            compiled.start()
+            stack.callback(compiled.kill)
+            assert compiled.process is not None
+            words += ["--broker", f"compiled={compiled.bootstrap}", "--pid", f"compiled={compiled.process.pid}"]
         return run_tool(
             "bench.py", *words, "--rounds", str(options.rounds), "--seconds", str(options.seconds), "--warm", str(options.warm)
         )
@@ -83,6 +91,7 @@ def main() -> int:
     parser.add_argument(
         "--kafka", action=argparse.BooleanOptionalAction, default=None, help="also measure Apache Kafka (default: if it can be)"
     )
+    parser.add_argument("--compiled", action="store_true", help="also measure the compiled build, which make compiled has made")
     parser.add_argument("--startup", action="store_true", help="time start, stop and restart instead")
     options = parser.parse_args()
     if options.kafka is None:

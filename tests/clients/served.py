@@ -1,5 +1,6 @@
 """A broker in a process of its own, started as a user starts it."""
 
+import os
 import signal
 import socket
 import struct
@@ -40,6 +41,8 @@ class ServedBroker:
         self.overrides = overrides
         self.output = data.parent / f"{data.name}.out"
         self.process: subprocess.Popen[bytes] | None = None
+        self.environment: dict[str, str] = {}
+        """Beside this process's own."""
 
     @property
     def log_dir(self) -> Path:
@@ -59,7 +62,12 @@ class ServedBroker:
     def start(self) -> None:
         with self.output.open("ab") as output:
             self.process = subprocess.Popen(
-                self.command(), stdout=output, stderr=output, stdin=subprocess.DEVNULL, cwd=self.data.parent
+                self.command(),
+                stdout=output,
+                stderr=output,
+                stdin=subprocess.DEVNULL,
+                cwd=self.data.parent,
+                env={**os.environ, **self.environment},
             )
         deadline = time.monotonic() + START_TIMEOUT_S
         while not answers(self.port):
