@@ -105,6 +105,14 @@ class Running:
         self.reactor.callFromThread(call)
         done.result(WAIT_S)
 
+    def await_value(self, value: float, *name: str) -> None:
+        pause = threading.Event()
+        for _ in range(WAIT_S * 100):
+            if self.metrics.value(*name) == value:
+                return
+            pause.wait(0.01)
+        raise AssertionError(f"{name} is {self.metrics.value(*name)}")
+
     def await_under_way(self, count: int) -> None:
         pause = threading.Event()
         for _ in range(WAIT_S * 100):
@@ -355,6 +363,28 @@ def test_the_control_plane_has_its_own_thread_queue_and_handler(running: Callabl
     server.await_completed(24)
     assert not any(r.context.is_privileged_listener for r in server.recorder.completed[20:])
     for each in [client, *blocked]:
+        each.close()
+    pool.shutdown()
+
+
+def test_clients_that_empty_the_memory_pool_do_not_hold_up_the_control_plane(running: Callable[..., Running]) -> None:
+    limits = {"queued.max.request.bytes": "1000", "socket.request.max.bytes": "1000"}
+    server = running({**CONTROL, **limits}).start()
+    control = server.server.control_plane_request_channel
+    assert control is not None
+    pool = KafkaRequestHandlerPool(control, server.handle_on(control), 1, SystemClock(), server.metrics, CONTROL_PLANE)
+    pool.start()
+    server.enable()
+    hoarder = server.connect("OUTSIDE")
+    hoarder.sendall(struct.pack(">i", 1000) + b"and no more")
+    server.await_value(1000, "SocketServer", "MemoryPoolUsed")
+    controller = server.connect("CONTROL")
+    echo(controller, 1)
+    other = server.connect("OUTSIDE")
+    other.sendall(frame(2))
+    hoarder.close()
+    assert receive(other) == struct.pack(">i", 2)
+    for each in (controller, other):
         each.close()
     pool.shutdown()
 

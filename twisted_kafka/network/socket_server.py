@@ -262,10 +262,11 @@ class SocketServer:
         settings = ProcessorSettings(
             name, end_point.security_protocol, config.int("socket.request.max.bytes"), config.long("connections.max.idle.ms")
         )
+        if self._plane_of(config, name) is self._data_plane:  # clients that empty it must not keep the controller's orders waiting
+            settings.memory_pool = self._memory_pool
         settings.is_privileged = name == (config.control_plane_listener_name or config.inter_broker_listener_name)
         settings.failed_authentication_delay_ms = config.int("connection.failed.authentication.delay.ms")
         settings.quotas = self.quotas
-        settings.memory_pool = self._memory_pool
         settings.channel_builder = self._builders[name] = self._builder_of(end_point)
         return settings
 
