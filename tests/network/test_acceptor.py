@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from twisted.logger import capturedLogs, formatEvent
 
 from tests.network.network_fakes import FakeReactor
 from twisted_kafka.config.broker_config import KafkaConfig
@@ -14,6 +15,7 @@ from twisted_kafka.network import acceptor as acceptor_module
 from twisted_kafka.network.acceptor import LOOK_AGAIN_S, PAUSE_S, Acceptor, SocketOptions
 from twisted_kafka.network.connection_quotas import ConnectionQuotas
 from twisted_kafka.network.interfaces import IBlockedAcceptor
+from twisted_kafka.network.log_limit import INTERVAL_NS, LINES
 from twisted_kafka.timing.clock import ManualClock
 
 
@@ -208,18 +210,67 @@ def test_closing_gives_back_what_waits(accepting: Any) -> None:
     assert is_closed(here.clients[0])
 
 
-def test_too_many_open_files_pauses(accepting: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENETDOWN, errno.EIO], ids=errno.errorcode.get)
+def test_no_refusal_of_the_system_ends_accepting(accepting: Any, number: int) -> None:
     here = accepting([9])
-    acceptor = here.acceptor
-    real = acceptor._socket
+    real = here.acceptor._socket
 
-    class Exhausted:
+    class Refusing:
         def accept(self) -> None:
-            raise OSError(errno.EMFILE, "Too many open files")
+            raise OSError(number, "refused")
 
-    acceptor._socket = Exhausted()
-    acceptor.doRead()
+    here.acceptor._socket = Refusing()
+    here.acceptor.doRead()
+    here.acceptor._socket = real
     assert not here.is_accepting
-    here.reactor.advance(PAUSE_S)
-    assert here.is_accepting
-    acceptor._socket = real
+    here.advance_ms(PAUSE_S * 1000)
+    here.connect(1)
+    assert here.accepted == [1]
+
+
+def test_connections_of_throttled_addresses_go_first_when_descriptors_are_short(accepting: Any) -> None:
+    here = accepting([9])
+    here.quotas.set_ip_rate(None, 0)
+    here.connect(3)
+    assert not any(map(is_closed, here.clients))
+    here.acceptor._pause(OSError(errno.EMFILE, "Too many open files"))
+    assert all(map(is_closed, here.clients))
+
+
+def test_a_connection_that_cannot_be_handed_on_is_closed_and_the_next_is_served(
+    accepting: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = accepting([9])
+
+    def fail(*_: object) -> bool:
+        raise RuntimeError("broken")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(here.processors[0], "accept", fail)
+        here.connect(1)
+    assert is_closed(here.clients[0])
+    assert here.quotas.total == 0
+    here.connect(1)
+    assert here.accepted == [1]
+    # The same for one that had to wait.
+    here.processors[0].room = 0
+    here.connect(1)
+    with monkeypatch.context() as broken:
+        broken.setattr(here.processors[0], "accept", fail)
+        here.advance_ms(LOOK_AGAIN_S * 1000)
+    assert is_closed(here.clients[2])
+    here.processors[0].room = 9
+    here.connect(1)
+    assert here.accepted == [2]
+    assert here.quotas.total == 2
+
+
+def test_rejections_do_not_flood_the_log(accepting: Any) -> None:
+    here = accepting([9], {"max.connections.per.ip": "1"})
+    with capturedLogs() as lines:
+        here.connect(1 + LINES + 5)
+        here.clock.advance_ms(INTERVAL_NS // 1_000_000)
+        here.connect(1)
+    told = [str(formatEvent(line)) for line in lines if "Rejected" in str(line.get("log_format"))]
+    assert len(told) == LINES + 1
+    assert told[-1].endswith("(5 lines like this were left out before)")

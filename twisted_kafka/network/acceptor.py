@@ -19,6 +19,7 @@ from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.metrics.instruments import Meter
 from twisted_kafka.network.connection_quotas import ConnectionQuotas, ConnectionThrottledError, TooManyConnectionsError
 from twisted_kafka.network.interfaces import IBlockedAcceptor, IConnectionProcessor
+from twisted_kafka.network.log_limit import LogLimit
 from twisted_kafka.timing.clock import IClock
 
 ACCEPTS_PER_TURN = 100
@@ -31,12 +32,11 @@ MAX_DELAYED_CLOSES = 4096
 """So many connections of throttled addresses are kept open until they are closed; beyond it the next one goes early."""
 
 PAUSE_S = 0.1
-"""Accepting pauses for so long when the process has no file descriptor or memory left for a connection."""
+"""Accepting pauses for so long when the system refuses, for want of file descriptors or memory mostly."""
 
 OPTIONS_ARE_INHERITED = sys.platform.startswith("linux")
 """Whether an accepted socket has the options of the listening one: fewer system calls between accepts."""
 
-_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _NOT_THIS_ONE = (errno.ECONNABORTED, errno.EPROTO, errno.EPERM, errno.EINTR)
 
 _MAPPED = "::ffff:"
@@ -97,6 +97,7 @@ class Acceptor:
         self._throttled_count = 0
         self._is_serving = False
         self._out_of_room = False
+        self._rejections = LogLimit(clock.monotonic_ns)
         self._socket = self._bind()
 
     @property
@@ -143,8 +144,7 @@ class Acceptor:
             self._discard(waiting)
         if self._look_again is not None and self._look_again.active():
             self._look_again.cancel()
-        while self._throttled:
-            self._throttled.pop()[2].close()
+        self._close_all_throttled()
         if not self.disconnected:
             self.disconnected = True
             self._socket.close()
@@ -171,20 +171,11 @@ class Acceptor:
             except BlockingIOError:
                 return
             except OSError as error:
-                if error.errno in _NO_ROOM:
-                    self._pause(error)
-                    return
-                if error.errno not in _NOT_THIS_ONE:
-                    raise
-                continue
+                if error.errno in _NOT_THIS_ONE:
+                    continue
+                self._pause(error)
+                return
             self._out_of_room = False
-            try:
-                if not OPTIONS_ARE_INHERITED:
-                    self._configure(connected)
-            except OSError as error:
-                _log.info("A connection from {peer} was lost at once: {error}", peer=peer, error=error)
-                connected.close()
-                continue
             if not self._take(connected, peer):
                 return
 
@@ -200,12 +191,29 @@ class Acceptor:
         """Bring a new connection to a processor; return False when it has to wait."""
         if peer[0].startswith(_MAPPED):
             peer = (peer[0][len(_MAPPED) :], *peer[1:])  # an address counts as the same on every listener
-        waiting = _Waiting(connected, peer, self._now_ns(), self._quotas.record_accept(self._name))
-        if self._advance(waiting):
+        now_ns = self._now_ns()
+        try:
+            if not OPTIONS_ARE_INHERITED:
+                self._configure(connected)
+            waiting = _Waiting(connected, peer, now_ns, self._quotas.record_accept(self._name))
+        except OSError as error:
+            self._reject(peer, error)
+            connected.close()
+            return True
+        if self._try_to_advance(waiting):
             return True
         self._waiting = waiting
         self._reactor.removeReader(self)
         return False
+
+    def _try_to_advance(self, waiting: _Waiting) -> bool:
+        """Bring a connection as far as it may go; return whether it is done with. What fails costs this connection only."""
+        try:
+            return self._advance(waiting)
+        except Exception:  # noqa: BLE001 raised to the reactor, it would close the listening socket for ever
+            _log.failure("Closing a new connection from {peer}, which could not be handed on", peer=waiting.peer[0])
+            self._discard(waiting)
+            return True
 
     def _advance(self, waiting: _Waiting) -> bool:
         """Bring a connection as far as it may go; return whether it is done with."""
@@ -230,7 +238,7 @@ class Acceptor:
         try:
             self._quotas.inc(self._name, address)
         except TooManyConnectionsError as error:
-            _log.info("Rejected connection from {peer}: {error}", peer=address, error=error)
+            self._reject(waiting.peer, error)
             waiting.is_counted = True
             self._discard(waiting)
         except ConnectionThrottledError as error:
@@ -247,6 +255,11 @@ class Acceptor:
                 self._next = (index + 1) % count
                 return True
         return False
+
+    def _reject(self, peer: tuple[Any, ...], error: Exception) -> None:
+        if self._rejections.allow():
+            more = self._rejections.take_suppressed()
+            _log.info("Rejected connection from {peer}: {error}{more}", peer=peer[0], error=error, more=more)
 
     def _discard(self, waiting: _Waiting) -> None:
         waiting.connected.close()
@@ -266,7 +279,7 @@ class Acceptor:
 
     def _go_on(self) -> None:
         waiting = self._waiting
-        if waiting is None or not self._advance(waiting):
+        if waiting is None or not self._try_to_advance(waiting):
             return
         self._waiting = None
         self._blocked.mark(self._now_ns() - waiting.since_ns)
@@ -277,6 +290,7 @@ class Acceptor:
         if not self._out_of_room:
             self._out_of_room = True
             _log.error("{who} cannot accept connections for now: {error}", who=self.logPrefix(), error=error)
+        self._close_all_throttled()  # who connects too often must not take the last descriptors from the others
         self._reactor.removeReader(self)
         self._reactor.callLater(PAUSE_S, self._resume)
 
@@ -297,3 +311,7 @@ class Acceptor:
         now_ns = self._now_ns()
         while self._throttled and self._throttled[0][0] <= now_ns:
             heappop(self._throttled)[2].close()
+
+    def _close_all_throttled(self) -> None:
+        while self._throttled:
+            self._throttled.pop()[2].close()
