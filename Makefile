@@ -43,7 +43,7 @@ run: $(VENV)/.installed
 	@$(COMPILE)
 	$(BIN)/twistd --pidfile= -n kafka --data-dir $(DATA_DIR)
 
-test: $(VENV)/.installed
+test: install
 	$(BIN)/pytest -q -m 'not slow and not oracle'
 
 # Everything: real clients, comparisons with Apache Kafka, long runs. What a machine lacks (Java, node, kcat) is skipped and named.
