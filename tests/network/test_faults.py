@@ -1,5 +1,6 @@
 """What hurts one connection, one request or one thread must not hurt the others: real sockets and threads, every wait bounded."""
 
+import errno
 import os
 import socket
 import struct
@@ -207,6 +208,31 @@ def test_network_thread_that_is_lost_begins_anew_and_the_rest_serves_on(serving:
     globalLogPublisher.removeObserver(observer)
     assert len([message for message in messages if "failed, closing its 2 connections" in message]) == 1
     assert len([message for message in messages if "goes on with a new reactor" in message]) == 1
+
+
+def test_network_thread_that_is_lost_waits_for_descriptors_to_begin_anew(serving: Make) -> None:
+    failures: list[int] = []
+
+    def make(clock: IClock) -> Any:
+        if failures and failures[-1]:
+            failures.append(failures[-1] - 1)
+            raise OSError(errno.EMFILE, "Too many open files")
+        return make_reactor(clock)
+
+    server = serving(factory=make)
+    client = server.connect()
+    echo(client, 1)
+    (victim,) = server.server.processors
+    messages: list[str] = []
+    observer = remember(messages)
+    failures.append(2)
+    victim.settings.quotas = FailingOnce(server.server.quotas)
+    victim.check_connections()
+    eventually(lambda: failures == [2, 1, 0])
+    assert is_closed(client)
+    echo(server.connect(), 2)
+    globalLogPublisher.removeObserver(observer)
+    assert len([message for message in messages if "cannot begin anew for now" in message]) == 1
 
 
 def remember(messages: list[str]) -> Callable[[Any], None]:

@@ -322,6 +322,22 @@ def test_shutdown_answers_what_is_under_way(running: Callable[..., Running]) -> 
         socket.create_connection(("127.0.0.1", server.config.listeners[0].port or 1), timeout=1)
 
 
+def test_what_stops_opens_nothing_any_more(running: Callable[..., Running]) -> None:
+    server = running().start().enable()
+    server.stop_processing()
+    two = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,OTHER://127.0.0.1:0",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT",
+        "num.network.threads": "4",
+    }
+    threads = len(server.server.processors)
+    server.call(server.server.update_listeners, server.config.updated(two))
+    server.call(server.server.resize_threads, server.config.updated(two))
+    assert len(server.server.processors) == threads
+    with pytest.raises(KeyError):
+        server.server.bound_port("OTHER")
+
+
 CONTROL = {
     "listeners": "OUTSIDE://127.0.0.1:0,INSIDE://127.0.0.1:0,CONTROL://127.0.0.1:0",
     "listener.security.protocol.map": "OUTSIDE:PLAINTEXT,INSIDE:PLAINTEXT,CONTROL:PLAINTEXT",

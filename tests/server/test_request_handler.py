@@ -178,6 +178,35 @@ def test_pool_is_resized_under_load_and_loses_no_request() -> None:
     del METRIC_PREFIXES["resized"]
 
 
+def test_a_handler_for_which_there_is_no_thread_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = Layer()
+    clock = SystemClock()
+    channel = RequestChannel(500, clock)
+    layer.processor._request_channel = channel
+    handled = threading.Event()
+    pool = KafkaRequestHandlerPool(channel, lambda request: handled.set(), 1, clock, MetricsRegistry(clock))
+    pool.start()
+
+    def fail(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as exhausted:
+        exhausted.setattr(threading.Thread, "start", fail)
+        with pytest.raises(RuntimeError, match="new thread"):
+            pool.resize(2)
+    assert pool.size == 1
+    pause = threading.Event()
+    for _ in range(1000):
+        if not channel.is_busy:
+            break
+        pause.wait(0.01)
+    layer.connect()[0].dataReceived(frame(1))
+    assert handled.wait(10)
+    pool.resize(2)
+    assert pool.size == 2
+    pool.shutdown()
+
+
 def test_idle_time_counts_that_of_handlers_that_have_ended() -> None:
     layer = Layer()
     layer.channel.add_handler().parked_ns = 5

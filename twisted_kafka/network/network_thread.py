@@ -54,12 +54,25 @@ class NetworkThread:
                     count=len(self.processor.channels),
                 )
             self.processor.abandon_connections()
-            if self._make_reactor is None or self._stopping.wait(RESTART_PAUSE_S) or not self._replace_reactor(self._make_reactor):
+            if self._make_reactor is None or not self._begin_anew(self._make_reactor):
                 return
             _log.warn("Network thread {name} goes on with a new reactor", name=self.thread.name)
 
-    def _replace_reactor(self, make_reactor: Callable[[], ReactorBase]) -> bool:
-        reactor = make_reactor()
+    def _begin_anew(self, make_reactor: Callable[[], ReactorBase]) -> bool:
+        """Take another reactor, as soon as one can be made; return False when the thread is to end instead."""
+        is_told = False
+        while not self._stopping.wait(RESTART_PAUSE_S):
+            try:
+                reactor = make_reactor()
+            except Exception as error:  # noqa: BLE001 for want of file descriptors, say: it must not end the thread for good
+                if not is_told:
+                    is_told = True
+                    _log.error("Network thread {name} cannot begin anew for now: {error}", name=self.thread.name, error=error)
+            else:
+                return self._replace_reactor(reactor)
+        return False
+
+    def _replace_reactor(self, reactor: ReactorBase) -> bool:
         with self._lock:
             if self._stopping.is_set():
                 close_reactor(reactor)

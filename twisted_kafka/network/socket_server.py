@@ -170,7 +170,9 @@ class SocketServer:
             builder.reconfigure(config)
 
     def resize_threads(self, config: KafkaConfig) -> None:
-        """Have as many network threads for each listener of the data plane as ``config`` says."""
+        """Have as many network threads for each listener of the data plane as ``config`` says, unless it is about to stop."""
+        if self._is_stopping:
+            return
         for listener in self._listeners.values():
             if self._plane_of(config, listener.name) is self._data_plane:
                 ending = listener.resize(_network_threads(config, listener.name), start=self._is_started)
@@ -179,8 +181,10 @@ class SocketServer:
     def update_listeners(self, config: KafkaConfig) -> None:
         """Open the listeners that ``config`` has and close those that it has not; one with another address is both.
 
-        Raises BindError when one cannot be opened; the others are.
+        Raises BindError when one cannot be opened; the others are. Does nothing when it is about to stop.
         """
+        if self._is_stopping:
+            return
         wanted = {end_point.listener_name: end_point for end_point in config.listeners}
         for name, listener in list(self._listeners.items()):
             if wanted.get(name) != listener.configured:

@@ -116,7 +116,7 @@ class KafkaRequestHandlerPool:
     def resize(self, num_threads: int) -> None:
         """Have so many handlers from now on; no request is lost. Those that are too many end after what is queued now.
 
-        Raises ValueError for fewer than one.
+        Raises ValueError for fewer than one, RuntimeError when the system has no further thread; there are as many as it had then.
         """
         if num_threads < 1:
             raise ValueError(f"{num_threads} request handlers")
@@ -128,6 +128,7 @@ class KafkaRequestHandlerPool:
                 _log.info("Resizing request handler thread pool from {old} to {new}", old=self._size, new=num_threads)
             for _ in range(num_threads - self._size):
                 self._add()
+                self._size += 1
             for _ in range(self._size - num_threads):
                 self._channel.send_shutdown_request()
             self._size = num_threads
@@ -140,9 +141,13 @@ class KafkaRequestHandlerPool:
         )
         handler = KafkaRequestHandler(self._channel, self._handle, self._channel.add_handler(), self._fatal)
         thread = threading.Thread(target=handler.run, name=name, daemon=True)
-        self._threads.append((handler, thread))
         if self._is_started:
-            thread.start()
+            try:
+                thread.start()
+            except RuntimeError:
+                self._channel.remove_handler(handler.parker)  # else it counts as awake for ever, and nobody is woken for a request
+                raise
+        self._threads.append((handler, thread))
 
     def shutdown(self, timeout_s: float = 10.0) -> None:
         """Handle what is queued, then end, waiting at most ``timeout_s`` seconds for requests under way."""
