@@ -4,7 +4,7 @@ from tests.network.network_fakes import Layer, frame
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.idle import IdleRatio
 from twisted_kafka.network.request import Request
-from twisted_kafka.network.request_metrics import MAX_DEPRECATED, TIMES, RequestMetrics
+from twisted_kafka.network.request_metrics import MAX_DEPRECATED, MAX_VERSION, TIMES, RequestMetrics
 from twisted_kafka.network.request_names import Names
 from twisted_kafka.timing.clock import ManualClock
 
@@ -62,6 +62,21 @@ def test_idle_ratio() -> None:
     assert ratio() == 0.25
     clock.advance_ms(100)
     assert ratio() == 0.25
+
+
+def test_versions_that_clients_invent_count_as_one() -> None:
+    layer = Layer()
+    registry = MetricsRegistry(layer.clock)
+    metrics = RequestMetrics(registry, Names(lambda _: "Api", str, last_deprecated=lambda _: 3))
+    for version in (0, MAX_VERSION, MAX_VERSION + 1, 32767, -1, -32768):
+        request = make_request(layer)
+        request.context.api_version = version
+        metrics.request_completed(request)
+    assert metrics.count(1) == 6
+    counts = {dict(name.tags)["version"] for name, _ in registry.items() if name.name == "RequestsPerSec"}
+    assert counts == {"0", str(MAX_VERSION), "other"}
+    assert registry.value("RequestMetrics", "RequestsPerSec", request="Api", version="other") == 4
+    assert [dict(name.tags)["version"] for name, _ in registry.items() if name.name == "DeprecatedRequestsPerSec"] == ["0"]
 
 
 def test_mixed_requests_count_under_their_names_and_software_is_bounded() -> None:

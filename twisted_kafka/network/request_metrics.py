@@ -25,6 +25,12 @@ MS_PER_NS = 1e-6
 MAX_DEPRECATED = 100
 """So many versions and kinds of software are told apart among the requests of deprecated versions; further ones are ``other``."""
 
+MAX_VERSION = 50
+"""Requests of higher versions than any API has, and of negative ones, count as those of one version, ``other``."""
+
+OTHER_VERSION = 1 << 15
+"""No request can have this one."""
+
 TIMES = (
     "RequestQueueTimeMs",
     "LocalTimeMs",
@@ -105,6 +111,10 @@ def _summed(values: Sequence[int]) -> Summed:
     return values, sum(values), min(values), max(values)
 
 
+def _version_text(version: int) -> str:
+    return "other" if version == OTHER_VERSION else str(version)
+
+
 class _NamedMetrics:
     """The instruments of one name: an API's, or those of a part of its requests."""
 
@@ -129,7 +139,7 @@ class _NamedMetrics:
 
     def add(self, columns: "_Columns", error_name: Callable[[int], str]) -> None:
         """Put some requests into the instruments."""
-        self._mark(self._versions, "RequestsPerSec", columns.versions, "version", str)
+        self._mark(self._versions, "RequestsPerSec", columns.versions, "version", _version_text)
         self._mark(self._errors, "ErrorsPerSec", columns.errors, "error", error_name)
         self._request_bytes.update_summed(columns.sizes)
         for histogram, phase in zip(self._times, columns.phases, strict=True):
@@ -233,6 +243,8 @@ class RequestMetrics:
             api = self._add(context.api_key)
         rows = api.rows
         version = context.api_version
+        if not 0 <= version <= MAX_VERSION:  # the number is the client's to choose, and what it counts under stays
+            version = OTHER_VERSION
         rows.append(
             (
                 version,
