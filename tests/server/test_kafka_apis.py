@@ -3,9 +3,10 @@ from concurrent.futures import Future
 from typing import Any, cast
 
 import pytest
-from twisted.logger import ILogObserver, globalLogPublisher
+from twisted.logger import ILogObserver, capturedLogs, globalLogPublisher
 
 from tests.network.network_fakes import FakeTransport, Layer
+from twisted_kafka.network.log_limit import LINES
 from twisted_kafka.network.request import RequestContext
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.errors import ErrorCode, GroupAuthorizationError
@@ -211,3 +212,12 @@ def test_registry_refuses_what_cannot_be() -> None:
         api(HeartbeatRequest, HeartbeatResponse, versions=(0, 9))
     with pytest.raises(TypeError):
         api(HeartbeatRequest, ApiVersionsResponse, versions=(0, 1))
+
+
+def test_requests_that_nobody_understands_do_not_flood_the_log() -> None:
+    broker = Broker()
+    with capturedLogs() as lines:
+        for _ in range(2 * LINES):
+            assert broker.send(ApiKey.HEARTBEAT, 0, b"\x7f").is_closed
+            assert broker.send(ApiKey.HEARTBEAT, 99, b"\0").is_closed
+    assert len(lines) == LINES

@@ -11,7 +11,7 @@ INTERVAL_NS: Final = 10_000_000_000
 
 
 class LogLimit:
-    """Counts the lines of one kind, on one thread."""
+    """Counts the lines of one kind. Threads that ask at once may get a line more than there are."""
 
     __slots__ = ("_left", "_now_ns", "_since_ns", "suppressed")
 
@@ -27,7 +27,7 @@ class LogLimit:
         if now_ns - self._since_ns >= INTERVAL_NS:
             self._since_ns = now_ns
             self._left = LINES
-        if self._left:
+        if self._left > 0:
             self._left -= 1
             return True
         self.suppressed += 1

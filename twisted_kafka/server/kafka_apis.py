@@ -8,6 +8,7 @@ from typing import Any, Final
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from twisted_kafka.network.log_limit import LogLimit
 from twisted_kafka.network.request import Request
 from twisted_kafka.network.request_channel import RequestChannel
 from twisted_kafka.protocol.api import ApiKey
@@ -37,6 +38,7 @@ class KafkaApis:
         self._apis = registry.apis
         self._channel = request_channel
         self._now_ns = clock.monotonic_ns
+        self._refusals = LogLimit(clock.monotonic_ns)
         # By API key and version: what makes its response header of the correlation id. Filled as they are met.
         self._header_packers: dict[tuple[int, int], Callable[[int], bytes]] = {}
 
@@ -158,5 +160,12 @@ class KafkaApis:
     def _refuse(self, request: Request, why: str) -> None:
         context = request.context
         context.note_error(ErrorCode.INVALID_REQUEST)
-        _log.warn("Closing connection {id} of {listener}: {why}", id=context.connection_id, listener=context.listener_name, why=why)
+        if self._refusals.allow():
+            _log.warn(
+                "Closing connection {id} of {listener}: {why}{more}",
+                id=context.connection_id,
+                listener=context.listener_name,
+                why=why,
+                more=self._refusals.take_suppressed(),
+            )
         self._channel.close_connection(request)
