@@ -14,6 +14,7 @@ from twisted.internet.selectreactor import SelectReactor
 from tests.network.network_fakes import Recorder, frame
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.network import socket_server
 from twisted_kafka.network.acceptor import BindError
 from twisted_kafka.network.plane import CONTROL_PLANE
 from twisted_kafka.network.reactors import make_reactor
@@ -428,6 +429,27 @@ def test_more_and_fewer_network_threads_while_requests_are_under_way(running: Ca
     server.await_counted(2)
     assert server.metrics.value("Processor", "IdlePercent", networkProcessor=1) is None
     for client in (first, second, third):
+        client.close()
+
+
+def test_answers_that_come_after_their_network_thread_has_ended_are_counted_once(
+    running: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket_server, "DRAIN_S", 0.05)
+    server = running({"num.network.threads": "2"}).start().enable()
+    clients = [server.connect() for _ in range(2)]
+    for client in clients:
+        client.sendall(frame(1, b"slow"))
+    server.await_under_way(2)
+    server.call(server.server.resize_threads, server.config.updated({"num.network.threads": "1"}))
+    for retirement in server.server._retirements:
+        retirement.join(WAIT_S)
+    server.slow.set()
+    assert [is_closed(client) for client in clients] == [False, True]
+    server.await_completed(2)
+    dropped = [request for request in server.recorder.completed if request.sent_ns == request.response_dequeued_ns]
+    assert len(dropped) == 1
+    for client in clients:
         client.close()
 
 

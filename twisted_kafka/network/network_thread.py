@@ -106,6 +106,7 @@ class NetworkThread:
             _log.warn("Network thread {name} did not end within {seconds} s", name=self.thread.name, seconds=timeout_s)
         else:
             close_reactor(self._reactor)
+            self.processor.end()
 
 
 def drain_and_stop(threads: Iterable[NetworkThread], clock: IClock, drain_s: float) -> None:

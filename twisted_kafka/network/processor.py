@@ -256,7 +256,7 @@ class Processor(ProcessorLoop):
             request = channel.in_flight
             try:
                 if request is not response or request is None:  # nothing is under way on a channel that is closed
-                    self._set_aside(response, now_ns)
+                    self.set_aside(response, now_ns)
                     continue
                 request.response_dequeued_ns = now_ns
                 if request.response_kind == SEND:
@@ -270,7 +270,7 @@ class Processor(ProcessorLoop):
             except Exception:  # noqa: BLE001 one failing connection must not end the others
                 self._fail(channel, "its response could not be sent")
 
-    def _set_aside(self, response: Request | ThrottleMark, now_ns: int) -> None:
+    def set_aside(self, response: Request | ThrottleMark, now_ns: int) -> None:
         """Take a response that is not the answer under way: it begins or ends throttling, or its connection has gone."""
         if isinstance(response, Request):
             response.response_dequeued_ns = now_ns

@@ -26,8 +26,22 @@ TAKES_TURNS = getattr(sys, "_is_gil_enabled", lambda: True)()
 """With the interpreter lock, a processor leaves its sockets alone while handlers are at work, for ``STALL_S`` at a time."""
 
 
+class LateResponses(deque[Request | ThrottleMark]):
+    """The queue of a processor whose thread has ended: what is appended is set aside at once, on the thread that appends it."""
+
+    __slots__ = ("_loop",)
+
+    def __init__(self, loop: "ProcessorLoop") -> None:
+        super().__init__()
+        self._loop = loop
+
+    def append(self, response: Request | ThrottleMark) -> None:
+        """Be done with it: its connection has gone."""
+        self._loop.set_aside(response, self._loop.now_ns())
+
+
 class ProcessorLoop:
-    """What a Processor is beside its connections. ``run_pending`` and ``_is_asked`` are the Processor's."""
+    """What a Processor is beside its connections. ``run_pending``, ``set_aside`` and ``_is_asked`` are the Processor's."""
 
     __slots__ = (
         "_announce_after",
@@ -68,6 +82,12 @@ class ProcessorLoop:
         self._polls_before = self.polls()
         self._run_on(reactor)
 
+    def end(self) -> None:
+        """Complete the answers that are left, and those that still come, unsent; to be called when the thread has ended."""
+        left, self._responses = self._responses, LateResponses(self)
+        while left:
+            self.set_aside(left.popleft(), self.now_ns())
+
     def _run_on(self, reactor: Any) -> None:
         self._reactor: Any = reactor
         self._is_hooked = hasattr(reactor, "hooks")
@@ -79,6 +99,10 @@ class ProcessorLoop:
 
     def run_pending(self) -> None:
         """Do what other threads have asked for."""
+        raise NotImplementedError
+
+    def set_aside(self, response: Request | ThrottleMark, now_ns: int) -> None:
+        """Take a response that is not to be sent."""
         raise NotImplementedError
 
     @property
