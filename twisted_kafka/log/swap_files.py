@@ -35,12 +35,13 @@ def complete_swaps(directory: Path) -> None:
         return
     # Renaming to .swap had not come to an end where a .cleaned file of the same segment is left: the old segments are still there.
     unfinished = min((offset_of_name(name) for name in cleaned), default=None)
-    for name in cleaned:
-        os.unlink(directory / name)
     for name in list(swaps):
         if unfinished is not None and offset_of_name(name) >= unfinished:
             os.unlink(directory / name)
             swaps.remove(name)
+    # Last, for they tell what is unfinished.
+    for name in cleaned:
+        os.unlink(directory / name)
     _remove_replaced(directory, names, swaps)
     for name in swaps:
         os.rename(directory / name, directory / name.removesuffix(SWAP_SUFFIX))
