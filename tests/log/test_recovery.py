@@ -304,3 +304,115 @@ def test_what_was_reserved_is_cut_after_a_crash(tmp_path):
     assert log.segments.active.path.stat().st_size == log.size_bytes < 4096
     fill(log, 3, 3)
     assert contents(log) == values(6)
+
+
+def lose_the_tail_of_the_first_segment(log):
+    """Cut its last batch off, as a machine may lose what was not flushed while it keeps a later file."""
+    first = log.segments.first
+    following = log.segments.after(first).base_offset
+    os.truncate(first.path, log.offset_metadata(following - 1).relative_position)
+    return following - 1
+
+
+def test_what_lies_after_a_lost_tail_is_removed(bench):
+    log = bench.open()
+    fill(log, 40)
+    end = lose_the_tail_of_the_first_segment(log)
+    again = bench.open(was_compacted=False)
+    assert contents(again) == values(end)
+    assert len(again.segments) == 1
+    assert append(again, b"next") == end
+    assert bench.open(was_compacted=False).log_end_offset == end + 1
+
+
+def test_a_log_that_was_compacted_may_have_gaps(bench):
+    log = bench.open()
+    fill(log, 40)
+    missing = lose_the_tail_of_the_first_segment(log)
+    assert [offset for offset, _ in contents(bench.open(was_compacted=True))] == [n for n in range(40) if n != missing]
+
+
+def test_a_segment_that_overlaps_the_one_before_is_removed(bench):
+    log = bench.open()
+    fill(log, 40)
+    first, second = list(log.segments)[:2]
+    with open(first.path, "ab") as file:
+        file.write(batch(b"other", base_offset=second.base_offset))
+    again = bench.open()
+    assert again.log_end_offset == second.base_offset + 1
+    assert [segment.base_offset for segment in again.segments] == [0]
+
+
+def test_a_death_while_the_log_is_cut_leaves_no_hole(bench, monkeypatch):
+    log = bench.open()
+    fill(log, 60)
+    assert len(log.segments) > 3
+    os.truncate(log.segments.first.path, log.segments.first.size_bytes - 1)
+    end = log.segments.after(log.segments.first).base_offset - 1
+    removed = []
+    unlink = os.unlink
+
+    def dies(path, **options):
+        if str(path).endswith(".log"):
+            removed.append(path)
+            if len(removed) == 2:
+                raise KeyboardInterrupt
+        unlink(path, **options)
+
+    monkeypatch.setattr(os, "unlink", dies)
+    with pytest.raises(KeyboardInterrupt):
+        bench.open()
+    monkeypatch.undo()
+    assert contents(bench.open()) == values(end)
+
+
+def test_an_index_that_is_missing_beside_garbage(bench):
+    log = bench.open()
+    fill(log, 12)
+    log.flush()
+    path = log.segments.active.path
+    end = path.stat().st_size
+    with open(path, "ab") as file:
+        # A header that could be one, whose offsets go backwards.
+        file.write(batch(b"x", base_offset=-5))
+    path.with_suffix(".index").unlink(missing_ok=True)
+    again = bench.open()
+    assert contents(again) == values(12)
+    assert path.stat().st_size == end
+
+
+@pytest.mark.parametrize("left", [b"", b"0\n2\n0 0\n3 1", b"\0" * 12])
+def test_epochs_come_from_flushed_batches_when_their_file_is_torn(bench, left):
+    log = bench.open()
+    fill(log, 20)
+    for number in range(20, 40):
+        append(log, b"value-%d" % number, epoch=3)
+    log.flush()
+    (bench.directory / "leader-epoch-checkpoint").write_bytes(left)
+    assert bench.open(recovery_point=40).leader_epochs.entries == ((0, 0), (3, 20))
+
+
+def test_a_topic_id_that_was_torn_is_in_nobodys_way(bench):
+    log = bench.open()
+    path = bench.directory / "partition.metadata"
+    path.write_text("version: 0\ntopic_")
+    log = bench.open()
+    assert log.topic_id is None
+    assert not path.exists()
+    log = bench.reopen_clean(log)
+    log.assign_topic_id(bytes(range(16)))
+    assert bench.reopen_clean(log).topic_id == bytes(range(16))
+
+
+def test_unfinished_swaps_go_before_what_tells_that_they_are(bench, monkeypatch):
+    log = bench.open()
+    fill(log, 40)
+    log.flush()
+    name = f"{0:020d}"
+    for suffix in (".log.cleaned", ".index.swap", ".timeindex.swap"):
+        (bench.directory / (name + suffix)).write_bytes(bytes(12) if "timeindex" in suffix else b"")
+    removed = []
+    unlink = os.unlink
+    monkeypatch.setattr(os, "unlink", lambda path, **options: (removed.append(str(path)), unlink(path, **options))[1])
+    assert contents(bench.open(recovery_point=40)) == values(40)
+    assert [path.rsplit(".", 1)[1] for path in removed if path.endswith((".swap", ".cleaned"))] == ["swap", "swap", "cleaned"]

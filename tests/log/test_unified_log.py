@@ -200,7 +200,7 @@ def test_a_segment_is_rolled_when_an_index_is_full(tmp_path):
 def test_a_segment_is_rolled_when_relative_offsets_overflow(tmp_path):
     log = Bench(tmp_path / "topic-0").open()
     log.append_as_follower(batch(b"a", base_offset=0))
-    far = 2**31
+    far = 2**31 + 1
     log.append_as_follower(batch(b"a", base_offset=far))
     assert [segment.base_offset for segment in log.segments] == [0, far]
     assert contents(log, 1) == [(far, b"a")]
@@ -375,6 +375,14 @@ def test_compacted_topics_have_no_retention(tmp_path):
 
 
 # Identity, failure, end.
+
+
+def test_a_topic_id_that_a_crash_cut_short_is_as_good_as_none(log, bench):
+    path = bench.directory / "partition.metadata"
+    path.write_text("version: 0\ntopic_")
+    assert bench.open().topic_id is None
+    with pytest.raises(ValueError, match=r"partition\.metadata must have"):
+        bench.open(was_clean=True)
 
 
 def test_the_topic_id_is_kept(log, bench):

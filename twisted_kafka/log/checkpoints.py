@@ -37,13 +37,16 @@ def read_entries(path: Path, parse: Callable[[str], _Entry]) -> list[_Entry]:
     Raises MalformedCheckpointError with the file and line, OSError.
     """
     try:
-        lines = path.read_bytes().decode().splitlines()
+        text = path.read_bytes().decode()
     except FileNotFoundError:
         return []
     except UnicodeDecodeError as error:
         raise MalformedCheckpointError(f"{path} is not text: {error}") from error
+    lines = text.splitlines()
     if not lines:
         return []
+    if not text.endswith("\n"):
+        raise MalformedCheckpointError(f"{path}, line {len(lines)}: it ends within a line")
     if lines[0].strip() != _VERSION:
         raise MalformedCheckpointError(f"{path}: version {lines[0][:20]!r} is unknown, expected {_VERSION}")
     entries = []

@@ -28,11 +28,13 @@ class LeaderEpochCache:
     Every change is written at once but only made durable by ``sync``, with the flush of the records that it belongs to.
     """
 
-    __slots__ = ("_entries", "_on_malformed", "_unsynced", "latest_epoch", "path")
+    __slots__ = ("_entries", "_on_malformed", "_unsynced", "is_damaged", "latest_epoch", "path")
 
     def __init__(self, directory: Path, on_malformed: Callable[[MalformedCheckpointError], None]) -> None:
         self.path = directory / LEADER_EPOCH_CHECKPOINT
         self._unsynced = False
+        self.is_damaged = False
+        """Whether ``load`` found a file, but no epochs in it that can be read."""
         self._on_malformed = on_malformed
         self._entries: tuple[EpochEntry, ...] = ()
         self.latest_epoch = UNDEFINED_EPOCH
@@ -41,9 +43,11 @@ class LeaderEpochCache:
         """Read the file. One that is damaged counts as empty and is told: the epochs then come from the batches."""
         try:
             entries = read_entries(self.path, _parse_entry)
+            self.is_damaged = not entries and self.path.exists()
         except MalformedCheckpointError as error:
             self._on_malformed(error)
             entries = []
+            self.is_damaged = True
         self._set(tuple(sorted(entries)))
 
     @property

@@ -1,11 +1,12 @@
 """Opening a log's directory: quickly after a clean stop, by reading everything since the recovery point after a crash.
 
 Recovery walks those segments batch by batch, checks every CRC, builds the indexes, the producer state and the leader epochs anew,
-and cuts the log at the first batch that is torn or corrupt; later segments are removed.
+and cuts the log at the first batch that is torn or corrupt; later segments are removed. So are those from one on that begins before
+the end of its predecessor or, in a log that was never compacted, after it: a tail that was not flushed was lost with the machine.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from twisted.logger import Logger
@@ -23,6 +24,7 @@ from twisted_kafka.log.files import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     offset_of_name,
+    sync_directory,
 )
 from twisted_kafka.log.leader_epoch import LeaderEpochCache
 from twisted_kafka.log.producer_snapshot import CorruptSnapshotError, SnapshotFiles
@@ -76,9 +78,14 @@ class LogLoader:
         self._on_segment = on_segment
         self._snapshots = SnapshotFiles(directory)
         self._damaged: list[LogSegment] = []
+        self._may_have_gaps = True
 
-    def load(self, *, recovery_point: int, log_start_offset: int, was_clean: bool) -> LoadedLog:
-        """Open the directory and recover what is not known to be whole; raises OSError."""
+    def load(self, *, recovery_point: int, log_start_offset: int, was_clean: bool, was_compacted: bool = True) -> LoadedLog:
+        """Open the directory and recover what is not known to be whole; raises OSError.
+
+        ``was_compacted``: whether offsets may be missing between segments.
+        """
+        self._may_have_gaps = was_compacted or self._config.compact
         segments = self._open_segments() or [self._new_segment(log_start_offset)]
         epochs = LeaderEpochCache(self._directory, lambda error: _log.warn("{error}", error=error))
         epochs.load()
@@ -117,10 +124,14 @@ class LogLoader:
         if active.indexed_end != active.size_bytes:
             _log.warn("{path} is not as it was when it was closed: the log is recovered", path=str(active.path))
             return None
+        if loaded.epochs.is_damaged:
+            _find_epochs(loaded.epochs, list(loaded.segments))
         for segment in self._damaged:
             _log.warn("{path} is damaged and built anew", path=str(segment.transaction_index.path))
             rebuild_producers(loaded, segment.base_offset)
-            self._recover_segment(loaded, segment)
+            _, valid_end = self._recover_segment(loaded, segment)
+            if valid_end < segment.size_bytes:
+                segment.truncate_file(valid_end)
             if segment is not active:
                 segment.seal()
         return end
@@ -180,8 +191,12 @@ class LogLoader:
     def _rebuild_indexes(self, segment: LogSegment) -> None:
         _log.info("{path}: an index is missing or damaged and built anew", path=str(segment.path))
         segment.reset_indexes()
+        next_offset = segment.base_offset
         for header in segment.headers():
+            if header.base_offset < next_offset or header.last_offset < header.base_offset or not segment.fits(header.last_offset):
+                break  # garbage that a crash left: recovery will see to it
             segment.note_batch(header, header.position)
+            next_offset = header.last_offset + 1
         segment.seal()
 
     def _recover(self, loaded: LoadedLog, recovery_point: int) -> int:
@@ -189,41 +204,62 @@ class LogLoader:
         unchecked = loaded.segments.since(recovery_point)
         self._on_segment(len(unchecked), 0)
         checked = [segment for segment in loaded.segments if segment.base_offset < unchecked[0].base_offset]
+        if loaded.epochs.is_damaged:
+            _find_epochs(loaded.epochs, checked)
         self._remove_stray_snapshots(loaded)
         rebuild_producers(loaded, unchecked[0].base_offset)
         end = unchecked[0].base_offset
         for number, segment in enumerate(unchecked):
-            if number and segment.base_offset < end:
-                _log.warn("{path} overlaps the segment before it", path=str(segment.path))
-            end = max(end, segment.base_offset)
+            if number and not self._follows(segment, end, loaded.log_start_offset):
+                self._drop(loaded, unchecked[number:])
+                break
             size_bytes = segment.size_bytes
-            end, cut_bytes = self._recover_segment(loaded, segment)
+            end, valid_end = self._recover_segment(loaded, segment)
             self._on_segment(len(unchecked) - number - 1, size_bytes)
             checked.append(segment)
-            if cut_bytes:
+            if valid_end < size_bytes:
                 _log.warn(
-                    "{path}: {cut} bytes after offset {end} are torn or corrupt and were cut off",
+                    "{path}: {cut} bytes after offset {end} are torn or corrupt and are cut off",
                     path=str(segment.path),
-                    cut=cut_bytes,
+                    cut=size_bytes - valid_end,
                     end=end,
                 )
+                # Before the cut: when the machine dies in between, the next start still sees why they have to go.
                 self._drop(loaded, unchecked[number + 1 :])
+                segment.truncate_file(valid_end)
                 break
             if segment is not unchecked[-1]:
                 segment.seal()
                 loaded.snapshots.write(end, loaded.producers.producers.values())
         loaded.segments = Segments(checked)
-        loaded.segments.active.write_indexes()
+        active = loaded.segments.active
+        if not active.offset_index.in_memory:
+            active.open_for_append()
+        active.write_indexes()
         return end
 
+    def _follows(self, segment: LogSegment, end: int, log_start_offset: int) -> bool:
+        """Tell whether a segment can come after the one that ends at ``end``."""
+        base = segment.base_offset
+        if base < end:
+            _log.warn("{path} overlaps the segment before it, which ends at {end}", path=str(segment.path), end=end)
+            return False
+        if base > max(end, log_start_offset) and not self._may_have_gaps:
+            _log.warn("{path} does not follow the segment before it, which ends at {end}", path=str(segment.path), end=end)
+            return False
+        return True
+
     def _drop(self, loaded: LoadedLog, segments: list[LogSegment]) -> None:
-        for segment in segments:
-            _log.warn("{path} lies after a corrupt batch and is removed", path=str(segment.path))
+        # The last one first: what a death in between leaves ends with what is damaged.
+        for segment in reversed(segments):
+            _log.warn("{path} lies after what is damaged and is removed", path=str(segment.path))
             segment.remove()
             loaded.snapshots.remove(segment.base_offset)
+        if segments:
+            sync_directory(self._directory)
 
     def _recover_segment(self, loaded: LoadedLog, segment: LogSegment) -> tuple[int, int]:
-        """Check one segment; returns the offset after its last sound batch and how many bytes were cut off."""
+        """Check one segment; returns the offset after its last sound batch and that batch's end."""
         segment.reset_indexes()
         segment.transaction_index.reset()
         producers, epochs = loaded.producers, loaded.epochs
@@ -244,10 +280,7 @@ class LogLoader:
                     segment.transaction_index.append(aborted)
             next_offset, valid_end = header.last_offset + 1, header.position + header.size_bytes
         producers.map_end_offset = next_offset
-        cut = segment.size_bytes - valid_end
-        if cut:
-            segment.truncate_file(valid_end)
-        return next_offset, cut
+        return next_offset, valid_end
 
     def _remove_stray_snapshots(self, loaded: LoadedLog) -> None:
         """Remove the snapshots that no segment begins with, but for the newest, which a clean stop wrote at the end."""
@@ -256,6 +289,14 @@ class LogLoader:
         for offset in offsets:
             if offset not in bases and offset != offsets[-1]:
                 loaded.snapshots.remove(offset)
+
+
+def _find_epochs(epochs: LeaderEpochCache, segments: Iterable[LogSegment]) -> None:
+    """Take the epochs from the batches: their file was damaged by a crash."""
+    for segment in segments:
+        for header in segment.headers():
+            if header.leader_epoch > epochs.latest_epoch:
+                epochs.assign(header.leader_epoch, header.base_offset)
 
 
 def rebuild_producers(loaded: LoadedLog, end_offset: int) -> None:

@@ -39,8 +39,11 @@ class LogMaintenance(LogState):
         dropped = list(self._segments)[len(kept) :]
         self._active = kept[-1]
         self._segments = Segments(kept)
-        for segment in dropped:
+        # The last one first and durably: neither a death in between nor what is appended next may leave old records after new ones.
+        for segment in reversed(dropped):
             segment.remove()
+        if dropped:
+            sync_directory(self.dir)
         end = self._active.truncate_to(offset)
         self._end = LogOffsetMetadata(end, self._active.base_offset, self._active.size_bytes)
         self.log_start_offset = min(self.log_start_offset, end)
@@ -57,13 +60,14 @@ class LogMaintenance(LogState):
         """Drop everything and begin anew at ``offset``; the log may still be said to begin before it."""
         with self._flush_lock, self._lock:
             try:
-                for segment in self._segments:
+                for segment in reversed(list(self._segments)):
                     segment.remove()
                 for snapshot in self._snapshots.offsets():
                     self._snapshots.remove(snapshot)
                 self._active = self._new_segment(offset)
                 self._segments = Segments([self._active])
                 self.leader_epochs.clear()
+                sync_directory(self.dir)
             except OSError as error:
                 raise self._storage_error("truncate", error) from error
             self.producer_state.reset([], offset)
@@ -194,6 +198,7 @@ class LogMaintenance(LogState):
             raise InconsistentTopicIdError(f"{self.topic_partition} has topic id {self.topic_id.hex()}, not {topic_id.hex()}")
         try:
             write_topic_id(self.dir, topic_id)
+            self._has_new_topic_id = True
         except OSError as error:
             raise self._storage_error("write the topic id of", error) from error
         self.topic_id = topic_id
@@ -218,7 +223,7 @@ class LogMaintenance(LogState):
                 segment.move_to(directory)
 
     def close(self) -> None:
-        """Write indexes and a producer snapshot, so that the next start need not read the log. Flush before, to be durable."""
+        """Write indexes and a producer snapshot, durably, so that the next start need not read the log. Flush before."""
         with self._flush_lock, self._lock:
             if self._is_closed:
                 return
@@ -228,6 +233,8 @@ class LogMaintenance(LogState):
                     self._snapshots.write(self._end[0], self.producer_state.producers.values())
                 for segment in self._segments:
                     segment.close()
+                if self._snapshots.sync():
+                    sync_directory(self.dir)
             except OSError as error:
                 raise self._storage_error("close", error) from error
 

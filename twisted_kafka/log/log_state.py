@@ -10,8 +10,9 @@ from pathlib import Path
 
 from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log.environment import LogEnvironment
-from twisted_kafka.log.files import FUTURE_DIRECTORY_SUFFIX, sync_directory
+from twisted_kafka.log.files import FUTURE_DIRECTORY_SUFFIX, sync_directory, sync_file
 from twisted_kafka.log.loader import LoadedLog
+from twisted_kafka.log.partition_metadata import PARTITION_METADATA
 from twisted_kafka.log.producer_state import ProducerEntry
 from twisted_kafka.log.results import LogOffsetMetadata
 from twisted_kafka.log.segment import LogSegment
@@ -33,6 +34,7 @@ class LogState:
         self.topic_partition = topic_partition
         self.config = config
         self.topic_id: bytes | None = None
+        self._has_new_topic_id = False
         self.log_start_offset = loaded.log_start_offset
         self.recovery_point = loaded.recovery_point
         self.last_flush_ms = environment.clock.wall_ms()
@@ -243,6 +245,7 @@ class LogState:
         with self._flush_lock:
             began_ns = self._clock.monotonic_ns()
             try:
+                self._sync_topic_id()
                 with self._lock:
                     if target <= self.recovery_point or self._is_closed:
                         return
@@ -261,6 +264,12 @@ class LogState:
                 self.recovery_point = max(self.recovery_point, min(target, self._end[0]))
                 self.last_flush_ms = self._clock.wall_ms()
             self._environment.on_flush_ms((self._clock.monotonic_ns() - began_ns) / 1e6)
+
+    def _sync_topic_id(self) -> None:
+        if self._has_new_topic_id and not self._is_closed:
+            self._has_new_topic_id = False
+            sync_file(self.dir / PARTITION_METADATA)
+            sync_directory(self.dir)
 
     def _ensure_open(self) -> None:
         if self._is_closed:

@@ -1,13 +1,14 @@
 """Loading all logs of the log directories, several at a time."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from twisted.logger import Logger
 
 from twisted_kafka.config.topic_config import LogConfig
+from twisted_kafka.log.checkpoints import MalformedCheckpointError
 from twisted_kafka.log.environment import LogEnvironment
 from twisted_kafka.log.files import (
     DELETED_DIRECTORY_SUFFIX,
@@ -92,6 +93,7 @@ class DirectoryLoader:
         was_clean = directory.take_clean_shutdown()
         recovery_points = directory.read_checkpoint(directory.recovery_points)
         start_offsets = directory.read_checkpoint(directory.log_start_offsets)
+        compacted = _compacted_in(directory)
         found = self._partition_directories(directory)
         if found and not was_clean:
             _log.info("{path} was not closed cleanly: its logs are recovered", path=str(directory.path))
@@ -110,6 +112,7 @@ class DirectoryLoader:
                     recovery_point=recovery_points.get(topic_partition, 0),
                     log_start_offset=start_offsets.get(topic_partition, 0),
                     was_clean=was_clean,
+                    was_compacted=compacted is None or topic_partition in compacted,
                     on_segment=self._progress.segments_of(directory),
                 )
             except OSError as error:
@@ -158,6 +161,14 @@ class DirectoryLoader:
         if other is not None:
             log = _better_of(other, log)
         logs[topic_partition] = log
+
+
+def _compacted_in(directory: LogDirectory) -> Collection[TopicPartition] | None:
+    """Return the partitions that were compacted at some time, None when that is not known."""
+    try:
+        return directory.cleaner_offsets.read()
+    except MalformedCheckpointError:
+        return None
 
 
 def _call(job: Job) -> UnifiedLog | None:

@@ -3,13 +3,16 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from twisted.logger import Logger
+
 from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log.batch_headers import BatchLike
 from twisted_kafka.log.environment import LogEnvironment
+from twisted_kafka.log.files import remove_if_there
 from twisted_kafka.log.follower_append import check_replicated
 from twisted_kafka.log.loader import LogLoader, SegmentListener, tell_nobody
 from twisted_kafka.log.log_maintenance import LogMaintenance
-from twisted_kafka.log.partition_metadata import read_topic_id
+from twisted_kafka.log.partition_metadata import PARTITION_METADATA, read_topic_id
 from twisted_kafka.log.producer_state import NO_PRODUCER_ID, ProducerBatch
 from twisted_kafka.log.results import (
     UNKNOWN_POSITION,
@@ -33,6 +36,8 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 _LOG_END = int(FetchIsolation.LOG_END)
 _HIGH_WATERMARK = int(FetchIsolation.HIGH_WATERMARK)
 
+_log = Logger()
+
 
 class UnifiedLog(LogMaintenance):
     """The records of one partition, in ``dir``; made by ``open``.
@@ -52,17 +57,21 @@ class UnifiedLog(LogMaintenance):
         recovery_point: int = 0,
         log_start_offset: int = 0,
         was_clean: bool = False,
+        was_compacted: bool = True,
         on_segment: SegmentListener = tell_nobody,
     ) -> "UnifiedLog":
         """Open the log in ``directory``, which is made when missing; reads it when the last stop was not clean.
 
-        ``recovery_point`` and ``log_start_offset`` are the checkpoints'. Raises OSError; ValueError for a bad partition.metadata.
+        ``recovery_point`` and ``log_start_offset`` are the checkpoints'; ``was_compacted`` tells whether offsets may be missing.
+        Raises OSError; ValueError for a bad partition.metadata after a clean stop.
         """
         directory.mkdir(exist_ok=True)
         loader = LogLoader(directory, topic_partition, config, environment, on_segment)
-        loaded = loader.load(recovery_point=recovery_point, log_start_offset=log_start_offset, was_clean=was_clean)
+        loaded = loader.load(
+            recovery_point=recovery_point, log_start_offset=log_start_offset, was_clean=was_clean, was_compacted=was_compacted
+        )
         log = cls(directory, topic_partition, loaded, config, environment)
-        log.topic_id = read_topic_id(directory)
+        log.topic_id = read_topic_id(directory) if was_clean else _topic_id_left_in(directory)
         return log
 
     # Appending.
@@ -139,7 +148,9 @@ class UnifiedLog(LogMaintenance):
         size = len(records)
         active = self._active
         if active.size_bytes + size > self.config.segment_bytes or self._should_roll(active, max_timestamp_ms, last_offset):
-            active = self._roll(batches[0].base_offset)
+            # Named after the end even where a follower's batches leave a gap: recovery takes one between segments for a loss.
+            end_offset = self._end[0]
+            active = self._roll(end_offset if last_offset - end_offset <= MAX_RELATIVE_OFFSET else batches[0].base_offset)
         try:
             active.append(records, batches)
         except OSError as error:
@@ -340,3 +351,13 @@ def _duplicate_info(batch: ProducerBatch, log_start_offset: int) -> LogAppendInf
     info.log_append_time_ms = batch.timestamp_ms  # whatever the topic's timestamp type: Kafka does the same
     info.is_duplicate = True
     return info
+
+
+def _topic_id_left_in(directory: Path) -> bytes | None:
+    """Return the topic id that a crash left; a file that was not yet whole is as good as none: the id is given again."""
+    try:
+        return read_topic_id(directory)
+    except ValueError as error:
+        _log.warn("{error}: removed after a crash", error=error)
+        remove_if_there(directory / PARTITION_METADATA)
+        return None
