@@ -539,3 +539,35 @@ def test_directories_in_metrics(broker):
     assert metrics.value("LogManager", "LogDirectoryOffline", logDirectory=directory) == 1
     manager.delete_log(ONE)
     assert metrics.value("Log", "Size", topic="one", partition=0) is None
+
+
+def recovery_points(broker):
+    return (broker.path / "a" / "recovery-point-offset-checkpoint").read_text().splitlines()[2:]
+
+
+def test_recovery_points_follow_truncations_at_once(broker):
+    manager = broker.start()
+    log = manager.get_or_create_log(ONE)
+    for _ in range(4):
+        append(log, b"x")
+    log.flush()
+    manager.directories[0].checkpoint_recovery_points()
+    assert recovery_points(broker) == ["one 0 4"]
+    manager.truncate_to(ONE, 2)
+    assert recovery_points(broker) == ["one 0 2"]
+    manager.truncate_fully_and_start_at(ONE, 1)
+    assert recovery_points(broker) == ["one 0 1"]
+
+
+def test_recovery_points_follow_what_recovery_cut_at_once(broker):
+    manager = broker.start()
+    log = manager.get_or_create_log(ONE)
+    for _ in range(4):
+        append(log, b"x")
+    log.flush()
+    manager.directories[0].checkpoint_recovery_points()
+    path, position = log.segments.active.path, log.offset_metadata(3).relative_position
+    broker.crash(manager)
+    os.truncate(path, position)
+    assert broker.start().get_log(ONE).log_end_offset == 3
+    assert recovery_points(broker) == ["one 0 3"]

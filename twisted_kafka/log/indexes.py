@@ -71,6 +71,7 @@ class _Index:
     def load(self) -> None:
         """Read the entries into memory, as appending needs; unused entries that Kafka preallocated are left out."""
         keys, values = array(self.key_type), array("I")
+        is_first = self._written == _NOTHING_YET
         if self._file_entries == 0:
             self._columns, self._written = (keys, values), 0
             return
@@ -89,6 +90,8 @@ class _Index:
             del keys[:], values[:]
         self._columns = (keys, values)
         self._written = len(keys) if len(keys) == file_entries else _NOTHING_YET
+        if is_first:
+            self._synced = self._written  # what an unclean stop may have left unsynced, recovery builds anew
 
     def reset(self) -> None:
         """Begin anew without entries, in memory."""

@@ -116,6 +116,12 @@ class LogDirectories:
             if not all(directory.is_current(checkpoint, directory.logs) for checkpoint in checkpoints):
                 self.checkpoint(directory.path)
 
+    def correct_recovery_points(self) -> None:
+        """Write those anew that lie beyond their log's: a recovery from there on would take what is appended now for flushed."""
+        for directory in self.online:
+            if directory.has_recovery_point_beyond():
+                self.checkpoint(directory.path)
+
     def failed(self, directory: LogDirectory, error: OSError) -> None:
         """Take a directory offline after an I/O error; its logs answer KafkaStorageError where they need the disk.
 

@@ -149,6 +149,11 @@ class LogDirectory:
         checkpoint.write(wanted)
         self._written[checkpoint.path] = wanted
 
+    def has_recovery_point_beyond(self) -> bool:
+        """Whether a log's recovery point lies before the one that was written last: a crash cut the log."""
+        written = self._written.get(self.recovery_points.path, {})
+        return any(log.recovery_point < written.get(log.topic_partition, 0) for log in list(self.logs.values()))
+
     def checkpoint_recovery_points(self) -> None:
         """Write up to where each log is known to be on disk; raises OSError."""
         points = {log.topic_partition: log.recovery_point for log in list(self.logs.values())}

@@ -107,6 +107,7 @@ class LogManager:
         for path in loader.marked_directories:
             self._remover.remove_files(path, 0)
         self.forget_deleted()
+        self._all.correct_recovery_points()
         self._tasks.start(self._config, self._scheduler)
         if self.cleaner is not None:
             self.cleaner.manager.pause(self._future_logs)
@@ -346,7 +347,12 @@ class LogManager:
         if log is None:
             return False
         # The cleaner works on what lies before the active segment.
-        return self._while_not_cleaned(log, lambda: log.truncate_to(offset), is_concerned=offset < log.segments.active.base_offset)
+        is_concerned = offset < log.segments.active.base_offset
+        was_cut = self._while_not_cleaned(log, lambda: log.truncate_to(offset), is_concerned=is_concerned)
+        if was_cut:
+            # Recovery would take what is appended from now on for flushed.
+            self._all.checkpoint(log.parent)
+        return was_cut
 
     def truncate_fully_and_start_at(
         self, topic_partition: TopicPartition, offset: int, log_start_offset: int | None = None
@@ -355,6 +361,7 @@ class LogManager:
         log = self._logs.get(topic_partition)
         if log is not None:
             self._while_not_cleaned(log, lambda: log.truncate_fully_and_start_at(offset, log_start_offset))
+            self._all.checkpoint(log.parent)
 
     def _while_not_cleaned(self, log: UnifiedLog, action: Callable[[], _T], *, is_concerned: bool = True) -> _T:
         if self.cleaner is None or not is_concerned:

@@ -304,8 +304,13 @@ class LogSegment:
         self.transaction_index.sync()
 
     def close(self) -> None:
-        """Write the indexes and let go of the file; regions that were handed out stay readable. Raises OSError."""
+        """Write the indexes, durably, and let go of the file; regions that were handed out stay readable. Raises OSError."""
+        is_cut = self._is_reserved
         self.seal()
+        if is_cut:
+            os.fdatasync(self.file.fileno())
+        self.offset_index.sync()
+        self.time_index.sync()
         self.release_file()
 
     def release_file(self) -> None:
@@ -338,7 +343,7 @@ class LogSegment:
         self.size_bytes = size_bytes
 
     def truncate_to(self, offset: int) -> int:
-        """Drop the batch with ``offset`` and everything after it, and become the active segment; raises OSError.
+        """Drop the batch with ``offset`` and everything after it, durably, and become the active segment; raises OSError.
 
         Returns where the segment ends now: before ``offset`` when that lay inside a batch.
         """
@@ -349,6 +354,7 @@ class LogSegment:
         self.transaction_index.truncate_to(offset)
         if found:
             self.truncate_file(found[1])
+            os.fdatasync(self.file.fileno())
         if not self.size_bytes:
             self.first_timestamp_ms = None
         self.open_for_append()

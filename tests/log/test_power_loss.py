@@ -1,0 +1,348 @@
+"""Logs after deaths at every step of a life, of the process and of the machine, and on full disks: what was promised is there.
+
+Promised is: a record that was appended outlives the process; one that was flushed outlives the machine; what was truncated stays
+away. Never does a log give what was not appended, a record twice, or records with a hole between them. In a compacted log the last
+record of a key outlives its compaction. Producers' sequences, open and aborted transactions and leader epochs are those of the
+records that are left.
+"""
+
+import os
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.log.crash_disk import CrashDisk, MachineDied
+from tests.log.support import NOW_MS, contents
+from tests.log.test_log_manager import Broker
+from twisted_kafka.log import log_directory
+from twisted_kafka.log.log_manager import LogManager
+from twisted_kafka.log.unified_log import UnifiedLog
+from twisted_kafka.log.validation import AppendOrigin
+from twisted_kafka.protocol.errors import KafkaStorageError
+from twisted_kafka.protocol.records.builder import build_batch, end_transaction_marker
+from twisted_kafka.protocol.records.record import SimpleRecord
+from twisted_kafka.protocol.topic_partition import TopicPartition
+
+PLAIN, COMPACTED = TopicPartition("plain", 0), TopicPartition("compacted", 0)
+SETTINGS = {"log_cleaner_threads": 0, "log_initial_task_delay_ms": 1000, "log_segment_delete_delay_ms": 1000}
+TOPICS = {
+    "plain": {"segment.bytes": "600", "index.interval.bytes": "0", "retention.bytes": "6000"},
+    "compacted": {"segment.bytes": "600", "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"},
+}
+TICK_MS = 300_000
+STEPS_OF_A_LIFE = 25
+STEPS_OF_THE_DISK = 250
+KEYS = 7
+PRODUCERS = 3
+LIVES = 4
+TOPIC_ID = bytes(range(16))
+SEEDS = int(os.environ.get("POWER_LOSS_SEEDS", "60"))
+
+
+@dataclass
+class Appended:
+    """A batch that was appended."""
+
+    first: int
+    records: list[tuple[bytes | None, bytes]]
+    epoch: int
+    producer: int = -1
+    last_sequence: int = -1
+    is_transactional: bool = False
+    marker: str = ""
+
+    @property
+    def end(self) -> int:
+        return self.first + max(len(self.records), 1)
+
+
+@dataclass
+class Model:
+    """What was appended to one partition, and how much of it is promised."""
+
+    batches: list[Appended] = field(default_factory=list)
+    end: int = 0
+    flushed_end: int = 0
+    kept_end: int = 0
+    high_watermark: int = 0
+    """The largest that there was: nothing below may be truncated, as replication has it."""
+
+    def add(self, batch: Appended) -> None:
+        self.batches.append(batch)
+        self.end = self.kept_end = batch.end
+
+    def forget_from(self, end: int) -> None:
+        self.batches = [batch for batch in self.batches if batch.end <= end]
+        self.end = self.kept_end = end
+        self.flushed_end = min(self.flushed_end, end)
+
+    def records(self) -> dict[int, tuple[bytes | None, bytes]]:
+        return {batch.first + number: record for batch in self.batches for number, record in enumerate(batch.records)}
+
+    def producers(self) -> dict[int, tuple[int, int]]:
+        """Each producer's last sequence and the first offset of its open transaction, or -1."""
+        found: dict[int, tuple[int, int]] = {}
+        for batch in self.batches:
+            if batch.producer >= 0:
+                sequence, opened = found.get(batch.producer, (-1, -1))
+                if batch.marker:
+                    opened = -1
+                else:
+                    sequence = batch.last_sequence
+                    opened = batch.first if batch.is_transactional and opened < 0 else opened
+                found[batch.producer] = (sequence, opened)
+        return found
+
+    def aborted(self) -> set[tuple[int, int, int]]:
+        found, opened = set(), {}
+        for batch in self.batches:
+            if batch.marker:
+                first = opened.pop(batch.producer, None)
+                if batch.marker == "abort" and first is not None:
+                    found.add((batch.producer, first, batch.first))
+            elif batch.is_transactional:
+                opened.setdefault(batch.producer, batch.first)
+        return found
+
+    def epochs(self) -> list[tuple[int, int]]:
+        found: list[tuple[int, int]] = []
+        for batch in self.batches:
+            if not found or batch.epoch > found[-1][0]:
+                found.append((batch.epoch, batch.first))
+        return found
+
+
+class World:
+    """A broker's logs, their models and the disk under them."""
+
+    def __init__(self, directory: Path, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.broker = Broker(directory)
+        self.broker.topic_configs = TOPICS
+        (directory / "a").mkdir()
+        self.disk = CrashDisk(directory / "a", self.random)
+        self.models = {PLAIN: Model(), COMPACTED: Model()}
+        self.serial = 0
+        self.epoch = 0
+
+    def live(self, crash_at: int, fail_at: int) -> bool:
+        """Start, work and stop; return whether that was ended by a death or by a full disk."""
+        manager: LogManager | None = None
+        self.epoch += 1
+        with self.disk.watched(crash_at, fail_at):
+            try:
+                manager = self.broker.manager(**SETTINGS)
+                manager.startup(lambda topic: TOPICS[topic])
+                for _ in range(STEPS_OF_A_LIFE):
+                    self.work(manager)
+                manager.shutdown()
+                if self.disk.is_full:
+                    return True
+                for model in self.models.values():
+                    model.flushed_end = model.end
+                return False
+            except MachineDied:
+                log_directory._held_here.clear()
+                return True
+            except (KafkaStorageError, log_directory.LogDirectoryError):
+                assert self.disk.is_full
+                assert manager is not None
+                assert not any(directory.is_online for directory in manager.directories)
+                for directory in manager.directories:
+                    manager.forget_directory(directory)
+                manager.shutdown()
+                return True
+
+    def work(self, manager: LogManager) -> None:
+        partition = self.random.choice((PLAIN, COMPACTED))
+        model = self.models[partition]
+        log = manager.get_or_create_log(partition, TOPIC_ID)
+        what = self.random.random()
+        if what < 0.65:
+            self.append(log, model, partition)
+        elif what < 0.78:
+            end = log.log_end_offset
+            log.flush()
+            model.flushed_end = max(model.flushed_end, end)
+        elif what < 0.84:
+            self.truncate(manager, partition, model)
+        elif what < 0.88 and partition == PLAIN:
+            self.raise_high_watermark(log, model)
+            log.increment_log_start_offset(self.random.randint(log.log_start_offset, log.log_end_offset))
+        else:
+            # Retention, checkpoints, removal of what was marked, compaction.
+            self.raise_high_watermark(log, model)
+            self.broker.later(TICK_MS)
+            manager.cleaner.clean_filthiest()
+
+    def raise_high_watermark(self, log: UnifiedLog, model: Model) -> None:
+        log.update_high_watermark(log.log_end_offset)
+        model.high_watermark = log.log_end_offset
+
+    def truncate(self, manager: LogManager, partition: TopicPartition, model: Model) -> None:
+        log = manager.get_or_create_log(partition)
+        lowest = max(log.log_start_offset, model.high_watermark)
+        if lowest >= log.log_end_offset:
+            return
+        offset = self.random.randint(lowest, log.log_end_offset - 1)
+        whole = max((batch.end for batch in model.batches if batch.end <= offset), default=lowest)
+        model.flushed_end, model.kept_end = min(model.flushed_end, whole), min(model.kept_end, whole)
+        assert manager.truncate_to(partition, offset)
+        assert lowest <= log.log_end_offset <= offset
+        model.forget_from(log.log_end_offset)
+
+    def append(self, log: UnifiedLog, model: Model, partition: TopicPartition) -> None:
+        first = log.log_end_offset
+        producer = self.random.randrange(-1, PRODUCERS) if partition == PLAIN else -1
+        sequence, opened = model.producers().get(producer, (-1, -1))
+        if any(entry.producer_id == producer and not entry.batches for entry in log.active_producers()):
+            sequence = -1  # its batches are deleted, but not its last marker: it has to begin anew, as with Kafka
+        if opened >= 0 and self.random.random() < 0.5:
+            is_commit = self.random.random() < 0.5
+            marker = end_transaction_marker(
+                producer_id=producer, producer_epoch=0, commit=is_commit, coordinator_epoch=0, timestamp_ms=NOW_MS
+            )
+            new = Appended(first, [], self.epoch, producer, is_transactional=True, marker="commit" if is_commit else "abort")
+            self.append_batch(log, model, bytes(marker), new, AppendOrigin.COORDINATOR)
+            return
+        records = []
+        for _ in range(self.random.randint(1, 4)):
+            self.serial += 1
+            key = b"k%d" % self.random.randrange(KEYS) if partition == COMPACTED else None
+            records.append(SimpleRecord(NOW_MS + self.serial, key, b"%d" % self.serial))
+        options = {}
+        is_transactional = opened >= 0 or producer == 0
+        if producer >= 0:
+            options = {
+                "producer_id": producer,
+                "producer_epoch": 0,
+                "base_sequence": sequence + 1,
+                "is_transactional": is_transactional,
+            }
+        new = Appended(
+            first,
+            [(record.key, record.value) for record in records],
+            self.epoch,
+            producer,
+            sequence + len(records),
+            is_transactional,
+        )
+        self.append_batch(log, model, build_batch(records, **options), new, AppendOrigin.CLIENT)
+
+    def append_batch(self, log: UnifiedLog, model: Model, data: bytes, new: Appended, origin: AppendOrigin) -> None:
+        # Before it is answered it may be there or not.
+        model.batches.append(new)
+        kept, model.end = model.end, new.end
+        info = log.append_as_leader(bytearray(data), self.epoch, origin)
+        assert (info.first_offset, info.last_offset) == (new.first, new.end - 1)
+        assert kept == new.first
+        model.kept_end = new.end
+
+    def check(self, *, after_power_loss: bool) -> None:
+        """Start, compare with the models, and stop in order."""
+        manager = self.broker.start(**SETTINGS)
+        try:
+            for partition, model in self.models.items():
+                log = manager.get_log(partition)
+                promised_end = model.flushed_end if after_power_loss else model.kept_end
+                if log is None:
+                    assert promised_end == 0, f"{partition} is gone"
+                    model.forget_from(0)
+                    continue
+                assert promised_end <= log.log_end_offset <= model.end, partition
+                assert log.topic_id in (TOPIC_ID, None)
+                model.forget_from(log.log_end_offset)
+                self.compare(partition, log, model)
+                model.flushed_end = log.log_end_offset
+                model.high_watermark = min(model.high_watermark, model.end)
+        finally:
+            manager.shutdown()
+
+    def compare(self, partition: TopicPartition, log: UnifiedLog, model: Model) -> None:
+        start, records = log.log_start_offset, model.records()
+        found = [(offset, value) for offset, value in contents(log) if offset in records]
+        for offset, value in found:
+            assert records[offset][1] == value, (partition, offset)
+        if partition == PLAIN:
+            assert [offset for offset, _ in found] == [offset for offset in sorted(records) if offset >= start]
+            alive = {batch.producer for batch in model.batches if batch.end > start and batch.producer >= 0}
+            state = {
+                entry.producer_id: (entry.batches[-1].last_sequence if entry.batches else -1, entry.transaction_first_offset)
+                for entry in log.active_producers()
+            }
+            for producer in alive:
+                sequence, opened = model.producers()[producer]
+                if 0 <= opened < start:
+                    assert state[producer][1] >= 0, (partition, producer)
+                elif state[producer][0] >= 0 or opened >= 0:
+                    assert state[producer] == (sequence, opened), (partition, producer)
+            self.compare_aborted(log, model)
+        else:
+            assert [offset for offset, _ in found] == sorted({offset for offset, _ in found})
+            latest = dict(records[offset] for offset in sorted(records))
+            assert {records[offset][0]: value for offset, value in found} == latest
+        self.compare_epochs(log, model)
+
+    def compare_aborted(self, log: UnifiedLog, model: Model) -> None:
+        start = log.log_start_offset
+        found = {
+            (entry.producer_id, entry.first_offset, entry.last_offset)
+            for entry in log.aborted_transactions(start, log.log_end_offset)
+        }
+        # Of a transaction that the log's start cut, the first offset is that of what is left, or the old one.
+        assert {entry for entry in model.aborted() if entry[1] >= start} <= found
+        assert {(producer, last) for producer, _, last in found} <= {(producer, last) for producer, _, last in model.aborted()}
+
+    def compare_epochs(self, log: UnifiedLog, model: Model) -> None:
+        # DeleteRecords forgets the epochs at once, but a crash may undo it: then those before are not known any more, as in Kafka.
+        known_from = max([log.log_start_offset, *[entry.start_offset for entry in log.leader_epochs.entries[:1]]])
+        for batch in model.batches:
+            if batch.first >= known_from and not log.config.compact:
+                assert log.leader_epochs.epoch_for_offset(batch.first) == batch.epoch, (log, batch.first)
+
+
+def run(directory: Path, seed: int) -> None:
+    world = World(directory, seed)
+    for _ in range(LIVES):
+        is_full = world.random.random() < 0.2
+        step = world.random.randint(1, STEPS_OF_THE_DISK)
+        world.live(-1 if is_full else step, step if is_full else -1)
+        loses_power = world.random.random() < 0.6
+        if loses_power:
+            world.disk.lose_power()
+        else:
+            world.disk.keep_everything()
+        while world.random.random() < 0.3:
+            # The start after it dies, too.
+            with world.disk.watched(world.random.randint(1, 60)):
+                try:
+                    world.broker.start(**SETTINGS).shutdown()
+                except MachineDied:
+                    log_directory._held_here.clear()
+            if world.random.random() < 0.5:
+                loses_power = True
+                world.disk.lose_power()
+            else:
+                world.disk.keep_everything()
+        world.check(after_power_loss=loses_power)
+        world.disk.keep_everything()
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_what_was_promised_outlives_deaths_at_any_step(tmp_path: Path, seed: int) -> None:
+    run(tmp_path, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_two_thousand_worlds(tmp_path: Path) -> None:
+    for seed in range(1000, 3000):
+        directory = tmp_path / str(seed)
+        directory.mkdir()
+        try:
+            run(directory, seed)
+        except BaseException:
+            print(f"seed {seed}")
+            raise
