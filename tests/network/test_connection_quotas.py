@@ -184,3 +184,19 @@ def test_metrics_of_a_removed_listener_go_and_its_connections_still_count() -> N
     limited.quotas.dec("OUTSIDE", "10.0.0.1")
     limited.quotas.dec("OUTSIDE", "10.0.0.1")  # an error in the log, and no more
     assert limited.quotas.total == 0
+
+
+def test_a_listener_that_moves_still_has_the_connections_of_its_former_address() -> None:
+    limited = Limited(**{"listener.name.outside.max.connections": "3"})
+    limited.connect("OUTSIDE", count=3)
+    limited.quotas.remove_listener("OUTSIDE")
+    limited.quotas.dec("OUTSIDE", "10.0.0.1")
+    limited.quotas.add_listener(limited.config, "OUTSIDE")
+    assert limited.quotas.listener_count("OUTSIDE") == 2
+    limited.connect("OUTSIDE")
+    assert not limited.room("OUTSIDE")
+    for _ in range(2):
+        limited.quotas.dec("OUTSIDE", "10.0.0.1")
+    assert limited.quotas.listener_count("OUTSIDE") == 1
+    limited.connect("OUTSIDE", count=2)
+    assert not limited.room("OUTSIDE")

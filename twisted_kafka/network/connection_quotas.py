@@ -78,6 +78,8 @@ class ConnectionQuotas:
         self._lock = threading.Lock()
         self._inter_broker_listener = config.inter_broker_listener_name
         self._listeners: dict[str, _Listener] = {}
+        self._left_of: dict[str, int] = {}
+        """How many connections listeners had when they were removed, and have not closed yet."""
         self._counts: dict[str, int] = {}
         self._total = 0
         self._broker = RateQuota(MAX_INT)
@@ -111,6 +113,7 @@ class ConnectionQuotas:
             if name in self._listeners:
                 return
             listener = self._listeners[name] = _Listener()
+            listener.count = self._left_of.pop(name, 0)  # one that moves to another address still has those of the former
             self._configure_listener(config, name, listener)
         gauge = self._metrics.gauge
         gauge(_GROUP, "connection-accept-rate", lambda: self._measure(listener.quota), listener=name)
@@ -121,7 +124,9 @@ class ConnectionQuotas:
     def remove_listener(self, name: str) -> None:
         """Forget a listener; connections of it that are still open count for the broker and their address."""
         with self._lock:
-            self._listeners.pop(name, None)
+            listener = self._listeners.pop(name, None)
+            if listener is not None and listener.count:
+                self._left_of[name] = listener.count
         for metric in ("connection-accept-rate", "connection-accept-throttle-time", "ip-connection-accept-throttle-time"):
             self._metrics.remove(_GROUP, metric, listener=name)
         self._changed()
@@ -236,8 +241,10 @@ class ConnectionQuotas:
             else:
                 self._counts[address] = count - 1
             self._total -= 1
-            if listener is not None and listener.count:
+            if listener is not None:
                 listener.count -= 1
+            elif (left := self._left_of.pop(listener_name, 0)) > 1:
+                self._left_of[listener_name] = left - 1
         self._tell_waiting()
 
     def max_connections_exceeded(self, listener_name: str) -> bool:
