@@ -164,6 +164,28 @@ def test_requests_sent_before_a_hasty_goodbye_are_served() -> None:
     assert client.is_closed
 
 
+def test_the_end_is_known_behind_what_openssl_remembers_of_another_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    listener = Listener()
+    client = listener.connect().handshake()
+    client.send(frame(1) + frame(2))
+    remembered = [("system library", "", ""), ("SSL routines", "", "unexpected eof while reading")]
+
+    class Ending:
+        def recv(self, size: int) -> bytes:
+            raise SSL.Error(remembered)
+
+    tls = client.transport._tls
+    monkeypatch.setattr(client.transport, "_tls", Ending())
+    assert lines_of(client.transport.doRead) == []
+    monkeypatch.setattr(client.transport, "_tls", tls)
+    served = []
+    while request := listener.layer.take():
+        served.append(request.context.correlation_id)
+        listener.layer.answer(request)
+    assert served == [1, 2]
+    assert not client.channel.is_open
+
+
 def test_a_connection_that_is_cut_off_is_forgotten() -> None:
     listener = Listener()
     client = listener.connect().handshake()

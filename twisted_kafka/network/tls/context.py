@@ -136,6 +136,15 @@ def _note_verification(connection: SSL.Connection, certificate: crypto.X509, num
     return bool(ok)
 
 
+def is_end_of_file(error: SSL.Error) -> bool:
+    """Tell whether the other side has gone without a goodbye.
+
+    pyOpenSSL raises SysCallError for that, but not when OpenSSL remembers a failed write of another connection of this thread.
+    """
+    entries = error.args[0] if error.args else ()
+    return isinstance(entries, list) and any(entry[-1] == "unexpected eof while reading" for entry in entries)
+
+
 def reason_of(error: Exception, connection: SSL.Connection | None = None) -> str:
     """Say in a few words why OpenSSL gave up, with what was noted of the other side's certificate."""
     noted = connection.get_app_data() if connection is not None else None

@@ -15,7 +15,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from twisted_kafka.network.framing import NOT_NOW
-from twisted_kafka.network.tls.context import reason_of
+from twisted_kafka.network.tls.context import is_end_of_file, reason_of
 from twisted_kafka.network.tls.distinguished_name import java_name
 from twisted_kafka.network.transport import _WOULD_BLOCK, TURN_BYTES, KafkaTransport
 from twisted_kafka.protocol.regions import Buffer, FileRegion, Part
@@ -95,7 +95,7 @@ class TlsTransport(KafkaTransport):
             self._reads_when_writable = True
             self.startWriting()  # type: ignore[no-untyped-call]
             return None
-        if not isinstance(error, SSL.ZeroReturnError | SSL.SysCallError):
+        if not isinstance(error, SSL.ZeroReturnError | SSL.SysCallError) and not is_end_of_file(error):
             self.protocol.processor.refuse(self.protocol, reason_of(error))
             return None
         if self.protocol.ended():
