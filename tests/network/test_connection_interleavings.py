@@ -58,7 +58,7 @@ class Processor:
         blocked, self._blocked = self._blocked, []
         for acceptor in blocked:
             acceptor.room_for_connections()
-        while self.must_check and self.open and self._quotas.max_connections_exceeded(self._listener):
+        while self.must_check and self.open and self._quotas.claim_excess(self._listener):
             self.close_one()
         self.must_check = False
 

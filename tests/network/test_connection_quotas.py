@@ -76,10 +76,10 @@ def test_the_brokers_limit_holds_for_all_but_the_listener_among_brokers() -> Non
         limited.quotas.add_processor(name, processor)  # type: ignore[arg-type]
     limited.connect("INSIDE")
     assert (processors["INSIDE"].checks, processors["OUTSIDE"].checks) == (0, 1)
-    assert limited.quotas.max_connections_exceeded("OUTSIDE")
-    assert not limited.quotas.max_connections_exceeded("INSIDE")
+    assert limited.quotas.claim_excess("OUTSIDE")
+    assert not limited.quotas.claim_excess("INSIDE")
     limited.quotas.dec("OUTSIDE", "10.0.0.1")
-    assert not limited.quotas.max_connections_exceeded("OUTSIDE")
+    assert not limited.quotas.claim_excess("OUTSIDE")
     assert limited.waiting.told == 1
 
 
@@ -114,7 +114,7 @@ def test_a_lowered_limit_has_connections_closed() -> None:
     limited.connect("OUTSIDE", count=3)
     limited.quotas.configure(limited.config.updated({"max.connections": "1"}))
     assert processor.checks == 1
-    assert limited.quotas.max_connections_exceeded("OUTSIDE")
+    assert limited.quotas.claim_excess("OUTSIDE")
     limited.quotas.remove_processor(processor)  # type: ignore[arg-type]
 
 
@@ -200,3 +200,15 @@ def test_a_listener_that_moves_still_has_the_connections_of_its_former_address()
     assert limited.quotas.listener_count("OUTSIDE") == 1
     limited.connect("OUTSIDE", count=2)
     assert not limited.room("OUTSIDE")
+
+
+def test_no_more_are_closed_than_there_are_too_many() -> None:
+    limited = Limited()
+    limited.connect("OUTSIDE", count=5)
+    limited.quotas.configure(limited.config.updated({"max.connections": "3"}))
+    assert [limited.quotas.claim_excess("OUTSIDE") for _ in range(4)] == [True, True, False, False]
+    limited.quotas.dec("OUTSIDE", "10.0.0.1")
+    assert not limited.quotas.claim_excess("OUTSIDE")
+    limited.quotas.dec("OUTSIDE", "10.0.0.1")
+    limited.connect("OUTSIDE")
+    assert [limited.quotas.claim_excess("OUTSIDE") for _ in range(2)] == [True, False]

@@ -173,7 +173,7 @@ class FailingOnce:
     def dec(self, listener_name: str, address: str) -> None:
         self._quotas.dec(listener_name, address)
 
-    def max_connections_exceeded(self, listener_name: str) -> bool:
+    def claim_excess(self, listener_name: str) -> bool:
         armed, self._is_armed = self._is_armed, False
         if armed:
             raise Injected("killed")

@@ -387,7 +387,7 @@ class CountingQuotas(NoQuotas):
         self.count -= 1
         self.closed.append((listener_name, address))
 
-    def max_connections_exceeded(self, listener_name: str) -> bool:
+    def claim_excess(self, listener_name: str) -> bool:
         return self.count > self.limit
 
 

@@ -82,6 +82,8 @@ class ConnectionQuotas:
         """How many connections listeners had when they were removed, and have not closed yet."""
         self._counts: dict[str, int] = {}
         self._total = 0
+        self._claimed = 0
+        """How many of them processors are about to close, for there are too many."""
         self._broker = RateQuota(MAX_INT)
         self._ip_rates: dict[str, int] = {}
         self._default_ip_rate = MAX_INT
@@ -241,15 +243,21 @@ class ConnectionQuotas:
             else:
                 self._counts[address] = count - 1
             self._total -= 1
+            if self._claimed:
+                self._claimed -= 1  # whichever it was, there is one less to close
             if listener is not None:
                 listener.count -= 1
             elif (left := self._left_of.pop(listener_name, 0)) > 1:
                 self._left_of[listener_name] = left - 1
         self._tell_waiting()
 
-    def max_connections_exceeded(self, listener_name: str) -> bool:
-        """Whether one of this listener's connections has to go."""
-        return self._total > self._limit and not self._is_protected(listener_name)
+    def claim_excess(self, listener_name: str) -> bool:
+        """Whether the caller has to close one of this listener's connections; so many callers are told as there are too many."""
+        with self._lock:
+            if self._total - self._claimed <= self._limit or self._is_protected(listener_name):
+                return False
+            self._claimed += 1
+            return True
 
     # For people and tests.
 

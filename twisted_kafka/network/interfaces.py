@@ -68,7 +68,7 @@ class IConnectionProcessor(Interface):
         """
 
     def check_connections() -> None:
-        """Close the least recently used connection while ``IConnectionQuotas.max_connections_exceeded`` says so, one each turn."""
+        """Close the least recently used connection while ``IConnectionQuotas.claim_excess`` says so, one each turn."""
 
 
 class IConnectionQuotas(Interface):
@@ -77,10 +77,12 @@ class IConnectionQuotas(Interface):
     def dec(listener_name: str, address: str) -> None:  # noqa: N805
         """Count a connection no more. To be called exactly once for each, when its socket is closed; from any thread."""
 
-    def max_connections_exceeded(listener_name: str) -> bool:  # noqa: N805
-        """Whether the broker has too many connections, and this listener's are not protected (Kafka's closeExcessConnections).
+    def claim_excess(listener_name: str) -> bool:  # noqa: N805
+        """Whether the caller has to close a connection, for the broker has too many and this listener's are not protected.
 
-        When it begins to be so, ConnectionQuotas calls ``check_connections`` of the processors that it was told of.
+        To be asked by who has one, and closes it at once: so many are told as there are connections too many.
+        When there begin to be, ConnectionQuotas calls ``check_connections`` of the processors that it was told of.
+        (Kafka's closeExcessConnections, where each processor that looks in time closes one.)
         """
 
 
@@ -91,7 +93,7 @@ class NoQuotas:
     def dec(self, listener_name: str, address: str) -> None:
         """Count nothing."""
 
-    def max_connections_exceeded(self, listener_name: str) -> bool:
+    def claim_excess(self, listener_name: str) -> bool:
         """Allow all."""
         return False
 

@@ -307,7 +307,7 @@ class Processor(ProcessorLoop):
     def close_excess_connections(self) -> None:
         """Close the least recently used connection if there are too many of them; one in each turn."""
         self._must_check_excess = False
-        if not self.channels or not self.settings.quotas.max_connections_exceeded(self.settings.listener_name):
+        if not self.channels or not self.settings.quotas.claim_excess(self.settings.listener_name):
             return
         channel = least_recently_used(self.channels)
         _log.info("Closing {id}, the least recently used: the broker has more than max.connections", id=channel.connection_id)
