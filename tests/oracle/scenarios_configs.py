@@ -200,6 +200,10 @@ def incremental_alter_configs_of_brokers(talk: Talk, version: int) -> None:
     for changes in bad:
         for name in (OWN, ""):
             talk.ask(change(BROKER, name, changes), version)
+    for name in (OWN, ""):
+        # What nobody knows is kept, and Kafka's tools stumble over it.
+        talk.ask(change(BROKER, name, [("unheard.of", DELETE, None)]), version)
+        talk.ask(change(BROKER, name, [("listener.name.nobody.max.connections", DELETE, None)]), version)
     for name in ("7", "x", "-1"):
         talk.ask(change(BROKER, name, [("log.cleaner.backoff.ms", SET, "14000")]), version)
 

@@ -172,7 +172,6 @@ def test_offsets_records_and_groups(both: Both) -> None:
     same(both, f"kafka-consumer-groups --describe --group {group} --state")
     same(both, f"kafka-consumer-groups --describe --group {group} --members --verbose")
     same(both, "kafka-consumer-groups --describe --group tools.nobody")
-    same(both, "kafka-consumer-groups --list --state empty")
     for how in ("--to-earliest", "--shift-by 10", "--to-offset 20", "--to-offset 200", "--to-latest", "--to-current"):
         same(both, f"kafka-consumer-groups --reset-offsets --group {group} --topic {topic} {how} --dry-run")
         same(both, f"kafka-consumer-groups --reset-offsets --group {group} --topic {topic} {how} --execute")
