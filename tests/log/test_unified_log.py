@@ -381,6 +381,7 @@ def test_a_topic_id_that_a_crash_cut_short_is_as_good_as_none(log, bench):
     path = bench.directory / "partition.metadata"
     path.write_text("version: 0\ntopic_")
     assert bench.open().topic_id is None
+    path.write_text("version: 0\ntopic_")
     with pytest.raises(ValueError, match=r"partition\.metadata must have"):
         bench.open(was_clean=True)
 
