@@ -28,11 +28,12 @@ class LeaderEpochCache:
     Every change is written at once but only made durable by ``sync``, with the flush of the records that it belongs to.
     """
 
-    __slots__ = ("_entries", "_on_malformed", "_unsynced", "is_damaged", "latest_epoch", "path")
+    __slots__ = ("_entries", "_is_written", "_on_malformed", "_unsynced", "is_damaged", "latest_epoch", "path")
 
     def __init__(self, directory: Path, on_malformed: Callable[[MalformedCheckpointError], None]) -> None:
         self.path = directory / LEADER_EPOCH_CHECKPOINT
         self._unsynced = False
+        self._is_written = True
         self.is_damaged = False
         """Whether ``load`` found a file, but no epochs in it that can be read."""
         self._on_malformed = on_malformed
@@ -101,8 +102,10 @@ class LeaderEpochCache:
         """Make the file's content durable, its name not yet; returns whether that was needed. Raises OSError."""
         if not self._unsynced:
             return False
-        self._unsynced = False
+        if not self._is_written:
+            self._write()
         sync_file(self.path)
+        self._unsynced = False
         return True
 
     def _set(self, entries: tuple[EpochEntry, ...]) -> None:
@@ -111,8 +114,12 @@ class LeaderEpochCache:
 
     def _replace(self, entries: tuple[EpochEntry, ...]) -> None:
         self._set(entries)
-        write_entries(self.path, [f"{entry.epoch} {entry.start_offset}" for entry in entries], sync=False)
-        self._unsynced = True
+        self._unsynced, self._is_written = True, False
+        self._write()
+
+    def _write(self) -> None:
+        write_entries(self.path, [f"{entry.epoch} {entry.start_offset}" for entry in self._entries], sync=False)
+        self._is_written = True
 
 
 def _parse_entry(line: str) -> EpochEntry:

@@ -18,11 +18,12 @@ _VERSION = 0
 class TransactionIndex:
     """Entries of one segment, read on first use and kept; the file exists only when there are any."""
 
-    __slots__ = ("_entries", "path")
+    __slots__ = ("_entries", "_written", "path")
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._entries: tuple[AbortedTransaction, ...] | None = None
+        self._written = 0
 
     @property
     def entries(self) -> tuple[AbortedTransaction, ...]:
@@ -32,14 +33,21 @@ class TransactionIndex:
         return self._entries
 
     def append(self, aborted: AbortedTransaction) -> None:
-        """Add an entry and write it; raises OSError."""
-        entries = self.entries
+        """Add an entry and write it; raises OSError, after which it is there all the same: the next call or ``sync`` writes it."""
+        self._entries = (*self.entries, aborted)
+        self._write()
+
+    def _write(self) -> None:
+        entries = self._entries or ()
+        if self._written == len(entries):
+            return
         fd = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o644)
         try:
-            write_fully(fd, _ENTRY.pack(_VERSION, *aborted), len(entries) * _ENTRY.size)
+            data = b"".join([_ENTRY.pack(_VERSION, *entry) for entry in entries[self._written :]])
+            write_fully(fd, data, self._written * _ENTRY.size)
         finally:
             os.close(fd)
-        self._entries = (*entries, aborted)
+        self._written = len(entries)
 
     def collect(self, fetch_offset: int, upper_bound: int) -> tuple[list[AbortedTransaction], bool]:
         """Return what was aborted between the offsets, and whether no later segment can have more of it."""
@@ -55,13 +63,23 @@ class TransactionIndex:
         """Drop the entries whose marker is at ``offset`` or later; raises OSError."""
         kept = tuple([entry for entry in self.entries if entry.last_offset < offset])
         if len(kept) < len(self.entries):
-            os.truncate(self.path, len(kept) * _ENTRY.size)
+            if len(kept) < self._written:
+                self._cut_file(len(kept) * _ENTRY.size)
+                self._written = len(kept)
             self._entries = kept
 
     def reset(self) -> None:
         """Begin anew; raises OSError."""
+        if self.path.exists():
+            self._cut_file(0)
         self.remove()
         self._entries = ()
+        self._written = 0
+
+    def _cut_file(self, size_bytes: int) -> None:
+        # Durably: entries that came back would tell of transactions that the log does not have.
+        os.truncate(self.path, size_bytes)
+        sync_file(self.path)
 
     def remove(self) -> None:
         """Remove the file."""
@@ -71,6 +89,7 @@ class TransactionIndex:
         """Make the file durable; raises OSError."""
         if not self._entries:
             return
+        self._write()
         sync_file(self.path)
 
     def _read(self) -> tuple[AbortedTransaction, ...]:
@@ -78,5 +97,6 @@ class TransactionIndex:
             data = self.path.read_bytes()
         except FileNotFoundError:
             return ()
-        whole = len(data) // _ENTRY.size * _ENTRY.size
+        self._written = len(data) // _ENTRY.size
+        whole = self._written * _ENTRY.size
         return tuple([AbortedTransaction(*fields[1:]) for fields in _ENTRY.iter_unpack(data[:whole])])

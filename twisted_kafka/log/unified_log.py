@@ -195,7 +195,11 @@ class UnifiedLog(LogMaintenance):
                 continue
             aborted = state.update(batch, records)
             if aborted is not None:
-                active.transaction_index.append(aborted)
+                try:
+                    active.transaction_index.append(aborted)
+                except OSError as error:
+                    # The marker is in the log and counts: what cannot be told of is only that the file lacks it yet.
+                    self._storage_error("write the transaction index of", error)
         if state.has_transactions:
             self._note_unstable()
 
