@@ -85,6 +85,8 @@ class Cleaner:
         clean_before = _between(log, 0, first_dirty_offset)
         old_horizon_ms = clean_before[-1].last_modified_ms() - rules.delete_retention_ms if clean_before else 0
         work = _Work(log, permit, stats, block_filter, transactions, old_horizon_ms)
+        # Before anything goes: what replaces it, in a later group, must not be lost with the machine.
+        log.flush_before(end_offset)
         for group in group_by_size(log, _between(log, 0, end_offset), first_uncleanable_offset):
             self._clean_group(work, group)
         stats.keys = len(offset_map)

@@ -17,14 +17,19 @@ def _count_nothing(_took_ms: float) -> None:
     pass
 
 
+def _need_no_checkpoint(_directory: Path) -> None:
+    pass
+
+
 class LogEnvironment:
     """Clock, scheduler, and whom to tell when a disk fails.
 
     ``on_storage_failure`` is given the log's directory and the error, before the operation that met it raises KafkaStorageError;
-    ``on_flush_ms`` how long a flush took.
+    ``on_flush_ms`` how long a flush took. ``on_truncated`` writes the recovery points of the directory
+    before it returns: a recovery from an old one on would take what is appended from now on for flushed.
     """
 
-    __slots__ = ("clock", "on_flush_ms", "on_storage_failure", "producer_expiration_ms", "scheduler")
+    __slots__ = ("clock", "on_flush_ms", "on_storage_failure", "on_truncated", "producer_expiration_ms", "scheduler")
 
     def __init__(
         self,
@@ -34,9 +39,11 @@ class LogEnvironment:
         on_storage_failure: Callable[[Path, OSError], None] = _ignore,
         producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS,
         on_flush_ms: Callable[[float], None] = _count_nothing,
+        on_truncated: Callable[[Path], None] = _need_no_checkpoint,
     ) -> None:
         self.clock = clock
         self.scheduler = scheduler
         self.on_storage_failure = on_storage_failure
         self.on_flush_ms = on_flush_ms
+        self.on_truncated = on_truncated
         self.producer_expiration_ms = producer_expiration_ms

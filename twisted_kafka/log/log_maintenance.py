@@ -32,6 +32,7 @@ class LogMaintenance(LogState):
                 self._truncate(offset)
             except OSError as error:
                 raise self._storage_error("truncate", error) from error
+        self._environment.on_truncated(self.parent)
         return True
 
     def _truncate(self, offset: int) -> None:
@@ -76,6 +77,7 @@ class LogMaintenance(LogState):
             self._high_watermark = self._end
             self._unstable = None
             self.recovery_point = offset
+        self._environment.on_truncated(self.parent)
 
     # Retention.
 

@@ -77,6 +77,7 @@ class LogManager:
             on_storage_failure=self.storage_failed,
             producer_expiration_ms=config.int("producer.id.expiration.ms"),
             on_flush_ms=self._metrics.flushed,
+            on_truncated=self._all.checkpoint,
         )
         self._tasks = LogTasks(self)
         self._remover = LogRemover(scheduler, self.storage_failed)
@@ -272,6 +273,9 @@ class LogManager:
 
         The caller keeps appends away. Raises KafkaStorageError, after which everything is as before.
         """
+        present, future = self._logs.get(topic_partition), self._future_logs.get(topic_partition)
+        if present is not None and future is not None and future.recovery_point < present.recovery_point:
+            future.flush()  # what the one that is deleted has on disk, this one must have there
         with self._lock:
             source, target = self._logs.get(topic_partition), self._future_logs.get(topic_partition)
             if source is None or target is None:
@@ -347,12 +351,7 @@ class LogManager:
         if log is None:
             return False
         # The cleaner works on what lies before the active segment.
-        is_concerned = offset < log.segments.active.base_offset
-        was_cut = self._while_not_cleaned(log, lambda: log.truncate_to(offset), is_concerned=is_concerned)
-        if was_cut:
-            # Recovery would take what is appended from now on for flushed.
-            self._all.checkpoint(log.parent)
-        return was_cut
+        return self._while_not_cleaned(log, lambda: log.truncate_to(offset), is_concerned=offset < log.segments.active.base_offset)
 
     def truncate_fully_and_start_at(
         self, topic_partition: TopicPartition, offset: int, log_start_offset: int | None = None
@@ -361,7 +360,6 @@ class LogManager:
         log = self._logs.get(topic_partition)
         if log is not None:
             self._while_not_cleaned(log, lambda: log.truncate_fully_and_start_at(offset, log_start_offset))
-            self._all.checkpoint(log.parent)
 
     def _while_not_cleaned(self, log: UnifiedLog, action: Callable[[], _T], *, is_concerned: bool = True) -> _T:
         if self.cleaner is None or not is_concerned:

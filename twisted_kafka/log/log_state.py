@@ -238,6 +238,10 @@ class LogState:
         """Make everything appended so far durable, and move the recovery point there."""
         self._flush(self._end[0])
 
+    def flush_before(self, offset: int) -> None:
+        """Make what lies before ``offset`` durable."""
+        self._flush(offset)
+
     def _flush_rolled(self) -> None:
         self._flush(self._active.base_offset)
 
