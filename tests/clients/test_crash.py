@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from kafka import KafkaProducer
 
 from tests.clients import counting
@@ -19,7 +19,7 @@ from tests.clients.served import ServedBroker, free_port
 KILLS = 3
 BETWEEN_KILLS_S = 1.5
 PAUSE_S = 0.01
-COUNT_MAX = 1_000_000
+COUNT_MAX = 2_000_000
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(300)]
 
@@ -27,7 +27,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(300)]
 class Load:
     """A thread that sends numbered values until it is told to end; knows which were acknowledged."""
 
-    def __init__(self, send: Callable[["Load"], None]) -> None:
+    def __init__(self, send: Callable[["Load"], None], topic: str = "loaded") -> None:
+        self.topic = topic
         self.sent = 0
         self.acknowledged: set[int] = set()
         self.failed: list[object] = []
@@ -59,7 +60,7 @@ def by_librdkafka(bootstrap: str, **settings: object) -> Callable[[Load], None]:
             number = load.sent - 1
             while True:
                 try:
-                    producer.produce("loaded", data, on_delivery=lambda error, _, number=number: delivered(number, error))
+                    producer.produce(load.topic, data, on_delivery=lambda error, _, number=number: delivered(number, error))
                     break
                 except BufferError:
                     producer.poll(0.1)
@@ -74,7 +75,7 @@ def by_kafka_python(bootstrap: str, **settings: object) -> Callable[[Load], None
         options: dict[str, Any] = {"acks": "all", "retries": 1000, "delivery_timeout_ms": 120_000, "linger_ms": 2}
         producer = KafkaProducer(bootstrap_servers=bootstrap, **options | settings)
         while (data := load.next_value()) is not None:
-            future = producer.send("loaded", data)
+            future = producer.send(load.topic, data)
             future.add_callback(lambda _, number=load.sent - 1: load.acknowledged.add(number))
             future.add_errback(load.failed.append)
         producer.flush(120)
@@ -122,13 +123,74 @@ def test_acknowledged_records_survive_kills_during_load(start_broker: Callable[.
     check_access_log(broker, counted)
 
 
-def read_all(bootstrap: str) -> list[bytes]:
-    from confluent_kafka import Consumer, TopicPartition
+KILLS_OF_ALL = 20
 
+
+class Watcher:
+    """A consumer that reads everything as soon as it may, through all deaths of the broker."""
+
+    def __init__(self, bootstrap: str, topics: list[str]) -> None:
+        self.seen: dict[str, dict[int, bytes]] = {topic: {} for topic in topics}
+        self.oddities: list[str] = []
+        self.ending = threading.Event()
+        self.thread = threading.Thread(target=self._watch, args=(bootstrap,), daemon=True)
+
+    def _watch(self, bootstrap: str) -> None:
+        settings = {"group.id": "watcher", "enable.auto.commit": False, "auto.offset.reset": "error", "log_level": 0}
+        consumer = Consumer({"bootstrap.servers": bootstrap, "reconnect.backoff.max.ms": 200} | settings)
+        consumer.assign([TopicPartition(topic, 0, 0) for topic in self.seen])
+        while not self.ending.is_set():
+            for message in consumer.consume(500, 0.2):
+                if message.error() is not None:
+                    if message.error().code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+                        self.oddities.append(str(message.error()))
+                    continue
+                seen, data = self.seen[message.topic()], message.value()
+                if seen.setdefault(message.offset(), data) != data:
+                    self.oddities.append(f"offset {message.offset()} of {message.topic()} has changed")
+        consumer.close()
+
+
+def test_no_reader_sees_what_vanishes_in_twenty_kills_under_three_producers(start_broker: Callable[..., ServedBroker]) -> None:
+    broker = start_broker("log.segment.bytes=5000000")
+    loads = {}
+    # kafka-python gives up after 120 s where it is starved; librdkafka does not fall behind as much.
+    second = (by_librdkafka, {"enable.idempotence": True, "batch.num.messages": 50}, True)
+    for number, (make, settings, is_idempotent) in enumerate([*list(PRODUCERS.values())[:2], second]):
+        loads[f"loaded-{number}"] = (Load(make(broker.bootstrap, **settings), f"loaded-{number}"), is_idempotent)
+    for load, _ in loads.values():
+        load.thread.start()
+    time.sleep(BETWEEN_KILLS_S)
+    watcher = Watcher(broker.bootstrap, list(loads))
+    watcher.thread.start()
+    for _ in range(KILLS_OF_ALL):
+        time.sleep(BETWEEN_KILLS_S)
+        broker.kill()
+        broker.start()
+    time.sleep(BETWEEN_KILLS_S)
+    for load, _ in loads.values():
+        load.ending.set()
+    for topic, (load, is_idempotent) in loads.items():
+        load.thread.join(180)
+        assert not load.thread.is_alive()
+        assert not load.failed, load.failed[:3]
+        assert load.acknowledged == set(range(load.sent))
+        got = read_all(broker.bootstrap, topic)
+        print(f"{topic}: {load.sent} records, {len(got) - load.sent} of them twice, {len(watcher.seen[topic])} watched")
+        ensure_same(got if is_idempotent else repeats_taken_out(got), [value(number) for number in range(load.sent)], topic)
+        assert {offset: got[offset] for offset in watcher.seen[topic]} == watcher.seen[topic]
+        assert watcher.seen[topic]
+    watcher.ending.set()
+    watcher.thread.join(30)
+    assert not watcher.oddities, watcher.oddities[:3]
+    assert broker.stop() == 0
+
+
+def read_all(bootstrap: str, topic: str = "loaded") -> list[bytes]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
-    _, high = consumer.get_watermark_offsets(TopicPartition("loaded", 0), 30)
+    _, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), 30)
     consumer.close()
-    return read_confluent(bootstrap, "loaded", high)
+    return read_confluent(bootstrap, topic, high)
 
 
 def repeats_taken_out(values: list[bytes]) -> list[bytes]:

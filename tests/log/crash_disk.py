@@ -68,7 +68,8 @@ class CrashDisk:
 
     def _walk(self, *, only_directories: bool = False) -> Iterator[str]:
         for parent, directories, files in os.walk(self.root):
-            for name in directories if only_directories else files:
+            directories.sort()
+            for name in directories if only_directories else sorted(files):
                 yield os.path.join(parent, name)
 
     def _files(self) -> list[str]:

@@ -6,10 +6,14 @@ record of a key outlives its compaction. Producers' sequences, open and aborted 
 records that are left.
 """
 
+import itertools
 import os
 import random
+import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -24,6 +28,7 @@ from twisted_kafka.protocol.errors import KafkaStorageError
 from twisted_kafka.protocol.records.builder import build_batch, end_transaction_marker
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.replication.alter_log_dirs_copy import ReplicaCopier
 
 PLAIN, COMPACTED = TopicPartition("plain", 0), TopicPartition("compacted", 0)
 SETTINGS = {"log_cleaner_threads": 0, "log_initial_task_delay_ms": 1000, "log_segment_delete_delay_ms": 1000}
@@ -31,6 +36,7 @@ TOPICS = {
     "plain": {"segment.bytes": "600", "index.interval.bytes": "0", "retention.bytes": "6000"},
     "compacted": {"segment.bytes": "600", "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"},
 }
+DIRECTORIES = ("disk/a", "disk/b")
 TICK_MS = 300_000
 STEPS_OF_A_LIFE = 25
 STEPS_OF_THE_DISK = 250
@@ -66,6 +72,8 @@ class Model:
     end: int = 0
     flushed_end: int = 0
     kept_end: int = 0
+    lost: set[int] = field(default_factory=set)
+    """Offsets that a power failure took out of the middle, which is possible where a compaction leaves gaps, too."""
     high_watermark: int = 0
     """The largest that there was: nothing below may be truncated, as replication has it."""
 
@@ -77,9 +85,15 @@ class Model:
         self.batches = [batch for batch in self.batches if batch.end <= end]
         self.end = self.kept_end = end
         self.flushed_end = min(self.flushed_end, end)
+        self.lost = {offset for offset in self.lost if offset < end}
 
     def records(self) -> dict[int, tuple[bytes | None, bytes]]:
-        return {batch.first + number: record for batch in self.batches for number, record in enumerate(batch.records)}
+        return {
+            batch.first + number: record
+            for batch in self.batches
+            for number, record in enumerate(batch.records)
+            if batch.first + number not in self.lost
+        }
 
     def producers(self) -> dict[int, tuple[int, int]]:
         """Each producer's last sequence and the first offset of its open transaction, or -1."""
@@ -114,6 +128,22 @@ class Model:
         return found
 
 
+@dataclass
+class Moved:
+    """As much of a partition as its move wants."""
+
+    topic_partition: TopicPartition
+    log: UnifiedLog
+    future_log: UnifiedLog
+    manager: LogManager
+
+    def replace_log(self, is_complete: Callable[[], bool], replace: Callable[[], UnifiedLog]) -> bool:
+        if is_complete():
+            replace()
+            return True
+        return False
+
+
 class World:
     """A broker's logs, their models and the disk under them."""
 
@@ -121,8 +151,8 @@ class World:
         self.random = random.Random(seed)
         self.broker = Broker(directory)
         self.broker.topic_configs = TOPICS
-        (directory / "a").mkdir()
-        self.disk = CrashDisk(directory / "a", self.random)
+        (directory / "disk").mkdir()
+        self.disk = CrashDisk(directory / "disk", self.random)
         self.models = {PLAIN: Model(), COMPACTED: Model()}
         self.serial = 0
         self.epoch = 0
@@ -133,7 +163,7 @@ class World:
         self.epoch += 1
         with self.disk.watched(crash_at, fail_at):
             try:
-                manager = self.broker.manager(**SETTINGS)
+                manager = self.broker.manager(DIRECTORIES, **SETTINGS)
                 manager.startup(lambda topic: TOPICS[topic])
                 for _ in range(STEPS_OF_A_LIFE):
                     self.work(manager)
@@ -149,8 +179,9 @@ class World:
             except (KafkaStorageError, log_directory.LogDirectoryError):
                 assert self.disk.is_full
                 assert manager is not None
-                assert not any(directory.is_online for directory in manager.directories)
-                for directory in manager.directories:
+                offline = [directory for directory in manager.directories if not directory.is_online]
+                assert offline
+                for directory in offline:
                     manager.forget_directory(directory)
                 manager.shutdown()
                 return True
@@ -171,6 +202,8 @@ class World:
         elif what < 0.88 and partition == PLAIN:
             self.raise_high_watermark(log, model)
             log.increment_log_start_offset(self.random.randint(log.log_start_offset, log.log_end_offset))
+        elif what < 0.92:
+            self.move(manager, partition, log)
         else:
             # Retention, checkpoints, removal of what was marked, compaction.
             self.raise_high_watermark(log, model)
@@ -192,6 +225,18 @@ class World:
         assert manager.truncate_to(partition, offset)
         assert lowest <= log.log_end_offset <= offset
         model.forget_from(log.log_end_offset)
+
+    def move(self, manager: LogManager, partition: TopicPartition, log: UnifiedLog) -> None:
+        if manager.get_future_log(partition) is None:
+            (target,) = [directory for directory in manager.directories if directory.path != log.parent]
+            manager.prefer(partition, target)
+        future = manager.get_or_create_future_log(partition, TOPIC_ID)
+        if self.random.random() < 0.2:
+            return  # to be continued
+        copier = ReplicaCopier(manager, 300)
+        while copier.step(Moved(partition, log, future, manager)).is_done is False:  # type: ignore[arg-type]
+            pass
+        assert manager.get_log(partition) is future
 
     def append(self, log: UnifiedLog, model: Model, partition: TopicPartition) -> None:
         first = log.log_end_offset
@@ -242,7 +287,7 @@ class World:
 
     def check(self, *, after_power_loss: bool) -> None:
         """Start, compare with the models, and stop in order."""
-        manager = self.broker.start(**SETTINGS)
+        manager = self.broker.start(DIRECTORIES, **SETTINGS)
         try:
             for partition, model in self.models.items():
                 log = manager.get_log(partition)
@@ -254,11 +299,21 @@ class World:
                 assert promised_end <= log.log_end_offset <= model.end, partition
                 assert log.topic_id in (TOPIC_ID, None)
                 model.forget_from(log.log_end_offset)
+                if after_power_loss and partition == COMPACTED:
+                    self.note_lost(log, model, promised_end)
                 self.compare(partition, log, model)
                 model.flushed_end = log.log_end_offset
                 model.high_watermark = min(model.high_watermark, model.end)
         finally:
             manager.shutdown()
+
+    def note_lost(self, log: UnifiedLog, model: Model, promised_end: int) -> None:
+        records, last_found = model.records(), {}
+        for offset, _ in contents(log):
+            last_found[records[offset][0]] = offset
+        model.lost |= {
+            offset for offset, (key, _) in records.items() if offset >= promised_end and offset > last_found.get(key, -1)
+        }
 
     def compare(self, partition: TopicPartition, log: UnifiedLog, model: Model) -> None:
         start, records = log.log_start_offset, model.records()
@@ -303,7 +358,35 @@ class World:
                 assert log.leader_epochs.epoch_for_offset(batch.first) == batch.epoch, (log, batch.first)
 
 
+class SameThread:
+    """In the place of a pool of threads, so that a seed always does the same."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        pass
+
+    def __enter__(self) -> "SameThread":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    map = staticmethod(map)
+
+    def shutdown(self, **_: object) -> None:
+        pass
+
+
 def run(directory: Path, seed: int) -> None:
+    names = (uuid.UUID(int=number) for number in itertools.count())
+    with (
+        patch("twisted_kafka.log.files.uuid.uuid4", lambda: next(names)),
+        patch("twisted_kafka.log.startup.ThreadPoolExecutor", SameThread),
+        patch("twisted_kafka.log.log_directories.ThreadPoolExecutor", SameThread),
+    ):
+        run_alone(directory, seed)
+
+
+def run_alone(directory: Path, seed: int) -> None:
     world = World(directory, seed)
     for _ in range(LIVES):
         is_full = world.random.random() < 0.2
@@ -318,7 +401,7 @@ def run(directory: Path, seed: int) -> None:
             # The start after it dies, too.
             with world.disk.watched(world.random.randint(1, 60)):
                 try:
-                    world.broker.start(**SETTINGS).shutdown()
+                    world.broker.start(DIRECTORIES, **SETTINGS).shutdown()
                 except MachineDied:
                     log_directory._held_here.clear()
             if world.random.random() < 0.5:
