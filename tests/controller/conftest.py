@@ -13,6 +13,7 @@ from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.embedded import SqliteStore
 from twisted_kafka.metadata.znodes import PartitionStateNode, TopicNode
+from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.messages.inter_broker import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrRequest,
@@ -92,12 +93,15 @@ class Cluster:
     def open(self, **properties):
         self.store = SqliteStore(self.path, threaded=False)
         self.brokers = FakeBrokers()
+        self.metrics = MetricsRegistry(self.clock)
         prepare_store(self.store)
         self.config = KafkaConfig.embedded(
             {"broker.id": "1", **{key.replace("_", "."): value for key, value in properties.items()}}
         )
         self.configs = ConfigRepository(self.store)
-        self.controller = KafkaController(self.config, self.store, self.configs, self.brokers, self.clock, threaded=False)
+        self.controller = KafkaController(
+            self.config, self.store, self.configs, self.brokers, self.clock, threaded=False, metrics=self.metrics
+        )
 
     def start(self, *broker_ids):
         for broker_id in broker_ids or (1,):

@@ -1,5 +1,6 @@
 import pytest
 
+from twisted_kafka.controller.controller_metrics import ControllerState
 from twisted_kafka.metadata.znodes import PartitionStateNode
 from twisted_kafka.protocol.errors import BrokerNotAvailableError, StaleBrokerEpochError
 from twisted_kafka.protocol.messages.inter_broker import LeaderAndIsrRequest, StopReplicaRequest
@@ -7,7 +8,9 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 
 
 def begin(cluster, broker, epoch=-1):
-    future = cluster.controller.run(lambda: cluster.controller.controlled_shutdown.begin(broker, epoch))
+    future = cluster.controller.run(
+        lambda: cluster.controller.controlled_shutdown.begin(broker, epoch), ControllerState.CONTROLLED_SHUTDOWN
+    )
     cluster.pump()
     return future
 

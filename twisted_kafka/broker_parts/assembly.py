@@ -357,7 +357,7 @@ class Assembly:
 
     def _start_controller(self, store: IMetadataStore, configs: ConfigRepository, control: ControlPlane) -> KafkaController:
         channels = InProcessChannels(self.config.broker_id, control)
-        controller = KafkaController(self.config, store, configs, channels, self._clock)
+        controller = KafkaController(self.config, store, configs, channels, self._clock, metrics=self.metrics)
         self._stops["controller"] = controller.shutdown
         controller.startup().result(_CONTROLLER_TIMEOUT_S)
         return controller

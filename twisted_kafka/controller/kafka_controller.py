@@ -5,6 +5,7 @@ Everything happens on one event thread: watches, answers of brokers and calls fr
 
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future
+from functools import partial
 from typing import TypeVar
 
 from twisted.logger import Logger
@@ -12,6 +13,8 @@ from twisted.logger import Logger
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.controller.context import ControllerContext
 from twisted_kafka.controller.controlled_shutdown import ControlledShutdown
+from twisted_kafka.controller.controller_metrics import ControllerMetrics
+from twisted_kafka.controller.controller_metrics import ControllerState as State
 from twisted_kafka.controller.dynamic_config import ConfigRepository
 from twisted_kafka.controller.election import ControllerElection
 from twisted_kafka.controller.interfaces import IBrokerChannels
@@ -35,6 +38,7 @@ from twisted_kafka.metadata.store import (
 from twisted_kafka.metadata.worker import SerialWorker
 from twisted_kafka.metadata.znode_json import BadNodeError
 from twisted_kafka.metadata.znodes_admin import LogDirEventNode, PartitionsNode
+from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import ErrorCode, NotControllerError
 from twisted_kafka.protocol.messages.inter_broker import LeaderAndIsrResponse, StopReplicaResponse
 from twisted_kafka.protocol.topic_partition import TopicPartition
@@ -58,8 +62,10 @@ class KafkaController:
         clock: IClock,
         *,
         threaded: bool = True,
+        metrics: MetricsRegistry | None = None,
     ) -> None:
         """With ``threaded=False`` events happen only in ``pump()``."""
+        self._metrics = ControllerMetrics(clock, metrics or MetricsRegistry(clock))
         self.broker_id = config.broker_id
         self._config = config
         self._store = store
@@ -77,13 +83,16 @@ class KafkaController:
         self._requests = RequestBatch(self.broker_id, self.context, channels, handlers, config.inter_broker_listener_name)
         self._loader = ContextLoader(self.context, store)
         self._replicas = ReplicaStateMachine(self.context, store, self._requests)
-        self._partitions = PartitionStateMachine(self.context, store, self._requests, self._unclean_election)
+        self._partitions = PartitionStateMachine(
+            self.context, store, self._requests, self._unclean_election, elected_unclean=self._metrics.unclean_election
+        )
         self._deletion = TopicDeletion(
             self.context, store, self._requests, self._partitions, self._replicas, deleted=self._topics_deleted
         )
         self.elections = LeaderElections(self.context, self._partitions)
         self.controlled_shutdown = ControlledShutdown(self.context, self._requests, self._partitions, self._replicas)
         self.reassignments = Reassignments(self.context, store, self._requests, self._partitions, self._replicas)
+        self._metrics.show(self.context, lambda: self.is_active, lambda: self._worker.waiting)
 
     # From outside
 
@@ -103,14 +112,16 @@ class KafkaController:
 
         def start() -> None:
             try:
-                self._controller_watch = self._store.watch(znodes.CONTROLLER, lambda _: self._submit(self._controller_changed))
+                self._controller_watch = self._store.watch(
+                    znodes.CONTROLLER, lambda _: self._submit(self._controller_changed, State.CONTROLLER_CHANGE)
+                )
                 self._elect()
             except BaseException as error:
                 started.set_exception(error)
                 raise
             started.set_result(None)
 
-        self._worker.submit(start)
+        self._submit(start, State.CONTROLLER_CHANGE)
         return started
 
     def shutdown(self) -> None:
@@ -121,15 +132,18 @@ class KafkaController:
                 self._controller_watch.cancel()
             self._resign()
 
-        self._worker.submit(stop)
+        self._submit(stop, State.CONTROLLER_SHUTDOWN)
         self._worker.close()
 
     def pump(self) -> int:
         """Run the events that wait, on this thread; return how many. Only with ``threaded=False``."""
         return self._worker.pump()
 
-    def run(self, work: Callable[[], _T]) -> "Future[_T]":
-        """Do ``work`` on the event thread while this broker is the controller, else the future raises NotControllerError."""
+    def run(self, work: Callable[[], _T], state: State) -> "Future[_T]":
+        """Do ``work`` on the event thread while this broker is the controller, else the future raises NotControllerError.
+
+        ``state`` tells what the work is about, for the metrics.
+        """
         future: Future[_T] = Future()
 
         def event() -> None:
@@ -144,7 +158,7 @@ class KafkaController:
             else:
                 future.set_result(result)
 
-        if not self._worker.submit(event):
+        if not self._worker.submit(self._metrics.timed(state, event)):
             future.set_exception(NotControllerError("The controller has stopped"))
         return future
 
@@ -155,7 +169,7 @@ class KafkaController:
             if self.is_active:
                 self._partitions.elect_for_offline()
 
-        self._submit(elect)
+        self._submit(elect, State.UNCLEAN_LEADER_ELECTION_ENABLE)
 
     def add_topics_listener(self, listener: TopicsListener) -> None:
         """Call ``listener`` on the event thread with topics that were deleted, once nothing is left of them."""
@@ -167,17 +181,17 @@ class KafkaController:
 
     # Becoming the controller, and being it no more
 
-    def _submit(self, event: Callable[[], None]) -> None:
-        self._worker.submit(event)
+    def _submit(self, event: Callable[[], None], state: State) -> None:
+        self._worker.submit(self._metrics.timed(state, event))
 
-    def _submit_active(self, event: Callable[[], None]) -> Callable[[WatchEvent], None]:
+    def _submit_active(self, event: Callable[[], None], state: State) -> Callable[[WatchEvent], None]:
         """Return a watch callback that queues ``event``, which is dropped when this is no longer the controller."""
 
         def run() -> None:
             if self.is_active:
                 event()
 
-        return lambda _: self._submit(run)
+        return lambda _: self._submit(run, state)
 
     def _controller_changed(self) -> None:
         was_active = self.is_active
@@ -211,11 +225,11 @@ class KafkaController:
         context = self.context
         context.clear()
         self._watches = [
-            self._store.watch(znodes.BROKER_IDS, self._submit_active(self._brokers_changed)),
-            self._store.watch(znodes.TOPICS, self._submit_active(self._topics_changed)),
-            self._store.watch(znodes.DELETE_TOPICS, self._submit_active(self._deletions_changed)),
-            self._store.watch(znodes.ISR_CHANGES, self._submit_active(self._isrs_changed)),
-            self._store.watch(znodes.LOG_DIR_EVENTS, self._submit_active(self._log_dirs_failed)),
+            self._store.watch(znodes.BROKER_IDS, self._submit_active(self._brokers_changed, State.BROKER_CHANGE)),
+            self._store.watch(znodes.TOPICS, self._submit_active(self._topics_changed, State.TOPIC_CHANGE)),
+            self._store.watch(znodes.DELETE_TOPICS, self._submit_active(self._deletions_changed, State.TOPIC_DELETION)),
+            self._store.watch(znodes.ISR_CHANGES, self._submit_active(self._isrs_changed, State.ISR_CHANGE)),
+            self._store.watch(znodes.LOG_DIR_EVENTS, self._submit_active(self._log_dirs_failed, State.LOG_DIR_CHANGE)),
         ]
         # Every broker is told of all its replicas below: what it lost meanwhile, it says then.
         self._loader.take(znodes.LOG_DIR_EVENTS)
@@ -258,7 +272,7 @@ class KafkaController:
 
     def _add_broker(self, broker: int) -> None:
         self._channels.add_broker(broker)
-        self._watch_node(znodes.broker_path(broker), self._brokers_changed)
+        self._watch_node(znodes.broker_path(broker), self._brokers_changed, State.BROKER_CHANGE)
 
     def _brokers_changed(self) -> None:
         context = self.context
@@ -320,12 +334,13 @@ class KafkaController:
 
     def _watch_topics(self, topics: Iterable[str]) -> None:
         for topic in topics:
-            self._watch_node(znodes.topic_path(topic), lambda topic=topic: self._partitions_changed(topic))  # type: ignore[misc]
+            changed = partial(self._partitions_changed, topic)
+            self._watch_node(znodes.topic_path(topic), changed, State.TOPIC_CHANGE)
 
-    def _watch_node(self, path: str, changed: Callable[[], None]) -> None:
+    def _watch_node(self, path: str, changed: Callable[[], None], state: State) -> None:
         if path not in self._node_watches:
             # Only the node's bytes matter: its children come and go with every partition.
-            submit = self._submit_active(changed)
+            submit = self._submit_active(changed, state)
 
             def notice(event: WatchEvent) -> None:
                 if event.kind is EventKind.CHANGED:
@@ -399,7 +414,7 @@ class KafkaController:
     # Answers and notifications of brokers
 
     def _leader_and_isr_answered(self, broker: int, response: LeaderAndIsrResponse) -> None:
-        self._submit(lambda: self._take_leader_and_isr_answer(broker, response))
+        self._submit(lambda: self._take_leader_and_isr_answer(broker, response), State.LEADER_AND_ISR_RESPONSE_RECEIVED)
 
     def _take_leader_and_isr_answer(self, broker: int, response: LeaderAndIsrResponse) -> None:
         if not self.is_active:
@@ -426,7 +441,7 @@ class KafkaController:
             self._partitions.elect_for_offline()
 
     def _stop_replica_answered(self, broker: int, deleted: Collection[TopicPartition], response: StopReplicaResponse) -> None:
-        self._submit(lambda: self._take_stop_replica_answer(broker, deleted, response))
+        self._submit(lambda: self._take_stop_replica_answer(broker, deleted, response), State.TOPIC_DELETION)
 
     def _take_stop_replica_answer(self, broker: int, deleted: Collection[TopicPartition], response: StopReplicaResponse) -> None:
         if not self.is_active:

@@ -5,6 +5,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from twisted_kafka.controller.context import ReplicaAssignment
+from twisted_kafka.controller.controller_metrics import ControllerState
 from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.controller.leader_elections import ElectionType
 from twisted_kafka.controller.topic_waits import TopicWaits
@@ -55,7 +56,7 @@ class PartitionAdmin:
             waiting = [each for each in outcomes if not each.error]
             return self._waits.until(lambda topic: self._leads(topic, leaders), waiting, outcomes, timeout_ms)
 
-        return and_then(self._controller.run(elect), wait)
+        return and_then(self._controller.run(elect, ControllerState.MANUAL_LEADER_BALANCE), wait)
 
     def _leads(self, topic: str, leaders: Mapping[TopicPartition, int]) -> bool:
         for partition, leader in leaders.items():
@@ -69,11 +70,12 @@ class PartitionAdmin:
         self, wanted: Mapping[TopicPartition, Sequence[int] | None]
     ) -> "Future[dict[TopicPartition, KafkaError | None]]":
         """Begin to move partitions to these replicas, or with None cancel a move; the future raises NotControllerError."""
-        return self._controller.run(lambda: self._controller.reassignments.alter(wanted))
+        reassignments = self._controller.reassignments
+        return self._controller.run(lambda: reassignments.alter(wanted), ControllerState.ALTER_PARTITION_REASSIGNMENT)
 
     def reassignments(self) -> "Future[dict[TopicPartition, ReplicaAssignment]]":
         """Return the partitions that are being reassigned; the future raises NotControllerError."""
-        return self._controller.run(self._controller.reassignments.under_way)
+        return self._controller.run(self._controller.reassignments.under_way, ControllerState.LIST_PARTITION_REASSIGNMENT)
 
 
 def _outcome(partition: TopicPartition, error: KafkaError | None) -> PartitionOutcome:

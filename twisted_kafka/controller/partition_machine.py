@@ -29,8 +29,14 @@ class PartitionStateMachine:
         store: IMetadataStore,
         requests: RequestBatch,
         unclean_election: Callable[[str], bool],
+        *,
+        elected_unclean: Callable[[], None],
     ) -> None:
-        """``unclean_election`` tells of a topic whether its unclean.leader.election.enable is true."""
+        """``unclean_election`` tells of a topic whether its unclean.leader.election.enable is true.
+
+        ``elected_unclean`` is called for each leader that was not in sync.
+        """
+        self._elected_unclean = elected_unclean
         self._context = context
         self._store = store
         self._requests = requests
@@ -138,6 +144,7 @@ class PartitionStateMachine:
                 self.log.error("Partition {partition} gets no leader: no replica may be it", partition=partition)
                 continue
             if elected.is_unclean:
+                self._elected_unclean()
                 self.log.warn("Partition {partition} got a leader that was not in sync: records may be lost", partition=partition)
             epoch = leadership.partition_epoch
             changed = Leadership(elected.leader, leadership.leader_epoch + 1, elected.isr, self._context.epoch, epoch + 1)

@@ -41,6 +41,11 @@ class SerialWorker:
             self._condition.notify()
         return True
 
+    @property
+    def waiting(self) -> int:
+        """How many callables wait."""
+        return len(self._queue)
+
     def pump(self) -> int:
         """Run what waits, on this thread, until nothing does; return how many ran. Only for a worker without a thread."""
         if self._thread is not None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 
 from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.controller.controller_metrics import ControllerState
 from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.network.request import RequestContext
 from twisted_kafka.protocol.errors import (
@@ -113,7 +114,7 @@ class ControlApis:
             except Exception as error:  # noqa: BLE001 it becomes the answer
                 answer.set_exception(error)
 
-        self._controller.run(begin).add_done_callback(done)
+        self._controller.run(begin, ControllerState.CONTROLLED_SHUTDOWN).add_done_callback(done)
         return answer
 
     def _ensure_of_controller(self, context: RequestContext, broker_epoch: int) -> None:
