@@ -1,7 +1,7 @@
 """Which leader wrote from which offset on: KIP-101's leader epochs, in ``leader-epoch-checkpoint``."""
 
 import bisect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -97,6 +97,10 @@ class LeaderEpochCache:
     def clear(self) -> None:
         """Forget everything; raises OSError."""
         self._replace(())
+
+    def rebuild(self, start_offsets: Mapping[int, int]) -> None:
+        """Have exactly these epochs, oldest first, by a single write: half of them would look like all. Raises OSError."""
+        self._replace(tuple([EpochEntry(epoch, offset) for epoch, offset in start_offsets.items()]))
 
     def sync(self) -> bool:
         """Make the file's content durable, its name not yet; returns whether that was needed. Raises OSError."""

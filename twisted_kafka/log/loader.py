@@ -293,10 +293,14 @@ class LogLoader:
 
 def _find_epochs(epochs: LeaderEpochCache, segments: Iterable[LogSegment]) -> None:
     """Take the epochs from the batches: their file was damaged by a crash."""
+    found: dict[int, int] = {}
+    latest = -1
     for segment in segments:
         for header in segment.headers():
-            if header.leader_epoch > epochs.latest_epoch:
-                epochs.assign(header.leader_epoch, header.base_offset)
+            if header.leader_epoch > latest:
+                latest = header.leader_epoch
+                found[latest] = header.base_offset
+    epochs.rebuild(found)
 
 
 def rebuild_producers(loaded: LoadedLog, end_offset: int) -> None:
