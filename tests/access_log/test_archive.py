@@ -71,9 +71,9 @@ def test_what_a_crash_left_half_done_is_done_again(tmp_path: Path) -> None:
     add(tmp_path, "node-1-000001.jsonl")
     add(tmp_path, "node-1-000001.jsonl.zst", text="of before the crash")
     add(tmp_path, ".node-1-000001.jsonl.zst", text="half")
-    thread = archive(tmp_path, "zstd")
-    thread.start()
-    thread.stop()
+    restarted = archive(tmp_path, "zstd")
+    restarted.recover()
+    restarted.run_once()
     assert names(tmp_path) == ["node-1-000001.jsonl.zst"]
     assert (
         zstandard.ZstdDecompressor().stream_reader((tmp_path / "date=2023-11-14/hour=22/node-1-000001.jsonl.zst").open("rb")).read()

@@ -88,10 +88,24 @@ def test_totals_and_apis(document: dict[str, Any], duck: Any) -> None:
 
 def test_quantiles_are_within_the_stated_error(document: dict[str, Any], duck: Any) -> None:
     for row in document["apis"]:
-        times = sorted(value for (value,) in duck.execute("SELECT total_us FROM log WHERE api = ?", [row["api"]]).fetchall())
-        for share in QUANTILES:
-            exact = times[max(1, math.ceil(share * len(times))) - 1]
-            assert row["total_us"][quantile_name(share)] == pytest.approx(exact, rel=WORST_ERROR + 0.001)
+        check_quantiles(row["total_us"], duck, "total_us", row["api"])
+
+
+def test_quantiles_of_each_phase_are_within_the_stated_error(document: dict[str, Any], duck: Any) -> None:
+    checked = 0
+    for row in document["apis"]:
+        for phase in PHASES:
+            checked += check_quantiles(row["phases"][phase], duck, phase, row["api"])
+    assert checked > len(QUANTILES) * len(PHASES)  # not all of them are of phases that took no time
+
+
+def check_quantiles(told: dict[str, Any], duck: Any, column: str, api: str) -> int:
+    """Compare with the values of these ranks; return how many of them are not zero."""
+    times = sorted(value for (value,) in duck.execute(f"SELECT {column} FROM log WHERE api = ?", [api]).fetchall())
+    exact = {share: times[max(1, math.ceil(share * len(times))) - 1] for share in QUANTILES}
+    for share, value in exact.items():
+        assert told[quantile_name(share)] == pytest.approx(value, rel=WORST_ERROR + 0.001), (api, column, share)
+    return sum(value > 0 for value in exact.values())
 
 
 def test_over_time(document: dict[str, Any], duck: Any) -> None:

@@ -60,6 +60,12 @@ class Archive:
         if self._thread.ident is not None:
             self._thread.join(_STOP_TIMEOUT_S)
 
+    def recover(self) -> None:
+        """Delete the new forms that a crash left unfinished; the lines are still there in the old one."""
+        for path in self._directory.glob("date=*/hour=*/.node-*"):
+            if self._unfinished.match(path.name):
+                path.unlink(missing_ok=True)
+
     def run_once(self) -> None:
         """Turn the closed files that have settled into their form, then delete what is beyond the retention."""
         now_ms = self._clock.wall_ms()
@@ -72,7 +78,7 @@ class Archive:
         self._delete(now_ms)
 
     def _run(self) -> None:
-        self._clear_unfinished()
+        self.recover()
         while True:
             try:
                 self.run_once()
@@ -83,11 +89,6 @@ class Archive:
 
     def _closed(self) -> list[Path]:
         return sorted(path for path in self._directory.glob("date=*/hour=*/node-*") if self._name.match(path.name))
-
-    def _clear_unfinished(self) -> None:
-        for path in self._directory.glob("date=*/hour=*/.node-*"):
-            if self._unfinished.match(path.name):
-                path.unlink(missing_ok=True)
 
     def _convert(self, path: Path) -> None:
         made = path.with_name(path.name.removesuffix(".jsonl") + SUFFIXES[self._form])

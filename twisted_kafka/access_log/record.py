@@ -26,11 +26,11 @@ _TIME: Final = f'{{"v":{FORMAT_VERSION},"time":"%s.%03dZ",'
 _API: Final = '"api":%s,"api_key":%d,"version":%d,'
 _END: Final = "}\n"
 _WEIGHTED_END: Final = ',"weight":%d}\n'
-_TOPIC: Final = '{"topic":%s,"partitions":%s,"records":%s,"bytes":%s,"error":%s}'
-_ONE_TOPIC: Final = f"[{_TOPIC}]"
 
 _CONNECTIONS_MAX: Final = 10_000
 """Prefixes of so many connections are kept; beyond that all are forgotten, for they are made anew at no great cost."""
+_TOPICS_MAX: Final = 10_000
+"""The beginnings of so many topics' elements are kept, likewise."""
 
 # The part that a connection's lines share, with the values that may still change while it lasts.
 _Prefix = tuple[str | None, str, str, str, str]
@@ -51,6 +51,7 @@ class LineMaker:
         self._prefixes: dict[ConnectionInfo, _Prefix] = {}
         self._apis: dict[tuple[int, int], str] = {}
         self._errors: dict[int, str] = {0: "null"}
+        self._openings: dict[str, str] = {}
 
     def line(self, request: Request, weight: int = 1) -> str:
         """Return the line of a request that is over, a newline at its end; `weight` is how many requests it stands for."""
@@ -135,14 +136,24 @@ class LineMaker:
             self._errors[code] = text
         return text
 
+    def _opening(self, topic: str) -> str:
+        if len(self._openings) >= _TOPICS_MAX:
+            self._openings.clear()
+        text = self._openings[topic] = f'{{"topic":{quoted(topic)},"partitions":'
+        return text
+
     def _topics(self, notes: list[TopicNote]) -> str:
-        error = self._error
-        if len(notes) == 1 and self._max_topics:
+        openings = self._openings
+        if len(notes) == 1 and self._max_topics:  # most requests name one: no list and no join for it
             topic, partitions, records, size_bytes, code = notes[0]
-            return _ONE_TOPIC % (quoted(topic), partitions, records, size_bytes, "null" if not code else error(int(code)))
+            return (
+                f'[{openings.get(topic) or self._opening(topic)}{partitions},"records":{records},"bytes":{size_bytes},'
+                f'"error":{self._error(int(code)) if code else "null"}}}]'
+            )
         shown = ",".join(
             [
-                _TOPIC % (quoted(topic), partitions, records, size_bytes, "null" if not code else error(int(code)))
+                f'{openings.get(topic) or self._opening(topic)}{partitions},"records":{records},"bytes":{size_bytes},'
+                f'"error":{self._error(int(code)) if code else "null"}}}'
                 for topic, partitions, records, size_bytes, code in notes[: self._max_topics]
             ]
         )

@@ -75,9 +75,9 @@ def _whole_lines(path: Path, start: int) -> tuple[int, int]:
 def _decompressed(path: Path) -> Any:
     if path.name.endswith(".gz"):
         return gzip.open(path)
-    import zstandard
+    import pyarrow as pa
 
-    return zstandard.ZstdDecompressor().stream_reader(path.open("rb"), read_across_frames=True, closefd=True)
+    return pa.input_stream(str(path), compression="zstd")
 
 
 class TailReader(DataSourceStreamReader):

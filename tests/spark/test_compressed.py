@@ -1,0 +1,75 @@
+"""Files that the broker's archive has made of closed ones: zstd and Parquet read as the lines that they were."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+pa = pytest.importorskip("pyarrow")
+
+import zstandard
+
+from tests.spark.access_lines import line, topic
+from twisted_kafka.access_log.archive import Archive
+from twisted_kafka.access_log.parquet_schema import arrow_schema
+from twisted_kafka.timing.clock import ManualClock
+from twisted_kafka_spark import read
+from twisted_kafka_spark.lines import record_schema
+from twisted_kafka_spark.read import decompressed_lines
+
+
+def lines_of(*contents: bytes) -> list[str]:
+    batches = decompressed_lines([pa.record_batch({"content": pa.array(contents, pa.binary())})])
+    return [text for batch in batches for text in batch.column(0).to_pylist()]
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 7, 1000, 1 << 20])
+def test_zstd_gives_each_line_once_however_it_is_cut(monkeypatch: pytest.MonkeyPatch, chunk_bytes: int) -> None:
+    monkeypatch.setattr(read, "_CHUNK_BYTES", chunk_bytes)
+    lines = [str(number) * (number % 7 + 1) for number in range(100)]
+    text = "\n".join(lines).encode()
+    assert lines_of(zstandard.compress(text + b"\n"), zstandard.compress(b"next")) == [*lines, "next"]
+    assert lines_of(zstandard.compress(text[:50]) + zstandard.compress(text[50:])) == lines  # two frames
+    assert lines_of(zstandard.compress(b"")) == []
+
+
+def test_damaged_zstd_gives_what_is_before_the_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read, "_CHUNK_BYTES", 1000)
+    numbers = random.Random(1)
+    text = "".join(f"{numbers.random()}\n" for _ in range(50_000)).encode()
+    whole = zstandard.compress(text)
+    found = lines_of(whole[: len(whole) // 2])
+    given = text.decode().splitlines()
+    assert 100 < len(found) < len(given)
+    assert set(found[:-2]) <= set(given)
+    assert lines_of(b"no zstd at all")[0].startswith("zstd: ")
+
+
+def test_the_brokers_parquet_has_the_jobs_columns() -> None:
+    assert arrow_schema().equals(record_schema())
+
+
+@pytest.mark.timeout(300)
+def test_a_report_of_both_archives_is_that_of_the_lines(spark: object, tmp_path: Path) -> None:
+    from twisted_kafka_spark.job import Job, run
+
+    documents = {}
+    for form in ("jsonl", "zstd", "parquet"):
+        directory = tmp_path / form
+        hour = directory / "date=2026-11-21" / "hour=08"
+        hour.mkdir(parents=True)
+        for number in (1, 2):
+            texts = [line("Produce", minute, sequence=100 * number + minute, weight=2) for minute in range(20)]
+            texts += [line("Fetch", 5, sequence=100 * number + 50, client_id=None, topics=[topic("orders", 3), topic("x", 1, "E")])]
+            (hour / f"node-1-00000{number}.jsonl").write_text("".join(texts))
+        clock = ManualClock(wall_ms=4_000_000_000_000)
+        Archive(directory, 1, clock, form=form, retention_hours=-1, retention_bytes=-1).run_once()
+        assert {path.suffix for path in hour.iterdir()} == {{"zstd": ".zst"}.get(form, f".{form}")}
+        documents[form] = run(spark, Job(paths=[str(directory)]))  # type: ignore[arg-type]
+    plain = documents["jsonl"]
+    assert plain["total"]["requests"] == 82
+    for form in ("zstd", "parquet"):
+        for part in ("total", "apis", "clients", "topics", "versions", "time", "findings", "connections"):
+            assert documents[form][part] == plain[part], (form, part)
+        assert documents[form]["source"]["lines"] == plain["source"]["lines"]

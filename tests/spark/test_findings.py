@@ -1,0 +1,165 @@
+"""Each finding of a small planted case, and none of the quiet one beside it; folded without Spark."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pa = pytest.importorskip("pyarrow")
+pytest.importorskip("numpy")
+
+from tests.spark.access_lines import PHASES, line, topic
+from twisted_kafka_spark import views
+from twisted_kafka_spark.findings import thresholds as limits
+from twisted_kafka_spark.findings.find import find
+from twisted_kafka_spark.findings.finding import Finding
+from twisted_kafka_spark.fold import Folding
+
+USUAL_MINUTES = 20
+FETCHES = limits.FETCHES_A_MINUTE
+STORM = range(8, 11)
+"""The minutes in which something is planted."""
+
+
+def findings(lines: list[str]) -> list[Finding]:
+    batches = list(Folding().lines([pa.record_batch({"value": pa.array(text.rstrip("\n") for text in lines)})]))
+    return find(views.compute(pa.Table.from_batches(batches), 60))
+
+
+def usual(api: str = "Produce", each: int = 10, **changes: Any) -> list[str]:
+    return [line(api, minute, **changes) for minute in range(USUAL_MINUTES) for _ in range(each)]
+
+
+def in_storm(api: str, each: int, **changes: Any) -> list[str]:
+    return [line(api, minute, **changes) for minute in STORM for _ in range(each)]
+
+
+def connecting(each: int) -> list[str]:
+    return [
+        line("ApiVersions", minute, connection=f"127.0.0.1:9092-127.0.0.1:{minute}-{number}")
+        for minute in STORM
+        for number in range(each)
+    ]
+
+
+def slow(phase: str, microseconds: int, api: str = "Produce") -> list[str]:
+    phases = PHASES | {phase: microseconds}
+    return in_storm(api, 10, **phases, total_us=sum(phases.values()))
+
+
+def produced(requests: int, size: int, **changes: Any) -> list[str]:
+    entry = {"topic": "orders", "partitions": 1, "records": 1, "bytes": size, "error": None}
+    return [line("Produce", number % USUAL_MINUTES, topics=[entry], **changes) for number in range(requests)]
+
+
+def fetched(requests: int, empty: int, each_minutes: int = USUAL_MINUTES) -> list[str]:
+    return [line("Fetch", n % each_minutes, topics=[topic("orders", 0 if n < empty else 10)]) for n in range(requests)]
+
+
+def fetching(empty_share: float) -> list[str]:
+    empty = round(empty_share * FETCHES)
+    return [
+        text
+        for minute in STORM
+        for text in [line("Fetch", minute)] * empty + [line("Fetch", minute, topics=[topic("orders", 5)])] * (FETCHES - empty)
+    ]
+
+
+def skewed(share_of_one: float) -> list[str]:
+    lines = produced(100, 100_000 if share_of_one > 0.8 else 1000)
+    for number in range(limits.SKEW_TOPICS_FLOOR):
+        entry = {"topic": f"t{number}", "partitions": 1, "records": 1, "bytes": 50_000, "error": None}
+        lines += [line("Produce", 1, topics=[entry])]
+    return lines
+
+
+def nodes(of_first: int, of_others: int) -> list[str]:
+    """Fetches that bring something, spread over enough clients to be none's storm."""
+    counts = {1: of_first, 2: of_others, 3: of_others}
+    entry = topic("orders", 10)
+    return [
+        line("Fetch", n % 20, node=node, topics=[entry], client_id=f"c{n % 9}")
+        for node, count in counts.items()
+        for n in range(count)
+    ]
+
+
+IDLE = limits.IDLE_FETCHES_FLOOR
+CASES: dict[str, tuple[str, list[str], list[str]]] = {
+    "reconnects": ("reconnect-storm", connecting(limits.NEW_CONNECTIONS_FLOOR), connecting(limits.NEW_CONNECTIONS_FLOOR - 1)),
+    "fetches": (
+        "fetch-storm",
+        fetching(0.6),
+        fetching(0.4),  # as many, but most bring something
+    ),
+    "commits": (
+        "commit-flood",
+        in_storm("OffsetCommit", limits.COMMITS_A_MINUTE),
+        in_storm("OffsetCommit", limits.COMMITS_A_MINUTE - 1),
+    ),
+    "tiny batches": (
+        "tiny-batches",
+        produced(limits.TINY_BATCHES_FLOOR, limits.TINY_BATCH_BYTES - 1),
+        produced(limits.TINY_BATCHES_FLOOR, limits.TINY_BATCH_BYTES),
+    ),
+    "few tiny batches": (
+        "tiny-batches",
+        produced(limits.TINY_BATCHES_FLOOR, 70),
+        produced(limits.TINY_BATCHES_FLOOR - 1, 70),
+    ),
+    "idle": ("idle-poller", fetched(IDLE, IDLE - 5), fetched(IDLE, IDLE - 20)),
+    "slow follower": ("slow-follower", usual() + slow("remote_us", 60_000), usual() + slow("remote_us", 9_000)),
+    "busy threads": (
+        "busy-threads",
+        usual() + slow("request_queue_us", 60_000),
+        usual() + slow("request_queue_us", 9_000),
+    ),
+    "slow disk": ("slow-disk", usual() + slow("local_us", 60_000), usual(local_us=60_000) + slow("local_us", 60_000)),
+    "busy network": ("busy-network", usual() + slow("response_queue_us", 60_000), usual()),
+    "slow readers": ("slow-readers", usual() + slow("send_us", 60_000), usual()),
+    "hot topic": ("hot-topic", skewed(0.95), skewed(0.1)),
+    "hot broker": ("hot-broker", nodes(9_000, 600), nodes(4_000, 3_200)),
+    "old client": ("old-client", [line("Produce", 1, version=2)], [line("Produce", 1, version=3)]),
+    "old fetch": ("old-client", [line("Fetch", 1, version=3)], [line("Fetch", 1, version=4)]),
+    "rebalances": (
+        "rebalance-storm",
+        in_storm("JoinGroup", limits.REBALANCES_A_MINUTE),
+        in_storm("JoinGroup", limits.REBALANCES_A_MINUTE - 10),
+    ),
+    "metadata": (
+        "metadata-storm",
+        in_storm("Metadata", limits.METADATA_A_MINUTE),
+        in_storm("Metadata", limits.METADATA_A_MINUTE - 1),
+    ),
+    "peak": ("traffic-peak", usual() + in_storm("ListOffsets", 250), usual() + in_storm("ListOffsets", 150)),
+}
+
+
+@pytest.fixture(params=CASES, ids=str)
+def case(request: pytest.FixtureRequest) -> Iterator[tuple[str, list[str], list[str]]]:
+    yield CASES[request.param]
+
+
+def test_what_is_planted_is_found_and_nothing_else(case: tuple[str, list[str], list[str]]) -> None:
+    name, planted, _ = case
+    found = findings(planted)
+    assert [each.name for each in found] == [name]
+    assert found[0].evidence
+    assert found[0].where
+    assert found[0].advice.endswith(".")
+
+
+def test_what_is_not_enough_is_no_finding(case: tuple[str, list[str], list[str]]) -> None:
+    _, _, quiet = case
+    assert [each.name for each in findings(quiet)] == []
+
+
+def test_a_storm_of_one_minute_is_none() -> None:
+    assert findings([line("Metadata", 3) for _ in range(limits.METADATA_A_MINUTE * 2)]) == []
+
+
+def test_the_span_is_told() -> None:
+    (found,) = findings(in_storm("Metadata", limits.METADATA_A_MINUTE))
+    assert (found.first, found.last) == ("2026-11-21T08:08Z", "2026-11-21T08:10Z")
+    assert found.evidence["minutes"] == len(STORM)
+    assert found.evidence["most a minute"] == limits.METADATA_A_MINUTE
