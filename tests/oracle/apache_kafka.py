@@ -19,6 +19,7 @@ class ApacheKafka:
     def __init__(self, directory: Path, *, kraft: bool = False, **settings: object) -> None:
         self.directory = directory
         self.port = free_port()
+        self.log4j = HERE / "java" / "log4j.properties"
         self._kraft = kraft
         self._zookeeper_port = free_port()  # or the controller's
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -133,7 +134,7 @@ class ApacheKafka:
     def _run(self, main: str, *arguments: str) -> subprocess.Popen[bytes]:
         class_path = java_class_path()
         assert class_path is not None
-        logging = f"-Dlog4j.configuration=file:{HERE / 'java' / 'log4j.properties'}"
+        logging = f"-Dlog4j.configuration=file:{self.log4j}"
         command = ["java", "-Xmx512M", logging, f"-Dkafka.logs.dir={self.directory}", "-cp", class_path, main, *arguments]
         with (self.directory / f"{main}.log").open("ab") as output:
             process = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, cwd=self.directory)

@@ -126,8 +126,9 @@ def differences(expected: Any, found: Any, path: str = "") -> Iterator[tuple[str
 class Talk:
     """One scenario's conversation with one broker; `answers` has what it said."""
 
-    def __init__(self, port: int, name: str) -> None:
+    def __init__(self, port: int, name: str, client_id: bytes = b"oracle") -> None:
         self._port = port
+        self._client_id = client_id
         self._name = name
         self._connection: socket.socket | None = None
         self._others: list[Talk] = []
@@ -135,7 +136,7 @@ class Talk:
 
     def another(self) -> "Talk":
         """Return a further connection of the same conversation."""
-        other = Talk(self._port, self._name)
+        other = Talk(self._port, self._name, self._client_id)
         other.answers = self.answers
         self._others.append(other)
         return other
@@ -152,11 +153,11 @@ class Talk:
         self, cls: type[Message], version: int, body: bytes, *, note: bool = True, answer_version: int | None = None
     ) -> Any:
         """Send these bytes as the body of a request."""
-        key = cls.KEY
-        header = (
-            struct.pack(">hhih", key, version, 7, 6) + b"oracle" + (b"\0" if request_header_version(key, version) == 2 else b"")
-        )
-        return self._noted(cls, version, self.exchange(header + body), note, answer_version)
+        return self._noted(cls, version, self.exchange(self._header(cls.KEY, version) + body), note, answer_version)
+
+    def _header(self, key: int, version: int) -> bytes:
+        start = struct.pack(">hhih", key, version, 7, len(self._client_id)) + self._client_id
+        return start + (b"\0" if request_header_version(key, version) == 2 else b"")
 
     def _noted(self, cls: type[Message], version: int, frame: bytes | None, note: bool, answer_version: int | None = None) -> Any:
         key = cls.KEY
@@ -170,8 +171,7 @@ class Talk:
 
     def send(self, request: Message, version: int) -> None:
         """Send a request that has no answer, or whose answer is to be received later."""
-        header = struct.pack(">hhih", request.KEY, version, 7, 6) + b"oracle"
-        frame = header + (b"\0" if request_header_version(request.KEY, version) == 2 else b"") + request.encode(version)
+        frame = self._header(request.KEY, version) + request.encode(version)
         self._connect().sendall(struct.pack(">i", len(frame)) + frame)
 
     def receive(self, cls: type[Message], version: int, *, note: bool = True) -> Any:

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("pyspark")
-pa = pytest.importorskip("pyarrow")
+pytest.importorskip("pyarrow")
 
+import pyarrow as pa
 import zstandard
 
 from tests.spark.access_lines import line, topic

@@ -1,12 +1,13 @@
 """Each finding of a small planted case, and none of the quiet one beside it; folded without Spark."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-pa = pytest.importorskip("pyarrow")
+pytest.importorskip("pyarrow")
 pytest.importorskip("numpy")
+
+import pyarrow as pa
 
 from tests.spark.access_lines import PHASES, line, topic
 from twisted_kafka_spark import views
@@ -136,8 +137,8 @@ CASES: dict[str, tuple[str, list[str], list[str]]] = {
 
 
 @pytest.fixture(params=CASES, ids=str)
-def case(request: pytest.FixtureRequest) -> Iterator[tuple[str, list[str], list[str]]]:
-    yield CASES[request.param]
+def case(request: pytest.FixtureRequest) -> tuple[str, list[str], list[str]]:
+    return CASES[request.param]
 
 
 def test_what_is_planted_is_found_and_nothing_else(case: tuple[str, list[str], list[str]]) -> None:
