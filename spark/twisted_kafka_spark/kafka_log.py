@@ -110,13 +110,21 @@ def _utc(date: re.Match[str], utc_offset_s: int) -> str:
 def _topics(request: dict[str, Any], response: dict[str, Any]) -> list[dict[str, Any]]:
     """Return what a request did to topics: those that it names, with sizes and errors from both messages."""
     found: dict[str, dict[str, Any]] = {}
-    for name, partitions, is_response in (*_parts(request, False), *_parts(response, True)):
+    asked, answered = list(_parts(request, False)), list(_parts(response, True))
+    refused = {
+        (name, part.get("index"))
+        for name, partitions, _ in answered
+        for part in partitions
+        if isinstance(part, dict) and part.get("errorCode")
+    }
+    for name, partitions, is_response in (*asked, *answered):
         entry = found.setdefault(name, {"topic": name, "partitions": 0, "records": 0, "bytes": 0, "error": None})
         entry["partitions"] = max(entry["partitions"], len(partitions))
         for part in partitions:
             if not isinstance(part, dict):
                 continue
-            entry["bytes"] += part.get("recordsSizeInBytes") or 0
+            if is_response or (name, part.get("index")) not in refused:  # what was refused is not written
+                entry["bytes"] += part.get("recordsSizeInBytes") or 0
             code = part.get("errorCode") or part.get("partitionErrorCode") if is_response else 0
             if code and entry["error"] is None:
                 entry["error"] = _error_name(code)

@@ -110,12 +110,16 @@ class _BatchReader(DataSourceReader):
 class _StreamReader(DataSourceStreamReader):
     def __init__(self, options: dict[str, str]) -> None:
         self._options = options
+        self._is_once = options.get("once") == "true"
+        self._end: dict[str, int] | None = None
 
     def initialOffset(self) -> dict[str, int]:
         return {str(each): low for each, (low, _) in _ends(self._options).items()}
 
     def latestOffset(self, start: dict[str, int] | None = None, limit: Any = None) -> dict[str, int]:
-        return {str(each): high for each, (_, high) in _ends(self._options).items()}
+        if not self._is_once or self._end is None:
+            self._end = {str(each): high for each, (_, high) in _ends(self._options).items()}
+        return self._end
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         ranges = [_Range(int(each), start.get(each, 0), high) for each, high in sorted(end.items())]
@@ -130,7 +134,7 @@ class _StreamReader(DataSourceStreamReader):
 
 
 class TopicSource(DataSource):
-    """The data source; options `bootstrap` and `topic`."""
+    """The data source; options `bootstrap` and `topic`; of a stream also `once`: show no more than is there at first."""
 
     @classmethod
     def name(cls) -> str:
@@ -156,7 +160,8 @@ def read_topic(spark: SparkSession, bootstrap_servers: str, topic: str) -> DataF
     return spark.read.format(NAME).option("bootstrap", bootstrap_servers).option("topic", topic).load()
 
 
-def follow_topic(spark: SparkSession, bootstrap_servers: str, topic: str) -> DataFrame:
-    """Return the records of the topic as a stream, from its first offset on."""
+def follow_topic(spark: SparkSession, bootstrap_servers: str, topic: str, *, is_once: bool = False) -> DataFrame:
+    """Return the records of the topic as a stream, from its first offset on; with `is_once` no more than is there at first."""
     spark.dataSource.register(TopicSource)
-    return spark.readStream.format(NAME).option("bootstrap", bootstrap_servers).option("topic", topic).load()
+    options = {"bootstrap": bootstrap_servers, "topic": topic, "once": str(is_once).lower()}
+    return spark.readStream.format(NAME).options(**options).load()

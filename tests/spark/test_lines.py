@@ -111,7 +111,7 @@ def test_topics_and_errors_of_kafkas_log() -> None:
     assert found["time"] == "2026-11-21T05:46:48.165Z"
     assert found["error"] == "NOT_LEADER_OR_FOLLOWER"
     assert [(each["topic"], each["partitions"], each["bytes"], each["error"]) for each in found["topics"]] == [
-        ("a", 2, 100, "NOT_LEADER_OR_FOLLOWER"),
+        ("a", 2, 70, "NOT_LEADER_OR_FOLLOWER"),
         ("b", 1, 5, None),
     ]
 

@@ -28,6 +28,9 @@ WINDOW = datetime.timedelta(hours=3)
 _AGAIN = datetime.timedelta(minutes=30)
 """A finding that goes on is told again after this."""
 _DELIVERY_TIMEOUT_S = 30.0
+_STARTS = 3
+"""How often a stream is started when its reader's Python process takes too long to begin, as it may on a busy machine."""
+_TOO_LONG = "Python worker failed to connect back"
 
 
 class Watch:
@@ -70,8 +73,9 @@ def rolled_minutes(lines: DataFrame, folding: Folding, late_s: int) -> DataFrame
     """Return the merged cells of minutes that are over: those that lines `late_s` late can no longer change."""
     from pyspark.sql import functions as sf
 
-    made = cells_of_lines(lines, folding).where(sf.col(TIME.name).isNotNull()).withWatermark(TIME.name, f"{late_s} seconds")
-    return cells.merge(made)
+    made = cells_of_lines(lines, folding).where(sf.col(TIME.name).isNotNull())
+    # The watermark is compared with the minutes' starts, and the lines of a minute come until its end.
+    return cells.merge(made.withWatermark(TIME.name, f"{late_s + MINUTE_S} seconds"))
 
 
 def write_batch(directory: str, watch: Watch | None) -> Callable[[DataFrame, int], None]:
@@ -91,7 +95,7 @@ def write_batch(directory: str, watch: Watch | None) -> Callable[[DataFrame, int
 
 
 def follow(spark: SparkSession, options: argparse.Namespace, trigger_s: int) -> None:
-    """Follow until interrupted, or to the end of what is there with `--once`."""
+    """Follow until interrupted, or to the end of what is there with `--once`; raise RuntimeError when the stream fails."""
     lines = _lines(spark, options)
     watch = Watch(_teller(options))
     minutes = rolled_minutes(lines, Folding(grain_s=MINUTE_S, utc_offset_s=options.utc_offset), duration_s(options.late))
@@ -100,23 +104,47 @@ def follow(spark: SparkSession, options: argparse.Namespace, trigger_s: int) -> 
         .option("checkpointLocation", options.checkpoint or str(Path(options.out) / "_checkpoint"))
         .foreachBatch(write_batch(options.out, watch))
     )
-    query = (writer.trigger(availableNow=True) if options.once else writer.trigger(processingTime=f"{trigger_s} seconds")).start()
+    for starts_left in reversed(range(_STARTS)):
+        if _followed(writer, trigger_s, is_once=options.once, may_fail_to_start=starts_left > 0):
+            return
+
+
+def _followed(writer: Any, trigger_s: int, *, is_once: bool, may_fail_to_start: bool) -> bool:
+    """Run the stream to its end; return False when it is to be started again.
+
+    With `is_once` the sources show no more than there was at first. Spark's own trigger for that, availableNow, ends before the
+    batch in which the minutes that are over come out.
+    """
+    from pyspark.errors import StreamingQueryException
+
+    query = writer.trigger(processingTime="0 seconds" if is_once else f"{trigger_s} seconds").start()
     try:
-        query.awaitTermination()
+        if is_once:
+            query.processAllAvailable()
+        else:
+            query.awaitTermination()
     except KeyboardInterrupt:
+        return True
+    except StreamingQueryException as error:
+        told = str(error)
+        if may_fail_to_start and _TOO_LONG in told:
+            return False
+        raise RuntimeError(told.splitlines()[0]) from None
+    finally:
         query.stop()
+    return True
 
 
 def _lines(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
     if options.bootstrap_servers and not options.directory:
         from twisted_kafka_spark.topic_source import follow_topic
 
-        return follow_topic(spark, options.bootstrap_servers, options.topic)
+        return follow_topic(spark, options.bootstrap_servers, options.topic, is_once=options.once)
     if not Path(options.directory or "").is_dir() or not options.directory:
         raise ValueError("follow needs a directory, or --bootstrap-servers")
     from twisted_kafka_spark.stream.tail_source import follow_files
 
-    return follow_files(spark, options.directory)
+    return follow_files(spark, options.directory, is_once=options.once)
 
 
 def _teller(options: argparse.Namespace) -> Callable[[Finding], None]:

@@ -83,9 +83,11 @@ def _decompressed(path: Path) -> Any:
 class TailReader(DataSourceStreamReader):
     """Plans and reads; lives in a worker of its own for as long as the stream."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, *, is_once: bool = False) -> None:
         self._directory = Path(directory)
         self._position: Offset = {}
+        self._is_once = is_once
+        self._end: Offset | None = None
 
     def initialOffset(self) -> Offset:
         """Begin with the first line of every file."""
@@ -93,8 +95,10 @@ class TailReader(DataSourceStreamReader):
 
     def latestOffset(self, start: Offset | None = None, limit: Any = None) -> Offset:
         """Return how far whole lines go now. Spark 4.0 and 4.1 do not tell `start`: then it is where the last batch ended."""
+        if self._is_once and self._end is not None:
+            return self._end  # what is appended meanwhile is for the next time
         before = self._position if start is None else start
-        offset = dict(before)
+        self._end = offset = dict(before)
         for name, path in files(self._directory).items():
             try:
                 after = self._after(path, before.get(name, [0, 0]))
@@ -230,7 +234,7 @@ def _skipping(path: Path, first: int, last: int) -> Iterator[pa.RecordBatch]:
 
 
 class TailSource(DataSource):
-    """The data source; option `path`: a local directory."""
+    """The data source; options `path`: a local directory; `once`: show no more than is there at first."""
 
     @classmethod
     def name(cls) -> str:
@@ -243,10 +247,13 @@ class TailSource(DataSource):
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
         """The reader of a stream."""
-        return TailReader(os.path.abspath(self.options["path"]))
+        return TailReader(os.path.abspath(self.options["path"]), is_once=self.options.get("once") == "true")
 
 
-def follow_files(spark: SparkSession, directory: str) -> DataFrame:
-    """Return the lines of the files below a directory as a stream, from the first line of each on."""
+def follow_files(spark: SparkSession, directory: str, *, is_once: bool = False) -> DataFrame:
+    """Return the lines of the files below a directory as a stream, from the first line of each on.
+
+    With `is_once` it has no more than is there when it starts.
+    """
     spark.dataSource.register(TailSource)
-    return spark.readStream.format(NAME).option("path", directory).load()
+    return spark.readStream.format(NAME).option("path", directory).option("once", str(is_once).lower()).load()
