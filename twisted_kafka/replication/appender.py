@@ -29,10 +29,13 @@ from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.append_result import PartitionResult
 from twisted_kafka.replication.delayed_produce import DelayedProduce
-from twisted_kafka.replication.partition import ACKS_ALL
+from twisted_kafka.replication.partition import ACKS_ALL, Partition
 from twisted_kafka.replication.partition_table import PartitionTable
+from twisted_kafka.replication.produce_meters import ProduceMeters
 from twisted_kafka.replication.purgatories import Purgatories
-from twisted_kafka.replication.topic_stats import BrokerTopicStats, TopicStats
+from twisted_kafka.replication.topic_stats import BrokerTopicStats
+
+_CLIENT: Final = AppendOrigin.CLIENT
 
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 VALID_ACKS: Final = (-1, 0, 1)
@@ -96,11 +99,7 @@ class RecordAppender:
                 results[topic_partition] = self._failed(topic_partition, error, len(records))
                 continue
             results[topic_partition] = PartitionResult.appended(info)
-            self._count(partition.stats, len(records), info.record_count)
-            if moved:
-                self._purgatories.check_all(topic_partition)
-            else:
-                self._purgatories.fetch.check_and_complete(topic_partition)  # followers wait for the log's end
+            self._appended(partition, len(records), info.record_count, moved)
             if required_acks == ACKS_ALL and partition.log.high_watermark <= info.last_offset:
                 if waiting is None:
                     waiting = {}
@@ -111,14 +110,44 @@ class RecordAppender:
         self._purgatories.produce.try_complete_else_watch(operation, list(waiting))
         return operation.future
 
-    def _count(self, topic: TopicStats, size_bytes: int, records: int) -> None:
-        everything = self._all_topics
-        topic.produce_requests.mark(1)
-        everything.produce_requests.mark(1)
-        topic.bytes_in.mark(size_bytes)
-        everything.bytes_in.mark(size_bytes)
-        topic.messages_in.mark(records)
-        everything.messages_in.mark(records)
+    def append_one(
+        self,
+        timeout_ms: int,
+        required_acks: int,
+        topic_partition: TopicPartition,
+        records: Buffer,
+        respond: Callable[[dict[TopicPartition, PartitionResult]], Response],
+    ) -> "PartitionResult | Future[Response] | None":
+        """Append a client's batch to one partition as ``append`` does: return what it came to, or a future of ``respond``'s answer.
+
+        None, and nothing is done, when the partition is not here, its topic is internal or the acks are none of those.
+        """
+        partition = self._partitions.get(topic_partition)
+        if partition is None or topic_partition[0] in INTERNAL_TOPICS or required_acks not in VALID_ACKS:
+            return None
+        try:
+            info, moved = partition.append_as_leader(records, _CLIENT, required_acks)
+        except Exception as error:  # noqa: BLE001 it is answered
+            return self._failed(topic_partition, error, len(records))
+        result = PartitionResult.appended(info)
+        self._appended(partition, len(records), info.record_count, moved)
+        if required_acks == ACKS_ALL and partition.log.high_watermark <= info.last_offset:
+            waiting = {topic_partition: info.last_offset + 1}
+            operation = DelayedProduce(timeout_ms, self._partitions, {topic_partition: result}, waiting, respond)
+            self._purgatories.produce.try_complete_else_watch(operation, [topic_partition])
+            return operation.future
+        return result
+
+    def _appended(self, partition: Partition, size_bytes: int, records: int, moved: bool) -> None:
+        """Count it, and look at what waits for the partition."""
+        meters = partition.produce_meters
+        if meters is None:
+            meters = partition.produce_meters = ProduceMeters(partition.stats, self._all_topics)
+        meters.mark(size_bytes, records)
+        if moved:
+            self._purgatories.check_all(partition.topic_partition)
+        else:
+            self._purgatories.fetch.check_and_complete(partition.topic_partition)  # followers wait for the log's end
 
     def _count_invalid(self, error: Exception) -> None:
         everything = self._all_topics

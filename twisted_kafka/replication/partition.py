@@ -24,6 +24,7 @@ from twisted_kafka.protocol.errors import (
 from twisted_kafka.protocol.regions import Buffer, FileRegion
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.fetch_data import NO_EPOCH, NO_UUID, FetchParams, PartitionFetch, PartitionRead
+from twisted_kafka.replication.produce_meters import ProduceMeters
 from twisted_kafka.replication.replica import Replica
 from twisted_kafka.replication.topic_stats import TopicStats
 from twisted_kafka.timing.clock import IClock
@@ -74,6 +75,7 @@ class Partition:
         "local_broker_id",
         "log",
         "partition_epoch",
+        "produce_meters",
         "remote_replicas",
         "replicas",
         "stats",
@@ -91,6 +93,8 @@ class Partition:
         """The copy in another directory that is to replace ``log`` (KIP-113)."""
         self.local_broker_id = local_broker_id
         self.stats = stats
+        self.produce_meters: ProduceMeters | None = None
+        """What appends are counted in, once there was one."""
         self.is_leader = False
         self.leader_id = NO_LEADER
         self.leader_epoch = NO_EPOCH

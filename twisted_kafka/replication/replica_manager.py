@@ -80,6 +80,7 @@ class ReplicaManager:
         self.state.set_moves(self.moves)
         # The hot ones are the parts' own methods: a call less on the way of every request.
         self.append = self._appender.append
+        self.append_one = self._appender.append_one
         self.fetch_and_respond = self._reader.fetch
         self._register_metrics(metrics)
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from twisted_kafka.network.request import RequestContext
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.codec import Message
-from twisted_kafka.protocol.regions import Part
+from twisted_kafka.protocol.regions import Buffer, Part
 from twisted_kafka.server.error_responses import error_places
 
 
@@ -39,7 +39,17 @@ CLOSE_CONNECTION = Outcome("CLOSE_CONNECTION")
 """The connection is closed instead (a produce with acks=0 that failed)."""
 
 
-class FrozenResponse:
+class ReadyResponse:
+    """A response that is no message: it knows its bytes, and has no error that its handler has not noted."""
+
+    __slots__ = ()
+
+    def encode_parts(self, version: int, prefix: bytes = b"") -> list[Part]:
+        """Return ``prefix`` and the response, as parts to send one after the other."""
+        raise NotImplementedError
+
+
+class FrozenResponse(ReadyResponse):
     """A response that is the same for everybody: encoded once for each version, and never changed again."""
 
     __slots__ = ("_bodies", "response")
@@ -56,24 +66,37 @@ class FrozenResponse:
         return [prefix + body]
 
 
-Response = Message | FrozenResponse
+Response = Message | ReadyResponse
 Result = Response | Future[Any] | Outcome
 Handler = Callable[[RequestContext, Any], Result]
+DirectHandler = Callable[[RequestContext, Buffer, int], Result | None]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-_DECLARATIONS: dict[Callable[..., Any], tuple[type[Message], type[Message], tuple[int, int]]] = {}
+_DECLARATIONS: dict[Callable[..., Any], tuple[type[Message], type[Message], tuple[int, int], str | None]] = {}
 """By the method as it stands in its class; a method of a compiled class would take no attribute."""
 
 
 class Api:
     """An API as its handler declares it."""
 
-    __slots__ = ("error_places", "handler", "key", "max_version", "min_version", "name", "request_class", "response_class")
+    __slots__ = (
+        "direct",
+        "error_places",
+        "handler",
+        "key",
+        "max_version",
+        "min_version",
+        "name",
+        "request_class",
+        "response_class",
+    )
 
     def __init__(
         self, request_class: type[Message], response_class: type[Message], versions: tuple[int, int], handler: Handler
     ) -> None:
+        self.direct: DirectHandler | None = None
+        """Answers the frame whose body begins at an offset, or returns None and has done nothing: then ``handler`` is called."""
         self.key = request_class.KEY
         self.name = ApiKey(self.key).title
         self.request_class = request_class
@@ -87,8 +110,13 @@ class Api:
         return self.min_version <= version <= self.max_version
 
 
-def api(request_class: type[Message], response_class: type[Message], *, versions: tuple[int, int]) -> Callable[[_F], _F]:
-    """Declare that a method answers ``request_class``, from the first to the last of ``versions``."""
+def api(
+    request_class: type[Message], response_class: type[Message], *, versions: tuple[int, int], direct: str | None = None
+) -> Callable[[_F], _F]:
+    """Declare that a method answers ``request_class``, from the first to the last of ``versions``.
+
+    ``direct`` names another method of the family, which is asked first (``Api.direct``).
+    """
     if request_class.KEY != response_class.KEY:
         raise TypeError(f"{response_class.__name__} does not answer {request_class.__name__}")
     low, high = request_class.VERSIONS
@@ -96,7 +124,7 @@ def api(request_class: type[Message], response_class: type[Message], *, versions
         raise ValueError(f"{request_class.__name__} has the versions {low} to {high}, not {versions}")
 
     def declare(method: _F) -> _F:
-        _DECLARATIONS[method] = (request_class, response_class, versions)
+        _DECLARATIONS[method] = (request_class, response_class, versions, direct)
         return method
 
     return declare
@@ -124,5 +152,8 @@ def _declared(family: object) -> Iterator[Api]:
         method = getattr(type(family), name)
         declaration = _DECLARATIONS.get(method) if callable(method) else None
         if declaration is not None:
-            request_class, response_class, versions = declaration
-            yield Api(request_class, response_class, versions, getattr(family, name))
+            request_class, response_class, versions, direct = declaration
+            found = Api(request_class, response_class, versions, getattr(family, name))
+            if direct is not None:
+                found.direct = getattr(family, direct)
+            yield found

@@ -17,7 +17,7 @@ from twisted_kafka.protocol.errors import ErrorCode, KafkaError, error_of
 from twisted_kafka.protocol.headers import response_header_version
 from twisted_kafka.protocol.regions import Part
 from twisted_kafka.server.apis.api_versions import unsupported_version_response
-from twisted_kafka.server.dispatch import CLOSE_CONNECTION, NO_RESPONSE, Api, ApiRegistry, FrozenResponse, Outcome, Response
+from twisted_kafka.server.dispatch import CLOSE_CONNECTION, NO_RESPONSE, Api, ApiRegistry, Outcome, ReadyResponse, Response, Result
 from twisted_kafka.server.error_responses import error_response, error_text, first_error
 from twisted_kafka.timing.clock import IClock
 
@@ -50,6 +50,15 @@ class KafkaApis:
         if api is None or not api.min_version <= version <= api.max_version:
             self._refuse_version(request, api)
             return
+        if api.direct is not None:
+            try:
+                result = api.direct(context, request.frame, request.body_offset)
+            except Exception as error:  # noqa: BLE001 it is answered
+                self._fail(request, api, None, error)
+                return
+            if result is not None:
+                self._take(request, api, None, result)
+                return
         try:
             message = api.request_class.decode(request.frame, version, request.body_offset)
         except Exception as error:  # noqa: BLE001 whatever a body does to the decoder concerns its connection only
@@ -60,13 +69,16 @@ class KafkaApis:
         except Exception as error:  # noqa: BLE001 it is answered
             self._fail(request, api, message, error)
             return
+        self._take(request, api, message, result)
+
+    def _take(self, request: Request, api: Api, message: Message | None, result: Result) -> None:
         if isinstance(result, Future):
             request.local_complete_ns = self._now_ns()
             result.add_done_callback(lambda future: self._complete(request, api, message, future))
         else:
             self._finish(request, api, message, result, by_handler=True)
 
-    def _complete(self, request: Request, api: Api, message: Message, future: "Future[Any]") -> None:
+    def _complete(self, request: Request, api: Api, message: Message | None, future: "Future[Any]") -> None:
         try:
             result = future.result()
         except BaseException as error:  # noqa: BLE001 a cancelled future is answered too
@@ -74,7 +86,9 @@ class KafkaApis:
             return
         self._finish(request, api, message, result)
 
-    def _finish(self, request: Request, api: Api, message: Message, result: Response | Outcome, by_handler: bool = False) -> None:
+    def _finish(
+        self, request: Request, api: Api, message: Message | None, result: Response | Outcome, by_handler: bool = False
+    ) -> None:
         if isinstance(result, Outcome):
             if result is NO_RESPONSE:
                 self._channel.send_no_op(request, by_handler)
@@ -84,7 +98,7 @@ class KafkaApis:
             return
         context = request.context
         # A handler that noted its topics has noted their errors too.
-        if context.topics is None and not context.error and not isinstance(result, FrozenResponse):
+        if context.topics is None and not context.error and not isinstance(result, ReadyResponse):
             context.error = first_error(result, api.error_places)
         try:
             parts, size_bytes = self._encode(request, result)
@@ -114,7 +128,7 @@ class KafkaApis:
             parts.insert(0, _SIZE(size))
         return parts, size + 4
 
-    def _fail(self, request: Request, api: Api, message: Message, error: BaseException) -> None:
+    def _fail(self, request: Request, api: Api, message: Message | None, error: BaseException) -> None:
         """Answer with the error; if even that fails, close the connection."""
         context = request.context
         code = error_of(error)
@@ -130,6 +144,8 @@ class KafkaApis:
             )
         context.note_error(code)
         try:
+            if message is None:
+                message = api.request_class.decode(request.frame, context.api_version, request.body_offset)
             response = error_response(message, api.response_class, context.api_version, code, error_text(error, code))
             if response is None:
                 self._channel.close_connection(request)

@@ -4,6 +4,7 @@ from concurrent.futures import Future
 
 from tests.replication.harness import Harness
 from twisted_kafka.network.request import ConnectionInfo, RequestContext
+from twisted_kafka.protocol.wire import join
 from twisted_kafka.replication.fetch_session import FetchSessionCache
 from twisted_kafka.server.apis.fetch import FetchApis
 from twisted_kafka.server.apis.offsets import OffsetApis
@@ -19,13 +20,20 @@ class Apis(Harness):
             [ProduceApis(self.replicas), FetchApis(self.replicas, self.sessions, self.config), OffsetApis(self.replicas)]
         )
         self.context = None
+        self.is_direct = True
+        """Whether the way past the messages is tried first, as the broker does."""
 
     def start(self, request, version, *, client="client"):
         """Call the handler; return what it returns."""
         api = self.registry.apis[type(request).KEY]
         connection = ConnectionInfo("id", "PLAINTEXT", "PLAINTEXT", "127.0.0.1")
         self.context = RequestContext(api.key, version, 1, client, connection)
-        return api.handler(self.context, type(request).decode(bytearray(request.encode(version)), version))
+        frame = bytearray(request.encode(version))
+        if self.is_direct and api.direct is not None:
+            result = api.direct(self.context, frame, 0)
+            if result is not None:
+                return result
+        return api.handler(self.context, type(request).decode(frame, version))
 
     def call(self, request, version, **how):
         """Call the handler; return its outcome or its response, waited for until its time is over."""
@@ -33,4 +41,7 @@ class Apis(Harness):
         if isinstance(result, Future):
             self.advance_ms(1_000_000)
             result = result.result(0)
-        return result if isinstance(result, Outcome) else type(result).decode(result.encode(version), version)
+        if isinstance(result, Outcome):
+            return result
+        response = self.registry.apis[type(request).KEY].response_class
+        return response.decode(join(result.encode_parts(version)), version)

@@ -10,9 +10,10 @@ from twisted_kafka.server.dispatch import CLOSE_CONNECTION, NO_RESPONSE
 VERSIONS = range(12)
 
 
-@pytest.fixture
-def apis(tmp_path):
+@pytest.fixture(params=["direct", "by messages"])
+def apis(tmp_path, request):
     apis = Apis(tmp_path)
+    apis.is_direct = request.param == "direct"
     apis.lead()
     return apis
 

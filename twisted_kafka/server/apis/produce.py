@@ -25,6 +25,7 @@ from twisted_kafka.protocol.topic_partition import TopicPartition, topic_partiti
 from twisted_kafka.replication.append_result import PartitionResult
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.server.apis.leaders import LeaderHints
+from twisted_kafka.server.apis.produce_direct import FIRST_VERSION, AppendedResponse, read_one
 from twisted_kafka.server.dispatch import CLOSE_CONNECTION, NO_RESPONSE, Outcome, api
 
 ADMIN_CLIENT_ID: Final = "__admin_client"
@@ -66,8 +67,9 @@ class ProduceApis:
     def __init__(self, replicas: ReplicaManager) -> None:
         self._replicas = replicas
         self._append = replicas.append
+        self._append_one = replicas.append_one
 
-    @api(ProduceRequest, ProduceResponse, versions=(0, 11))
+    @api(ProduceRequest, ProduceResponse, versions=(0, 11), direct="produce_one")
     def produce(self, context: RequestContext, request: ProduceRequest) -> "Answer | Future[Answer]":
         """Append each partition's records; answer by acks: at once, when replicated, or not at all (acks=0)."""
         version = context.api_version
@@ -93,6 +95,34 @@ class ProduceApis:
         if not entries:
             return respond({})
         return self._append(request.timeout_ms, request.acks, entries, _CLIENT, context.client_id == ADMIN_CLIENT_ID, respond)
+
+    def produce_one(
+        self, context: RequestContext, frame: Buffer, offset: int
+    ) -> "Answer | AppendedResponse | Future[Answer] | None":
+        """Answer the request if it is one good batch for one partition that is led here, with acks 1 or -1; else return None.
+
+        It does what ``produce`` does, without its messages.
+        """
+        version = context.api_version
+        one = read_one(frame, version, offset) if version >= FIRST_VERSION else None
+        if one is None or not one.acks:
+            return None
+        records, error = _the_batch(one.records, version, None)
+        if error or records is None:
+            return None
+        topic_partition = topic_partition_of((one.topic, one.index))
+
+        def respond(results: Results) -> Answer:
+            # The replicas were waited for, or it failed: as usual then. The frame lives as long as this function.
+            return self._respond(context, ProduceRequest.decode(frame, version, offset), None, results)
+
+        result = self._append_one(one.timeout_ms, one.acks, topic_partition, records, respond)
+        if result is None or isinstance(result, Future):
+            return result
+        if result.error:
+            return respond({topic_partition: result})
+        context.note_topic(one.topic, 1, result.record_count, len(one.records))
+        return AppendedResponse(one.topic, one.index, result.base_offset, result.log_append_time_ms, result.log_start_offset)
 
     def _refuse(self, topic_partition: TopicPartition, error: int) -> PartitionResult:
         """Refuse records unseen by the log; of a topic that does not exist that is said first, as Kafka does."""
