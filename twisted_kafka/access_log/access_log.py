@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from zope.interface import implementer
+from zope.interface import classImplements
 
 from twisted_kafka.access_log.archive import PARQUET, Archive
 from twisted_kafka.access_log.privacy import FieldPolicy
@@ -19,7 +19,6 @@ from twisted_kafka.network.request import Request
 from twisted_kafka.timing.clock import IClock
 
 
-@implementer(IRequestObserver)
 class AccessLog:
     """Writes one line about every request that is over; keys `access.log.*`."""
 
@@ -60,6 +59,9 @@ class AccessLog:
         """Write what waits and close the file."""
         self.writer.stop()
         self._archive.stop()
+
+
+classImplements(AccessLog, IRequestObserver)
 
 
 def make_access_log(config: KafkaConfig, node_id: int, clock: IClock, metrics: MetricsRegistry) -> AccessLog | None:

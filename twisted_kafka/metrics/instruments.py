@@ -55,8 +55,6 @@ class Meter(Counter):
 
     __slots__ = ("_clock", "_last_count", "_lock", "_rates", "_started_ns", "_ticked_ns")
 
-    mark = Counter.inc
-
     def __init__(self, clock: IClock) -> None:
         super().__init__()
         self._clock = clock
@@ -64,6 +62,12 @@ class Meter(Counter):
         self._started_ns = self._ticked_ns = clock.monotonic_ns()
         self._last_count = 0
         self._rates: tuple[float, float, float] | None = None
+
+    def mark(self, amount: int = 1) -> None:
+        """Count ``amount`` more."""
+        cells = self._cells
+        me = get_ident()
+        cells[me] = cells.get(me, 0) + amount
 
     def tick(self) -> None:
         """Move the averages on to now."""
@@ -117,7 +121,7 @@ class Histogram:
         self._lock = threading.Lock()
         self._pending: list[float] = []
         self._count = 0
-        self._sum: float = 0
+        self._sum: float = 0.0
         self._min: float = math.inf
         self._max: float = -math.inf
         self._sample: deque[float] = deque(maxlen=SAMPLE_SIZE)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import sub
 from typing import NamedTuple
 
-from zope.interface import implementer
+from zope.interface import classImplements
 
 from twisted_kafka.metrics.instruments import FOLD_SIZE, Histogram, HistogramSnapshot, Meter, Summed
 from twisted_kafka.metrics.registry import MetricsRegistry
@@ -220,7 +220,6 @@ class _ApiMetrics:
                     named.mark_deprecated(context.api_version, context.connection)
 
 
-@implementer(IRequestObserver)
 class RequestMetrics:
     """Counts every completed request exactly once."""
 
@@ -279,3 +278,6 @@ class RequestMetrics:
             if api is None:
                 api = self._apis[api_key] = _ApiMetrics(self._registry, api_key, self._names)
             return api
+
+
+classImplements(RequestMetrics, IRequestObserver)

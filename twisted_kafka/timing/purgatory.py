@@ -13,7 +13,7 @@ from twisted.logger import Logger
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.timer import Timer, TimerEntry
 
-_log = Logger()
+_log = Logger(__name__)
 
 
 class DelayedOperation:
