@@ -1,4 +1,5 @@
 import json
+from typing import Any
 
 import pytest
 
@@ -8,6 +9,8 @@ from twisted_kafka.access_log.sampling import Sampler
 from twisted_kafka.network.request import Request
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.timing.clock import ManualClock
+
+pytestmark = pytest.mark.pure  # the requests have no channel
 
 SLOW_MS = 50
 
@@ -23,18 +26,18 @@ def made(*, error: int = 0, local_ms: int = 1, remote_ms: int = 0, api: ApiKey =
 
 
 @pytest.mark.parametrize(
-    ("one", "weight"),
+    ("how", "weight"),
     [
-        (made(error=3), 1),
-        (made(local_ms=SLOW_MS), 1),
-        (made(remote_ms=SLOW_MS), 1),
-        (made(remote_ms=500, api=ApiKey.FETCH), 0),
-        (made(remote_ms=500, local_ms=SLOW_MS, api=ApiKey.FETCH), 1),
-        (made(), 0),
+        ({"error": 3}, 1),
+        ({"local_ms": SLOW_MS}, 1),
+        ({"remote_ms": SLOW_MS}, 1),
+        ({"remote_ms": 500, "api": ApiKey.FETCH}, 0),
+        ({"remote_ms": 500, "local_ms": SLOW_MS, "api": ApiKey.FETCH}, 1),
+        ({}, 0),
     ],
 )
-def test_the_failed_and_the_slow_are_kept_in_any_case(one: Request, weight: int) -> None:
-    assert Sampler(10, SLOW_MS, lambda: 0.99).weight(one) == weight
+def test_the_failed_and_the_slow_are_kept_in_any_case(how: dict[str, Any], weight: int) -> None:
+    assert Sampler(10, SLOW_MS, lambda: 0.99).weight(made(**how)) == weight
 
 
 def test_of_the_others_one_in_n_stands_for_n() -> None:

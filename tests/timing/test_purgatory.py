@@ -1,8 +1,12 @@
 import threading
 
+import pytest
+
 from twisted_kafka.timing.clock import ManualClock, SystemClock
 from twisted_kafka.timing.purgatory import DelayedOperation, DelayedOperationPurgatory
 from twisted_kafka.timing.timer import Timer
+
+pytestmark = pytest.mark.pure  # the operation is a class of its own
 
 
 class Op(DelayedOperation):
