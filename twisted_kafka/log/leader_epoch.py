@@ -43,7 +43,7 @@ class LeaderEpochCache:
     def load(self) -> None:
         """Read the file. One that is damaged counts as empty and is told: the epochs then come from the batches."""
         try:
-            entries = read_entries(self.path, _parse_entry)
+            entries = read_entries(self.path, parse_epoch_entry)
             self.is_damaged = not entries and self.path.exists()
         except MalformedCheckpointError as error:
             self._on_malformed(error)
@@ -126,6 +126,7 @@ class LeaderEpochCache:
         self._is_written = True
 
 
-def _parse_entry(line: str) -> EpochEntry:
+def parse_epoch_entry(line: str) -> EpochEntry:
+    """Read a line of the file; raises ValueError."""
     epoch, start_offset = line.split()
     return EpochEntry(int(epoch), int(start_offset))

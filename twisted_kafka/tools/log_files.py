@@ -10,20 +10,20 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from twisted_kafka.log.broker_metadata import MetaPropertiesError, read_meta_properties
+from twisted_kafka.log.broker_metadata import META_PROPERTIES, MetaPropertiesError, read_meta_properties
 from twisted_kafka.log.checkpoints import MalformedCheckpointError, OffsetCheckpoint, read_entries
 from twisted_kafka.log.files import (
-    CLEANED_SUFFIX,
-    DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
-    SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
+    UNFINISHED_SUFFIXES,
     offset_of_name,
 )
-from twisted_kafka.log.partition_metadata import read_topic_id
+from twisted_kafka.log.indexes import OffsetIndex, TimeIndex
+from twisted_kafka.log.leader_epoch import LEADER_EPOCH_CHECKPOINT, parse_epoch_entry
+from twisted_kafka.log.partition_metadata import PARTITION_METADATA, read_topic_id
 from twisted_kafka.log.producer_snapshot import CorruptSnapshotError, decode_snapshot
 from twisted_kafka.log.transaction_index import TransactionIndex
 from twisted_kafka.protocol.errors import KafkaError
@@ -35,19 +35,13 @@ Item = dict[str, Any]
 DescribeRecord = Callable[[Record], Item]
 """Tells what a record's key and value mean; an empty dictionary when it is not known."""
 
-OFFSET_ENTRY: Final = struct.Struct(">II")
-TIME_ENTRY: Final = struct.Struct(">qI")
 MARKERS: Final = {0: "ABORT", 1: "COMMIT"}
-EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
-PARTITION_METADATA: Final = "partition.metadata"
-META_PROPERTIES: Final = "meta.properties"
-_UNFINISHED: Final = (DELETED_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX)
 
 
 def items(path: Path, *, with_records: bool = False, describe: DescribeRecord | None = None) -> Iterator[Item]:
     """Yield what the file holds; raises OSError, and ValueError for a file that is none of a log directory."""
     name = path.name
-    for suffix in _UNFINISHED:
+    for suffix in UNFINISHED_SUFFIXES:
         name = name.removesuffix(suffix)
     if name.endswith(LOG_SUFFIX):
         yield from _batches(path, with_records, describe)
@@ -59,7 +53,7 @@ def items(path: Path, *, with_records: bool = False, describe: DescribeRecord | 
         yield from transaction_index(path)
     elif name.endswith(SNAPSHOT_SUFFIX):
         yield from producer_snapshot(path)
-    elif name == EPOCH_CHECKPOINT:
+    elif name == LEADER_EPOCH_CHECKPOINT:
         yield from leader_epochs(path)
     elif name.endswith("-checkpoint"):
         yield from offset_checkpoint(path)
@@ -167,7 +161,7 @@ def text_of(data: bytes | None) -> str | dict[str, str] | None:
 
 def offset_index(path: Path, base_offset: int) -> Iterator[Item]:
     """Yield the entries of an ``.index``; unused zeros at the end of a preallocated file are none."""
-    entries = _entries(path, OFFSET_ENTRY)
+    entries = _entries(path, OffsetIndex.entry)
     last = -1
     for relative, position in entries:
         if (relative, position) == (0, 0) and last >= 0:
@@ -178,7 +172,7 @@ def offset_index(path: Path, base_offset: int) -> Iterator[Item]:
 
 def time_index(path: Path, base_offset: int) -> Iterator[Item]:
     """Yield the entries of a ``.timeindex``."""
-    for number, (timestamp_ms, relative) in enumerate(_entries(path, TIME_ENTRY)):
+    for number, (timestamp_ms, relative) in enumerate(_entries(path, TimeIndex.entry)):
         if (timestamp_ms, relative) == (0, 0) and number:
             return
         yield {"kind": "time index entry", "timestamp_ms": timestamp_ms, "offset": base_offset + relative}
@@ -225,15 +219,10 @@ def producer_snapshot(path: Path) -> Iterator[Item]:
 def leader_epochs(path: Path) -> Iterator[Item]:
     """Yield the epochs of a ``leader-epoch-checkpoint`` with their first offsets."""
     try:
-        for epoch, start_offset in read_entries(path, _two_numbers):
+        for epoch, start_offset in read_entries(path, parse_epoch_entry):
             yield {"kind": "leader epoch", "epoch": epoch, "start_offset": start_offset}
     except MalformedCheckpointError as error:
         yield _error(error)
-
-
-def _two_numbers(line: str) -> tuple[int, int]:
-    one, other = line.split()
-    return int(one), int(other)
 
 
 def offset_checkpoint(path: Path) -> Iterator[Item]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import orjson
 
+from twisted_kafka.controller.topic_rules import GROUP_TOPIC
 from twisted_kafka.coordinator.records import GROUP_RECORD_KINDS, UnknownRecordKindError, decode_record
 from twisted_kafka.log.files import parse_partition_directory
 from twisted_kafka.log.log_directory import LogDirectory, LogDirectoryError
@@ -19,7 +20,6 @@ from twisted_kafka.tools.verify_partition import ERROR
 
 EXIT_FOUND = 1
 EXIT_USAGE = 2
-GROUP_TOPIC = "__consumer_offsets"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -18,12 +18,9 @@ from twisted_kafka.log.checkpoints import (
     OffsetCheckpoint,
 )
 from twisted_kafka.log.files import (
-    CLEANED_SUFFIX,
     DELETED_DIRECTORY_SUFFIX,
-    DELETED_SUFFIX,
     FUTURE_DIRECTORY_SUFFIX,
     STRAY_DIRECTORY_SUFFIX,
-    SWAP_SUFFIX,
     parse_partition_directory,
 )
 from twisted_kafka.log.log_directory import CLEAN_SHUTDOWN_FILE
@@ -31,7 +28,6 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.tools.verify_partition import Finding, PartitionCheck, error, note
 
 MARKED: Final = (DELETED_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX, FUTURE_DIRECTORY_SUFFIX)
-UNFINISHED: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
 CHECKPOINTS: Final = (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, CLEANER_CHECKPOINT)
 
 

@@ -6,21 +6,19 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from twisted_kafka.log.files import (
-    CLEANED_SUFFIX,
-    DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
-    SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
+    UNFINISHED_SUFFIXES,
     offset_of_name,
 )
+from twisted_kafka.log.leader_epoch import LEADER_EPOCH_CHECKPOINT
+from twisted_kafka.log.partition_metadata import PARTITION_METADATA
 from twisted_kafka.protocol.errors import KafkaError
 from twisted_kafka.protocol.records.batch import RecordBatch
 from twisted_kafka.tools.log_files import (
-    EPOCH_CHECKPOINT,
-    PARTITION_METADATA,
     Item,
     items,
     leader_epochs,
@@ -36,8 +34,6 @@ ERROR: Final = "error"
 NOTE: Final = "note"
 MAX_FINDINGS_OF_A_FILE: Final = 10
 """Further ones are counted only: a file that is wrong is wrong in every entry."""
-
-_UNFINISHED: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
 
 
 class Finding(NamedTuple):
@@ -79,7 +75,7 @@ class PartitionCheck:
         """Yield all that is wrong or worth a note."""
         names = sorted(path.name for path in self._directory.iterdir())
         for name in names:
-            if name.endswith(_UNFINISHED):
+            if name.endswith(UNFINISHED_SUFFIXES):
                 yield note(self._directory / name, "is left from an unfinished step: the next start deletes or completes it")
         segments = [self._directory / name for name in names if name.endswith(LOG_SUFFIX)]
         if segments:
@@ -158,7 +154,7 @@ class PartitionCheck:
             yield from _only_errors(path, transaction_index(path))
 
     def _metadata(self) -> Iterator[Finding]:
-        path = self._directory / EPOCH_CHECKPOINT
+        path = self._directory / LEADER_EPOCH_CHECKPOINT
         if path.exists():
             entries = list(leader_epochs(path))
             yield from _only_errors(path, entries)
