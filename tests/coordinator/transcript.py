@@ -22,7 +22,6 @@ from twisted_kafka.coordinator.group.subscription import decode_assignment, enco
 from twisted_kafka.coordinator.records import Producer
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.coordinator_records import GroupMetadataValue, OffsetCommitValue
-from twisted_kafka.protocol.records.builder import end_transaction_marker
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 GROUP = "g"
@@ -218,11 +217,10 @@ class Transcript(ConsumerCommands):
     def do_end(self, names, options):
         """A producer's transaction ends: its marker is in the log."""
         committed = names[1] == "commit"
-        marker = end_transaction_marker(
-            commit=committed, producer_id=int(names[0]), producer_epoch=0, coordinator_epoch=0, timestamp_ms=0
+        self.answered(
+            self.bench.groups.end_transaction(0, Producer(int(names[0]), 0), 0, committed),
+            lambda error: error and self.say(f"the marker of producer {names[0]}: {error.name}"),
         )
-        self.bench.log.batches[OFFSETS].append(bytes(marker))
-        self.bench.groups.on_transaction_ended(0, int(names[0]), committed)
 
     def do_fetch(self, names, options):
         def tell(result):

@@ -22,6 +22,7 @@ SETTINGS = {
     "offsets.topic.replication.factor": 1,
     "transaction.state.log.replication.factor": 1,
     "transaction.state.log.min.isr": 1,
+    "transaction.partition.verification.enable": "false",
 }
 
 

@@ -53,6 +53,11 @@ UNORDERED = {
     ("AlterClientQuotasResponseEntryData", "entity"): "entity_type",
     ("DescribeClientQuotasResponseEntryData", "entity"): "entity_type",
     ("OffsetFetchResponseGroup", "topics"): "name",
+    ("TxnOffsetCommitResponse", "topics"): "name",
+    ("TxnOffsetCommitResponseTopic", "partitions"): "partition_index",
+    ("WritableTxnMarkerResult", "topics"): "name",
+    ("WritableTxnMarkerTopicResult", "partitions"): "partition_index",
+    ("WriteTxnMarkersResponse", "markers"): "producer_id",
     ("ConsumerGroupDescribeResponse", "groups"): "group_id",
 }
 """Lists that Apache Kafka fills from a hash table, by what they are sorted by before they are compared."""

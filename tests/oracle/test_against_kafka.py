@@ -15,6 +15,7 @@ from tests.oracle import (
     scenarios_log_dirs,
     scenarios_members,
     scenarios_quotas,
+    scenarios_transactions,
 )
 from tests.oracle.apache_kafka import ApacheKafka
 from tests.oracle.expected_differences import EXPECTED, NEWER, NOT_YET, Difference, reason
@@ -33,6 +34,7 @@ REGISTERED = (
     scenarios_log_dirs,
     scenarios_members,
     scenarios_quotas,
+    scenarios_transactions,
 )
 pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(900)]
 

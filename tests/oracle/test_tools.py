@@ -12,6 +12,8 @@ from tests.clients.clients import HERE as CLIENTS
 from tests.clients.clients import java_class_path, send_confluent
 from tests.clients.served import ServedBroker
 from tests.oracle.apache_kafka import ApacheKafka
+from tests.oracle.scenarios_transactions import transactional
+from tests.oracle.talk import Talk
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -28,6 +30,7 @@ TOOLS = {
     "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "kafka-streams-application-reset": "org.apache.kafka.tools.StreamsResetter",
     "kafka-features": "org.apache.kafka.tools.FeatureCommand",
+    "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
     "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
 }
 
@@ -186,6 +189,27 @@ def test_offsets_records_and_groups(both: Both) -> None:
     same(both, f"kafka-get-offsets --topic {topic} --time earliest")
     same(both, f"kafka-consumer-groups --delete --group {group}")
     same(both, "kafka-consumer-groups --delete --group tools.nobody")
+
+
+def test_a_hanging_transaction(both: Both) -> None:
+    """Found and aborted by an administrator; a consumer of committed records can go on."""
+    topic = "tools.hanging"
+    same(both, f"kafka-topics --create --topic {topic}")
+    for runner in both:
+        talk = Talk(int(runner.bootstrap.rpartition(":")[2]), "hanging")
+        transactional(talk, topic, "hanging")
+        assert talk.answers[0][1]["responses"][0]["partition_responses"][0]["error_code"] == 0
+        talk.close()
+        send_confluent(runner.bootstrap, topic, [b"after it"])
+    read = f"kafka-console-consumer --topic {topic} --from-beginning --max-messages 1 --isolation-level read_committed --timeout-ms"
+    same(both, f"{read} 2000")
+    transactions = f"kafka-transactions --bootstrap-server {BROKER}"
+    of = f"--topic {topic} --partition 0"
+    assert "None" not in same(both, f"{transactions} describe-producers {of}")[0]
+    same(both, f"{transactions} abort {of} --start-offset 0")
+    same(both, f"{transactions} abort {of} --start-offset 0")
+    same(both, f"{transactions} describe-producers {of}")
+    assert same(both, f"{read} 20000") == ["after it"]
 
 
 def test_elections_and_reassignments(both: Both) -> None:

@@ -18,6 +18,7 @@ from twisted_kafka.coordinator.group.group_metrics import CONSUMER
 from twisted_kafka.coordinator.group.legacy_offsets import LegacyOffsets
 from twisted_kafka.coordinator.hashing import partition_for
 from twisted_kafka.coordinator.transaction.producer_ids import ProducerIdManager
+from twisted_kafka.coordinator.transaction.verification import TransactionVerification
 from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.store import IMetadataStore
@@ -44,6 +45,8 @@ from twisted_kafka.server.apis.produce import ProduceApis
 from twisted_kafka.server.apis.producer_ids import ProducerIdApis
 from twisted_kafka.server.apis.producers import ProducerApis
 from twisted_kafka.server.apis.topics import TopicApis
+from twisted_kafka.server.apis.transaction_markers import TransactionMarkerApis
+from twisted_kafka.server.apis.transactional_offsets import TransactionalOffsetApis
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.timer import Timer
 
@@ -78,6 +81,7 @@ def make_families(parts: Parts) -> list[object]:
     topics = TopicManager(config, parts.store, metadata, parts.controller, waits, policies=parts.administration.policies)
     if parts.access_log is not None and config.boolean("access.log.topic.enable"):
         parts.access_log.publish_to(AccessLogTopic(config, metadata, replicas, topics.create_topics, parts.clock).publish)
+    verification = TransactionVerification(config, replicas)
     describer = ConfigDescriber(config, parts.configs)
     return [
         VersionsApis(parts.supported),
@@ -86,7 +90,7 @@ def make_families(parts: Parts) -> list[object]:
         PartitionApis(PartitionAdmin(metadata, parts.controller, waits), metadata),
         *parts.administration.families(metadata, describer, groups.group_configs),
         FeatureApis(parts.controller),
-        ProduceApis(replicas),
+        ProduceApis(replicas, verification),
         ProducerApis(replicas, metadata),
         FetchApis(replicas, sessions, config),
         OffsetApis(replicas),
@@ -94,6 +98,8 @@ def make_families(parts: Parts) -> list[object]:
         GroupApis(groups),
         ConsumerGroupApis(groups, CONSUMER in config.list("group.coordinator.rebalance.protocols")),
         GroupOffsetApis(groups, metadata, parts.clock, LegacyOffsets(parts.store)),
+        TransactionalOffsetApis(groups, verification, metadata, parts.clock),
+        TransactionMarkerApis(replicas, groups, parts.clock, config.int("request.timeout.ms")),
         FindCoordinatorApis(_coordinators(parts), metadata, topics),
         ProducerIdApis(producer_ids),
         ClientQuotaApis(ClientQuotas(parts.configs)),

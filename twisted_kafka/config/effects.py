@@ -41,6 +41,8 @@ _BROKER = """
     offsets.topic.segment.bytes offsets.topic.compression.codec offsets.retention.minutes
     offsets.retention.check.interval.ms offsets.commit.timeout.ms offsets.commit.required.acks
 
+    transaction.partition.verification.enable request.timeout.ms
+
     password.encoder.secret password.encoder.old.secret password.encoder.cipher.algorithm
     password.encoder.keyfactory.algorithm password.encoder.key.length password.encoder.iterations
 

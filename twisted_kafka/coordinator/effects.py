@@ -13,8 +13,11 @@ from typing import Any, Protocol, TypeVar
 
 from zope.interface import Interface
 
-from twisted_kafka.coordinator.records import CoordinatorRecord, Producer
+from twisted_kafka.coordinator.records import CoordinatorRecord, Producer, encode_batch
 from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.records.builder import end_transaction_marker
+from twisted_kafka.protocol.records.compression import Compression
+from twisted_kafka.protocol.regions import Buffer
 
 T = TypeVar("T")
 
@@ -49,6 +52,51 @@ class Write:
         self.records = records
         self.completed = completed
         self.producer = producer
+
+    def is_empty(self) -> bool:
+        """Return whether there is nothing to append."""
+        return not self.records
+
+    def encode(self, now_ms: int, compression: Compression) -> Buffer:
+        """Return the batch to append."""
+        return encode_batch(self.records, now_ms, compression, self.producer)
+
+    def replay(self, shard: Any) -> None:
+        """Apply what was appended to the ICoordinatorShard."""
+        producer_id = -1 if self.producer is None else self.producer.producer_id
+        for record in self.records:
+            shard.replay(record, producer_id)
+
+
+class EndTransaction(Write):
+    """The marker that ends a producer's transaction in this partition; ``completed`` as that of a Write."""
+
+    __slots__ = ("committed", "coordinator_epoch", "ended")
+
+    def __init__(self, producer: Producer, coordinator_epoch: int, committed: bool, completed: Callable[[ErrorCode], Any]) -> None:
+        """``coordinator_epoch`` is the transaction coordinator's; one with an older epoch than the last is refused."""
+        super().__init__([], completed, producer)
+        self.ended = producer
+        self.coordinator_epoch = coordinator_epoch
+        self.committed = committed
+
+    def is_empty(self) -> bool:
+        """Return that there is something to append."""
+        return False
+
+    def encode(self, now_ms: int, compression: Compression) -> Buffer:
+        """Return the control batch, which is never compressed."""
+        return end_transaction_marker(
+            commit=self.committed,
+            coordinator_epoch=self.coordinator_epoch,
+            timestamp_ms=now_ms,
+            producer_id=self.ended.producer_id,
+            producer_epoch=self.ended.epoch,
+        )
+
+    def replay(self, shard: Any) -> None:
+        """Let what the transaction wrote count, or drop it."""
+        shard.replay_end_transaction(self.ended.producer_id, self.committed)
 
 
 class Effects:

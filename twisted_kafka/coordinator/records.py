@@ -95,6 +95,7 @@ def encode_batch(
             compression=compression,
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
+            base_sequence=0,
             is_transactional=True,
         )
     if compression:

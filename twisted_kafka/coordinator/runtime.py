@@ -18,11 +18,11 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from twisted_kafka.coordinator.effects import Effects, ITimers, TimerHandle, Write
+from twisted_kafka.coordinator.effects import Effects, EndTransaction, ITimers, TimerHandle, Write
 from twisted_kafka.coordinator.hashing import partition_for
 from twisted_kafka.coordinator.interfaces import IPartitionReader, IPartitionWriter, IShardFactory
 from twisted_kafka.coordinator.loader import load_partition
-from twisted_kafka.coordinator.records import encode_batch
+from twisted_kafka.coordinator.records import Producer
 from twisted_kafka.coordinator.slot import Slot, SlotState
 from twisted_kafka.protocol.errors import (
     CoordinatorLoadInProgressError,
@@ -169,8 +169,6 @@ class CoordinatorRuntime:
         with slot.lock:
             if slot.state is not SlotState.LOADING:
                 return
-            for producer_id, committed in slot.late_markers:
-                slot.shard.replay_end_transaction(producer_id, committed)
             slot.shard.loaded()
             slot.state = ACTIVE
             self._perform_effects(slot)
@@ -260,7 +258,7 @@ class CoordinatorRuntime:
                 if slot.state is not ACTIVE:
                     self._refuse(slot)
                 result = operation(slot.shard, *args, **kwargs)
-                if type(result) is Write:
+                if isinstance(result, Write):
                     result = self._perform(slot, result)
                 if effects.writes:
                     self._perform_effects(slot)
@@ -278,23 +276,23 @@ class CoordinatorRuntime:
 
         slot.post(ring)
 
-    def transaction_ended(self, partition: int, producer_id: int, committed: bool) -> None:
-        """A transaction's marker was appended to the partition: its records count, or are dropped.
+    def end_transaction(
+        self, partition: int, producer: Producer, coordinator_epoch: int, committed: bool
+    ) -> "ErrorCode | Future[ErrorCode]":
+        """Append the marker that ends a producer's transaction in the partition, and let its records count or drop them.
 
-        One that comes while the partition is loaded may not have been in the log yet when its end was looked up.
+        No operation comes between the two. Raises what ``execute`` raises, INVALID_PRODUCER_EPOCH and
+        TRANSACTION_COORDINATOR_FENCED are values.
         """
-        with self._slots_lock:
-            slot = self._slots.get(partition)
-        if slot is None:
-            return
+        slot = self._slots.get(partition)
+        if slot is None or slot.state is not ACTIVE or not self._is_running:
+            self._refuse(slot)
 
-        def end() -> None:
-            if slot.state is ACTIVE:
-                slot.shard.replay_end_transaction(producer_id, committed)
-            elif slot.state is SlotState.LOADING:
-                slot.late_markers.append((producer_id, committed))
+        def end(_: Any) -> EndTransaction:
+            return EndTransaction(producer, coordinator_epoch, committed, ErrorCode)
 
-        slot.post(end)
+        answer: ErrorCode | Future[ErrorCode] = self._run(slot, end)  # type: ignore[arg-type]  # _refuse never returns
+        return answer
 
     # writes
 
@@ -304,34 +302,27 @@ class CoordinatorRuntime:
             self._perform(slot, writes.popleft())
 
     def _perform(self, slot: Slot, write: Write) -> Any:
-        if not write.records:
+        if write.is_empty():
             return write.completed(ErrorCode.NONE)
         outcome = self._append(slot, write)
         if isinstance(outcome, Future):
-            self._replay(slot, write)
+            write.replay(slot.shard)
             answer: Future[Any] = Future()
             slot.uncommitted = answer
             outcome.add_done_callback(lambda done: slot.post(lambda: self._committed(slot, write, answer, done)))
             return answer
         if not outcome:
-            self._replay(slot, write)
+            write.replay(slot.shard)
         return write.completed(outcome)
 
     def _append(self, slot: Slot, write: Write) -> "ErrorCode | Future[ErrorCode]":
         try:
-            batch = encode_batch(write.records, self._clock.wall_ms(), self._settings.compression, write.producer)
-            return self._writer.append(slot.partition, batch)
+            return self._writer.append(slot.partition, write.encode(self._clock.wall_ms(), self._settings.compression))
         except Exception as error:  # noqa: BLE001 the operation answers it like any other failed append
             code = error_of(error)
             if code is ErrorCode.UNKNOWN_SERVER_ERROR:
                 self.log.failure("append to {partition} failed", partition=slot.partition)
             return code
-
-    def _replay(self, slot: Slot, write: Write) -> None:
-        shard = slot.shard
-        producer_id = -1 if write.producer is None else write.producer.producer_id
-        for record in write.records:
-            shard.replay(record, producer_id)
 
     def _committed(self, slot: Slot, write: Write, answer: "Future[Any]", done: "Future[ErrorCode]") -> None:
         failure = done.exception()

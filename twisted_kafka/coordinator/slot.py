@@ -31,7 +31,7 @@ class Slot:
     or just after it lets go. So an append may complete on any thread, even one in the middle of another operation.
     """
 
-    __slots__ = ("_mailbox", "effects", "late_markers", "leader_epoch", "lock", "partition", "shard", "state", "uncommitted")
+    __slots__ = ("_mailbox", "effects", "leader_epoch", "lock", "partition", "shard", "state", "uncommitted")
 
     def __init__(self, partition: TopicPartition, leader_epoch: int) -> None:
         self.partition = partition
@@ -41,8 +41,6 @@ class Slot:
         self.effects: Effects = None  # type: ignore[assignment]  # the runtime sets these two at once: they need the slot
         self.shard: Any = None
         self.uncommitted: Future[Any] | None = None
-        self.late_markers: list[tuple[int, bool]] = []
-        """Transactions that ended while the shard was loaded: (producer id, whether it was committed)."""
         self._mailbox: deque[Callable[[], None]] = deque()
 
     def post(self, action: Callable[[], None]) -> None:

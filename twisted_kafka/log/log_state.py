@@ -13,7 +13,7 @@ from twisted_kafka.log.environment import LogEnvironment
 from twisted_kafka.log.files import FUTURE_DIRECTORY_SUFFIX, sync_directory, sync_file
 from twisted_kafka.log.loader import LoadedLog
 from twisted_kafka.log.partition_metadata import PARTITION_METADATA
-from twisted_kafka.log.producer_state import ProducerEntry
+from twisted_kafka.log.producer_state import NO_OFFSET, ProducerEntry
 from twisted_kafka.log.results import LogOffsetMetadata
 from twisted_kafka.log.segment import LogSegment
 from twisted_kafka.log.segments import Segments
@@ -74,6 +74,12 @@ class LogState:
         """Return what is remembered of the producers that wrote to this log."""
         with self._lock:
             return list(self.producer_state.producers.values())
+
+    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """Return whether the producer, in this epoch, has a transaction open here."""
+        with self._lock:
+            entry = self.producer_state.producers.get(producer_id)
+            return entry is not None and entry.epoch == producer_epoch and entry.transaction_first_offset != NO_OFFSET
 
     @property
     def high_watermark(self) -> int:

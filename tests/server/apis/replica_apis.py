@@ -3,6 +3,7 @@
 from concurrent.futures import Future
 
 from tests.replication.harness import Harness
+from twisted_kafka.coordinator.transaction.verification import TransactionVerification
 from twisted_kafka.network.request import ConnectionInfo, RequestContext
 from twisted_kafka.protocol.wire import join
 from twisted_kafka.replication.fetch_session import FetchSessionCache
@@ -17,7 +18,11 @@ class Apis(Harness):
         super().__init__(directory, **properties)
         self.sessions = FetchSessionCache(10, self.clock, self.metrics)
         self.registry = ApiRegistry(
-            [ProduceApis(self.replicas), FetchApis(self.replicas, self.sessions, self.config), OffsetApis(self.replicas)]
+            [
+                ProduceApis(self.replicas, TransactionVerification(self.config, self.replicas)),
+                FetchApis(self.replicas, self.sessions, self.config),
+                OffsetApis(self.replicas),
+            ]
         )
         self.context = None
         self.is_direct = True

@@ -2,12 +2,14 @@ import pytest
 
 from tests.replication.harness import BROKER, OTHER, TOPIC, TP, batch_of
 from tests.server.apis.replica_apis import Apis
+from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.server.dispatch import CLOSE_CONNECTION, NO_RESPONSE
 
 VERSIONS = range(12)
+VERIFICATION = "transaction.partition.verification.enable"
 
 
 @pytest.fixture(params=["direct", "by messages"])
@@ -87,7 +89,7 @@ PRODUCER = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0}
 
 
 class TestTransactions:
-    """There are none yet: a record that waits for the end of one would keep readers of committed data waiting for ever."""
+    """A record that waits for the end of a transaction that nobody knows of would keep readers of committed data waiting."""
 
     @pytest.mark.parametrize("fields", [{}, PRODUCER])
     def test_without_a_transactional_id_the_whole_request_is_refused(self, apis, fields):
@@ -100,12 +102,37 @@ class TestTransactions:
         assert apis.replicas.get_partition(TP).log.log_end_offset == 0
         assert error(apis, transactional, topic="nowhere") == refused
 
-    def test_with_one_there_is_no_transaction(self, apis):
-        wanted = request(batch_of(b"a", is_transactional=True, **PRODUCER))
-        wanted.transactional_id = "tx"
-        answer = apis.call(wanted, 9).responses[0].partition_responses[0]
-        assert answer.error_code == ErrorCode.INVALID_TXN_STATE
+    def transactional(self, apis, *numbers, partition=0, producer=5):
+        """Return the error of a produce of batches with these sequence numbers, one partition each."""
+        batches = [
+            bytes(batch_of(b"a", is_transactional=True, **PRODUCER | {"base_sequence": at, "producer_id": producer + shift}))
+            for shift, at in enumerate(numbers)
+        ]
+        data = [PartitionProduceData(index=partition + shift, records=each) for shift, each in enumerate(batches)]
+        asked = ProduceRequest(acks=1, transactional_id="tx", topic_data=[TopicProduceData(name=TOPIC, partition_data=data)])
+        return [each.error_code for each in apis.call(asked, 9).responses[0].partition_responses]
+
+    def test_one_that_no_coordinator_knows_cannot_begin(self, apis):
+        assert self.transactional(apis, 0) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
         assert apis.replicas.get_partition(TP).log.log_end_offset == 0
+        assert self.transactional(apis, 0, partition=9) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        wanted = request(batch_of(b"a"))
+        wanted.transactional_id = "tx"
+        assert apis.call(wanted, 9).responses[0].partition_responses[0].error_code == 0
+
+    def test_without_verification_one_begins_and_with_it_it_goes_on(self, apis):
+        apis.config.adopt(KafkaConfig({**apis.config.originals, VERIFICATION: "false"}))
+        assert self.transactional(apis, 0) == [0]
+        apis.config.adopt(KafkaConfig({**apis.config.originals, VERIFICATION: "true"}))
+        assert self.transactional(apis, 1) == [0]
+        assert self.transactional(apis, 0, producer=6) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
+        log = apis.replicas.get_partition(TP).log
+        assert (log.log_end_offset, log.last_stable_offset) == (2, 0)
+
+    def test_batches_of_two_producers_are_refused(self, apis):
+        apis.lead(partition=1)
+        apis.config.adopt(KafkaConfig({**apis.config.originals, VERIFICATION: "false"}))
+        assert self.transactional(apis, 0, 0) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
 
 
 class TestAcks:

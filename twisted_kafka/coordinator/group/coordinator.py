@@ -21,7 +21,14 @@ from twisted_kafka.coordinator.group.shard import GroupShard
 from twisted_kafka.coordinator.interfaces import IShardFactory
 from twisted_kafka.coordinator.records import GROUP_RECORD_KINDS, Producer, RecordKinds
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime
-from twisted_kafka.protocol.errors import ErrorCode, InvalidGroupIdError, KafkaError
+from twisted_kafka.protocol.errors import (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    ErrorCode,
+    InvalidGroupIdError,
+    KafkaError,
+    NotCoordinatorError,
+)
 from twisted_kafka.protocol.messages.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -196,19 +203,34 @@ class GroupCoordinator:
             return error.code
         return answer
 
+    def transactional_partition(self, group_id: str) -> TopicPartition:
+        """Return the partition that a transaction must have in it to commit offsets of the group. Raises KafkaError."""
+        if not group_id:
+            raise InvalidGroupIdError("a group must have an id")
+        self.runtime.check(group_id)
+        return TopicPartition(GROUP_METADATA_TOPIC, self.partition_for(group_id))
+
     def commit_transactional_offsets(self, sender: Sender, producer: Producer, offsets: Offsets) -> "ErrorCode | Future[ErrorCode]":
         """Write offsets that count once the producer's transaction is committed (TxnOffsetCommit); one error for all of them.
 
-        Whether the transaction is open, and has this group's partition in it, is the transaction coordinator's to say.
+        Whether the transaction is open, and has ``transactional_partition`` in it, the caller has verified.
         """
         answer: ErrorCode | Future[ErrorCode] = self._ask(
             sender.group_id, lambda shard: shard.offsets.commit_in_transaction(sender, producer, offsets), ErrorCode
         )
         return answer
 
-    def on_transaction_ended(self, partition: int, producer_id: int, committed: bool) -> None:
-        """Take note of a marker that was appended to a partition of ``__consumer_offsets`` (WriteTxnMarkers)."""
-        self.runtime.transaction_ended(partition, producer_id, committed)
+    def end_transaction(
+        self, partition: int, producer: Producer, coordinator_epoch: int, committed: bool
+    ) -> "ErrorCode | Future[ErrorCode]":
+        """Write the marker of a transaction into a partition of ``__consumer_offsets`` (WriteTxnMarkers); its offsets count then.
+
+        The transaction coordinator takes NOT_LEADER_OR_FOLLOWER for "not yet, or not here", and asks again.
+        """
+        try:
+            return self.runtime.end_transaction(partition, producer, coordinator_epoch, committed)
+        except (NotCoordinatorError, CoordinatorLoadInProgressError, CoordinatorNotAvailableError):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def fetch_offsets(self, request: OffsetFetch) -> "tuple[ErrorCode, Fetched] | Future[tuple[ErrorCode, Fetched]]":
         """Return the group's error and its committed offsets."""

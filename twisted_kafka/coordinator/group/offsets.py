@@ -72,21 +72,30 @@ class OffsetRequests:
 
     def commit_in_transaction(self, sender: Sender, producer: Producer, offsets: Offsets) -> ErrorCode | Write:
         """Answer a TxnOffsetCommit: the offsets count when the transaction's marker comes."""
-        group = self._store.groups.get(sender.group_id)
-        is_outsider = sender.generation < 0 and not sender.member_id and sender.instance_id is None
-        if group is None:
-            error = ErrorCode.ILLEGAL_GENERATION if sender.generation >= 0 else _NONE
-        elif is_outsider:  # a producer of before KIP-447 does not say which member it works for
-            error = _NONE
-        elif isinstance(group, ConsumerGroup):
-            error = _check_member(group, sender, MEMBER_EPOCHS_SINCE)
-            error = ErrorCode.ILLEGAL_GENERATION if error is ErrorCode.STALE_MEMBER_EPOCH else error
-        else:
-            error = self._check_classic(group, sender)
+        error = self._check_transactional(sender)
         if error:
             return error
         written = [offset_commit(sender.group_id, each.topic, each.partition, value) for each, value in offsets.items()]
         return Write(written, self._committed(len(written)), producer)
+
+    def _check_transactional(self, sender: Sender) -> ErrorCode:
+        group = self._store.groups.get(sender.group_id)
+        if group is not None and _is_dead(group):
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        _, member_id, instance_id, generation = sender
+        if generation < 0 and not member_id and instance_id is None:
+            return _NONE  # a producer of before KIP-447 does not say which member it works for
+        if group is None:
+            return _NONE if generation < 0 else ErrorCode.UNKNOWN_MEMBER_ID
+        if isinstance(group, ConsumerGroup):
+            error = _check_member(group, sender, MEMBER_EPOCHS_SINCE)
+            return ErrorCode.ILLEGAL_GENERATION if error is ErrorCode.STALE_MEMBER_EPOCH else error
+        if generation < 0 and group.state is EMPTY:
+            return _NONE
+        error = group.check_member(member_id, instance_id)
+        if not error and generation != group.generation:
+            error = ErrorCode.ILLEGAL_GENERATION
+        return error  # in a rebalance, too, a member may end what it began before
 
     def _committed(self, count: int) -> Callable[[ErrorCode], ErrorCode]:
         metrics = self._parts.metrics
@@ -133,7 +142,7 @@ class OffsetRequests:
             if partitions is None:
                 return _NONE, dict(offsets)
             return _NONE, {partition: offsets.get(partition) for partition in partitions}
-        wanted = store.partitions_of(sender.group_id) if partitions is None else partitions
+        wanted = offsets if partitions is None else partitions
         return _NONE, {
             partition: ErrorCode.UNSTABLE_OFFSET_COMMIT if store.has_pending(sender.group_id, partition) else offsets.get(partition)
             for partition in wanted

@@ -6,6 +6,8 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Final
 
+from twisted_kafka.coordinator.records import Producer
+from twisted_kafka.coordinator.transaction.verification import TransactionVerification
 from twisted_kafka.log.validation import AppendOrigin
 from twisted_kafka.network.request import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode
@@ -47,13 +49,14 @@ _CODEC_MASK: Final = 7
 _ZSTD: Final = int(Compression.ZSTD)
 _MAGIC: Final = 2
 _TRANSACTIONAL: Final = 0x10
-_PRODUCER_ID_AT: Final = 43
+_PRODUCER_AT: Final = 43
 _NEGATIVE: Final = 0x80
 """A producer id whose first byte has this bit is negative: there is none."""
 _NO_TRANSACTIONAL_ID: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 _partition_response: Final = maker(PartitionProduceResponse)
 _topic_response: Final = maker(TopicProduceResponse)
 _response: Final = maker(ProduceResponse)
+_producer_of: Final = struct.Struct(">qh").unpack_from
 _length_at_8: Final = struct.Struct(">8xi").unpack_from
 _length_and_magic: Final = struct.Struct(">8xi4xB").unpack_from
 
@@ -64,8 +67,9 @@ Answer = ProduceResponse | Outcome
 class ProduceApis:
     """Appends what producers send."""
 
-    def __init__(self, replicas: ReplicaManager) -> None:
+    def __init__(self, replicas: ReplicaManager, verification: TransactionVerification) -> None:
         self._replicas = replicas
+        self._verification = verification
         self._append = replicas.append
         self._append_one = replicas.append_one
 
@@ -91,6 +95,9 @@ class ProduceApis:
                     entries[topic_partition] = records
         if refused is not None and any(result.error == _NO_TRANSACTIONAL_ID for result in refused.values()):
             entries, refused = {}, _all_refused(request, _NO_TRANSACTIONAL_ID)
+        elif transactional_id is not None and (unverified := self._unverified(entries, transactional_id)):
+            refused = unverified if refused is None else {**refused, **unverified}
+            entries = {partition: records for partition, records in entries.items() if partition not in unverified}
         respond = partial(self._respond, context, request, refused)
         if not entries:
             return respond({})
@@ -123,6 +130,20 @@ class ProduceApis:
             return respond({topic_partition: result})
         context.note_topic(one.topic, 1, result.record_count, len(one.records))
         return AppendedResponse(one.topic, one.index, result.base_offset, result.log_append_time_ms, result.log_start_offset)
+
+    def _unverified(self, entries: dict[TopicPartition, Buffer], transactional_id: str) -> Results:
+        """Return the refusals of batches that are not part of their producer's transaction."""
+        producers = {
+            partition: Producer(*_producer_of(records, _PRODUCER_AT))
+            for partition, records in entries.items()
+            if records[_ATTRIBUTES_AT] & _TRANSACTIONAL and records[_PRODUCER_AT] < _NEGATIVE
+        }
+        if len(set(producers.values())) > 1:
+            return {partition: PartitionResult(ErrorCode.INVALID_PRODUCER_ID_MAPPING) for partition in entries}
+        errors = {
+            partition: self._verification.error(partition, transactional_id, producer) for partition, producer in producers.items()
+        }
+        return {partition: PartitionResult(error) for partition, error in errors.items() if error}
 
     def _refuse(self, topic_partition: TopicPartition, error: int) -> PartitionResult:
         """Refuse records unseen by the log; of a topic that does not exist that is said first, as Kafka does."""
@@ -206,11 +227,8 @@ def _the_batch(records: Buffer | None, version: int, transactional_id: str | Non
     if end > size or magic != _MAGIC:
         return records, ErrorCode.INVALID_RECORD
     attributes = records[_ATTRIBUTES_AT]
-    if attributes & _TRANSACTIONAL:
-        if transactional_id is None:
-            return records, _NO_TRANSACTIONAL_ID
-        if records[_PRODUCER_ID_AT] < _NEGATIVE:
-            return records, ErrorCode.INVALID_TXN_STATE  # nothing can have begun a transaction here yet
+    if attributes & _TRANSACTIONAL and transactional_id is None:
+        return records, _NO_TRANSACTIONAL_ID
     if version < _FIRST_VERSION_WITH_ZSTD and attributes & _CODEC_MASK == _ZSTD:
         return records, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     if end < size:
