@@ -320,6 +320,18 @@ def test_two_topics_logs_of_one_partition_stop_the_start(broker):
         broker.start(("a", "b"))
 
 
+def test_a_topic_id_that_a_crash_took_does_not_make_two_topics_of_one_partition(broker):
+    for name, count in (("a", 2), ("b", 1)):
+        manager = broker.start((name,))
+        for _ in range(count):
+            append(manager.get_or_create_log(ONE, bytes(range(16))), b"x")
+        broker.crash(manager)
+    (broker.path / "a" / "one-0" / "partition.metadata").write_bytes(bytes(40))
+    manager = broker.start(("a", "b"))
+    assert manager.get_log(ONE).log_end_offset == 2
+    assert manager.get_or_create_log(ONE, bytes(range(16))).topic_id == bytes(range(16))
+
+
 # meta.properties.
 
 

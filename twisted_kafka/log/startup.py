@@ -181,7 +181,8 @@ def _better_of(one: UnifiedLog, other: UnifiedLog) -> UnifiedLog:
     A broker that dies while it replaces a replica by the one in another directory leaves both. Kafka's refuses to start then;
     nothing is lost here either, for the shorter one stays as a stray.
     """
-    if one.topic_id != other.topic_id:
+    # An id that was not flushed may be lost with the machine: such a log is of the one topic that has an id.
+    if one.topic_id != other.topic_id and None not in (one.topic_id, other.topic_id):
         raise ValueError(f"{one.topic_partition} lies in two log directories with two topic ids: {one.dir} and {other.dir}")
     is_first = (one.latest_epoch, one.log_end_offset) >= (other.latest_epoch, other.log_end_offset)
     kept, stray = (one, other) if is_first else (other, one)
