@@ -18,7 +18,7 @@ from unittest.mock import patch
 import pytest
 
 from tests.log.crash_disk import CrashDisk, MachineDied
-from tests.log.support import NOW_MS, contents
+from tests.log.support import NOW_MS, Bench, append, contents
 from tests.log.test_log_manager import Broker
 from twisted_kafka.log import log_directory
 from twisted_kafka.log.log_manager import LogManager
@@ -76,6 +76,7 @@ class Model:
     """Offsets that a power failure took out of the middle, which is possible where a compaction leaves gaps, too."""
     high_watermark: int = 0
     """The largest that there was: nothing below may be truncated, as replication has it."""
+    deleted_to: int = 0
 
     def add(self, batch: Appended) -> None:
         self.batches.append(batch)
@@ -201,7 +202,8 @@ class World:
             self.truncate(manager, partition, model)
         elif what < 0.88 and partition == PLAIN:
             self.raise_high_watermark(log, model)
-            log.increment_log_start_offset(self.random.randint(log.log_start_offset, log.log_end_offset))
+            model.deleted_to = self.random.randint(log.log_start_offset, log.log_end_offset)
+            log.increment_log_start_offset(model.deleted_to)
         elif what < 0.92:
             self.move(manager, partition, log)
         else:
@@ -353,6 +355,8 @@ class World:
     def compare_epochs(self, log: UnifiedLog, model: Model) -> None:
         # DeleteRecords forgets the epochs at once, but a crash may undo it: then those before are not known any more, as in Kafka.
         known_from = max([log.log_start_offset, *[entry.start_offset for entry in log.leader_epochs.entries[:1]]])
+        if not log.leader_epochs.entries and model.deleted_to >= log.log_end_offset:
+            known_from = log.log_end_offset  # not even the last one, which was to begin there
         for batch in model.batches:
             if batch.first >= known_from and not log.config.compact:
                 assert log.leader_epochs.epoch_for_offset(batch.first) == batch.epoch, (log, batch.first)
@@ -416,6 +420,25 @@ def run_alone(directory: Path, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_what_was_promised_outlives_deaths_at_any_step(tmp_path: Path, seed: int) -> None:
     run(tmp_path, seed)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_index_entries_that_were_cut_off_do_not_come_back(tmp_path: Path, seed: int) -> None:
+    """A start after a clean stop took the log to end where the index did."""
+    (tmp_path / "disk").mkdir()
+    bench = Bench(tmp_path / "disk" / "topic-0", index_interval_bytes=0)
+    disk = CrashDisk(tmp_path / "disk", random.Random(seed))
+    with disk.watched(-1):
+        log = bench.open()
+        append(log, b"0", b"1")
+        append(log, b"2")
+        log.flush()
+        log.truncate_to(2)
+        log.flush()
+        log.close()
+    disk.lose_power()
+    assert not (bench.directory / "00000000000000000000.index").read_bytes()
+    assert bench.open(was_clean=True).log_end_offset == 2
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 import os
 import shutil
+import struct
 
 import pytest
 
@@ -416,3 +417,16 @@ def test_unfinished_swaps_go_before_what_tells_that_they_are(bench, monkeypatch)
     monkeypatch.setattr(os, "unlink", lambda path, **options: (removed.append(str(path)), unlink(path, **options))[1])
     assert contents(bench.open(recovery_point=40)) == values(40)
     assert [path.rsplit(".", 1)[1] for path in removed if path.endswith((".swap", ".cleaned"))] == ["swap", "swap", "cleaned"]
+
+
+def test_a_clean_start_takes_no_index_that_goes_beyond_the_batches(tmp_path):
+    bench = Bench(tmp_path / "topic-0", index_interval_bytes=0)
+    log = bench.open()
+    append(log, b"0", b"1")
+    log.flush()
+    log.close()
+    index = tmp_path / "topic-0" / "00000000000000000000.index"
+    index.write_bytes(struct.pack(">II", 2, log.size_bytes))
+    log = bench.open(was_clean=True)
+    assert contents(log) == [(0, b"0"), (1, b"1")]
+    assert log.log_end_offset == 2

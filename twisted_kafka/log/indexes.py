@@ -33,7 +33,7 @@ class TimestampOffset(NamedTuple):
 class _Index:
     """What both kinds share: keys and values in two arrays while in memory, a file of entries otherwise."""
 
-    __slots__ = ("_columns", "_file_entries", "_synced", "_written", "base_offset", "max_entries", "path")
+    __slots__ = ("_columns", "_file_entries", "_is_cut", "_synced", "_written", "base_offset", "max_entries", "path")
 
     entry: ClassVar[struct.Struct]
     key_type: ClassVar[str]
@@ -45,6 +45,8 @@ class _Index:
         self._columns: tuple[array[int], array[int]] | None = None
         self._file_entries = -1
         self._written = self._synced = _NOTHING_YET
+        self._is_cut = False
+        """Whether the file had entries that were taken out, which is not durable yet."""
 
     @property
     def entries(self) -> int:
@@ -123,8 +125,11 @@ class _Index:
         is_new = self._written == _NOTHING_YET
         start = 0 if is_new else self._written
         data = b"".join([pack(keys[i], values[i]) for i in range(start, count)])
-        fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if is_new else 0), 0o644)
+        fd = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o644)
         try:
+            if is_new and os.fstat(fd).st_size:
+                os.ftruncate(fd, 0)
+                self._is_cut = True
             write_fully(fd, data, start * size)
         finally:
             os.close(fd)
@@ -133,9 +138,10 @@ class _Index:
     def sync(self) -> None:
         """Make the written entries durable, unless they are; raises OSError."""
         written = self._written
-        if written > 0 and written != self._synced:
+        if self._is_cut or (written > 0 and written != self._synced):
             sync_file(self.path)
             self._synced = written
+            self._is_cut = False
 
     def remove(self) -> None:
         """Remove the file."""
