@@ -27,6 +27,7 @@ from twisted_kafka.log.files import (
     sync_directory,
 )
 from twisted_kafka.log.leader_epoch import LeaderEpochCache
+from twisted_kafka.log.overflow import OverflowedSegmentError, find_sound_end, split, split_closed
 from twisted_kafka.log.producer_snapshot import CorruptSnapshotError, SnapshotFiles
 from twisted_kafka.log.producer_state import NO_PRODUCER_ID, ProducerState
 from twisted_kafka.log.segment import LogSegment
@@ -86,6 +87,14 @@ class LogLoader:
         ``was_compacted``: whether offsets may be missing between segments.
         """
         self._may_have_gaps = was_compacted or self._config.compact
+        while True:
+            try:
+                return self._load(recovery_point, log_start_offset, was_clean)
+            except OverflowedSegmentError as found:
+                self._split(found.segment)
+                recovery_point = min(recovery_point, found.segment.base_offset)
+
+    def _load(self, recovery_point: int, log_start_offset: int, was_clean: bool) -> LoadedLog:
         segments = self._open_segments() or [self._new_segment(log_start_offset)]
         epochs = LeaderEpochCache(self._directory, lambda error: _log.warn("{error}", error=error))
         epochs.load()
@@ -121,9 +130,11 @@ class LogLoader:
         """Return where the log ends that was closed cleanly; None when its last segment is not as a clean stop leaves it."""
         active = loaded.segments.active
         end = active.open_for_append()
-        if active.indexed_end != active.size_bytes:
+        if active.indexed_end != active.size_bytes or active.offset_index.last_entry()[1] >= max(active.size_bytes, 1):
             _log.warn("{path} is not as it was when it was closed: the log is recovered", path=str(active.path))
             return None
+        if not active.fits(end - 1) and active.size_bytes:
+            raise OverflowedSegmentError(active)
         if loaded.epochs.is_damaged:
             _find_epochs(loaded.epochs, list(loaded.segments))
         for segment in self._damaged:
@@ -137,6 +148,12 @@ class LogLoader:
         return end
 
     def _new_segment(self, base_offset: int) -> LogSegment:
+        return self._create_segment(base_offset, reserve_bytes=self._config.segment_bytes if self._config.preallocate else 0)
+
+    def _new_piece(self, base_offset: int) -> LogSegment:
+        return self._create_segment(base_offset, suffix=CLEANED_SUFFIX)
+
+    def _create_segment(self, base_offset: int, *, suffix: str = "", reserve_bytes: int = 0) -> LogSegment:
         config = self._config
         return LogSegment.create(
             self._directory,
@@ -144,8 +161,18 @@ class LogLoader:
             max_index_bytes=config.segment_index_bytes,
             index_interval_bytes=config.index_interval_bytes,
             now_ms=self._clock.wall_ms(),
-            reserve_bytes=config.segment_bytes if config.preallocate else 0,
+            suffix=suffix,
+            reserve_bytes=reserve_bytes,
         )
+
+    def _split(self, segment: LogSegment) -> None:
+        end = find_sound_end(segment)
+        if end < segment.size_bytes:
+            # As recovery does, which would get here after the splitting.
+            _log.warn("{path} is cut off at byte {end}, where it is torn or corrupt", path=str(segment.path), end=end)
+            self._drop([later for later in self._open_segments() if later.base_offset > segment.base_offset])
+            segment.truncate_file(end)
+        split(segment, self._new_piece)
 
     def _open_segments(self) -> list[LogSegment]:
         found = self._scan()
@@ -162,7 +189,7 @@ class LogLoader:
                     os.unlink(entry.path)
             elif name.endswith(LOG_SUFFIX):
                 segments.append(self._open_segment(name, found))
-        return sorted(segments, key=lambda segment: segment.base_offset)
+        return split_closed(sorted(segments, key=lambda segment: segment.base_offset), self._new_piece)
 
     def _scan(self) -> "dict[str, os.DirEntry[str]]":
         with os.scandir(self._directory) as entries:
@@ -211,7 +238,7 @@ class LogLoader:
         end = unchecked[0].base_offset
         for number, segment in enumerate(unchecked):
             if number and not self._follows(segment, end, loaded.log_start_offset):
-                self._drop(loaded, unchecked[number:])
+                self._drop(unchecked[number:])
                 break
             size_bytes = segment.size_bytes
             end, valid_end = self._recover_segment(loaded, segment)
@@ -225,7 +252,7 @@ class LogLoader:
                     end=end,
                 )
                 # Before the cut: when the machine dies in between, the next start still sees why they have to go.
-                self._drop(loaded, unchecked[number + 1 :])
+                self._drop(unchecked[number + 1 :])
                 segment.truncate_file(valid_end)
                 break
             if segment is not unchecked[-1]:
@@ -249,12 +276,12 @@ class LogLoader:
             return False
         return True
 
-    def _drop(self, loaded: LoadedLog, segments: list[LogSegment]) -> None:
+    def _drop(self, segments: list[LogSegment]) -> None:
         # The last one first: what a death in between leaves ends with what is damaged.
         for segment in reversed(segments):
             _log.warn("{path} lies after what is damaged and is removed", path=str(segment.path))
             segment.remove()
-            loaded.snapshots.remove(segment.base_offset)
+            self._snapshots.remove(segment.base_offset)
         if segments:
             sync_directory(self._directory)
 
@@ -265,10 +292,10 @@ class LogLoader:
         producers, epochs = loaded.producers, loaded.epochs
         next_offset, valid_end = segment.base_offset, 0
         for header, batch in scan_batches(segment.file.fileno(), 0, segment.size_bytes):
-            if header.base_offset < next_offset or header.last_offset < header.base_offset or not segment.fits(header.last_offset):
+            if header.base_offset < next_offset or header.last_offset < header.base_offset or not crc_matches(batch):
                 break
-            if not crc_matches(batch):
-                break
+            if not segment.fits(header.last_offset):
+                raise OverflowedSegmentError(segment)
             segment.note_batch(header, header.position)
             if header.leader_epoch > epochs.latest_epoch:
                 epochs.assign(header.leader_epoch, header.base_offset)

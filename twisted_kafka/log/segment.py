@@ -379,8 +379,12 @@ class LogSegment:
                 index.load()
 
     def change_suffix(self, suffix: str) -> None:
-        """Give the files another suffix, the one with the batches last; raises OSError."""
-        for path in reversed(self._paths()):
+        """Give the files another suffix; raises OSError.
+
+        The file with the batches gets one last, for a start goes by it; and loses it first: those of the replaced segments are
+        gone then, and a start removes no more of their names.
+        """
+        for path in self._paths() if not suffix else reversed(self._paths()):
             renamed = path.with_name(path.name.removesuffix(self._suffix) + suffix)
             if path == self.path or path.exists():
                 os.rename(path, renamed)
