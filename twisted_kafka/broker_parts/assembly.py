@@ -49,6 +49,7 @@ from twisted_kafka.metadata.store import IMetadataStore, StoreError
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.acceptor import BindError
 from twisted_kafka.network.interfaces import IRequestObserver
+from twisted_kafka.network.placement import make_placement
 from twisted_kafka.network.plane import CONTROL_PLANE
 from twisted_kafka.network.request_channel import RequestChannel
 from twisted_kafka.network.request_metrics import RequestMetrics
@@ -169,7 +170,8 @@ class Assembly:
         logs, store = self._open_storage(scheduler)
         configs, dynamic = self._start_configs(store, logs)
         metadata = self.metadata = MetadataCache(self.config.broker_id, self.cluster_id)
-        channel = RequestChannel(self.config.int("queued.max.requests"), self._clock)
+        placement = make_placement(self._clock) if self.config.boolean("thread.placement.enable") else None
+        channel = RequestChannel(self.config.int("queued.max.requests"), self._clock, placement)
         sockets = self._bind(main, channel)
         replicas = self._start_replicas(logs, metadata, scheduler, timer)
         groups = make_group_coordinator(self.config, replicas, metadata, scheduler, timer, self._clock, self.metrics)

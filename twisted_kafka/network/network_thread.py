@@ -43,6 +43,10 @@ class NetworkThread:
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def _run(self) -> None:
+        with self.processor.placed():
+            self._run_reactors()
+
+    def _run_reactors(self) -> None:
         while True:
             try:
                 self._reactor.run(installSignalHandlers=False)

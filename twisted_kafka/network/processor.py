@@ -169,6 +169,12 @@ class Processor(ProcessorLoop):
         """Whether other threads want something beside responses."""
         return bool(self._new_connections) or self._has_room or self._must_check_excess
 
+    def look_at_placement(self) -> None:
+        """Have it decided where the threads of this plane run, by what has passed here."""
+        placement, stats = self._request_channel.placement, self.stats
+        if placement is not None:
+            placement.look(self.number, stats.responses, stats.request_bytes + stats.response_bytes)
+
     def run_pending(self) -> None:
         """Do what other threads have asked for."""
         self._wake_pending = False

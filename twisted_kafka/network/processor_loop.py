@@ -9,7 +9,7 @@ waits for its turn, or through its reactor.
 import sys
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 from zope.interface import classImplements
@@ -24,6 +24,9 @@ REQUESTS_PER_WAKE = 256
 
 TAKES_TURNS = getattr(sys, "_is_gil_enabled", lambda: True)()
 """With the interpreter lock, a processor leaves its sockets alone while handlers are at work, for ``STALL_S`` at a time."""
+
+TURNS_PER_LOOK = 64
+"""After so many turns a processor thinks about where its threads run."""
 
 
 class LateResponses(deque[Request | ThrottleMark]):
@@ -41,7 +44,10 @@ class LateResponses(deque[Request | ThrottleMark]):
 
 
 class ProcessorLoop:
-    """What a Processor is beside its connections. ``run_pending``, ``set_aside`` and ``_is_asked`` are the Processor's."""
+    """What a Processor is beside its connections.
+
+    ``run_pending``, ``set_aside``, ``look_at_placement`` and ``_is_asked`` are the Processor's.
+    """
 
     __slots__ = (
         "_announce_after",
@@ -54,6 +60,7 @@ class ProcessorLoop:
         "_responses",
         "_stall_check_pending",
         "_turn",
+        "_turns_until_look",
         "_unannounced",
         "_waited_before_ns",
         "_wake_pending",
@@ -69,12 +76,17 @@ class ProcessorLoop:
         """Requests that were queued so far."""
         self._unannounced = 0
         self._turn = Parker()
+        self._turns_until_look = TURNS_PER_LOOK
         self._waited_before_ns = self._polls_before = 0
         self._is_awake = False
         self._is_lending = False
         self._wake_pending = False
         self._stall_check_pending = False
         self._run_on(reactor)
+
+    def placed(self) -> AbstractContextManager[None]:
+        """Return what this processor's thread holds while it runs (``RequestChannel.placed``)."""
+        return self._request_channel.placed()
 
     def attach(self, reactor: Any) -> None:
         """Go on with ``reactor``, after the thread of the former one was lost; to be called before its thread runs it."""
@@ -190,6 +202,14 @@ class ProcessorLoop:
         if not is_over:
             self._request_channel.relieve()
         self.run_pending()
+        self._turns_until_look -= 1
+        if not self._turns_until_look:
+            self._turns_until_look = TURNS_PER_LOOK
+            self.look_at_placement()
+
+    def look_at_placement(self) -> None:
+        """Have it decided where the threads of this plane run."""
+        raise NotImplementedError
 
     def poll_ends(self) -> None:
         """Note that the thread is awake: it looks for work before it sleeps again, nobody needs to wake it."""

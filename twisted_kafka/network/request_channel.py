@@ -18,10 +18,11 @@ What the interpreter lock makes expensive is switching threads, so both sides wo
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Final
 
 from twisted_kafka.network.interfaces import IProcessorControl, IQueueListener
+from twisted_kafka.network.placement import ThreadPlacement
 from twisted_kafka.network.request import (
     CLOSE_CONNECTION,
     END_THROTTLING,
@@ -102,7 +103,9 @@ class Parker:
 class RequestChannel:
     """Requests in, at most ``queue_size`` waiting (key ``queued.max.requests``); responses out."""
 
-    def __init__(self, queue_size: int, clock: IClock) -> None:
+    def __init__(self, queue_size: int, clock: IClock, placement: ThreadPlacement | None = None) -> None:
+        """``placement`` is told of the threads on both sides, and says on which CPU they run."""
+        self.placement = placement
         self._queue: deque[Request | ShutdownRequest | WakeupRequest] = deque()
         self._callbacks: deque[CallbackRequest] = deque()
         self._queue_size = queue_size
@@ -115,6 +118,10 @@ class RequestChannel:
         self._unwoken_answers = 0
         self._lock = threading.Lock()  # of the list of handlers; requests pass without it
         self._ended_idle_ns = 0
+
+    def placed(self) -> AbstractContextManager[None]:
+        """Return what a thread of this plane holds while it runs (``ThreadPlacement.joined``)."""
+        return nullcontext() if self.placement is None else self.placement.joined()
 
     # The processors' side.
 

@@ -40,8 +40,9 @@ class KafkaRequestHandler:
     def run(self) -> None:
         """Handle requests until it is told to end."""
         try:
-            while not self.has_ended:
-                self.step()
+            with self._channel.placed():
+                while not self.has_ended:
+                    self.step()
         except BaseException as error:  # noqa: BLE001 its thread ends here: say so
             self._fatal(f"Fatal error in {threading.current_thread().name}: {type(error).__name__}: {error}")
         finally:

@@ -61,6 +61,8 @@ KEYS: tuple[ConfigKey, ...] = (
               "Partitions of that topic when it is created; a broker publishes to those that it leads."),
     ConfigKey("metrics.listener", STRING, None, None, MEDIUM, READ_ONLY,
               "Where Prometheus reads the metrics over HTTP: host:port, the page is /metrics; unset: nowhere."),
+    ConfigKey("thread.placement.enable", BOOLEAN, True, None, LOW, READ_ONLY,
+              "Network threads and request handlers share a CPU while requests are small (Linux; with the interpreter lock only)."),
     ConfigKey("ssl.handshake.timeout.ms", INT, 10_000, at_least(1), LOW, READ_ONLY,
               "A connection to a TLS listener whose handshake takes longer is closed."),
     ConfigKey("ssl.handshake.max.pending", INT, 1_000, at_least(1), LOW, READ_ONLY,
