@@ -48,5 +48,9 @@ class Apis(Harness):
             result = result.result(0)
         if isinstance(result, Outcome):
             return result
-        response = self.registry.apis[type(request).KEY].response_class
+        return self.decoded(type(request), result, version)
+
+    def decoded(self, request_class, result, version):
+        """Return the response that a client reads."""
+        response = self.registry.apis[request_class.KEY].response_class
         return response.decode(join(result.encode_parts(version)), version)

@@ -14,9 +14,10 @@ VERSIONS = range(18)
 BOTH = (BROKER, OTHER)
 
 
-@pytest.fixture
-def apis(tmp_path):
+@pytest.fixture(params=["direct", "decoded"])
+def apis(tmp_path, request):
     apis = Apis(tmp_path)
+    apis.is_direct = request.param == "direct"
     apis.lead()
     apis.append(b"a", b"b")
     apis.append(b"c")
@@ -150,7 +151,7 @@ def test_waiting_and_an_append(apis):
     waiting = apis.start(request(12, 3, max_wait_ms=500), 12)
     assert isinstance(waiting, Future)
     apis.append(b"d")
-    response = waiting.result(0)
+    response = apis.decoded(FetchRequest, waiting.result(0), 12)
     assert response.responses[0].partitions[0].high_watermark == 4
     assert apis.context.topics == [(TOPIC, 1, 0, len(batch_of(b"d")), 0)]
 
@@ -182,7 +183,7 @@ class TestSessions:
         session = self.begin(apis)
         waiting = apis.start(FetchRequest(min_bytes=1, max_wait_ms=500, session_id=session, session_epoch=1), 12)
         apis.append(b"d")
-        assert len(waiting.result(0).responses) == 1
+        assert len(apis.decoded(FetchRequest, waiting.result(0), 12).responses) == 1
 
 
 def test_what_goes_out_is_metered(apis):

@@ -20,6 +20,7 @@ from twisted_kafka.protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.protocol.schema import maker
 from twisted_kafka.protocol.topic_partition import topic_partition_of
 from twisted_kafka.replication.fetch_context import NO_FETCHES, FetchContext, FetchManager
@@ -27,6 +28,7 @@ from twisted_kafka.replication.fetch_data import CONSUMER_REPLICA_ID, NO_UUID, F
 from twisted_kafka.replication.fetch_session import FetchSessionCache, PartitionKey
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.server.apis.down_conversion import DownConversion
+from twisted_kafka.server.apis.fetch_direct import FIRST_VERSION, FetchedResponse, News, by_topic, read_one, topic_of
 from twisted_kafka.server.apis.leaders import LeaderHints
 from twisted_kafka.server.dispatch import api
 
@@ -44,6 +46,8 @@ _NOT_CONVERTED: Final = frozenset({ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, Error
 _NOT_READ: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, *_NOT_CONVERTED})
 """Here the aborted transactions are an empty list; after a failed read Kafka says null."""
 
+Answer = FetchResponse | FetchedResponse
+
 
 class FetchApis:
     """Reads for consumers and followers."""
@@ -51,19 +55,33 @@ class FetchApis:
     def __init__(self, replicas: ReplicaManager, sessions: FetchSessionCache, config: KafkaConfig) -> None:
         self._replicas = replicas
         self._metadata = replicas.metadata
+        self._topic_name = replicas.metadata.topic_name
         self._manager = FetchManager(sessions, replicas.metadata.topic_name)
         self._conversion = DownConversion(replicas)
         self._max_bytes = config.int("fetch.max.bytes")
         self._read = replicas.fetch_and_respond
 
-    @api(FetchRequest, FetchResponse, versions=(0, 17))
-    def fetch(self, context: RequestContext, request: FetchRequest) -> "FetchResponse | Future[FetchResponse]":
+    @api(FetchRequest, FetchResponse, versions=(0, 17), direct="fetch_one")
+    def fetch(self, context: RequestContext, request: FetchRequest) -> "Answer | Future[Answer]":
         """Read from each partition of the request and its session; wait for ``min_bytes``, at most ``max_wait_ms``."""
         version = context.api_version
-        params = self._params(request, version)
+        replica_id, replica_epoch = request.replica_id, -1
+        if version >= _FIRST_VERSION_WITH_REPLICA_STATE:
+            state = request.replica_state
+            replica_id, replica_epoch = (CONSUMER_REPLICA_ID, -1) if state is None else (state.replica_id, state.replica_epoch)
+        max_bytes = min(request.max_bytes, self._max_bytes)
+        params = FetchParams(
+            replica_id,
+            request.max_wait_ms,
+            min(request.min_bytes, max_bytes),
+            max_bytes,
+            _isolation(replica_id, request.isolation_level),
+            version,
+            replica_epoch,
+        )
+        uses_topic_ids = version >= _FIRST_VERSION_WITH_TOPIC_IDS
         if params.is_from_follower:
             context.is_special = True
-        uses_topic_ids = version >= _FIRST_VERSION_WITH_TOPIC_IDS
         fetch_context = self._manager.new_context(
             request.session_id,
             request.session_epoch,
@@ -75,25 +93,32 @@ class FetchApis:
         respond = partial(self._respond, context, params, fetch_context)
         return self._read(params, fetch_context.fetches, respond)
 
-    def _params(self, request: FetchRequest, version: int) -> FetchParams:
-        replica_id, replica_epoch = request.replica_id, -1
-        if version >= _FIRST_VERSION_WITH_REPLICA_STATE:
-            state = request.replica_state
-            replica_id, replica_epoch = (CONSUMER_REPLICA_ID, -1) if state is None else (state.replica_id, state.replica_epoch)
-        if request.isolation_level not in (0, _READ_COMMITTED):
-            raise InvalidRequestError(f"there is no isolation level {request.isolation_level}")
-        if replica_id != CONSUMER_REPLICA_ID:
-            isolation = FetchIsolation.LOG_END
-        elif request.isolation_level == _READ_COMMITTED:
-            isolation = FetchIsolation.TXN_COMMITTED
-        else:
-            isolation = FetchIsolation.HIGH_WATERMARK
-        max_bytes, min_bytes = request.max_bytes, request.min_bytes
+    def fetch_one(self, context: RequestContext, frame: Buffer, offset: int) -> "Answer | Future[Answer] | None":
+        """Answer the request if it is a consumer's that names one partition or none; else return None.
+
+        It does what ``fetch`` does, without a message.
+        """
+        version = context.api_version
+        one = read_one(frame, version, offset, self._topic_name) if version >= FIRST_VERSION else None
+        if one is None or one.replica_id != CONSUMER_REPLICA_ID:
+            return None
+        max_bytes, min_bytes = one.max_bytes, one.min_bytes
         if max_bytes > self._max_bytes:
             max_bytes = self._max_bytes
         if min_bytes > max_bytes:
             min_bytes = max_bytes
-        return FetchParams(replica_id, request.max_wait_ms, min_bytes, max_bytes, isolation, version, replica_epoch)
+        isolation = _isolation(CONSUMER_REPLICA_ID, one.isolation_level)
+        params = FetchParams(CONSUMER_REPLICA_ID, one.max_wait_ms, min_bytes, max_bytes, isolation, version)
+        fetch_context = self._manager.new_context(
+            one.session_id,
+            one.session_epoch,
+            one.fetches,
+            (),
+            is_from_follower=False,
+            uses_topic_ids=version >= _FIRST_VERSION_WITH_TOPIC_IDS,
+        )
+        respond = partial(self._respond, context, params, fetch_context)
+        return self._read(params, fetch_context.fetches, respond)
 
     def _fetches(self, request: FetchRequest, uses_topic_ids: bool) -> list[PartitionFetch]:
         fetches = []
@@ -118,52 +143,82 @@ class FetchApis:
 
     def _respond(
         self, context: RequestContext, params: FetchParams, fetch_context: FetchContext, reads: Sequence[PartitionRead]
-    ) -> FetchResponse:
+    ) -> Answer:
         if self._conversion.concerns(params.version):
             for fetch, read in zip(fetch_context.fetches, reads, strict=True):
                 self._conversion.convert(fetch, read, params)
+        topics = by_topic(fetch_context.answer(reads))
+        is_plain = params.version >= FIRST_VERSION and not fetch_context.error
+        for news in topics:
+            if not self._note(context, params, news):
+                is_plain = False
+        if is_plain:
+            return FetchedResponse(fetch_context.session_id, topics)
+        return self._message(context, params, fetch_context, topics)
+
+    def _message(
+        self, context: RequestContext, params: FetchParams, fetch_context: FetchContext, topics: Sequence[News]
+    ) -> FetchResponse:
         hints: LeaderHints | None = None
-        topics: list[FetchableTopicResponse] = []
-        topic: FetchableTopicResponse | None = None
-        for fetch, read in fetch_context.answer(reads):
-            name = fetch.topic_partition[0] if fetch.topic_partition is not None else ""
-            if topic is None or topic.topic != name or topic.topic_id != fetch.topic_id:
-                topic = _topic_response(topic=name, topic_id=fetch.topic_id, partitions=[])
-                topics.append(topic)
-            if not read.error:
-                topic.partitions.append(_read_data(fetch, read))
-                continue
-            hints = hints or LeaderHints(self._replicas, context.listener_name)
-            topic.partitions.append(_failed_data(fetch, read, params, hints))
-        response = _response(error_code=fetch_context.error, session_id=fetch_context.session_id, responses=topics)
+        responses = []
+        for news in topics:
+            topic = _topic_response(topic=topic_of(news[0][0]), topic_id=news[0][0].topic_id, partitions=[])
+            for fetch, read in news:
+                if not read.error:
+                    topic.partitions.append(_read_data(fetch, read))
+                    continue
+                hints = hints or LeaderHints(self._replicas, context.listener_name)
+                topic.partitions.append(_failed_data(fetch, read, params, hints))
+            responses.append(topic)
+        response = _response(error_code=fetch_context.error, session_id=fetch_context.session_id, responses=responses)
         if fetch_context.error:
             context.note_error(fetch_context.error)
-        if topics:
-            self._note(context, params, topics)
         if hints is not None and hints.nodes:
             response.node_endpoints = [
                 NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack) for node in hints.nodes.values()
             ]
         return response
 
-    def _note(self, context: RequestContext, params: FetchParams, topics: list[FetchableTopicResponse]) -> None:
-        """Count what goes out, for the metrics and the access log; the number of records is not known: nobody looks inside."""
-        stats = self._replicas.stats
-        for topic in topics:
-            size_bytes = error = 0
-            partitions = topic.partitions
-            for data in partitions:
-                if data.records is not None:
-                    size_bytes += len(data.records)
-                error = error or data.error_code
-            context.note_topic(topic.topic or topic.topic_id.hex(), len(partitions), 0, size_bytes, error)
-            if not size_bytes:
-                continue
+    def _note(self, context: RequestContext, params: FetchParams, news: News) -> bool:
+        """Count what goes out of a topic, for the metrics and the access log; return whether it is records and offsets only.
+
+        The number of records is not known: nobody looks inside.
+        """
+        size_bytes = error = 0
+        is_plain = True
+        for _, read in news:
+            if read.error:
+                error = error or _error_code(read, params)
+                is_plain = False
+            else:
+                size_bytes += len(read.records)
+                if read.aborted_transactions or read.diverging_epoch is not None:
+                    is_plain = False
+        fetch = news[0][0]
+        topic = topic_of(fetch)
+        context.note_topic(topic or fetch.topic_id.hex(), len(news), 0, size_bytes, error)
+        if size_bytes:
+            stats = self._replicas.stats
             if params.is_from_follower:
                 stats.all_topics.replication_bytes_out.mark(size_bytes)
             else:
-                stats.topic(topic.topic).bytes_out.mark(size_bytes)
+                stats.topic(topic).bytes_out.mark(size_bytes)
                 stats.all_topics.bytes_out.mark(size_bytes)
+        return is_plain
+
+
+def _isolation(replica_id: int, isolation_level: int) -> FetchIsolation:
+    if isolation_level not in (0, _READ_COMMITTED):
+        raise InvalidRequestError(f"there is no isolation level {isolation_level}")
+    if replica_id != CONSUMER_REPLICA_ID:
+        return FetchIsolation.LOG_END
+    return FetchIsolation.TXN_COMMITTED if isolation_level else FetchIsolation.HIGH_WATERMARK
+
+
+def _error_code(read: PartitionRead, params: FetchParams) -> int:
+    if read.error == ErrorCode.KAFKA_STORAGE_ERROR and params.version <= _LAST_VERSION_WITHOUT_STORAGE_ERROR:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER  # these consumers look for another leader only when told this
+    return read.error
 
 
 def _forgotten(request: FetchRequest, uses_topic_ids: bool) -> list[PartitionKey]:
@@ -195,9 +250,7 @@ def _read_data(fetch: PartitionFetch, read: PartitionRead) -> PartitionData:
 
 
 def _failed_data(fetch: PartitionFetch, read: PartitionRead, params: FetchParams, hints: LeaderHints) -> PartitionData:
-    error = read.error
-    if error == ErrorCode.KAFKA_STORAGE_ERROR and params.version <= _LAST_VERSION_WITHOUT_STORAGE_ERROR:
-        error = ErrorCode.NOT_LEADER_OR_FOLLOWER  # these consumers look for another leader only when told this
+    error = _error_code(read, params)
     data = PartitionData(
         partition_index=fetch.partition,
         error_code=error,
