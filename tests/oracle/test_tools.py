@@ -44,6 +44,7 @@ SAID_OTHERWISE = (
     (r"consumer-[\w.-]+-[0-9a-f-]{36}", "<member>"),
     (r"\s*synonyms=.*", ""),
     (r"^\s+at .*$", ""),
+    (r"\b1[6-9]\d{11}\b", "<time>"),
     # Asked with DescribeTopicPartitions, which Apache Kafka serves in KRaft mode only.
     (r"\tElr:.*$", ""),
     (r"(Exception|topic command ?): .*$", r"\1: <text>"),

@@ -5,8 +5,8 @@ in members.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Hashable, Iterable, Mapping
+from typing import NamedTuple, TypeVar
 
 from twisted_kafka.coordinator.group.consumer.member import (
     NO_PARTITIONS,
@@ -16,7 +16,10 @@ from twisted_kafka.coordinator.group.consumer.member import (
     Profile,
 )
 from twisted_kafka.coordinator.group.consumer.states import ConsumerGroupState
+from twisted_kafka.coordinator.group.consumer.target_index import TargetIndex
 from twisted_kafka.coordinator.group.consumer.topic_image import TopicInfo
+
+_Counted = TypeVar("_Counted", bound=Hashable)
 
 
 class ResolvedRegex(NamedTuple):
@@ -36,6 +39,7 @@ class ConsumerGroup:
         "_regex_subscribers",
         "_state",
         "_static_ids",
+        "_subscriptions",
         "_topic_subscribers",
         "classic_count",
         "epoch",
@@ -47,6 +51,7 @@ class ConsumerGroup:
         "seen_snapshot",
         "target",
         "target_epoch",
+        "target_index",
         "topics",
     )
 
@@ -56,6 +61,8 @@ class ConsumerGroup:
         self.target_epoch = 0
         self.members: dict[str, ConsumerMember] = {}
         self.target: dict[str, Partitions] = {}
+        self.target_index: TargetIndex | None = None
+        """Not stored: made when it is of use, and kept then."""
         self.topics: Mapping[str, TopicInfo] = {}
         """The topics subscribed to that exist, as the group last saw them."""
         self.regexes: dict[str, ResolvedRegex] = {}
@@ -70,6 +77,7 @@ class ConsumerGroup:
         self._owners: dict[tuple[bytes, int], str] = {}
         self._topic_subscribers: Counter[str] = Counter()
         self._regex_subscribers: Counter[str] = Counter()
+        self._subscriptions: Counter[tuple[frozenset[str], str | None]] = Counter()
         self._assignor_votes: Counter[str] = Counter()
         self._state: ConsumerGroupState | None = None
 
@@ -118,6 +126,8 @@ class ConsumerGroup:
 
     def put_target(self, member_id: str, partitions: Partitions | None) -> None:
         """Note what a member shall own; None: nothing is known of it."""
+        if self.target_index is not None:
+            self.target_index.put(member_id, self.target.get(member_id, NO_PARTITIONS), partitions)
         if partitions is None:
             self.target.pop(member_id, None)
         else:
@@ -152,6 +162,7 @@ class ConsumerGroup:
                         del owners[topic_id, index]
 
     def _count(self, profile: Profile, by: int) -> None:
+        _add(self._subscriptions, (profile.topics, profile.regex), by)
         for topic in profile.topics:
             _add(self._topic_subscribers, topic, by)
         if profile.regex:
@@ -213,6 +224,16 @@ class ConsumerGroup:
             return True
         return any(topic in resolved.topics for regex, resolved in self.regexes.items() if regex in self._regex_subscribers)
 
+    def all_subscribe_like(self, member: ConsumerMember) -> bool:
+        """Return whether all the other members subscribe to the very same as this one, as it will be."""
+        wanted = (member.profile.topics, member.profile.regex)
+        stored = self.members.get(member.member_id)
+        same, others = self._subscriptions[wanted], len(self.members)
+        if stored is not None:
+            same -= (stored.profile.topics, stored.profile.regex) == wanted
+            others -= 1
+        return same == others
+
     def topic_names(
         self,
         removed: Iterable[Profile] = (),
@@ -260,7 +281,7 @@ class ConsumerGroup:
         return any(self._classic_protocols[name] == self.classic_count for name in names)
 
 
-def _add(counts: Counter[str], key: str, by: int) -> None:
+def _add(counts: Counter[_Counted], key: _Counted, by: int) -> None:
     counts[key] += by
     if not counts[key]:
         del counts[key]

@@ -15,6 +15,7 @@ from twisted_kafka.coordinator.group.consumer.assignors.interface import (
 )
 from twisted_kafka.coordinator.group.consumer.consumer_group import ConsumerGroup, ResolvedRegex
 from twisted_kafka.coordinator.group.consumer.member import NO_PARTITIONS, ConsumerMember, Partitions
+from twisted_kafka.coordinator.group.consumer.target_index import TargetIndex
 from twisted_kafka.coordinator.group.consumer.topic_image import TopicInfo
 from twisted_kafka.coordinator.records import CoordinatorRecord
 from twisted_kafka.protocol.errors import UnknownServerError
@@ -48,6 +49,11 @@ def compute_target(
 
     Raises UnknownServerError when the assignor fails.
     """
+    stepped = _step(group, assignor, basis)
+    if stepped is not None:
+        written = [records.member_target(group.group_id, member_id, partitions) for member_id, partitions in stepped.items()]
+        own = stepped.get(basis.member.member_id)
+        return group.target_of(basis.member) if own is None else own, [*written, records.target_epoch(group.group_id, epoch)]
     spec = _spec(group, basis)
     try:
         assignment = assignor.assign(spec)
@@ -65,6 +71,30 @@ def compute_target(
     ]
     changed.append(records.target_epoch(group.group_id, epoch))
     return assignment.get(basis.member.member_id, NO_PARTITIONS), changed
+
+
+def _step(group: ConsumerGroup, assignor: ConsumerGroupAssignor, basis: Basis) -> Mapping[str, Partitions] | None:
+    """Return what changes in the target, where that can be told without looking at all members; else None.
+
+    The case of large groups: all subscribe to the same topics, which did not change, and a member came or went.
+    """
+    member = basis.member
+    step = getattr(assignor, "step", None)  # that of a SteppingAssignor; isinstance would take as long as the step
+    if step is None or basis.replaces is not None or not group.all_subscribe_like(member):
+        return None
+    counts = {info.topic_id: info.partition_count for info in basis.topics.values()}
+    is_new = member.member_id not in group.members
+    index = group.target_index
+    if index is None or index.counts != counts:
+        if group.target.keys() != group.members.keys():
+            group.target_index = None
+            return None
+        index = group.target_index = TargetIndex(counts, group.target)
+    if not index.fits(counts, len(group.members)):
+        group.target_index = None
+        return None
+    changed: Mapping[str, Partitions] = step(index, member.member_id if is_new else None)
+    return changed
 
 
 def _spec(group: ConsumerGroup, basis: Basis) -> GroupSpec:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Set
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from twisted_kafka.coordinator.group.consumer.member import Partitions
+from twisted_kafka.coordinator.group.consumer.target_index import TargetIndex
 
 
 class MemberSpec(NamedTuple):
@@ -43,6 +44,16 @@ class ConsumerGroupAssignor(Protocol):
         """Return each member's partitions; ``group`` has at least one member.
 
         Raises AssignmentError when it can't be done; the heartbeat that asked for it is answered UNKNOWN_SERVER_ERROR.
+        """
+
+
+class SteppingAssignor(ConsumerGroupAssignor, Protocol):
+    """An assignor that can tell what changes when a member joins or left, without looking at all the others."""
+
+    def step(self, index: TargetIndex, joining: str | None) -> Mapping[str, Partitions]:
+        """Return the members whose partitions change, with what they have then; ``index`` has at least one member with ``joining``.
+
+        All members subscribe to the same topics, those of the index.
         """
 
 

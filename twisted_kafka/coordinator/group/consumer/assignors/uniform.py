@@ -5,10 +5,12 @@ they do not, partitions move from a member to one with at least two fewer that s
 """
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain, islice
 
 from twisted_kafka.coordinator.group.consumer.assignors.interface import GroupSpec
-from twisted_kafka.coordinator.group.consumer.member import Partitions
+from twisted_kafka.coordinator.group.consumer.member import NO_PARTITIONS, Partitions
+from twisted_kafka.coordinator.group.consumer.target_index import TargetIndex
 
 MAX_BALANCING_ROUNDS = 64
 """Each move makes the assignment evener, so they come to an end; this bounds how long a hostile subscription can make that take."""
@@ -34,6 +36,72 @@ class UniformAssignor:
             member_id: {topic_id: frozenset(indexes) for topic_id, indexes in topics.items() if indexes}
             for member_id, topics in owned.items()
         }
+
+    def step(self, index: TargetIndex, joining: str | None) -> dict[str, Partitions]:
+        """Return what is new in the assignment of members that all subscribe to the same, one of which may be joining.
+
+        The result is as even as that of ``assign``, and moves as little.
+        """
+        step = _Step(index, joining)
+        step.take_back()
+        step.hand_out()
+        return {
+            member_id: {topic_id: frozenset(indexes) for topic_id, indexes in topics.items() if indexes}
+            for member_id, topics in step.changed.items()
+        }
+
+
+class _Step:
+    """From one even assignment to the next: each member gets ``quota`` partitions, ``larger`` of them one more."""
+
+    def __init__(self, index: TargetIndex, joining: str | None) -> None:
+        self.changed: dict[str, dict[bytes, set[int]]] = {}
+        self._index = index
+        self._joining = () if joining is None else (joining,)
+        count = sum(map(len, index.by_size.values())) + len(self._joining)
+        self._quota, larger = divmod(index.total, count)
+        rich = sum(len(members) for size, members in index.by_size.items() if size > self._quota)
+        self._too_many = max(rich - larger, 0)
+        self._extra = max(larger - rich, 0)
+        self._free = list(index.free)
+
+    def take_back(self) -> None:
+        """Take from those who have more than they shall have."""
+        top, by_size = self._quota + 1, self._index.by_size
+        above = [(member_id, size) for size in by_size if size > top for member_id in by_size[size]]
+        demoted = self._too_many
+        for member_id, size in chain(above, ((each, top) for each in islice(by_size.get(top, ()), demoted))):
+            limit = self._quota if demoted else top
+            demoted -= demoted > 0
+            if size > limit:
+                self._free.extend(_give_back(self._of(member_id), size - limit))
+
+    def hand_out(self) -> None:
+        """Give what is free to those who have less than they shall have."""
+        quota, by_size = self._quota, self._index.by_size
+        poor = [(member_id, size) for size in sorted(by_size) if size < quota for member_id in by_size[size]]
+        newcomers: Iterable[tuple[str, int]] = ((member_id, 0) for member_id in self._joining)
+        level = ((member_id, quota) for member_id in by_size.get(quota, ()))
+        self._free.sort(reverse=True)
+        for member_id, size in chain(newcomers, poor, level):
+            missing = quota - size + (self._extra > 0)
+            if not missing and size == quota:
+                break
+            self._extra -= self._extra > 0
+            topics = self._of(member_id)
+            for _ in range(min(missing, len(self._free))):
+                topic_id, index = self._free.pop()
+                topics.setdefault(topic_id, set()).add(index)
+        # A newcomer has a target of its own, be it empty.
+        for member_id in self._joining:
+            self._of(member_id)
+
+    def _of(self, member_id: str) -> dict[bytes, set[int]]:
+        topics = self.changed.get(member_id)
+        if topics is None:
+            had = self._index.target.get(member_id, NO_PARTITIONS)
+            topics = self.changed[member_id] = {topic_id: set(indexes) for topic_id, indexes in had.items()}
+        return topics
 
 
 def _what_they_keep(group: GroupSpec) -> tuple[_Owned, list[tuple[bytes, int]]]:
