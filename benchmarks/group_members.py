@@ -1,7 +1,7 @@
 """Members of one group against a broker: each has a connection of its own and does what a consumer does, one request at a time.
 
-A member sends a heartbeat every ``BEAT_S`` seconds once it has its assignment; of more than 100 members, one each millisecond. All of
-them live in one thread, so that what is measured is the broker and not the threads' turns.
+A member sends a heartbeat every ``BEAT_S`` seconds once it has its assignment; of more than 100 members, one each millisecond.
+All of them live in one thread, so that what is measured is the broker and not the threads' turns.
 """
 
 import selectors
