@@ -91,14 +91,14 @@ class Cluster:
         self.open()
 
     def open(self, **properties):
-        self.store = SqliteStore(self.path, threaded=False)
+        self.store = SqliteStore(self.path, self.clock, threaded=False)
         self.brokers = FakeBrokers()
         self.metrics = MetricsRegistry(self.clock)
         prepare_store(self.store)
         self.config = KafkaConfig.embedded(
             {"broker.id": "1", **{key.replace("_", "."): value for key, value in properties.items()}}
         )
-        self.configs = ConfigRepository(self.store)
+        self.configs = ConfigRepository(self.store, self.clock)
         self.controller = KafkaController(
             self.config, self.store, self.configs, self.brokers, self.clock, threaded=False, metrics=self.metrics
         )

@@ -1,5 +1,7 @@
+import contextlib
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +29,7 @@ from twisted_kafka.metadata.store import (
     StoreUnavailableError,
     WatchEvent,
 )
+from twisted_kafka.timing.clock import ManualClock
 
 
 @pytest.fixture
@@ -258,3 +261,34 @@ def test_what_was_acknowledged_survives_kill_9(path):
     assert store.get(f"/q/{found[-1]}")[0] == b"%d" % len(found)
     assert store.children("/ids") == []
     store.close()
+
+
+def test_it_knows_when_a_node_was_made(path):
+    clock = ManualClock()
+    store = SqliteStore(path, clock, threaded=False)
+    store.create("/a")
+    made_ms = clock.wall_ms()
+    clock.advance_ms(5000)
+    assert store.set("/a", b"later").ctime_ms == store.exists("/a").ctime_ms == made_ms
+    store.create("/b")
+    assert store.exists("/b").ctime_ms == made_ms + 5000
+    store.close()
+
+
+def test_a_file_of_the_first_format_is_taken_over(path):
+    store = SqliteStore(path, threaded=False)
+    store.create("/a", b"kept")
+    store.close()
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("ALTER TABLE node DROP COLUMN ctime_ms")
+        database.execute("PRAGMA user_version = 1")
+    for _ in range(2):
+        store = SqliteStore(path, threaded=False)
+        data, stat = store.get("/a")
+        assert (data, stat.ctime_ms) == (b"kept", 0)
+        store.create("/new", ephemeral=True)
+        store.close()
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("PRAGMA user_version = 3")
+    with pytest.raises(StoreUnavailableError, match="has format 3"):
+        SqliteStore(path)

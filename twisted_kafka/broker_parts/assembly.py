@@ -254,7 +254,7 @@ class Assembly:
         self._stops["log manager"] = lambda: _release(logs)
         self._metadata_path = metadata_directory(self.config, logs.directories)
         self._metadata_path.mkdir(parents=True, exist_ok=True)
-        self._store = store = SqliteStore(self._metadata_path / METADATA_FILE)
+        self._store = store = SqliteStore(self._metadata_path / METADATA_FILE, self._clock)
         self._stops["metadata store"] = store.close
         prepare_store(store)
         self.cluster_id = establish(self.config, logs, store)
@@ -299,7 +299,7 @@ class Assembly:
             self.logs.progress.interrupt()
 
     def _start_configs(self, store: IMetadataStore, logs: LogManager) -> tuple[ConfigRepository, DynamicConfigs]:
-        configs = self.configs = ConfigRepository(store)
+        configs = self.configs = ConfigRepository(store, self._clock)
         self._stops["dynamic configs"] = configs.shutdown
         configs.startup()
         dynamic = DynamicConfigs(self.config, configs)

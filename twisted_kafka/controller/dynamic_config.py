@@ -1,6 +1,7 @@
 """Configs that are kept in the metadata store: topics', brokers', users', clients', and who wants to hear of their changes."""
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from twisted.logger import Logger
 
@@ -8,6 +9,7 @@ from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.store import IMetadataStore, IWatch, NoNodeError, WatchEvent
 from twisted_kafka.metadata.znode_json import BadNodeError
 from twisted_kafka.metadata.znodes import ConfigChangeNode, ConfigNode
+from twisted_kafka.timing.clock import IClock
 
 Listener = Callable[[str, dict[str, str]], None]
 """Called with the entity's name (``orders``, ``1``, ``<default>``, ``alice/clients/app``) and its config."""
@@ -15,14 +17,18 @@ Listener = Callable[[str, dict[str, str]], None]
 
 _CHANGE_PREFIX = "config_change_"
 
+CHANGES_KEPT_MS: Final = 15 * 60 * 1000
+"""So long a broker that was away for a moment finds what was announced meanwhile (Kafka: ZkNodeChangeNotificationListener)."""
+
 
 class ConfigRepository:
     """Reads dynamic configs, and tells listeners what ``/config/changes`` announces."""
 
     log = Logger()
 
-    def __init__(self, store: IMetadataStore) -> None:
+    def __init__(self, store: IMetadataStore, clock: IClock) -> None:
         self._store = store
+        self._clock = clock
         self._listeners: dict[str, list[Listener]] = {}
         self._last_change: str | None = None
         self._watch: IWatch | None = None
@@ -83,6 +89,7 @@ class ConfigRepository:
         except NoNodeError:
             changes = []
         self._last_change = changes[-1] if changes else None
+        self._purge(changes)
         self._watch = self._store.watch(znodes.CONFIG_CHANGES, self._changed)
 
     def shutdown(self) -> None:
@@ -93,13 +100,28 @@ class ConfigRepository:
     def _changed(self, _: WatchEvent) -> None:
         # Names end in a growing number of ten digits: those after the last one seen are new.
         last = self._last_change
-        new = [name for name in self._store.children(znodes.CONFIG_CHANGES) if last is None or name > last]
+        changes = self._store.children(znodes.CONFIG_CHANGES)
+        new = [name for name in changes if last is None or name > last]
         if not new:
             return
         self._last_change = new[-1]
         for node in self._store.get_many([f"{znodes.CONFIG_CHANGES}/{name}" for name in new]):
             if node is not None:
                 self._announce(node[0])
+        self._purge(changes)
+
+    def _purge(self, changes: Iterable[str]) -> None:
+        """Delete announcements that are older than anybody needs; ``changes`` are in their order."""
+        now_ms = self._clock.wall_ms()
+        for name in changes:
+            path = f"{znodes.CONFIG_CHANGES}/{name}"
+            stat = self._store.exists(path)
+            if stat is not None and now_ms - stat.ctime_ms <= CHANGES_KEPT_MS:
+                return
+            try:
+                self._store.delete(path)
+            except NoNodeError:  # another broker was faster
+                continue
 
     def _announce(self, data: bytes) -> None:
         try:

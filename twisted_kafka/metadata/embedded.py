@@ -41,8 +41,10 @@ from twisted_kafka.metadata.store import (
 )
 from twisted_kafka.metadata.watches import Watches
 from twisted_kafka.metadata.worker import SerialWorker
+from twisted_kafka.timing.clock import IClock, SystemClock
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
+"""Format 1 did not know when nodes were made."""
 CACHE_KIB: Final = 4096
 ROOT_NAME: Final = ""
 """The root is its own parent in the table, under this name."""
@@ -57,15 +59,17 @@ CREATE TABLE node (
     czxid INTEGER NOT NULL,
     mzxid INTEGER NOT NULL,
     ephemeral_owner INTEGER NOT NULL,
+    ctime_ms INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (parent, name)
 ) WITHOUT ROWID;
 CREATE INDEX node_ephemeral ON node (ephemeral_owner) WHERE ephemeral_owner != 0;
 CREATE TABLE counter (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 INSERT INTO counter VALUES ('zxid', 0);
 INSERT INTO counter VALUES ('session', 0);
-INSERT INTO node VALUES ('/', '', x'', 0, 0, 0, 0, 0);
+INSERT INTO node VALUES ('/', '', x'', 0, 0, 0, 0, 0, 0);
 """
-_COLUMNS: Final = "version, cversion, czxid, mzxid, ephemeral_owner"
+_FROM_FORMAT_1: Final = "ALTER TABLE node ADD COLUMN ctime_ms INTEGER NOT NULL DEFAULT 0"
+_COLUMNS: Final = "version, cversion, czxid, mzxid, ephemeral_owner, ctime_ms"
 _SELECT: Final = f"SELECT data, {_COLUMNS} FROM node WHERE parent = ? AND name = ?"
 _STAT: Final = f"SELECT {_COLUMNS} FROM node WHERE parent = ? AND name = ?"
 
@@ -74,9 +78,13 @@ _STAT: Final = f"SELECT {_COLUMNS} FROM node WHERE parent = ? AND name = ?"
 class SqliteStore:
     """``IMetadataStore`` in one file. With ``threaded=False`` watches are delivered only by ``pump()``."""
 
-    def __init__(self, path: str | Path, *, threaded: bool = True) -> None:
-        """Open the file, made when missing; raises StoreUnavailableError when it is in use, is damaged or cannot be written."""
+    def __init__(self, path: str | Path, clock: IClock | None = None, *, threaded: bool = True) -> None:
+        """Open the file, made when missing; ``clock`` tells when nodes are made, the machine's unless given.
+
+        Raises StoreUnavailableError when the file is in use, is damaged or cannot be written.
+        """
         self.path = Path(path)
+        self._clock = clock or SystemClock()
         self._lock = threading.RLock()
         self._closed = False
         self._zxid = 0
@@ -94,12 +102,15 @@ class SqliteStore:
             database.execute("PRAGMA synchronous = FULL")
             database.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
             found = database.execute("PRAGMA user_version").fetchone()[0]
-            if found not in (0, FORMAT_VERSION):
+            if not 0 <= found <= FORMAT_VERSION:
                 raise StoreUnavailableError(f"{self.path} has format {found}, which this version does not know")
             database.execute("BEGIN IMMEDIATE")
             if not found:
                 for statement in _SCHEMA.split(";")[:-1]:
                     database.execute(statement)
+            elif found == 1:
+                database.execute(_FROM_FORMAT_1)
+            if found != FORMAT_VERSION:
                 database.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
             self._begin_session(database)
             database.execute("COMMIT")
@@ -293,8 +304,8 @@ class SqliteStore:
         owner = self.session_id if operation.ephemeral else 0
         try:
             self._database.execute(
-                "INSERT INTO node VALUES (?, ?, ?, 0, 0, ?, ?, ?)",
-                (parent, name, operation.data, self._zxid, self._zxid, owner),
+                "INSERT INTO node VALUES (?, ?, ?, 0, 0, ?, ?, ?, ?)",
+                (parent, name, operation.data, self._zxid, self._zxid, owner, self._clock.wall_ms()),
             )
         except sqlite3.IntegrityError:
             raise NodeExistsError(f"there is a node {path} already") from None

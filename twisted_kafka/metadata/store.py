@@ -75,6 +75,8 @@ class Stat(NamedTuple):
     """Id of the transaction that changed its bytes last."""
     ephemeral_owner: int
     """The session that it belongs to; 0 when it is not ephemeral."""
+    ctime_ms: int = 0
+    """When it was made, in milliseconds since the epoch."""
 
 
 class Create(NamedTuple):

@@ -61,10 +61,10 @@ class OneBroker:
             {"broker.id": "1", **{key.replace("_", "."): value for key, value in properties.items()}}
         )
         self.clock = ManualClock()
-        self.store = SqliteStore(path / "metadata.sqlite", threaded=False)
+        self.store = SqliteStore(path / "metadata.sqlite", self.clock, threaded=False)
         prepare_store(self.store)
         self.cache = MetadataCache(1, cluster_id(self.store, "a-cluster"))
-        self.configs = ConfigRepository(self.store)
+        self.configs = ConfigRepository(self.store, self.clock)
         channels = InProcessChannels(1, Control(self.cache))
         self.controller = KafkaController(self.config, self.store, self.configs, channels, self.clock, threaded=False)
         end_points = [EndPoint("in", 9092, "PLAINTEXT", "PLAINTEXT"), EndPoint("out", 9093, "OUT", "PLAINTEXT")]
