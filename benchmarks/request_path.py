@@ -54,7 +54,7 @@ def one_thread() -> tuple[KafkaChannel, Callable[[], None]]:
     """Return a channel of the broker's first processor, and what handles everything that is queued."""
     processor = CAPTURED["SocketServer"].processors[0]
     requests = processor._request_channel
-    info = processor._describe(("127.0.0.1", 9092), ("127.0.0.1", 40000))
+    info = processor.new_connections.describe(("127.0.0.1", 9092), ("127.0.0.1", 40000))
     channel = KafkaChannel(info, processor, 100_000_000)
     channel.transport = Wire()  # type: ignore[assignment]
     processor._is_awake = True

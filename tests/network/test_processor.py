@@ -6,8 +6,9 @@ from zope.interface import implementer
 
 from tests.network.network_fakes import Layer, frame
 from twisted_kafka.network.channel import READ_AHEAD_BYTES
+from twisted_kafka.network.expiry import HALF_CLOSED_S
 from twisted_kafka.network.interfaces import IBlockedAcceptor, NoQuotas
-from twisted_kafka.network.processor import HALF_CLOSED_S, NEW_CONNECTIONS
+from twisted_kafka.network.new_connections import NEW_CONNECTIONS
 from twisted_kafka.network.request_channel import AlreadyAnsweredError, Parker
 
 

@@ -195,7 +195,7 @@ def test_new_connection_ends_the_turn(stage: Stage) -> None:
     def connect() -> None:
         assert stage.take_as(0) is not None
         assert stage.processor.accept(here, ("127.0.0.1", 1))
-        stage.processor._new_connections.clear()
+        list(stage.processor.new_connections.take(stage.processor))
 
     stage.turn.play = connect
     stage.processor.poll_begins()

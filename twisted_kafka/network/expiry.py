@@ -1,4 +1,4 @@
-"""Which of a processor's connections are to be closed for doing nothing. (Kafka: Selector's IdleExpiryManager.)
+"""Which connections of a processor are to be closed for doing nothing, and for sending no more. (Kafka: IdleExpiryManager.)
 
 A channel notes when it was last active; that is all that it costs a request. Who was active least recently is looked for when
 somebody asks: every tenth of ``connections.max.idle.ms``, and when there are more connections than ``max.connections``.
@@ -10,12 +10,16 @@ from typing import Any
 from twisted.internet.task import LoopingCall
 
 from twisted_kafka.network.channel import KafkaChannel
+from twisted_kafka.network.request import Request
 
 IDLE_CHECKS = 10
 """Idle connections are looked for so many times within the time that they may be idle ..."""
 
 MAX_IDLE_CHECK_S = 60.0
 """... but at least this often."""
+
+HALF_CLOSED_S = 1.0
+"""A client that has shut down its sending side, or has gone, waits so long for the answer to its last request."""
 
 
 def idle_channels(channels: Collection[KafkaChannel], limit_ns: int) -> list[KafkaChannel]:
@@ -42,6 +46,23 @@ def start_idle_check(check: Any, idle_ms: int, reactor: Any) -> LoopingCall | No
     call.clock = reactor
     call.start(min(idle_ms / 1000 / IDLE_CHECKS, MAX_IDLE_CHECK_S), now=False)
     return call
+
+
+def close_after_last_answer(channel: KafkaChannel, reactor: Any) -> None:
+    """Close a channel whose client sends no more ``HALF_CLOSED_S`` after it took its last answer, or was to take it.
+
+    Most that send no more have gone, and nobody is to wait for theirs.
+    """
+    reactor.callLater(HALF_CLOSED_S, _give_up, channel, channel.in_flight, reactor)
+
+
+def _give_up(channel: KafkaChannel, request: Request | None, reactor: Any) -> None:
+    if not channel.is_open:
+        return
+    if channel.in_flight is request and not channel.has_waiting_requests:
+        channel.close()
+    else:
+        close_after_last_answer(channel, reactor)
 
 
 def _last_active(channel: KafkaChannel) -> int:

@@ -28,7 +28,7 @@ from twisted.logger import Logger
 from zope.interface import classImplements
 
 from twisted_kafka.network.channel import KafkaChannel
-from twisted_kafka.network.expiry import idle_channels, least_recently_used, start_idle_check
+from twisted_kafka.network.expiry import close_after_last_answer, idle_channels, least_recently_used, start_idle_check
 from twisted_kafka.network.interfaces import (
     IBlockedAcceptor,
     IConnectionProcessor,
@@ -38,13 +38,13 @@ from twisted_kafka.network.interfaces import (
 )
 from twisted_kafka.network.log_limit import LogLimit
 from twisted_kafka.network.memory_pool import IMemoryWaiter, MemoryPool
+from twisted_kafka.network.new_connections import NewConnections
 from twisted_kafka.network.processor_loop import ProcessorLoop
 from twisted_kafka.network.processor_settings import ProcessorSettings, ProcessorStats
 from twisted_kafka.network.request import (
     CLOSE_CONNECTION,
     SEND,
     START_THROTTLING,
-    ConnectionInfo,
     Request,
     RequestContext,
     ThrottleMark,
@@ -55,12 +55,6 @@ from twisted_kafka.timing.clock import IClock
 
 __all__ = ["Processor", "ProcessorSettings"]
 
-NEW_CONNECTIONS = 20
-"""So many accepted connections may wait for a processor (Kafka: Processor.ConnectionQueueSize)."""
-
-HALF_CLOSED_S = 1.0
-"""A client that has shut down its sending side, or has gone, waits so long for the answer to its last request."""
-
 _log = Logger(__name__)
 
 
@@ -69,21 +63,18 @@ class Processor(ProcessorLoop):
 
     # Not only for memory: attributes of an instance dictionary of more than 30 keys are slow to read.
     __slots__ = (
-        "_blocked_acceptors",
-        "_connection_index",
         "_has_room",
         "_held",
         "_idle_check",
         "_is_draining",
-        "_make_transport",
         "_must_check_excess",
-        "_new_connections",
         "_observers",
         "_refusals",
         "_stopped",
         "channels",
         "is_full",
         "memory_pool",
+        "new_connections",
         "number",
         "settings",
         "stats",
@@ -104,38 +95,30 @@ class Processor(ProcessorLoop):
         self.memory_pool: MemoryPool | None = settings.memory_pool
         self.channels: dict[KafkaChannel, None] = {}
         self.stats = ProcessorStats()
-        self._make_transport = settings.channel_builder.for_processor(number, reactor)
+        self.new_connections = NewConnections(settings, number, reactor)
         self.is_full = False
         """Whether there is no room for a further request, in the queue or in the memory pool: nothing is read then."""
         self._observers = tuple(observer.request_completed for observer in observers)
-        self._new_connections: deque[tuple[socket.socket, tuple[Any, ...]]] = deque()
-        self._blocked_acceptors: deque[IBlockedAcceptor] = deque()
         self._held: deque[Request] = deque()
         self._refusals = LogLimit(clock.monotonic_ns)
         self._stopped: dict[KafkaChannel, None] = {}
         self._has_room = False
         self._must_check_excess = False
         self._is_draining = False
-        self._connection_index = 0
         self._idle_check: LoopingCall | None = None
         request_channel.add_processor(cast(IProcessorControl, self))
 
     def attach(self, reactor: Any) -> None:
         """Go on with ``reactor``, after the thread of the former one was lost."""
         super().attach(reactor)
-        self._make_transport = self.settings.channel_builder.for_processor(self.number, reactor)
+        self.new_connections.attach(reactor)
 
     # From any thread.
 
     def accept(self, connected: socket.socket, peer: tuple[Any, ...], blocked: IBlockedAcceptor | None = None) -> bool:
         """Take over an accepted connection (``IConnectionProcessor.accept``)."""
-        if len(self._new_connections) >= NEW_CONNECTIONS:
-            if blocked is None:
-                return False
-            self._blocked_acceptors.append(blocked)
-            if len(self._new_connections) >= NEW_CONNECTIONS:  # else they were taken just before it was noted
-                return False
-        self._new_connections.append((connected, peer))
+        if not self.new_connections.put(connected, peer, blocked):
+            return False
         self._wake_up()
         return True
 
@@ -167,7 +150,7 @@ class Processor(ProcessorLoop):
     @property
     def _is_asked(self) -> bool:
         """Whether other threads want something beside responses."""
-        return bool(self._new_connections) or self._has_room or self._must_check_excess
+        return bool(self.new_connections) or self._has_room or self._must_check_excess
 
     def look_at_placement(self) -> None:
         """Have it decided where the threads of this plane run, by what has passed here."""
@@ -178,7 +161,7 @@ class Processor(ProcessorLoop):
     def run_pending(self) -> None:
         """Do what other threads have asked for."""
         self._wake_pending = False
-        if self._new_connections:
+        if self.new_connections:
             self.configure_new_connections()
         if self._responses:
             self.process_new_responses()
@@ -192,24 +175,11 @@ class Processor(ProcessorLoop):
 
     def configure_new_connections(self) -> None:
         """Make channels of the accepted connections, of so many in one turn as may wait."""
-        for _ in range(NEW_CONNECTIONS):
-            if not self._new_connections:
-                break
-            connected, peer = self._new_connections.popleft()
-            try:
-                info = self._describe(connected.getsockname(), peer)
-                channel = KafkaChannel(info, self, self.settings.max_request_bytes)
-                channel.transport = self._make_transport(connected, channel)
-            except Exception as error:  # noqa: BLE001 whatever is wrong with it, the others want to be served
-                _log.info("A connection from {peer} was lost while it was set up: {error}", peer=peer, error=error)
-                connected.close()
-                self.settings.quotas.dec(self.settings.listener_name, peer[0])
-                continue
+        for channel in self.new_connections.take(self):
             self.add_channel(channel)
-        if self._new_connections:
+        if self.new_connections:
             self._wake_up()
-        while self._blocked_acceptors:
-            self._blocked_acceptors.popleft().room_for_connections()
+        self.new_connections.tell_of_room()
 
     def add_channel(self, channel: KafkaChannel) -> None:
         """Begin to read from a channel, whose transport is set."""
@@ -352,19 +322,8 @@ class Processor(ProcessorLoop):
             channel.close()
 
     def half_closed(self, channel: KafkaChannel) -> None:
-        """Let a client that sends no more have the answer to its last request, if that does not take long.
-
-        Most that send no more have gone, and nobody is to wait for theirs.
-        """
-        self._reactor.callLater(HALF_CLOSED_S, self._give_up_half_closed, channel, channel.in_flight)
-
-    def _give_up_half_closed(self, channel: KafkaChannel, request: Request | None) -> None:
-        if not channel.is_open:
-            return
-        if channel.in_flight is request and not channel.has_waiting_requests:
-            channel.close()
-        else:
-            self.half_closed(channel)
+        """Let a client that sends no more have the answer to its last request, if that does not take long."""
+        close_after_last_answer(channel, self._reactor)
 
     def _fail(self, channel: KafkaChannel, what: str) -> None:
         _log.failure("Closing connection {id}: {what}", id=channel.connection_id, what=what)
@@ -422,14 +381,6 @@ class Processor(ProcessorLoop):
             except Exception:  # noqa: BLE001 an observer's trouble is not the client's
                 _log.failure("An observer of completed requests failed")
 
-    def _describe(self, local: tuple[Any, ...], peer: tuple[Any, ...]) -> ConnectionInfo:
-        # With the index an id is not used again while something of an earlier connection between the same ports is under way.
-        index = self._connection_index
-        self._connection_index = (index + 1) & 0x7FFFFFFF
-        connection_id = f"{local[0]}:{local[1]}-{peer[0]}:{peer[1]}-{index}"
-        settings = self.settings
-        return ConnectionInfo(connection_id, settings.listener_name, settings.security_protocol, peer[0], settings.is_privileged)
-
     def _begin_draining(self) -> None:
         self._is_draining = True
         for channel in list(self.channels):
@@ -440,7 +391,7 @@ class Processor(ProcessorLoop):
 
     def _close_channels(self) -> None:
         self._is_draining = True
-        while self._new_connections:
+        while self.new_connections:
             self.configure_new_connections()
         self._close_all_channels()
 
