@@ -14,6 +14,7 @@ from typing import Any
 
 from zope.interface import classImplements
 
+from twisted_kafka.network.late_responses import LateResponses
 from twisted_kafka.network.reactors import ILoopHooks
 from twisted_kafka.network.request import Request, ThrottleMark
 from twisted_kafka.network.request_channel import STALL_S, Parker, RequestChannel
@@ -27,20 +28,6 @@ TAKES_TURNS = getattr(sys, "_is_gil_enabled", lambda: True)()
 
 TURNS_PER_LOOK = 64
 """After so many turns a processor thinks about where its threads run."""
-
-
-class LateResponses(deque[Request | ThrottleMark]):
-    """The queue of a processor whose thread has ended: what is appended is set aside at once, on the thread that appends it."""
-
-    __slots__ = ("_loop",)
-
-    def __init__(self, loop: "ProcessorLoop") -> None:
-        super().__init__()
-        self._loop = loop
-
-    def append(self, response: Request | ThrottleMark) -> None:
-        """Be done with it: its connection has gone."""
-        self._loop.set_aside(response, self._loop.now_ns())
 
 
 class ProcessorLoop:
