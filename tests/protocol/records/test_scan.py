@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from twisted_kafka.protocol.errors import InvalidRecordError
 from twisted_kafka.protocol.records.batch import SimpleRecord, parse_records
 from twisted_kafka.protocol.records.builder import encode_records
-from twisted_kafka.protocol.records.scan import NUMPY_THRESHOLD, RecordScan, scan_in_python, scan_records
+from twisted_kafka.protocol.records.scan import NUMPY_THRESHOLD, RecordScan, scan_in_python, scan_in_steps, scan_records
 from twisted_kafka.protocol.records.varint import append_varint
 
 scan_with_numpy = pytest.importorskip("twisted_kafka.protocol.records.scan_numpy").scan_with_numpy
@@ -123,6 +123,21 @@ def test_many_records_of_equal_and_varying_lengths(seed: int) -> None:
         assert outcome(scan_in_python, bytes(broken), count) == outcome(scan_with_numpy, bytes(broken), count)
     for count in (len(records) - 1, len(records) + 1):
         assert outcome(scan_in_python, payload, count) is outcome(scan_with_numpy, payload, count) is None
+
+
+@pytest.mark.parametrize(("count", "step_ms"), [(8193, 0), (16_390, 1), (40_000, -1)])
+def test_many_records_of_one_shape(count: int, step_ms: int) -> None:
+    """Their offset deltas have one, two and three bytes."""
+    records = [SimpleRecord(BASE_MS + step_ms * (index // 100), b"key", bytes(50)) for index in range(count)]
+    payload = bytes(encode_records(records, BASE_MS))
+    last = step_ms * ((count - 1) // 100)
+    expected = RecordScan(True, 0, min(0, last), max(0, last), False)
+    assert scan_in_steps(payload, count, 16 if not step_ms else count) == scan_with_numpy(payload, count) == expected
+    third_byte = payload.index(b"\x80\x80\x01") + 2
+    for bit in range(8):
+        broken = bytearray(payload)
+        broken[third_byte] ^= 1 << bit
+        assert outcome(scan_in_python, bytes(broken), count) == outcome(scan_with_numpy, bytes(broken), count)
 
 
 def test_a_count_that_the_bytes_cannot_hold_is_refused_at_once() -> None:

@@ -5,6 +5,8 @@ of a microsecond a record, but records of one length, as measurements and fixed-
 batches of others are checked with numpy when it is there (the extra ``fast``), imported with the first such batch.
 """
 
+import sys
+from array import array
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, NoReturn, cast
@@ -144,10 +146,18 @@ def scan_in_steps(payload: bytes, count: int, most: int) -> RecordScan | None:
 _RETRY_AFTER = 16
 """Records to check one by one after those that followed weren't like them."""
 _LEAST_ALIKE = 4
+_LOW_BYTE = int(sys.byteorder == "big")
+"""Where it is in a 16-bit number in memory."""
 _OFFSETS = bytes(range(0, 0x80, 2))
-"""Offset deltas of one byte; those of two bytes have this as their low byte, over and over, with the highest bit set."""
+"""Offset deltas of one byte; longer ones have this as their low byte, over and over, with the highest bit set."""
+_PERIOD = 8192
+"""So many deltas have the same bytes from the third on."""
+_LONGER_FROM = 128 * _PERIOD
+"""The first delta of four bytes."""
 _LOW_OFFSETS = bytes(byte | 0x80 for byte in _OFFSETS) * 128
 _HIGH_OFFSETS = bytes(high for high in range(0x80) for _ in range(64))
+_OFFSET_COLUMNS = ((_OFFSETS,), (_LOW_OFFSETS, _HIGH_OFFSETS), (_LOW_OFFSETS, bytes(byte | 0x80 for byte in _HIGH_OFFSETS)))
+"""By the bytes of the deltas, what their bytes are; the third of three is the same for a period."""
 
 
 def _alike(payload: bytes, shape: tuple[int, ...], index: int, count: int, deltas: list[int]) -> int:
@@ -159,9 +169,9 @@ def _alike(payload: bytes, shape: tuple[int, ...], index: int, count: int, delta
     start, body, offset_at, key_at, value_at, headers_at = shape
     step = headers_at + 1 - start
     offset_bytes, delta_bytes = key_at - offset_at, offset_at - body - 1
-    last = min(count, 64 if offset_bytes == 1 else 8192)
+    last = min(count, 64 if offset_bytes == 1 else (index // _PERIOD + 1) * _PERIOD)
     number = min(last - index, (len(payload) - headers_at - 1) // step)
-    if number < _LEAST_ALIKE or offset_bytes > 2 or delta_bytes > 2:
+    if number < _LEAST_ALIKE or offset_bytes > 3 or delta_bytes > 2 or index >= _LONGER_FROM:
         return 0
     lengths = [*range(start, body), *_length_bytes(payload, key_at), *_length_bytes(payload, value_at), headers_at]
     for at in lengths:
@@ -172,20 +182,24 @@ def _alike(payload: bytes, shape: tuple[int, ...], index: int, count: int, delta
             if number < _LEAST_ALIKE:
                 return 0
     reach = number * step + 1
-    columns = (_OFFSETS,) if offset_bytes == 1 else (_LOW_OFFSETS, _HIGH_OFFSETS)
-    for at, expected in enumerate(columns, offset_at):
-        if payload[at + step : at + reach : step] != expected[index : index + number]:
+    within = index % _PERIOD
+    for at, expected in enumerate(_OFFSET_COLUMNS[offset_bytes - 1], offset_at):
+        if payload[at + step : at + reach : step] != expected[within : within + number]:
             return 0
+    if offset_bytes == 3 and payload[offset_at + 2 + step : offset_at + 2 + reach : step] != bytes([index // _PERIOD]) * number:
+        return 0
     low = payload[body + 1 + step : body + 1 + reach : step]
     if delta_bytes == 1:
         if not low.isascii():
             return 0
-        deltas.extend(low)
+        deltas.extend(set(low))
         return number
     high = payload[body + 2 + step : body + 2 + reach : step]
     if min(low) < 0x80 or not high.isascii():
         return 0
-    deltas.extend([first & 0x7F | second << 7 for first, second in zip(low, high, strict=True)])
+    both = bytearray(2 * number)
+    both[_LOW_BYTE::2], both[1 - _LOW_BYTE :: 2] = low, high
+    deltas.extend([pair & 0x7F | (pair & 0xFF00) >> 1 for pair in set(array("H", bytes(both)))])
     return number
 
 
