@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from twisted_kafka.log import indexes
 from twisted_kafka.log.batch_headers import HEADER_BYTES, batches_in, crc_matches, find_batch, scan_batches, scan_headers
 from twisted_kafka.log.indexes import OffsetIndex, TimeIndex
 from twisted_kafka.protocol.records.builder import build_batch
@@ -30,9 +31,11 @@ def times(tmp_path):
     return times
 
 
-@pytest.mark.parametrize("where", ["memory", "file"])
-def test_positions_are_found(index, where):
-    if where == "file":
+@pytest.mark.parametrize("where", ["memory", "file", "large file"])
+def test_positions_are_found(index, where, monkeypatch):
+    if where == "large file":
+        monkeypatch.setattr(indexes, "LARGEST_KEPT_BYTES", 39)
+    if where != "memory":
         index.release()
         assert not index.in_memory
     assert [index.position_before(BASE + offset) for offset in (0, 9, 10, 11, 50, 999)] == [0, 0, 100, 100, 500, 500]
@@ -50,6 +53,25 @@ def test_times_are_found(times, where):
         (200, BASE + 20),
         (300, BASE + 30),
     ]
+
+
+def test_what_is_kept_of_index_files_is_bounded_and_follows_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(indexes, "KEPT_BYTES", 100)
+    many = []
+    for number in range(5):
+        index = OffsetIndex(tmp_path / f"{number}.index", BASE, 1000)
+        index.reset()
+        for entry in range(1, 6):
+            index.append(BASE + 10 * entry, 100 * entry)
+        index.release()
+        many.append(index)
+        assert index.position_before(BASE + 25) == 200
+    assert [index._content is not None for index in many] == [False, False, False, True, True]
+    index = many[-1]
+    index.truncate_to(BASE + 20)
+    index.append(BASE + 20, 777)
+    index.release()
+    assert index.position_before(BASE + 25) == 777
 
 
 def test_a_time_that_is_not_later_adds_nothing(times):

@@ -4,14 +4,15 @@ An ``.index`` entry is (offset - base offset, position), two 32-bit numbers; a `
 bits; offset - base offset, 32 bits); all big-endian and ascending. The index of the active segment is kept in memory and its new
 entries are written when the log is flushed, rolled or closed: after a crash, recovery reads every segment from the recovery point
 on and builds its index again. (Kafka preallocates the file and maps it; such files, with unused zeros at the end, are recognised
-and cut.) The index of an older segment is searched in its file.
+and cut.) The index of an older segment is searched in its file, whose content is kept for the next search.
 """
 
 import bisect
-import mmap
 import os
 import struct
+import threading
 from array import array
+from collections import deque
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Self
 
@@ -22,6 +23,11 @@ _TIME_ENTRY = struct.Struct(">qI")
 _NOTHING_YET = -1
 """Instead of a number of entries in the file: it is to be written anew."""
 
+LARGEST_KEPT_BYTES = 1 << 20
+"""Larger index files are searched by reading single entries of them."""
+KEPT_BYTES = 16 << 20
+"""So much of the content of index files is kept in memory, of all logs together."""
+
 
 class TimestampOffset(NamedTuple):
     """A time index entry: up to and including ``offset`` no record is later than ``timestamp_ms``."""
@@ -30,10 +36,42 @@ class TimestampOffset(NamedTuple):
     offset: int
 
 
+class _Kept:
+    """Which indexes keep their file's content in memory; beyond KEPT_BYTES the first of them lose it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._indexes: deque[tuple[_Index, int]] = deque()
+        self._bytes = 0
+
+    def add(self, index: "_Index", size_bytes: int) -> None:
+        with self._lock:
+            self._indexes.append((index, size_bytes))
+            self._bytes += size_bytes
+            while self._bytes > KEPT_BYTES:
+                oldest, size = self._indexes.popleft()
+                oldest._content = None
+                self._bytes -= size
+
+
+_kept = _Kept()
+
+
 class _Index:
     """What both kinds share: keys and values in two arrays while in memory, a file of entries otherwise."""
 
-    __slots__ = ("_columns", "_file_entries", "_is_cut", "_synced", "_written", "base_offset", "max_entries", "path")
+    __slots__ = (
+        "_columns",
+        "_content",
+        "_file_entries",
+        "_is_cut",
+        "_synced",
+        "_version",
+        "_written",
+        "base_offset",
+        "max_entries",
+        "path",
+    )
 
     entry: ClassVar[struct.Struct]
     key_type: ClassVar[str]
@@ -44,6 +82,9 @@ class _Index:
         self.max_entries = max_bytes // self.entry.size
         self._columns: tuple[array[int], array[int]] | None = None
         self._file_entries = -1
+        self._content: tuple[int, bytes] | None = None
+        self._version = 0
+        """Counts the changes of the file: what was read of an earlier one is not used."""
         self._written = self._synced = _NOTHING_YET
         self._is_cut = False
         """Whether the file had entries that were taken out, which is not durable yet."""
@@ -105,12 +146,14 @@ class _Index:
         built.release()
         os.replace(built.path, self.path)
         self._file_entries = built.entries
+        self._version += 1
 
     def release(self) -> None:
         """Write what is new and forget the entries in memory."""
         if self._columns is not None:
             self.write()
             self._file_entries = len(self._columns[0])
+            self._version += 1
             self._columns = None
 
     def write(self) -> None:
@@ -173,15 +216,41 @@ class _Index:
         return self._floor_in_file(key)
 
     def _floor_in_file(self, key: int) -> tuple[int, int] | None:
-        count, unpack, size = self.entries, self.entry.unpack_from, self.entry.size
-        if not count:
+        unpack, size = self.entry.unpack_from, self.entry.size
+        kept = self._content
+        data = kept[1] if kept is not None and kept[0] == self._version else self._read_content()
+        if data is None:
+            return self._floor_by_entries(key)
+        count = min(self.entries, len(data) // size)
+        at = bisect.bisect_right(range(0, count * size, size), key, key=lambda i: int(unpack(data, i)[0])) - 1
+        if at < 0:
             return None
-        with open(self.path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            at = bisect.bisect_right(range(count), key, key=lambda i: int(unpack(data, i * size)[0])) - 1
-            if at < 0:
-                return None
-            found = unpack(data, at * size)
+        found = unpack(data, at * size)
         return int(found[0]), int(found[1])
+
+    def _read_content(self) -> bytes | None:
+        """Read the file and keep that for later; None when it is too large for that."""
+        version = self._version
+        if not self.entries:
+            return b""
+        if self.entries * self.entry.size > LARGEST_KEPT_BYTES:
+            return None
+        data = self.path.read_bytes()
+        self._content = (version, data)
+        _kept.add(self, len(data))
+        return data
+
+    def _floor_by_entries(self, key: int) -> tuple[int, int] | None:
+        entry, size = self.entry, self.entry.size
+        with open(self.path, "rb", buffering=0) as file:
+            fd = file.fileno()
+
+            def read(number: int) -> tuple[int, int]:
+                first, second = entry.unpack(os.pread(fd, size, number * size))
+                return first, second
+
+            at = bisect.bisect_right(range(self.entries), key, key=lambda number: read(number)[0]) - 1
+            return read(at) if at >= 0 else None
 
     def _at(self, number: int) -> tuple[int, int] | None:
         """Return entry ``number``, counted from the end when negative."""

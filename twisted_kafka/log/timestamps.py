@@ -1,12 +1,15 @@
 """Finding records by time: the time index, then batch headers, then the records of one batch."""
 
 import os
+from collections.abc import Iterator
 
 from twisted_kafka.log.batch_headers import BatchHeader
 from twisted_kafka.log.results import TimestampAndOffset
 from twisted_kafka.log.segment import LogSegment
 from twisted_kafka.log.segments import Segments
-from twisted_kafka.protocol.records.batch import Record, batches
+from twisted_kafka.protocol.errors import InvalidRecordError
+from twisted_kafka.protocol.records.batch import DefaultBatch, TimestampType, batches
+from twisted_kafka.protocol.records.varint import read_varint, read_varlong
 
 
 def find_timestamp(segments: Segments, timestamp_ms: int, start_offset: int) -> TimestampAndOffset | None:
@@ -21,9 +24,9 @@ def find_timestamp(segments: Segments, timestamp_ms: int, start_offset: int) -> 
         for header in segment.headers(found[1]):
             if header.max_timestamp_ms < timestamp_ms or header.last_offset < start_offset:
                 continue
-            for record in _records(segment, header):
-                if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
-                    return TimestampAndOffset(record.timestamp_ms, record.offset, header.leader_epoch)
+            for offset, time_ms in _times(segment, header):
+                if time_ms >= timestamp_ms and offset >= start_offset:
+                    return TimestampAndOffset(time_ms, offset, header.leader_epoch)
     return None
 
 
@@ -35,12 +38,30 @@ def find_max_timestamp(segments: Segments) -> TimestampAndOffset | None:
     if found is None:
         return None
     header = next(latest.headers(found[1]))
-    for record in _records(latest, header):
-        if record.timestamp_ms == timestamp_ms:
-            return TimestampAndOffset(timestamp_ms, record.offset, header.leader_epoch)
+    for record_offset, time_ms in _times(latest, header):
+        if time_ms == timestamp_ms:
+            return TimestampAndOffset(timestamp_ms, record_offset, header.leader_epoch)
     return TimestampAndOffset(timestamp_ms, offset, header.leader_epoch)
 
 
-def _records(segment: LogSegment, header: BatchHeader) -> list[Record]:
+def _times(segment: LogSegment, header: BatchHeader) -> Iterator[tuple[int, int]]:
+    """Yield offset and timestamp of each record of a batch; raises OSError, CorruptRecordError, InvalidRecordError."""
     data = os.pread(segment.file.fileno(), header.size_bytes, header.position)
-    return [record for batch in batches(data) for record in batch.records()]
+    for batch in batches(data):
+        if isinstance(batch, DefaultBatch) and batch.timestamp_type == TimestampType.CREATE_TIME:
+            yield from _created_times(batch)
+        else:
+            for record in batch.records():
+                yield record.offset, record.timestamp_ms
+
+
+def _created_times(batch: DefaultBatch) -> Iterator[tuple[int, int]]:
+    payload, position = batch.payload(), 0
+    try:
+        for _ in range(batch.count):
+            size, position = read_varint(payload, position)
+            delta_ms, offset_at = read_varlong(payload, position + 1)
+            yield batch.base_offset + read_varint(payload, offset_at)[0], batch.base_timestamp_ms + delta_ms
+            position += size
+    except (IndexError, ValueError) as error:
+        raise InvalidRecordError(f"a record of the batch at offset {batch.base_offset} is malformed: {error}") from None
