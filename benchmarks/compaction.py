@@ -20,8 +20,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.topic_config import LogConfig
-from twisted_kafka.log.cleaner import Cleaner, CleanerLimits
+from twisted_kafka.log.cleaner import Cleaner
+from twisted_kafka.log.cleaner_threads import CleanerSettings
 from twisted_kafka.log.environment import LogEnvironment
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.records.builder import build_batch
@@ -33,7 +35,7 @@ from twisted_kafka.timing.scheduler import ManualScheduler
 
 CLOCK = SystemClock()
 ENVIRONMENT = LogEnvironment(CLOCK, ManualScheduler(CLOCK))
-LIMITS = CleanerLimits(134_217_728, 0.9, 262_144)
+LIMITS = CleanerSettings.of(KafkaConfig.from_properties({})).limits
 SEGMENT_BYTES = 64 << 20
 CASES = {
     "rows-0": (100, 100, Compression.NONE),

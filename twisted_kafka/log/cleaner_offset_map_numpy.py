@@ -7,7 +7,7 @@ the keys. Keys longer than 128 bytes are hashed with BLAKE2b first.
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ Words = NDArray[np.uint64]
 Numbers = NDArray[np.int64]
 
 _WORD_BYTES = 8
+_BITS = 8
 _MOST_WORDS = 16
 _LONGEST_KEY = _MOST_WORDS * _WORD_BYTES
 _DIGEST_BYTES = 16
@@ -214,9 +215,7 @@ class _KeyHash:
         long = (sizes > _LONGEST_KEY).nonzero()[0]
         if len(long):
             payload, sizes, starts = self._digested(payload, sizes.copy(), starts.copy(), long)
-        # A word beyond the last key's end is read, too, and masked.
-        data = payload + bytes(_WORD_BYTES)
-        words: Words = np.ndarray((len(data) - _WORD_BYTES + 1,), "<u8", data, strides=(1,))
+        word_at = _words_of(payload)
         lanes = [np.full(len(chosen), row[0]) for row in self._coefficients]
         self._add(lanes, sizes.astype(np.uint64), 1)
         lengths = sizes & 0xFFFFFFFF
@@ -224,10 +223,9 @@ class _KeyHash:
             left = lengths - number * _WORD_BYTES
             at = starts + number * _WORD_BYTES
             if left.min() >= _WORD_BYTES:
-                word = words[at]
+                word = word_at(at)
             else:
-                there = left > 0
-                word = words[np.where(there, at, 0)] & _MASKS[np.clip(left, 0, _WORD_BYTES)]
+                word = word_at(np.where(left > 0, at, 0)) & _MASKS[np.clip(left, 0, _WORD_BYTES)]
             self._add(lanes, word, 3 + 2 * number)
         return (lanes[0] & _HIGH) | (lanes[1] >> _HALF), (lanes[2] & _HIGH) | (lanes[3] >> _HALF)
 
@@ -248,6 +246,21 @@ class _KeyHash:
         starts[long] = len(payload) + _DIGEST_BYTES * np.arange(len(long))
         sizes[long] = _DIGESTED + _DIGEST_BYTES
         return payload + b"".join(digests), sizes, starts
+
+
+def _words_of(payload: bytes) -> Callable[[Numbers], Words]:
+    """Return what reads the eight bytes from positions on; of those beyond the payload's end nothing may be expected."""
+    data = payload if len(payload) >= _WORD_BYTES else payload.ljust(_WORD_BYTES)
+    last = len(data) - _WORD_BYTES
+    words: Words = np.ndarray((last + 1,), "<u8", data, strides=(1,))
+
+    def read(at: Numbers) -> Words:
+        if at.max() <= last:
+            return words[at]
+        inside = np.minimum(at, last)
+        return words[inside] >> ((at - inside) * _BITS).astype(np.uint64)
+
+    return read
 
 
 class _Table:

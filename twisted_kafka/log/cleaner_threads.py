@@ -32,6 +32,8 @@ RECONFIGURABLE = frozenset(
 
 STOP_TIMEOUT_S = 30.0
 MOST_MAP_BYTES = 2**31 - 1
+LEAST_BLOCK_BYTES = 1 << 20
+"""However little ``log.cleaner.io.buffer.size`` says: with smaller blocks, what is done once for each takes most of the time."""
 
 _NOT_THE_DISKS_FAULT = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 """Errors of writing the new segments that leave the log as good as it was."""
@@ -66,10 +68,10 @@ class CleanerSettings(NamedTuple):
 
     @property
     def limits(self) -> CleanerLimits:
-        """What each thread may use: half of the input and output buffers is for reading."""
+        """What each thread may use: half of the input and output buffers is for reading, or LEAST_BLOCK_BYTES."""
         threads = max(1, self.threads)
         map_bytes = min(self.dedupe_buffer_bytes // threads, MOST_MAP_BYTES)
-        return CleanerLimits(map_bytes, self.load_factor, self.io_buffer_bytes // threads // 2)
+        return CleanerLimits(map_bytes, self.load_factor, max(self.io_buffer_bytes // threads // 2, LEAST_BLOCK_BYTES))
 
 
 class LogCleaner:
