@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from twisted_kafka.log.files import write_atomically
+from twisted_kafka.log.files import read_whole, write_atomically
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
@@ -37,7 +37,7 @@ def read_entries(path: Path, parse: Callable[[str], _Entry]) -> list[_Entry]:
     Raises MalformedCheckpointError with the file and line, OSError.
     """
     try:
-        text = path.read_bytes().decode()
+        text = read_whole(path).decode()
     except FileNotFoundError:
         return []
     except UnicodeDecodeError as error:

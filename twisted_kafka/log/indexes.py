@@ -16,7 +16,7 @@ from collections import deque
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Self
 
-from twisted_kafka.log.files import remove_if_there, sync_file, write_fully
+from twisted_kafka.log.files import read_whole, remove_if_there, sync_file, write_fully
 
 _OFFSET_ENTRY = struct.Struct(">II")
 _TIME_ENTRY = struct.Struct(">qI")
@@ -64,11 +64,11 @@ class _Index:
         "_columns",
         "_content",
         "_file_entries",
-        "_is_cut",
         "_synced",
         "_version",
         "_written",
         "base_offset",
+        "is_cut",
         "max_entries",
         "path",
     )
@@ -86,7 +86,7 @@ class _Index:
         self._version = 0
         """Counts the changes of the file: what was read of an earlier one is not used."""
         self._written = self._synced = _NOTHING_YET
-        self._is_cut = False
+        self.is_cut = False
         """Whether the file had entries that were taken out, which is not durable yet."""
 
     @property
@@ -120,7 +120,7 @@ class _Index:
             return
         size = self.entry.size
         try:
-            data = self.path.read_bytes()
+            data = read_whole(self.path)
             file_entries: float = len(data) / size
         except FileNotFoundError:
             data, file_entries = b"", float(_NOTHING_YET)
@@ -172,7 +172,7 @@ class _Index:
         try:
             if is_new and os.fstat(fd).st_size:
                 os.ftruncate(fd, 0)
-                self._is_cut = True
+                self.is_cut = True
             write_fully(fd, data, start * size)
         finally:
             os.close(fd)
@@ -181,10 +181,10 @@ class _Index:
     def sync(self) -> None:
         """Make the written entries durable, unless they are; raises OSError."""
         written = self._written
-        if self._is_cut or (written > 0 and written != self._synced):
+        if self.is_cut or (written > 0 and written != self._synced):
             sync_file(self.path)
             self._synced = written
-            self._is_cut = False
+            self.is_cut = False
 
     def remove(self) -> None:
         """Remove the file."""
@@ -235,7 +235,7 @@ class _Index:
             return b""
         if self.entries * self.entry.size > LARGEST_KEPT_BYTES:
             return None
-        data = self.path.read_bytes()
+        data = read_whole(self.path)
         self._content = (version, data)
         _kept.add(self, len(data))
         return data

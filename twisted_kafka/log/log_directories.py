@@ -15,6 +15,8 @@ from twisted_kafka.protocol.errors import KafkaStorageError, LogDirNotFoundError
 
 DirectoryFailureListener = Callable[[LogDirectory], None]
 
+LEAST_CLOSING_THREADS = 8
+LOGS_PER_CLOSING_THREAD = 16
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 _log = Logger()
@@ -78,7 +80,7 @@ class LogDirectories:
             directory.release()
 
     def close(self, broker_epoch: int, threads: int) -> None:
-        """Flush and close the logs, ``threads`` at a time in each directory, note which directories are clean, release them."""
+        """Flush and close the logs, ``threads`` at a time in each directory at least; note which are clean, and release them."""
         with ThreadPoolExecutor(len(self.all), thread_name_prefix="log-closing-") as pool:
             list(pool.map(partial(_close_logs, broker_epoch=broker_epoch, threads=threads), self.all))
         self.release()
@@ -145,12 +147,10 @@ def _close_logs(directory: LogDirectory, broker_epoch: int, threads: int) -> Non
             log.close_handles()
         return
     try:
-        if threads == 1:
-            for log in logs:
-                _flush_and_close(log)
-        else:
-            with ThreadPoolExecutor(threads, thread_name_prefix=f"log-closing-{directory.path}-") as pool:
-                list(pool.map(_flush_and_close, logs))
+        # More threads than that: they wait for the disk, which takes little longer for what several want than for one.
+        threads = max(threads, min(LEAST_CLOSING_THREADS, len(logs) // LOGS_PER_CLOSING_THREAD + 1))
+        with ThreadPoolExecutor(threads, thread_name_prefix=f"log-closing-{directory.path}-") as pool:
+            list(pool.map(UnifiedLog.flush_and_close, logs))
         directory.checkpoint_recovery_points()
         directory.checkpoint_log_start_offsets()
         # A start that was interrupted has changed nothing: what was clean is clean.
@@ -158,8 +158,3 @@ def _close_logs(directory: LogDirectory, broker_epoch: int, threads: int) -> Non
             directory.write_clean_shutdown(broker_epoch)
     except (OSError, KafkaStorageError):
         _log.failure("{path} could not be closed cleanly: the next start will recover it", path=str(directory.path))
-
-
-def _flush_and_close(log: UnifiedLog) -> None:
-    log.flush()
-    log.close()

@@ -224,15 +224,28 @@ class LogMaintenance(LogState):
             for segment in self._segments:
                 segment.move_to(directory)
 
+    def flush_and_close(self) -> None:
+        """Make everything durable and close the log, so that the next start need not read it."""
+        with self._lock:
+            try:
+                self._write_snapshot()  # now, to go to disk with all the rest
+            except OSError as error:
+                raise self._storage_error("close", error) from error
+        self.flush()
+        self.close()
+
+    def _write_snapshot(self) -> None:
+        if not self._is_closed and self._end[0] not in (0, self._snapshots.last_written):
+            self._snapshots.write(self._end[0], self.producer_state.producers.values())
+
     def close(self) -> None:
-        """Write indexes and a producer snapshot, durably, so that the next start need not read the log. Flush before."""
+        """Write indexes and a producer snapshot, durably. Flush before."""
         with self._flush_lock, self._lock:
             if self._is_closed:
                 return
-            self._is_closed = True
             try:
-                if self._end[0] not in (0, self._snapshots.last_written):
-                    self._snapshots.write(self._end[0], self.producer_state.producers.values())
+                self._write_snapshot()
+                self._is_closed = True
                 for segment in self._segments:
                     segment.close()
                 if self._snapshots.sync():

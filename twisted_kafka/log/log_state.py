@@ -255,19 +255,21 @@ class LogState:
         with self._flush_lock:
             began_ns = self._clock.monotonic_ns()
             try:
-                self._sync_topic_id()
+                has_new_names = self._sync_topic_id()
                 with self._lock:
-                    if target <= self.recovery_point or self._is_closed:
-                        return
-                    self._active.write_indexes()
-                    unflushed = [segment for segment in self._segments.since(self.recovery_point) if segment.base_offset < target]
-                    has_new_names, self._has_new_segments = self._has_new_segments, False
+                    unflushed = self._begin_flush(target)
+                    if unflushed:
+                        has_new_names |= self._has_new_segments
+                        self._has_new_segments = False
                 for segment in unflushed:
                     segment.sync()
-                has_new_names |= self.leader_epochs.sync()
-                has_new_names |= self._snapshots.sync()
+                if unflushed:
+                    has_new_names |= self.leader_epochs.sync()
+                    has_new_names |= self._snapshots.sync()
                 if has_new_names:
                     sync_directory(self.dir)
+                if not unflushed:
+                    return
             except OSError as error:
                 raise self._storage_error("flush", error) from error
             with self._lock:
@@ -275,11 +277,19 @@ class LogState:
                 self.last_flush_ms = self._clock.wall_ms()
             self._environment.on_flush_ms((self._clock.monotonic_ns() - began_ns) / 1e6)
 
-    def _sync_topic_id(self) -> None:
-        if self._has_new_topic_id and not self._is_closed:
-            self._has_new_topic_id = False
-            sync_file(self.dir / PARTITION_METADATA)
-            sync_directory(self.dir)
+    def _begin_flush(self, target: int) -> list[LogSegment]:
+        """Return the segments that have something before ``target`` that is not on disk, all of it in their files."""
+        if target <= self.recovery_point or self._is_closed:
+            return []
+        self._active.write_indexes()
+        return [segment for segment in self._segments.since(self.recovery_point) if segment.base_offset < target]
+
+    def _sync_topic_id(self) -> bool:
+        if not self._has_new_topic_id or self._is_closed:
+            return False
+        self._has_new_topic_id = False
+        sync_file(self.dir / PARTITION_METADATA)
+        return True
 
     def _ensure_open(self) -> None:
         if self._is_closed:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from twisted_kafka.log.files import write_atomically
+from twisted_kafka.log.files import read_whole, write_atomically
 from twisted_kafka.protocol.types import NO_UUID, uuid_from_text, uuid_text
 
 PARTITION_METADATA = "partition.metadata"
@@ -16,7 +16,7 @@ def read_topic_id(directory: Path) -> bytes | None:
     """
     path = directory / PARTITION_METADATA
     try:
-        text = path.read_bytes().decode()
+        text = read_whole(path).decode()
     except FileNotFoundError:
         return None
     if not text.strip("\0 \n"):

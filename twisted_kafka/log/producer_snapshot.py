@@ -11,7 +11,15 @@ from pathlib import Path
 
 import crc32c
 
-from twisted_kafka.log.files import SNAPSHOT_SUFFIX, offset_name, offset_of_name, remove_if_there, sync_file, write_atomically
+from twisted_kafka.log.files import (
+    SNAPSHOT_SUFFIX,
+    offset_name,
+    offset_of_name,
+    read_whole,
+    remove_if_there,
+    sync_file,
+    write_atomically,
+)
 from twisted_kafka.log.producer_state import NO_SEQUENCE, ProducerBatch, ProducerEntry
 
 _VERSION = 1
@@ -96,16 +104,21 @@ class SnapshotFiles:
         return sorted(self._known or ())
 
     def write(self, offset: int, entries: Iterable[ProducerEntry]) -> None:
-        """Write the snapshot at ``offset``; durable after ``sync``. Raises OSError."""
-        write_atomically(self.path(offset), encode_snapshot(entries), sync=False)
-        self._unsynced.append(offset)
+        """Write the snapshot at ``offset``; durable after ``sync`` if there are any entries. Raises OSError.
+
+        One without entries that a power failure takes or tears is not missed: the batches tell the same.
+        """
+        data = encode_snapshot(entries)
+        write_atomically(self.path(offset), data, sync=False)
+        if len(data) > _HEADER.size:
+            self._unsynced.append(offset)
         if self._known is not None:
             self._known.add(offset)
         self.last_written = offset
 
     def read(self, offset: int) -> list[ProducerEntry]:
         """Read the snapshot at ``offset``; raises CorruptSnapshotError, OSError."""
-        entries = decode_snapshot(self.path(offset).read_bytes())
+        entries = decode_snapshot(read_whole(self.path(offset)))
         self.last_written = offset
         return entries
 

@@ -299,9 +299,14 @@ class LogSegment:
     def sync(self) -> None:
         """Make everything written so far durable; raises OSError."""
         os.fdatasync(self.file.fileno())
-        self.offset_index.sync()
-        self.time_index.sync()
+        self._sync_indexes()
         self.transaction_index.sync()
+
+    def _sync_indexes(self) -> None:
+        self.offset_index.sync()
+        if self.offset_index.entries or self.time_index.is_cut:
+            # Else all batches are looked at when the segment is opened or its indexes are checked.
+            self.time_index.sync()
 
     def close(self) -> None:
         """Write the indexes, durably, and let go of the file; regions that were handed out stay readable. Raises OSError."""
@@ -309,8 +314,7 @@ class LogSegment:
         self.seal()
         if is_cut:
             os.fdatasync(self.file.fileno())
-        self.offset_index.sync()
-        self.time_index.sync()
+        self._sync_indexes()
         self.release_file()
 
     def release_file(self) -> None:
