@@ -23,6 +23,7 @@ SETTINGS = {
     "transaction.state.log.replication.factor": 1,
     "transaction.state.log.min.isr": 1,
     "transaction.partition.verification.enable": "false",
+    "password.encoder.secret": "not told to anybody",
 }
 
 

@@ -17,7 +17,9 @@ class Difference(NamedTuple):
 EXPECTED: tuple[Difference, ...] = (
     Difference("threads", r"^describe_configs\w* v\d+: .*\.configs\.num\.(io|network)\.threads\."),
     Difference("own-place", r"^describe_configs v\d+: .*\.configs\.(listeners|log\.dirs)\."),
-    Difference("own-keys", r"^describe_configs v\d+: .*\.configs\.(access\.log|metrics\.listener|ssl\.handshake)[a-z.]*$"),
+    Difference(
+        "own-keys", r"^describe_configs v\d+: .*\.configs\.(access\.log|metrics\.listener|ssl\.handshake|thread\.placement)[a-z.]*$"
+    ),
     Difference("both-protocols", r"^describe_configs v\d+: .*\.configs\.group\.coordinator\.rebalance\.protocols\."),
     Difference("no-zookeeper", r"^describe_configs v\d+: .*\.configs\.zookeeper\.connect\."),
     Difference(

@@ -5,6 +5,7 @@ import pytest
 from tests.clients.served import ServedBroker
 from tests.oracle import (
     scenarios_admin,
+    scenarios_broker_keys,
     scenarios_cluster,
     scenarios_configs,
     scenarios_consumer_groups,
@@ -24,6 +25,7 @@ from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
 
 REGISTERED = (
     scenarios_admin,
+    scenarios_broker_keys,
     scenarios_cluster,
     scenarios_configs,
     scenarios_consumer_groups,

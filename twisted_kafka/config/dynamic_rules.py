@@ -6,7 +6,7 @@ from typing import Final
 
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.keys import BROKER_KEYS
-from twisted_kafka.config.keys.declare import PASSWORD, PER_BROKER, READ_ONLY
+from twisted_kafka.config.keys.declare import CLASS, PASSWORD, PER_BROKER, READ_ONLY
 from twisted_kafka.config.prefixes import base_key
 from twisted_kafka.config.values import parse_value
 
@@ -70,6 +70,10 @@ def _why_refused(name: str, text: str, per_broker: bool) -> str | None:
         return _DESCRIPTIONS["of one broker"]
     if not per_broker and is_secret(name):
         return _DESCRIPTIONS["secret"]
+    match = _LISTENER.fullmatch(name)
+    bare = BROKER_KEYS.get(match[1] if match is not None else name)
+    if bare is not None and bare.type == CLASS and not text:
+        return f"Invalid value for {name}: a class has a name"
     base = base_key(name)
     if base in BROKER_KEYS:
         try:
