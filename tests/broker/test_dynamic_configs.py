@@ -112,9 +112,9 @@ def test_an_advertised_address_is_told_to_clients(running: Running) -> None:
 
 def test_connection_limits(running: Running) -> None:
     port = running.port("PLAINTEXT")
-    running.write({"max.connections.per.ip": "0"}, DEFAULT_ENTITY)
+    running.write({"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "127.0.0.2:5"}, DEFAULT_ENTITY)
     eventually(lambda: _is_refused(running, port))
-    running.write({"max.connections.per.ip.overrides": "127.0.0.1:5"}, DEFAULT_ENTITY)
+    running.write({"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "127.0.0.1:5"}, DEFAULT_ENTITY)
     eventually(lambda: not _is_refused(running, port))
 
 

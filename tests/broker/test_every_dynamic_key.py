@@ -144,7 +144,7 @@ EFFECTS: dict[str, Effect] = {
     "log.cleaner.threads": Effect("2", threads("kafka-log-cleaner-thread-"), 2),
     "max.connection.creation.rate": Effect("1", are_many_answered, False),
     "max.connections": Effect("1", is_second_answered, False),
-    "max.connections.per.ip": Effect("0", is_answered, False),
+    "max.connections.per.ip": Effect("1", is_second_answered, False),
     "max.connections.per.ip.overrides": Effect("127.0.0.1:0", is_answered, False),
     "num.io.threads": Effect("3", threads("data-plane-kafka-request-handler-"), 3),
     "num.network.threads": Effect("3", threads("data-plane-kafka-network-thread-3-"), 3),

@@ -40,6 +40,7 @@ EXPECTED: tuple[Difference, ...] = (
     Difference("invalid-utf8", r"^text_that_is_none v\d+: 0 "),
     Difference("repeated-entries", r"^several_partitions_at_once v\d+: [23] .*\.responses(\[0\]\.partition_responses)?$"),
     Difference("config-operations", r"^incremental_alter_configs_of_topics v\d+: (36|37) .*\.error_code$"),
+    Difference("cleaner-load-factor", r"^rules_between_broker_keys v1: \d+ \{'log\.cleaner\.io\.buffer\.load\.factor': '2\.0'\}"),
     Difference("election-type", r"^elect_leaders v\d+: 14 .*\.error_code$"),
     Difference("offsets-without-a-group", r"^offset_fetch v0: 3 .*\.error_code$"),
     Difference("description-without-a-name", r"^consumer_heartbeats_bad v0: \d+ described"),

@@ -57,3 +57,49 @@ def every_broker_key_with_a_bad_value(talk: Talk, version: int) -> None:
     values = {key.name: BAD[key.type] for key in KAFKA_KEYS if key.type in BAD}
     each_alone(talk, version, OWN, values)
     each_alone(talk, version, "", values)
+
+
+@scenario(IncrementalAlterConfigsRequest, since=1)
+def rules_between_broker_keys(talk: Talk, version: int) -> None:
+    for settings in (
+        {"max.connections.per.ip": "0"},
+        {"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "127.0.0.1:5"},
+        {"max.connections.per.ip.overrides": "127.0.0.1"},
+        {"max.connections.per.ip.overrides": "127.0.0.1:x"},
+        {"log.local.retention.ms": "99999999999"},
+        {"log.local.retention.ms": "-1"},
+        {"log.local.retention.ms": "1000", "log.retention.ms": "999"},
+        {"log.local.retention.ms": "1000", "log.retention.ms": "-1"},
+        {"log.local.retention.bytes": "1000"},
+        {"log.local.retention.bytes": "1000", "log.retention.bytes": "999"},
+        {"log.local.retention.bytes": "-1", "log.retention.bytes": "999"},
+        {"log.cleaner.threads": "3"},
+        {"log.cleaner.threads": "2"},
+        {"num.io.threads": "1000"},
+        {"background.threads": "4"},
+        {"num.replica.fetchers": "2"},
+        {"num.replica.fetchers": "3"},
+        {"num.recovery.threads.per.data.dir": "3"},
+        {"producer.id.expiration.ms": "-1"},
+        {"producer.id.expiration.ms": "0"},
+        {"log.cleaner.io.buffer.load.factor": "2.0"},
+        {"log.cleaner.dedupe.buffer.size": "1000"},
+        {"log.segment.bytes": "13"},
+        {"log.cleaner.min.compaction.lag.ms": "1000", "log.cleaner.max.compaction.lag.ms": "999"},
+        {"log.cleanup.policy": "compact,keep"},
+        {"compression.type": "none"},
+        {"log.message.timestamp.type": "Now"},
+        {"message.max.bytes": "-1"},
+        {"min.insync.replicas": "0"},
+        {"log.retention.ms": "0"},
+        {"log.roll.ms": "0"},
+        {"unheard.of": "x"},
+        {"ssl.keystore.location": "/nowhere"},
+        {"listener.name.nobody.ssl.keystore.location": "/nowhere"},
+        {"listener.name.plaintext.max.connections": "-1"},
+        {"listener.name.plaintext.max.connection.creation.rate": "5"},
+    ):
+        for name in (OWN, ""):
+            request = change(BROKER, name, [(key, SET, value) for key, value in settings.items()], validate_only=True)
+            answer = talk.ask(request, version, note=False)
+            talk.answers.append((f"{settings} {name}", answer.responses[0].error_code))

@@ -211,6 +211,7 @@ class Assembly:
                 ThreadPool("background.threads", scheduler.resize),
                 ThreadPool("num.io.threads", handlers.resize),
                 ThreadPool("num.recovery.threads.per.data.dir"),
+                ThreadPool("num.replica.fetchers"),
                 LogDefaults(self.config, logs, controller),
                 *([] if logs.cleaner is None else [LogCleaning(logs.cleaner)]),
             ]

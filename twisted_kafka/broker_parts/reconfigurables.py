@@ -21,6 +21,8 @@ from twisted_kafka.network import connection_quotas
 from twisted_kafka.network.socket_server import NETWORK_THREADS, SocketServer
 
 _LISTENER_KEYS: Final = frozenset(("listeners", "advertised.listeners", "listener.security.protocol.map"))
+_UNLIMITED: Final = -1
+_AS_TOTAL: Final = -2
 _SECURITY_PREFIXES: Final = ("ssl.", "sasl.", "principal.builder.class")
 
 
@@ -38,7 +40,7 @@ def ensure_gentle(name: str, old: int, new: int) -> None:
 
 @implementer(IReconfigurable)
 class ThreadPool:
-    """Resizes a pool of threads; without ``resize``, one whose size is read when it is made."""
+    """Resizes a pool of threads; without ``resize``, one whose size is read when it is made, if ever."""
 
     rereads_files = False
 
@@ -167,6 +169,8 @@ class LogDefaults:
         expiration_ms = new.int("producer.id.expiration.ms")
         if expiration_ms < 0:
             raise ConfigError(f"Invalid value '{expiration_ms}' for producer.id.expiration.ms: must be at least 0")
+        _ensure_local_is_less(new, "log.local.retention.ms", "log.retention.ms", new.log_retention_ms)
+        _ensure_local_is_less(new, "log.local.retention.bytes", "log.retention.bytes", new.long("log.retention.bytes"))
 
     def reconfigure(self, old: KafkaConfig, new: KafkaConfig) -> None:
         """Let all logs go by them; what has no leader may get an unclean one now."""
@@ -174,6 +178,13 @@ class LogDefaults:
         key = "unclean.leader.election.enable"
         if new.boolean(key) and not old.boolean(key):
             self._controller.elect_for_offline()
+
+
+def _ensure_local_is_less(config: KafkaConfig, key: str, total_key: str, total: int) -> None:
+    """Raise ConfigError when more of tiered logs would be kept here than there is of them at all."""
+    local = config.long(key)
+    if total != _UNLIMITED and local != _AS_TOTAL and not 0 <= local <= total:
+        raise ConfigError(f"Invalid value {local} for {key}: must be at most {total_key}, {total}, or {_AS_TOTAL} for the same")
 
 
 @implementer(IReconfigurable)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 _META_ADDRESS = "0.0.0.0"
 _SHOWN_KEYS_MAX = 40
+_CLEANER_MIN_BYTES = 1024 * 1024
 
 
 def check(config: "KafkaConfig") -> None:
@@ -114,7 +115,10 @@ def _check_limits(config: "KafkaConfig") -> None:
     wait_ms = config.int("replica.fetch.wait.max.ms")
     for key in ("replica.socket.timeout.ms", "replica.lag.time.max.ms"):
         _ensure(config.int(key) >= wait_ms, config, key, f"at least replica.fetch.wait.max.ms, {wait_ms}")
-    for pair in filter(None, config.string("max.connections.per.ip.overrides").split(",")):
+    overrides = config.string("max.connections.per.ip.overrides")
+    allowed = "at least 1, unless max.connections.per.ip.overrides is set"
+    _ensure(config.int("max.connections.per.ip") > 0 or bool(overrides), config, "max.connections.per.ip", allowed)
+    for pair in filter(None, overrides.split(",")):
         host, _, count = pair.rpartition(":")
         _ensure(
             bool(host.strip()) and count.strip().isdecimal(), config, "max.connections.per.ip.overrides", "a list of host:count"
@@ -127,6 +131,10 @@ def _check_log(config: "KafkaConfig") -> None:
         _ensure(config[key] is None or config.int(key) >= low, config, key, f"at least {low}")
     for key in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
         _ensure(config[key] is None or config.int(key) >= 1 or config.int(key) == -1, config, key, "at least 1, or -1 for no limit")
+    each_bytes = config.long("log.cleaner.dedupe.buffer.size") // max(config.int("log.cleaner.threads"), 1)
+    _ensure(
+        each_bytes > _CLEANER_MIN_BYTES, config, "log.cleaner.dedupe.buffer.size", "more than 1 MiB for each of log.cleaner.threads"
+    )
     acks, factor = config.int("offsets.commit.required.acks"), config.int("offsets.topic.replication.factor")
     allowed = f"from -1 to offsets.topic.replication.factor, {factor}"
     _ensure(-1 <= acks <= factor, config, "offsets.commit.required.acks", allowed)
