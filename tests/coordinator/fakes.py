@@ -105,7 +105,7 @@ class Bench:
             self.group_configs,
             self.topics,
             self.assignors,
-            GroupMetrics(self.metrics),
+            GroupMetrics(self.metrics, self.clock),
             lambda: f"id{next(self._ids)}",
         )
         shards = GroupShards(self.parts)

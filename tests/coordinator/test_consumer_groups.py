@@ -1,5 +1,7 @@
 """What transcripts of consumer groups do not show: assignors that fail, settings of a group, what is counted."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.coordinator.fakes import Bench
@@ -7,6 +9,7 @@ from twisted_kafka.coordinator.group.group_config import GroupConfig
 from twisted_kafka.coordinator.group.group_configs import GroupConfigs, group_id_of, node_name
 from twisted_kafka.coordinator.group.group_metrics import COORDINATOR_TYPE, MANAGER_TYPE
 from twisted_kafka.coordinator.group.requests import Client, Sender
+from twisted_kafka.metrics.windows import WINDOW_TICKS
 from twisted_kafka.protocol.errors import InvalidConfigurationError, UnknownServerError
 from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
@@ -59,17 +62,17 @@ def test_what_is_counted():
     offsets = {TopicPartition("u", 0): OffsetCommitValue(offset=1, commit_timestamp=bench.clock.wall_ms())}
     bench.groups.commit_offsets(Sender("simple"), offsets, 9)
     value = bench.metrics.value
-    assert value(COORDINATOR_TYPE, "consumer-group-rebalance") == 2
+    assert value(COORDINATOR_TYPE, "consumer-group-rebalance-count") == 2
     assert value(COORDINATOR_TYPE, "group-count", protocol="consumer") == 1
     assert value(COORDINATOR_TYPE, "group-count", protocol="classic") == 1
     assert value(COORDINATOR_TYPE, "consumer-group-count", state="Reconciling") == 1
     assert value(MANAGER_TYPE, "NumGroups") == value(MANAGER_TYPE, "NumGroupsEmpty") == 1
-    assert value(MANAGER_TYPE, "NumOffsets") == value(COORDINATOR_TYPE, "offset-commit") == 1
+    assert value(MANAGER_TYPE, "NumOffsets") == value(COORDINATOR_TYPE, "offset-commit-count") == 1
     assert value(COORDINATOR_TYPE, "num-partitions", state="active") == 1
-    assert value(COORDINATOR_TYPE, "partition-load-time") == 1
+    assert value(COORDINATOR_TYPE, "partition-load-time-max") != 0
     bench.advance(2000)
     bench.groups.expire_offsets()
-    assert value(COORDINATOR_TYPE, "offset-expiration") == 1
+    assert value(COORDINATOR_TYPE, "offset-expiration-count") == 1
     assert value(MANAGER_TYPE, "NumOffsets") == value(MANAGER_TYPE, "NumGroups") == 0
 
 
@@ -108,3 +111,48 @@ def test_a_join_writes_the_targets_that_change_and_no_others():
         join(bench, f"m{number}")
         written.append(len(bench.log.batches[TopicPartition("__consumer_offsets", 0)][-1]))
     assert max(written[-50:]) < 4 * max(written[50:100])
+
+
+def test_work_that_waits_and_time_without_any():
+    bench = Bench(partitions=3)
+    value = bench.metrics.value
+    assert value(COORDINATOR_TYPE, "event-queue-size") == 0
+    bench.restart(load=False)
+    bench.elect(epoch=1, load=False)
+    assert value(COORDINATOR_TYPE, "event-queue-size") == 3  # partitions to be loaded
+    bench.scheduler.run_due()
+    assert value(COORDINATOR_TYPE, "event-queue-size") == 0
+    bench.clock.advance_ms(4000)
+    assert value(COORDINATOR_TYPE, "thread-idle-ratio-avg") == 1
+
+    append = bench.log.append
+
+    def slow(partition, batch):
+        bench.clock.advance_ms(2000)
+        return append(partition, batch)
+
+    bench.log.append = slow
+    offsets = {TopicPartition("u", 0): OffsetCommitValue(offset=1, commit_timestamp=bench.clock.wall_ms())}
+    bench.groups.commit_offsets(Sender("simple"), offsets, 9)
+    bench.clock.advance_ms(2000)
+    assert value(COORDINATOR_TYPE, "thread-idle-ratio-avg") == 0.75
+    for _ in range(WINDOW_TICKS):
+        bench.metrics.tick()
+    bench.clock.advance_ms(5000)
+    assert value(COORDINATOR_TYPE, "thread-idle-ratio-avg") == 1
+
+
+def test_the_names_are_kafkas():
+    bench = Bench()
+    text = (Path(__file__).parents[1] / "data" / "metrics" / "kafka-3.9.2-groups.tsv").read_text()
+    kafkas = {
+        (bean, each) for bean, attributes in (line.split("\t") for line in text.splitlines()) for each in attributes.split(",")
+    }
+    ours = set()
+    for name, _ in bench.metrics.items():
+        tags = "".join(f",{key}={value}" for key, value in name.tags)
+        if name.group == "kafka.coordinator.group":
+            ours.add((str(name), "Value"))
+        elif name.type == "group-coordinator-metrics":
+            ours.add((f"{name.group}:type={name.type}{tags}", name.name))
+    assert ours == kafkas

@@ -88,6 +88,7 @@ class CoordinatorRuntime:
         self._clock = clock
         self._slots: dict[int, Slot] = {}
         self._slots_lock = threading.Lock()
+        self._past_busy_ns = 0
         self._to_load: deque[Slot] = deque()
         self._is_loader_busy = False
         self._is_running = False
@@ -113,7 +114,7 @@ class CoordinatorRuntime:
             old = self._slots.get(partition)
             if old is not None and old.leader_epoch >= leader_epoch and old.state is not SlotState.FAILED:
                 return
-            slot = Slot(TopicPartition(self.topic, partition), leader_epoch)
+            slot = Slot(TopicPartition(self.topic, partition), leader_epoch, self._clock.monotonic_ns)
             slot.effects = Effects(_SlotTimers(self, slot, self._timer))
             slot.shard = self._shards.shard(partition, slot.effects)
             self._slots[partition] = slot
@@ -142,6 +143,8 @@ class CoordinatorRuntime:
                 slot.shard.unloaded()
                 slot.effects.writes.clear()
         slot.settle()
+        with self._slots_lock:
+            self._past_busy_ns += slot.busy_ns
 
     def _load_all(self) -> None:
         """Load one partition after the other: fifty empty ones, the usual case of a start, aren't worth a thread each."""
@@ -210,6 +213,16 @@ class CoordinatorRuntime:
             states = [slot.state for slot in self._slots.values()]
         return {state.value: states.count(state) for state in (SlotState.LOADING, SlotState.ACTIVE, SlotState.FAILED)}
 
+    def queue_size(self) -> int:
+        """Return how much waits to be done: actions for shards that are held by another, and partitions to be loaded."""
+        with self._slots_lock:
+            return sum(slot.waiting for slot in self._slots.values()) + len(self._to_load)
+
+    def busy_ns(self) -> int:
+        """Return how long operations have run, on whatever threads."""
+        with self._slots_lock:
+            return self._past_busy_ns + sum(slot.busy_ns for slot in self._slots.values())
+
     def _refuse(self, slot: Slot | None) -> None:
         if not self._is_running:
             raise CoordinatorNotAvailableError("the coordinator is not running")
@@ -257,11 +270,15 @@ class CoordinatorRuntime:
             with slot.lock:
                 if slot.state is not ACTIVE:
                     self._refuse(slot)
-                result = operation(slot.shard, *args, **kwargs)
-                if isinstance(result, Write):
-                    result = self._perform(slot, result)
-                if effects.writes:
-                    self._perform_effects(slot)
+                began_ns = self._clock.monotonic_ns()
+                try:
+                    result = operation(slot.shard, *args, **kwargs)
+                    if isinstance(result, Write):
+                        result = self._perform(slot, result)
+                    if effects.writes:
+                        self._perform_effects(slot)
+                finally:
+                    slot.busy_ns += self._clock.monotonic_ns() - began_ns
         finally:
             slot.settle()
         return result

@@ -31,10 +31,13 @@ class Slot:
     or just after it lets go. So an append may complete on any thread, even one in the middle of another operation.
     """
 
-    __slots__ = ("_mailbox", "effects", "leader_epoch", "lock", "partition", "shard", "state", "uncommitted")
+    __slots__ = ("_mailbox", "_now_ns", "busy_ns", "effects", "leader_epoch", "lock", "partition", "shard", "state", "uncommitted")
 
-    def __init__(self, partition: TopicPartition, leader_epoch: int) -> None:
+    def __init__(self, partition: TopicPartition, leader_epoch: int, now_ns: Callable[[], int]) -> None:
         self.partition = partition
+        self.busy_ns = 0
+        """How long operations and posted actions have run; counted by whoever holds the lock."""
+        self._now_ns = now_ns
         self.leader_epoch = leader_epoch
         self.state = SlotState.LOADING
         self.lock = threading.Lock()
@@ -42,6 +45,11 @@ class Slot:
         self.shard: Any = None
         self.uncommitted: Future[Any] | None = None
         self._mailbox: deque[Callable[[], None]] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """How many posted actions wait for the lock."""
+        return len(self._mailbox)
 
     def post(self, action: Callable[[], None]) -> None:
         """Have ``action`` run with the lock held, now or when the present holder lets go."""
@@ -71,7 +79,10 @@ class Slot:
                     parked.set_result(result)
 
     def _run_one(self, action: Callable[[], None]) -> None:
+        began_ns = self._now_ns()
         try:
             action()
         except Exception:  # noqa: BLE001 whoever happens to hold the lock has nothing to do with this action
             _log.failure("an action on {partition} failed", partition=self.partition)
+        finally:
+            self.busy_ns += self._now_ns() - began_ns

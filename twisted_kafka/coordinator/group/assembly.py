@@ -79,4 +79,4 @@ def _parts(config: KafkaConfig, metadata: MetadataCache, clock: IClock, metrics:
         assignors = load_assignors(config.list("group.consumer.assignors"))
     except AssignorError as error:
         raise ConfigError(str(error)) from error
-    return GroupParts(clock, group_config, GroupConfigs(group_config), metadata, assignors, GroupMetrics(metrics), _new_id)
+    return GroupParts(clock, group_config, GroupConfigs(group_config), metadata, assignors, GroupMetrics(metrics, clock), _new_id)

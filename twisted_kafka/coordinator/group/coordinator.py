@@ -90,6 +90,7 @@ class GroupCoordinator:
         period_ms = self.config.offsets_retention_check_interval_ms
         self._expiry = self._scheduler.schedule("delete-expired-group-metadata", self.expire_offsets, period_ms, period_ms)
         self._parts.metrics.expose(self._counts, self.runtime.partition_states)
+        self._parts.metrics.expose_work(self.runtime.queue_size, self.runtime.busy_ns)
 
     def _counts(self) -> GroupCounts:
         """Return how many groups there are by state; counted once for all gauges that are read together."""

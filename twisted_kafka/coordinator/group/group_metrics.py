@@ -6,6 +6,8 @@ from typing import Final, NamedTuple, TypeVar
 from twisted_kafka.coordinator.group.classic.states import GroupState
 from twisted_kafka.coordinator.group.consumer.states import ConsumerGroupState
 from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.metrics.windows import WindowedMax, WindowedMean, WindowedRate
+from twisted_kafka.timing.clock import IClock
 
 COORDINATOR_TYPE: Final = "kafka.server:group-coordinator-metrics"
 MANAGER_TYPE: Final = "GroupMetadataManager"
@@ -34,37 +36,83 @@ class GroupCounts(NamedTuple):
         )
 
 
+class _Count:
+    """A count and how fast it grows, as Kafka's sensors tell both."""
+
+    __slots__ = ("inc",)
+
+    def __init__(self, registry: MetricsRegistry, clock: IClock, name: str) -> None:
+        counter = registry.counter(COORDINATOR_TYPE, f"{name}-count")
+        registry.add(WindowedRate(clock, lambda: counter.count), COORDINATOR_TYPE, f"{name}-rate")
+        self.inc = counter.inc
+
+
+class _LoadTimes:
+    """How long partitions took to load; they are loaded one after the other."""
+
+    __slots__ = ("_count", "_greatest_ms", "_total_ms")
+
+    def __init__(self, registry: MetricsRegistry) -> None:
+        self._count = 0
+        self._total_ms = self._greatest_ms = 0.0
+        mean = WindowedMean(lambda: self._total_ms, lambda: self._count)
+        registry.add(mean, COORDINATOR_TYPE, "partition-load-time-avg")
+        registry.add(WindowedMax(self._take), COORDINATOR_TYPE, "partition-load-time-max")
+
+    def update(self, took_ms: float) -> None:
+        self._count += 1
+        self._total_ms += took_ms
+        self._greatest_ms = max(self._greatest_ms, took_ms)
+
+    def _take(self) -> float:
+        greatest_ms, self._greatest_ms = self._greatest_ms, 0.0
+        return greatest_ms
+
+
+class _IdleRatio(WindowedRate):
+    """The part of the time in which nothing is done; 0 when several threads are at it all the time."""
+
+    __slots__ = ()
+
+    def __init__(self, clock: IClock, busy_ns: Callable[[], int]) -> None:
+        super().__init__(clock, lambda: clock.monotonic_ns() - busy_ns(), 1e-9)
+
+    def _measure(self) -> float:
+        return max(super()._measure(), 0.0)
+
+
 class GroupMetrics:
     """The coordinator's sensors; the gauges are computed when somebody looks."""
 
-    def __init__(self, registry: MetricsRegistry) -> None:
+    def __init__(self, registry: MetricsRegistry, clock: IClock) -> None:
         self._registry = registry
-        self._commits = registry.meter(COORDINATOR_TYPE, "offset-commit")
-        self._expirations = registry.meter(COORDINATOR_TYPE, "offset-expiration")
-        self._deletions = registry.meter(COORDINATOR_TYPE, "offset-deletion")
-        self._classic_rebalances = registry.meter(COORDINATOR_TYPE, "group-completed-rebalance")
-        self._consumer_rebalances = registry.meter(COORDINATOR_TYPE, "consumer-group-rebalance")
-        self._loads = registry.histogram(COORDINATOR_TYPE, "partition-load-time")
+        self._clock = clock
+        self._commits = _Count(registry, clock, "offset-commit")
+        self._expirations = _Count(registry, clock, "offset-expiration")
+        self._deletions = _Count(registry, clock, "offset-deletion")
+        self._classic_rebalances = _Count(registry, clock, "group-completed-rebalance")
+        self._consumer_rebalances = _Count(registry, clock, "consumer-group-rebalance")
+        self._loads = _LoadTimes(registry)
 
     def offsets_committed(self, count: int) -> None:
         """Offsets were committed."""
-        self._commits.mark(count)
+        self._commits.inc(count)
 
     def offsets_expired(self, count: int) -> None:
         """Offsets had their time."""
-        self._expirations.mark(count)
+        self._expirations.inc(count)
 
     def offsets_deleted(self, count: int) -> None:
         """Offsets were deleted by an administrator, or with their topic."""
-        self._deletions.mark(count)
+        self._deletions.inc(count)
 
     def rebalance_completed(self) -> None:
         """A classic group got a new generation."""
-        self._classic_rebalances.mark()
+        self._classic_rebalances.inc()
 
     def rebalance_began(self) -> None:
         """A consumer group got a new epoch."""
-        self._consumer_rebalances.mark()
+        self._consumer_rebalances.inc()
 
     def partition_loaded(self, took_ms: float) -> None:
         """A partition of ``__consumer_offsets`` was loaded."""
@@ -83,6 +131,15 @@ class GroupMetrics:
             gauge(COORDINATOR_TYPE, "consumer-group-count", _of(counts, lambda each: each.consumer, state), state=state.value)
         for name in ("loading", "active", "failed"):
             gauge(COORDINATOR_TYPE, "num-partitions", _of(partitions, lambda each: each, name), state=name)
+
+    def expose_work(self, waiting: Callable[[], int], busy_ns: Callable[[], int]) -> None:
+        """Make gauges of what waits to be done, and of the part of its time in which the coordinator does nothing.
+
+        Kafka's coordinator has threads of its own, this one works on those of the requests: the time in which it keeps any of
+        them busy counts as that of one.
+        """
+        self._registry.gauge(COORDINATOR_TYPE, "event-queue-size", waiting)
+        self._registry.add(_IdleRatio(self._clock, busy_ns), COORDINATOR_TYPE, "thread-idle-ratio-avg")
 
 
 def _of(counts: Callable[[], T], part: Callable[[T], Mapping[K, int]], key: K) -> Callable[[], int]:
