@@ -116,7 +116,16 @@ def _follow(options: argparse.Namespace) -> int:
     return DONE
 
 
-_COMMANDS = {"report": _report, "demo": _demo, "follow": _follow}
+def _prepare(options: argparse.Namespace) -> int:
+    from twisted_kafka_spark.class_cache import prepare
+
+    if session.is_submitted():
+        raise ValueError("prepare is for Spark on this machine, not for spark-submit")
+    print(f"{prepare()}: Spark starts faster from now on")
+    return DONE
+
+
+_COMMANDS = {"prepare": _prepare, "report": _report, "demo": _demo, "follow": _follow}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

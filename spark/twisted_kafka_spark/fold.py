@@ -1,32 +1,37 @@
-"""Fold a batch of records into cells: what each Spark task does before anything is shuffled.
+"""Fold frames into cells: what each Spark task does before anything is shuffled.
 
-Strings become numbers once a batch, groups are found with one sort of those numbers, measures are added with `bincount`. A batch
-of 64 Ki lines makes a few thousand cells.
+Groups are found with the codes that a frame has already, measures are added with `bincount`. A piece of 100,000 lines makes a few
+thousand cells.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from twisted_kafka_spark import cells, histogram
+from twisted_kafka_spark import bundles, cells, histogram
 from twisted_kafka_spark.cells import KINDS, TIMES
-from twisted_kafka_spark.lines import Records, read_lines
+from twisted_kafka_spark.frame import IDENTITY, NO_SEQUENCE, Coded, Frame, concatenated, distinct, from_batch
+from twisted_kafka_spark.lines import LineReader, Records, record_schema
+from twisted_kafka_spark.pieces import Piece, blocks, read_rows
 from twisted_kafka_spark.schema import PHASES
 
 if TYPE_CHECKING:
     Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
-_LARGEST_CODE = 1 << 60
+FOLD_ROWS = 1 << 17
+"""Records that are folded at a time: more of them make fewer cells, and hold more memory."""
 _MICROSECOND = 1_000_000
 
 _LARGEST_GAP = 10_000
 """Numbers of lines of one file that are further apart belong to two runs."""
+
+_MOST_TABLES = 100
+"""Tables of cells that a task keeps before it merges them."""
 
 READ = "read"
 """What a cell of lines that gave records has for a reason."""
@@ -46,240 +51,273 @@ class Folding:
     utc_offset_s: int = 0
 
     def lines(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Fold batches whose one column holds lines."""
-        for batch in batches:
-            yield from self.fold(read_lines(batch.column(0), self.utc_offset_s))
+        """Fold batches whose one column holds lines, or blocks of lines, into cells."""
+        yield from bundles.wide(self._of_lines(batches)).to_batches()
 
-    def records(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Fold batches that are records already."""
-        for batch in batches:
-            yield from self.fold(Records([batch] if batch.num_rows else []))
+    def packed_lines(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Fold such batches into packed cells."""
+        yield from bundles.packed(self._of_lines(batches))
+
+    def packed_records(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Fold batches that are records already into packed cells."""
+        reader = LineReader(self.utc_offset_s)
+        yield from bundles.packed(self.folded((from_batch(batch) for batch in batches if batch.num_rows), reader))
 
     def parsed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Turn lines into records without folding them; lines that give none are dropped."""
+        reader = LineReader(self.utc_offset_s)
         for batch in batches:
-            yield from read_lines(batch.column(0), self.utc_offset_s).batches
+            yield from reader.records(batch.column(0))
 
-    def fold(self, found: Records) -> Iterator[pa.RecordBatch]:
-        """Fold what was read."""
-        made: list[pa.Table] = []
-        for batch in found.batches:
-            records = self._in_period(batch)
-            if records.num_rows:
-                made += _cells_of(Frame(records), self.grain_s)
-        made += _refused(found)
-        if made:
-            table = pa.concat_tables(made, promote_options="default")
-            yield from _complete(table).to_batches()
+    def _of_lines(self, batches: Iterable[pa.RecordBatch]) -> bundles.Cells:
+        reader = LineReader(self.utc_offset_s)
+        return self.folded((frame for batch in batches for frame in reader.frames(batch.column(0))), reader)
 
-    def _in_period(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        time = batch.column("time")
+    def folded(self, frames: Iterable[Frame], reader: LineReader) -> bundles.Cells:
+        """Return the cells of all frames, and of what the reader counts while they are read."""
+        made: bundles.Cells = []
+        waiting: list[Frame] = []
+        count = 0
+        for frame in frames:
+            wanted = self._in_period(frame)
+            if len(wanted):
+                waiting.append(wanted)
+                count += len(wanted)
+            if count >= FOLD_ROWS:
+                made += _cells_of(concatenated(waiting), self.grain_s)
+                waiting, count = [], 0
+            if len(made) > _MOST_TABLES:
+                made = list(bundles.merged(made).items())
+        if waiting:
+            made += _cells_of(concatenated(waiting), self.grain_s)
+        return made + _refused(reader.found)
+
+    def _in_period(self, frame: Frame) -> Frame:
         if self.since:
-            batch = batch.filter(pc.greater_equal(time, self.since))
-            time = batch.column("time")
-        return batch.filter(pc.less(time, self.until)) if self.until else batch
+            frame = frame.chosen(frame.time_us >= _microseconds(self.since))
+        return frame.chosen(frame.time_us < _microseconds(self.until)) if self.until and len(frame) else frame
 
 
-class Frame:
-    """Columns of equal length, with the codes of each found at most once."""
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """Pieces of files by task; a task is given its number in a batch of one row."""
 
-    def __init__(self, columns: pa.RecordBatch) -> None:
-        self.columns: dict[str, pa.Array] = dict(zip(columns.schema.names, columns.columns, strict=True))
-        self.size = columns.num_rows
-        self.weight = self.numbers("weight", 1)
-        self._codes: dict[str, tuple[Numbers, int]] = {}
-        time = pc.cast(pc.cast(self.columns["time"], pa.timestamp("us", "UTC")), pa.int64())
-        self.seconds: Numbers = time.to_numpy(zero_copy_only=False) // _MICROSECOND
-        self.columns["time_us"] = time
+    folding: Folding
+    tasks: Sequence[Sequence[Piece]]
 
-    def numbers(self, name: str, default: int = 0) -> Numbers:
-        """Return a column as numbers, nulls as `default`."""
-        column = self.columns.get(name)
-        if column is None:
-            return np.full(self.size, default, np.int64)
-        filled: Numbers = pc.fill_null(column, default).to_numpy(zero_copy_only=False).astype(np.int64)
-        return filled
+    def packed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Give the packed cells of a task."""
+        reader = LineReader(self.folding.utc_offset_s)
+        yield from bundles.packed(self.folding.folded(_of_pieces(self._pieces(batches), reader), reader))
 
-    def codes(self, name: str) -> tuple[Numbers, int]:
-        """Return a small number for each value of a column, equal for equal values, and how many there are."""
-        known = self._codes.get(name)
-        if known is None:
-            encoded = pc.dictionary_encode(self.columns[name], null_encoding="encode")
-            known = self._codes[name] = (encoded.indices.to_numpy().astype(np.int64), max(1, len(encoded.dictionary)))
-        return known
+    def parsed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Give the records of a task."""
+        reader = LineReader(self.folding.utc_offset_s)
+        for piece in self._pieces(batches):
+            if piece.is_parquet:
+                yield from (_plain(batch) for batch in read_rows(piece))
+            else:
+                for block in blocks(piece):
+                    yield from reader.records(pa.array([block], pa.binary()))
 
-    def add(self, name: str, values: Numbers | pa.Array) -> None:
-        """Add a column, or put another in its place."""
-        self._codes.pop(name, None)
-        self.columns[name] = values if isinstance(values, pa.Array) else pa.array(values, pa.int64())
+    def _pieces(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from self.tasks[number]
 
 
-def _group(frame: Frame, keys: tuple[str, ...], at: Numbers) -> tuple[Numbers, Numbers]:
+def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch without dictionaries."""
+    return batch.cast(record_schema())
+
+
+def _of_pieces(pieces: Iterable[Piece], reader: LineReader) -> Iterator[Frame]:
+    for piece in pieces:
+        if piece.is_parquet:
+            yield from (from_batch(batch) for batch in read_rows(piece))
+        else:
+            for block in blocks(piece):
+                yield from reader.frames_of_block(block)
+
+
+def _microseconds(time: str) -> int:
+    return int(np.datetime64(time.rstrip("Z"), "us").astype(np.int64))
+
+
+@dataclass(slots=True)
+class _Rows:
+    """What is grouped: a time for each row, who it is of, and further keys by name."""
+
+    seconds: Numbers
+    identity: Numbers
+    identities: pa.Table
+    weight: Numbers
+    keys: dict[str, Coded]
+
+    def coded(self, name: str) -> Coded:
+        """Return a key's column."""
+        if name in IDENTITY:
+            return Coded(self.identity, self.identities.column(name).combine_chunks())
+        return self.keys[name]
+
+
+def _group(rows: _Rows, keys: Sequence[str], at: Numbers) -> tuple[Numbers, Numbers]:
     """Return the first row of each group, and the group of each row."""
     low = int(at.min())
     code, size = at - low, int(at.max()) - low + 1
-    for key in keys:
-        numbers, count = frame.codes(key)
-        if size * count > _LARGEST_CODE:
-            values, code = np.unique(code, return_inverse=True)
-            size = len(values)
-        code, size = code * count + numbers, size * count
-    _, first, group = np.unique(code, return_index=True, return_inverse=True)
-    return first, group
+    who = [name for name in keys if name in IDENTITY]
+    if who:
+        alike, count = _alike(rows.identities, who)
+        code, size = code * count + alike[rows.identity], size * count
+    for name in keys:
+        if name not in IDENTITY:
+            part = rows.keys[name]
+            count = max(1, len(part.values))
+            code, size = code * count + part.codes, size * count
+    return distinct(code, size)
+
+
+def _alike(identities: pa.Table, names: Sequence[str]) -> tuple[Numbers, int]:
+    """Return for each identity a number that those with equal values of these fields share, and how many numbers there are."""
+    code = np.zeros(identities.num_rows, np.int64)
+    for name in names:
+        encoded = identities.column(name).combine_chunks().dictionary_encode(null_encoding="encode")
+        code = code * len(encoded.dictionary) + encoded.indices.to_numpy()
+        _, code = np.unique(code, return_inverse=True)
+    return code, int(code.max()) + 1
 
 
 def _cells(
-    kind: str, frame: Frame, measures: dict[str, Numbers], grain_s: int, extremes: dict[str, Numbers] | None = None
-) -> pa.Table:
-    """Return the cells of one kind: one for each group of rows with equal keys; `requests` counts them unless it is given."""
+    kind: str, rows: _Rows, measures: dict[str, Numbers], grain_s: int, extremes: dict[str, Numbers] | None = None
+) -> tuple[str, pa.Table]:
+    """Return the cells of one kind: one for each group of rows with equal keys."""
     declared = KINDS[kind]
     grain = grain_s or declared.grain_s
-    at = frame.seconds // grain
-    first, group = _group(frame, declared.keys, at)
+    at = rows.seconds // grain
+    first, group = _group(rows, declared.keys, at)
     columns: dict[str, pa.Array] = {
-        "kind": pa.repeat(kind, len(first)),
         "at": pa.array(at[first] * (grain * _MICROSECOND), pa.timestamp("us", "UTC")),
     }
     for key in declared.keys:
-        columns[key] = frame.columns[key].take(pa.array(first))
-    for name, values in {"requests": frame.weight, **measures}.items():
+        codes, values = rows.coded(key)
+        columns[key] = values.take(pa.array(codes[first]))
+    for name, values in {"requests": rows.weight, **measures}.items():
         columns[name] = pa.array(np.bincount(group, weights=values, minlength=len(first)).astype(np.int64))
     for name, values in (extremes or {}).items():
-        columns[name] = pa.array(_extreme(name, group, values))
-    return pa.table(columns)
+        columns[name] = pa.array(_extreme(name, first, group, values))
+    return kind, pa.table(columns)
 
 
-def _extreme(name: str, group: Numbers, values: Numbers) -> Numbers:
-    order = np.argsort(group, kind="stable")
-    starts = np.flatnonzero(np.diff(group[order], prepend=-1))
-    best = np.minimum if next(each.merge for each in cells.MEASURES if each.name == name) == "min" else np.maximum
-    found: Numbers = best.reduceat(values[order], starts)
+_LOWEST = {measure.name for measure in cells.MEASURES if measure.merge == "min"}
+
+
+def _extreme(name: str, first: Numbers, group: Numbers, values: Numbers) -> Numbers:
+    found = values[first]
+    (np.minimum if name in _LOWEST else np.maximum).at(found, group, values)
     return found
 
 
-def _cells_of(frame: Frame, grain_s: int) -> list[pa.Table]:
-    weight = frame.weight
-    times = {name: frame.numbers(name) * weight for name in TIMES}
-    failed = _mark(pc.is_valid(frame.columns["error"])) * weight
-    sizes = {name: frame.numbers(name) * weight for name in ("request_bytes", "response_bytes")}
-    moved, topic_frame = _topics(frame)
-    total = frame.numbers("total_us")
+def _bucketed(values: Numbers) -> Coded:
+    found = histogram.buckets(values)
+    return Coded(found - histogram.ZERO, pa.array(np.arange(histogram.ZERO, int(found.max()) + 1, dtype=np.int32)))
+
+
+def _cells_of(frame: Frame, grain_s: int) -> bundles.Cells:
+    weight, amounts, topics = frame.weight, frame.amounts, frame.topics
+    seconds = frame.time_us // _MICROSECOND
+    rows = _Rows(seconds, frame.identity, frame.identities, weight, {"error": _told_once(frame.error)})
+    times = {name: amounts[name] * weight for name in TIMES}
+    failed = _failed(frame.error) * weight
+    sizes = {name: amounts[name] * weight for name in ("request_bytes", "response_bytes")}
+    moved = {
+        name: np.bincount(topics.parent, weights=values, minlength=len(frame)).astype(np.int64)
+        for name, values in (("records", topics.records), ("bytes", topics.bytes))
+    }
     traffic = {
         "failed": failed,
-        "throttled": (frame.numbers("throttle_us") > 0) * weight,
+        "throttled": (amounts["throttle_us"] > 0) * weight,
         "empty": (moved["bytes"] == 0) * weight,
         **sizes,
         **times,
         **{name: values * weight for name, values in moved.items()},
     }
-    frame.add("bucket", histogram.buckets(total))
-    times_us = frame.numbers("time_us")
-    ends = {"first_us": times_us, "last_us": times_us}
+    ends = {"first_us": frame.time_us, "last_us": frame.time_us}
+    rows.keys["bucket"] = _bucketed(amounts["total_us"])
     made = [
-        _cells("requests", frame, traffic, grain_s, {"max_us": total}),
-        _cells("latency", frame, {}, grain_s),
-        _cells("clients", frame, {}, grain_s),
-        _cells("connections", frame, {"failed": failed, **sizes, "total_us": times["total_us"]}, grain_s, ends),
-        _runs(frame, grain_s),
-        _lines_read(frame, grain_s),
+        _cells("requests", rows, traffic, grain_s, {"max_us": amounts["total_us"]}),
+        _cells("latency", rows, {}, grain_s),
+        _cells("clients", rows, {}, grain_s),
+        _cells("connections", rows, {"failed": failed, **sizes, "total_us": times["total_us"]}, grain_s, ends),
+        ("lines", _lines_read(frame, seconds, grain_s)),
     ]
+    if (frame.sequence != NO_SEQUENCE).any():
+        made.append(("runs", _runs(frame, seconds, grain_s)))
     for phase in PHASES:
-        frame.add("bucket", histogram.buckets(frame.numbers(phase)))
-        frame.add("phase", pa.repeat(phase, frame.size))
-        made.append(_cells("phases", frame, {}, grain_s))
-    if topic_frame is not None:
-        moved_there = {name: topic_frame.numbers(name) * topic_frame.weight for name in ("records", "bytes")}
-        made.append(_cells("topics", topic_frame, moved_there, grain_s))
+        rows.keys["bucket"] = _bucketed(amounts[phase])
+        rows.keys["phase"] = Coded(np.zeros(len(frame), np.int64), pa.array([phase]))
+        made.append(_cells("phases", rows, {}, grain_s))
+    if len(topics.parent):
+        parent = topics.parent
+        keys = {"topic": _told_once(topics.topic), "error": _told_once(topics.error)}
+        inner = _Rows(seconds[parent], frame.identity[parent], frame.identities, weight[parent], keys)
+        there = {name: values * inner.weight for name, values in (("records", topics.records), ("bytes", topics.bytes))}
+        made.append(_cells("topics", inner, there, grain_s))
     return made
 
 
-def _mark(column: pa.Array) -> Numbers:
-    marks: Numbers = column.to_numpy(zero_copy_only=False).astype(np.int64)
-    return marks
+def _told_once(column: Coded) -> Coded:
+    """Return a column in which equal values have equal codes."""
+    encoded = column.values.dictionary_encode(null_encoding="encode")
+    return Coded(encoded.indices.to_numpy().astype(np.int64)[column.codes], encoded.dictionary)
 
 
-def _topics(frame: Frame) -> tuple[dict[str, Numbers], Frame | None]:
-    """Return records and bytes of each request, and a frame with a row for each topic of each."""
-    topics = frame.columns["topics"]
-    parents = pc.list_parent_indices(topics)
-    rows = parents.to_numpy().astype(np.int64)
-    if not len(rows):
-        nothing = np.zeros(frame.size, np.int64)
-        return {"records": nothing, "bytes": nothing}, None
-    entries = topics.flatten()
-    columns = {name: entries.field(name) for name in ("topic", "records", "bytes", "error")}
-    for name in ("api", "client_id", "principal", "time", "weight"):
-        columns[name] = frame.columns[name].take(parents)
-    inner = Frame(pa.record_batch(columns))
-
-    def add(name: str) -> Numbers:
-        return np.bincount(rows, weights=inner.numbers(name), minlength=frame.size).astype(np.int64)
-
-    return {"records": add("records"), "bytes": add("bytes")}, inner
+def _failed(error: Coded) -> Numbers:
+    is_error = error.values.is_valid().to_numpy(zero_copy_only=False).astype(np.int64)
+    found: Numbers = is_error[error.codes]
+    return found
 
 
-def _runs(frame: Frame, grain_s: int) -> pa.Table:
+def _runs(frame: Frame, seconds: Numbers, grain_s: int) -> pa.Table:
     """Return the first and the last number of the lines of each broker: overlapping runs tell of lines that were read twice."""
-    numbered = frame.columns["sequence"].is_valid()
-    if not pc.any(numbered).as_py():
-        return pa.table({})
-    numbers = frame.columns["sequence"].filter(numbered).to_numpy()
-    nodes = frame.numbers("node")[numbered.to_numpy(zero_copy_only=False)]
+    numbered = frame.sequence != NO_SEQUENCE
+    numbers = frame.sequence[numbered]
+    brokers = np.array([node or 0 for node in frame.identities.column("node").to_pylist()], np.int64)
+    nodes = brokers[frame.identity[numbered]]
     rows: list[dict[str, Any]] = []
     for node in np.unique(nodes).tolist():
         mine = numbers[nodes == node]
-        # A batch may hold the end of one file and the beginning of another: a run ends where the numbers leap.
+        # One piece may hold the end of one file and the beginning of another: a run ends where the numbers leap.
         starts = np.flatnonzero(np.abs(np.diff(mine, prepend=mine[0] - _LARGEST_GAP - 1)) > _LARGEST_GAP)
         counts = np.diff(starts, append=len(mine)).tolist()
         firsts, lasts = np.minimum.reduceat(mine, starts).tolist(), np.maximum.reduceat(mine, starts).tolist()
         for first, last, count in zip(firsts, lasts, counts, strict=True):
-            rows.append({"kind": "runs", "node": node, "note": str(first), "requests": count, "first_us": first, "last_us": last})
-    at = _start_of(frame, grain_s or KINDS["runs"].grain_s)
+            rows.append({"node": node, "note": str(first), "requests": count, "first_us": first, "last_us": last})
+    at = _start_of(seconds, grain_s or KINDS["runs"].grain_s)
     types = cells.arrow_schema()
     made = pa.Table.from_pylist(rows, pa.schema([types.field(name) for name in rows[0]]))
     return made.append_column("at", pa.repeat(at, len(rows)))
 
 
-def _start_of(frame: Frame, grain_s: int) -> pa.Scalar:
-    return pa.scalar(int(frame.seconds[0]) // grain_s * grain_s * _MICROSECOND, pa.timestamp("us", "UTC"))
+def _start_of(seconds: Numbers, grain_s: int) -> pa.Scalar:
+    return pa.scalar(int(seconds[0]) // grain_s * grain_s * _MICROSECOND, pa.timestamp("us", "UTC"))
 
 
-def _lines_read(frame: Frame, grain_s: int) -> pa.Table:
-    at = _start_of(frame, grain_s or KINDS["lines"].grain_s)
-    return pa.table({"kind": ["lines"], "at": pa.array([at]), "error": [READ], "requests": [frame.size]})
+def _lines_read(frame: Frame, seconds: Numbers, grain_s: int) -> pa.Table:
+    at = _start_of(seconds, grain_s or KINDS["lines"].grain_s)
+    return pa.table({"at": pa.array([at]), "error": [READ], "requests": [len(frame)]})
 
 
-def _refused(found: Records) -> list[pa.Table]:
+def _refused(found: Records) -> bundles.Cells:
     """Return cells of the lines that gave no record, and of the ids that stand for topics."""
-    made = []
+    made: bundles.Cells = []
     for reason, count in found.refused.items():
         notes: list[str | None] = [found.samples[reason]]
         counts = [1]
         if count > 1:
             notes.append(None)
             counts.append(count - 1)
-        made.append(pa.table({"kind": ["lines"] * len(notes), "error": [reason] * len(notes), "note": notes, "requests": counts}))
+        made.append(("lines", pa.table({"error": [reason] * len(notes), "note": pa.array(notes, pa.string()), "requests": counts})))
     if found.topic_ids:
         ids = found.topic_ids
-        made.append(
-            pa.table(
-                {
-                    "kind": ["topic_ids"] * len(ids),
-                    "topic": list(ids),
-                    "note": list(ids.values()),
-                    "requests": [1] * len(ids),
-                }
-            )
-        )
+        made.append(("topic_ids", pa.table({"topic": list(ids), "note": list(ids.values()), "requests": [1] * len(ids)})))
     return made
-
-
-def _complete(table: pa.Table) -> pa.Table:
-    """Return the table with all columns of a cell, in their order and types."""
-    schema = cells.arrow_schema()
-    have = set(table.column_names)
-    columns = [
-        table.column(field.name).cast(field.type) if field.name in have else pa.nulls(table.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.table(columns, schema=schema)

@@ -9,6 +9,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from twisted_kafka_spark.class_cache import cache_directory
+
 OLDEST_JAVA = 17
 _VERSION_TIMEOUT_S = 20
 
@@ -70,7 +72,6 @@ def packaged_java_home(cache: Path) -> Path:
 
 def ensure_java() -> Path:
     """Set JAVA_HOME for the Spark that starts next and return it; raises RuntimeError when there is no Java."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "twisted_kafka", "java")
-    home = installed_java_home() or packaged_java_home(cache)
+    home = installed_java_home() or packaged_java_home(cache_directory())
     os.environ["JAVA_HOME"] = str(home)
     return home

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from twisted_kafka_spark import cells, store, views
+from twisted_kafka_spark import store, views
 from twisted_kafka_spark.document import About, build, tick_length_s
 from twisted_kafka_spark.fold import Folding
 from twisted_kafka_spark.read import NoAccessLogError, Sources, find_sources
-from twisted_kafka_spark.rollup import Run, Selection, cells_of_lines, overlaps, roll_up_files
+from twisted_kafka_spark.rollup import Rollup, Run, Selection, overlaps, roll_up_files, roll_up_lines
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 TOPIC = "__access_log"
 """The topic to which the broker publishes its access log with access.log.topic.enable."""
@@ -46,9 +46,9 @@ def run(spark: SparkSession, job: Job) -> dict[str, Any]:
     else:
         rollup, about = _from_files(spark, job)
     if job.rollup_out:
-        store.write(rollup, job.rollup_out, about.grain_s)
-        rollup = store.read_back(spark, job.rollup_out, about.grain_s)
-    collected = rollup.toArrow()
+        store.write(rollup.frame(), job.rollup_out, about.grain_s)
+        rollup = Rollup(cells=store.read_back(spark, job.rollup_out, about.grain_s))
+    collected = rollup.table()
     period = views.period(collected)
     if period is None:
         about_nothing = f"no request in {about.source}"
@@ -84,21 +84,21 @@ def _about(job: Job, source: str, sources: Sources | None = None) -> About:
     )
 
 
-def _from_files(spark: SparkSession, job: Job) -> tuple[DataFrame, About]:
+def _from_files(spark: SparkSession, job: Job) -> tuple[Rollup, About]:
     sources = find_sources(spark, job.paths, job.folding.since, job.folding.until)
     return roll_up_files(spark, sources, job.folding, job.selection), _about(job, ", ".join(job.paths), sources)
 
 
-def _from_topic(spark: SparkSession, job: Job) -> tuple[DataFrame, About]:
+def _from_topic(spark: SparkSession, job: Job) -> tuple[Rollup, About]:
     from twisted_kafka_spark.topic_source import read_topic
 
     lines = read_topic(spark, job.bootstrap_servers, job.topic)
-    rollup = cells.merge(cells_of_lines(lines, job.folding, job.selection))
+    rollup = roll_up_lines(spark, lines, job.folding, job.selection)
     return rollup, _about(job, f"topic {job.topic} of {job.bootstrap_servers}")
 
 
-def _merged(spark: SparkSession, job: Job) -> tuple[DataFrame, About]:
-    rollup, grain_s = store.read(spark, job.paths, job.grain_s)
+def _merged(spark: SparkSession, job: Job) -> tuple[Rollup, About]:
+    merged, grain_s = store.read(spark, job.paths, job.grain_s)
     about = _about(job, ", ".join(job.paths))
     about.grain_s = grain_s
-    return rollup, about
+    return Rollup(cells=merged), about

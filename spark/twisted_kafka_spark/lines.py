@@ -5,8 +5,11 @@ Nothing that stands in a line stops the job. A line that gives no record is coun
 
 from __future__ import annotations
 
+import datetime
 import json
+import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -17,6 +20,8 @@ from twisted_kafka_spark.schema import FIELDS, TOPIC_FIELDS
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from twisted_kafka_spark.frame import Frame
+
 GARBLED = "garbled"
 """Torn or not of any format that is known."""
 FOREIGN = "foreign"
@@ -25,6 +30,9 @@ OTHER = "other"
 """A line of Kafka's request log that does not tell of a completed request; nothing is lost with it."""
 
 SAMPLE_CHARACTERS = 200
+_NEWLINE = 0x0A
+_LINES = 4096
+"""Lines of a column of them that are parsed at a time."""
 _ONE_BY_ONE = 32
 """Blocks of so many lines or fewer are not halved any further to find the one that Arrow refuses."""
 
@@ -60,11 +68,81 @@ def record_schema() -> pa.Schema:
     return pa.schema([(each.name, arrow_type(each.ddl)) for each in FIELDS])
 
 
-def read_lines(lines: pa.StringArray, utc_offset_s: int = 0) -> Records:
-    """Turn lines into records. `utc_offset_s` is that of the clock in Kafka's own request log."""
-    found = Records()
-    _read(lines, found, utc_offset_s)
-    return found
+class LineReader:
+    """Turns lines into frames or records, and counts those that give none; one for each task.
+
+    `utc_offset_s` is that of the clock in Kafka's own request log.
+    """
+
+    def __init__(self, utc_offset_s: int = 0) -> None:
+        from twisted_kafka_spark.quick import QuickReader
+
+        self.found = Records()
+        self._utc_offset_s = utc_offset_s
+        self._quick = QuickReader()
+
+    def frames(self, column: pa.Array) -> Iterator[Frame]:
+        """Give the records of a column: of strings, each a line, or of binary values, each a block of lines."""
+        import pyarrow as pa
+
+        if pa.types.is_binary(column.type):
+            for block in column:
+                yield from self.frames_of_block(memoryview(block.as_buffer()))
+            return
+        data, offsets = _buffers(column)
+        for first in range(0, len(column), _LINES):
+            part = offsets[first : first + _LINES + 1]
+            yield from self._frames(memoryview(data)[part[0] : part[-1]], part[:-1] - part[0], part[1:] - part[0])
+
+    def frames_of_block(self, block: bytes | memoryview) -> Iterator[Frame]:
+        """Give the records of lines that end with newlines, but for the last one, that may."""
+        import numpy as np
+
+        ends = np.flatnonzero(np.frombuffer(block, np.uint8) == _NEWLINE)
+        if not len(ends) or ends[-1] != len(block) - 1:
+            ends = np.append(ends, len(block))
+        yield from self._frames(block, np.append(0, ends[:-1] + 1), ends)
+
+    def records(self, column: pa.Array) -> Iterator[pa.RecordBatch]:
+        """Give the records of a column as `frames` does, in the schema of a record."""
+        import pyarrow as pa
+
+        if pa.types.is_binary(column.type):
+            for block in column:
+                text = block.as_py().decode("utf-8", "replace").replace("\r\n", "\n")
+                yield from self._records(pa.array(text.removesuffix("\n").split("\n")))
+        else:
+            yield from self._records(column)
+
+    def _records(self, lines: pa.StringArray) -> Iterator[pa.RecordBatch]:
+        self.found.batches = []
+        _read(lines, self.found, self._utc_offset_s)
+        yield from self.found.batches
+
+    def _frames(self, data: bytes | memoryview, starts: Any, stops: Any) -> Iterator[Frame]:
+        import pyarrow as pa
+
+        from twisted_kafka_spark.frame import from_batch
+
+        if not len(starts):
+            return
+        frame, others = self._quick.read(data, starts, stops)
+        if frame is not None:
+            yield frame
+        if len(others):
+            spans = zip(starts[others].tolist(), stops[others].tolist(), strict=True)
+            texts = [bytes(data[start:stop]).decode("utf-8", "replace").removesuffix("\r") for start, stop in spans]
+            for batch in self._records(pa.array(texts)):
+                yield from_batch(batch)
+
+
+def _buffers(lines: pa.StringArray) -> tuple[Any, Any]:
+    """Return the bytes of all lines, and where each begins, and the last one ends."""
+    import numpy as np
+
+    _, offsets, data = lines.buffers()
+    found = np.frombuffer(offsets, np.int32)[lines.offset : lines.offset + len(lines) + 1].astype(np.int64)
+    return data if data is not None else b"", found
 
 
 def _read(lines: pa.StringArray, found: Records, utc_offset_s: int) -> None:
@@ -86,12 +164,11 @@ def _read(lines: pa.StringArray, found: Records, utc_offset_s: int) -> None:
 
 def _by_arrow(lines: pa.StringArray) -> pa.RecordBatch | None:
     """Return a record for each line, or None when one of them is not JSON of these types."""
-    import numpy as np
     import pyarrow as pa
     from pyarrow import json as arrow_json
 
-    offsets = np.frombuffer(lines.buffers()[1], np.int32)[lines.offset : lines.offset + len(lines) + 1]
-    data = lines.buffers()[2].slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
+    whole, offsets = _buffers(lines)
+    data = whole.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
     try:
         table = arrow_json.read_json(
             pa.BufferReader(data),
@@ -112,13 +189,33 @@ def _take(batch: pa.RecordBatch, lines: pa.StringArray, found: Records) -> None:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    whole = pc.and_(pc.is_valid(batch.column("api")), pc.fill_null(pc.match_substring_regex(batch.column("time"), _TIME), False))
+    whole = pc.and_(pc.is_valid(batch.column("api")), _are_times(batch.column("time")))
     if not pc.all(whole).as_py():
         for line in lines.filter(pc.invert(whole)):
             found.refuse(FOREIGN, line.as_py())
         batch = batch.filter(whole)
     if batch.num_rows:
         found.batches.append(pa.record_batch(batch.columns, schema=record_schema()))
+
+
+def _are_times(column: pa.StringArray) -> pa.BooleanArray:
+    """Tell which values are moments as the field `time` is written."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    formed = pc.fill_null(pc.match_substring_regex(column, _TIME), False)
+    try:
+        pc.cast(column.filter(formed), pa.timestamp("us", "UTC"))
+    except pa.ArrowInvalid:  # one of them is a 30th of February
+        return pa.array([_is_time(text) for text in column.to_pylist()], pa.bool_())
+    return formed
+
+
+def _is_time(text: Any) -> bool:
+    try:
+        return isinstance(text, str) and re.match(_TIME, text) is not None and bool(datetime.datetime.fromisoformat(text))
+    except ValueError:
+        return False
 
 
 def _one_by_one(lines: pa.StringArray, found: Records, utc_offset_s: int) -> None:
@@ -144,15 +241,13 @@ def _one_by_one(lines: pa.StringArray, found: Records, utc_offset_s: int) -> Non
 
 def _own(line: str) -> tuple[dict[str, Any] | None, str]:
     """Return the record of one line of ours, or why there is none."""
-    import re
-
     import pyarrow as pa
 
     try:
         values = json.loads(line)
     except ValueError:
         return None, GARBLED
-    if not isinstance(values, dict) or not isinstance(values.get("api"), str) or not re.match(_TIME, str(values.get("time"))):
+    if not isinstance(values, dict) or not isinstance(values.get("api"), str) or not _is_time(values.get("time")):
         return None, FOREIGN
     try:
         pa.RecordBatch.from_pylist([values], record_schema())

@@ -1,4 +1,4 @@
-"""Find the closed files of a log and read them: lines of text (plain or compressed), or Parquet."""
+"""Find the closed files of a log, and have Spark read those of file systems that the tasks do not see by themselves."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from twisted_kafka_spark.pieces import PARQUET, ZSTD, local_path, whole_lines
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 LINE_SUFFIXES = (".jsonl", ".log")
-ZSTD = ".zst"
 COMPRESSED = ("", ".gz", ".bz2", ZSTD)
-PARQUET = ".parquet"
-_CHUNK_BYTES = 16 << 20
 _OPEN = (".", "_")
 """What the name of a file begins with that is still being written, or that is not for readers."""
 _KAFKA_LOG = re.compile(r"\.log(\.\d{4}-\d\d-\d\d(-\d\d)?)?$")
@@ -58,7 +57,7 @@ def find_sources(spark: SparkSession | None, paths: Sequence[str], since: str = 
             assert spark is not None
             listed += _remote_files(spark, path)
         else:
-            listed += _local_files(Path(path))
+            listed += _local_files(Path(local_path(path)))
     closed = [(path, size) for path, size in listed if _is_log(path) and _in_period(path, since, until)]
     if not closed:
         raise NoAccessLogError(
@@ -68,52 +67,27 @@ def find_sources(spark: SparkSession | None, paths: Sequence[str], since: str = 
     return _without_repeats(closed)
 
 
-def read_lines(spark: SparkSession, files: Sequence[str]) -> DataFrame:
-    """Return one row per line of the files, in one column `value`."""
+def read_lines(spark: SparkSession, files: Sequence[str]) -> list[DataFrame]:
+    """Return the lines of files that Spark has to read, in one column `value`: one in each row, or a block of them."""
     zstd = [path for path in files if path.endswith(ZSTD)]
     others = [path for path in files if not path.endswith(ZSTD)]
     parts = [spark.read.text(others)] if others else []
     if zstd:
         # Hadoop's own codec needs a native library that pyspark does not bring before 4.3: the tasks decompress with Arrow.
         whole = spark.read.format("binaryFile").load(zstd).select("content")
-        parts.append(whole.mapInArrow(decompressed_lines, "value string"))
-    return parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
+        parts.append(whole.mapInArrow(decompressed_lines, "value binary"))
+    return parts
 
 
 def decompressed_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Give the lines of files that were compressed with zstd; each row is the content of one.
+    """Give blocks of the lines of files that were compressed with zstd; each row is the content of one."""
+    import pyarrow as pa
 
-    A file that ends too early, or is damaged, gives the lines before the damage, and one that says so and is counted as garbled.
-    """
     for batch in batches:
         for content in batch.column(0):
-            yield from _lines_of(content.as_buffer())
-
-
-def _lines_of(content: pa.Buffer) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa
-
-    rest = b""
-    try:
-        with pa.CompressedInputStream(pa.BufferReader(content), "zstd") as stream:
-            while data := stream.read(_CHUNK_BYTES):
-                whole, newline, rest = (rest + data).rpartition(b"\n")
-                if newline:
-                    yield _as_batch(whole)
-    except OSError as error:
-        yield _as_batch(f"zstd: {error}".replace("\n", " ").encode())
-    if rest:
-        yield _as_batch(rest)
-
-
-def _as_batch(data: bytes) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    lines = data.split(b"\n")
-    try:
-        return pa.record_batch({"value": pa.array(lines, pa.binary()).cast(pa.string())})
-    except pa.ArrowInvalid:
-        return pa.record_batch({"value": pa.array([line.decode("utf-8", "replace") for line in lines])})
+            with pa.CompressedInputStream(pa.BufferReader(content.as_buffer()), "zstd") as stream:
+                for block in whole_lines(stream, "zstd"):
+                    yield pa.record_batch({"value": pa.array([block], pa.binary())})
 
 
 def read_parquet(spark: SparkSession, files: Sequence[str]) -> DataFrame:

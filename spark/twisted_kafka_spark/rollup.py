@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import TYPE_CHECKING
 
-from twisted_kafka_spark import cells
-from twisted_kafka_spark.read import Sources, read_lines, read_parquet
+from twisted_kafka_spark import bundles, cells
+from twisted_kafka_spark.fold import Planned
+from twisted_kafka_spark.pieces import local_path, tasks
+from twisted_kafka_spark.read import Sources, is_remote, read_lines, read_parquet
 from twisted_kafka_spark.schema import ddl
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from twisted_kafka_spark.fold import Folding
@@ -31,25 +36,70 @@ class Selection:
         return bool(self.condition) or self.deduplicate
 
 
-def roll_up_files(spark: SparkSession, sources: Sources, folding: Folding, selection: Selection) -> DataFrame:
-    """Return the merged cells of the files."""
+@dataclass(slots=True)
+class Rollup:
+    """Cells of a log, or of rollups that were kept: `rows` as packed cells, else `cells`, each of them once."""
+
+    rows: DataFrame | None = None
+    cells: DataFrame | None = None
+
+    def table(self) -> pa.Table:
+        """Return all cells."""
+        if self.rows is None:
+            assert self.cells is not None
+            return self.cells.toArrow()
+        return bundles.wide(bundles.merged(bundles.unpacked(self.rows.toArrow().to_batches())).items())
+
+    def frame(self) -> DataFrame:
+        """Return the cells as rows of Spark."""
+        if self.rows is None:
+            assert self.cells is not None
+            return self.cells
+        return self.rows.mapInArrow(bundles.wide_batches, cells.ddl())
+
+
+def roll_up_files(spark: SparkSession, sources: Sources, folding: Folding, selection: Selection) -> Rollup:
+    """Return the cells of the files."""
     parts = []
-    if sources.lines:
-        parts.append(cells_of_lines(read_lines(spark, sources.lines), folding, selection))
-    if sources.parquet:
-        parts.append(cells_of_records(read_parquet(spark, sources.parquet), folding, selection))
-    return cells.merge(_union(parts))
+    local = [path for path in (*sources.lines, *sources.parquet) if not is_remote(path)]
+    if local:
+        parts.append(_local(spark, local, folding, selection))
+    remote = [path for path in sources.lines if is_remote(path)]
+    parts += [_lines(lines, folding, selection) for lines in read_lines(spark, remote)]
+    remote = [path for path in sources.parquet if is_remote(path)]
+    if remote:
+        parts.append(_records(read_parquet(spark, remote), folding, selection))
+    return _merged(spark, reduce(lambda a, b: a.unionByName(b), parts))
 
 
-def cells_of_lines(lines: DataFrame, folding: Folding, selection: Selection | None = None) -> DataFrame:
-    """Return cells, not yet merged, of a column of lines (batch or stream)."""
-    if selection is not None and selection.needs_records:
-        return cells_of_records(lines.mapInArrow(folding.parsed, ddl()), folding, selection)
-    return lines.mapInArrow(folding.lines, cells.ddl())
+def roll_up_lines(spark: SparkSession, lines: DataFrame, folding: Folding, selection: Selection) -> Rollup:
+    """Return the cells of a column of lines."""
+    return _merged(spark, _lines(lines, folding, selection))
 
 
-def cells_of_records(records: DataFrame, folding: Folding, selection: Selection) -> DataFrame:
-    """Return cells, not yet merged, of records."""
+def _merged(spark: SparkSession, rows: DataFrame) -> Rollup:
+    tasks = int(spark.conf.get("spark.sql.shuffle.partitions") or bundles.PARTS)
+    return Rollup(rows=bundles.merge(rows, min(tasks, bundles.PARTS)))
+
+
+def _local(spark: SparkSession, files: list[str], folding: Folding, selection: Selection) -> DataFrame:
+    """Return packed cells of files that the tasks read by their paths."""
+    paths = [local_path(path) for path in files]
+    planned = tasks([(path, os.path.getsize(path)) for path in paths], spark.sparkContext.defaultParallelism)
+    numbers = spark.range(0, len(planned), 1, len(planned))
+    work = Planned(folding, planned)
+    if selection.needs_records:
+        return _records(numbers.mapInArrow(work.parsed, ddl()), folding, selection)
+    return numbers.mapInArrow(work.packed, bundles.DDL)
+
+
+def _lines(lines: DataFrame, folding: Folding, selection: Selection) -> DataFrame:
+    if selection.needs_records:
+        return _records(lines.mapInArrow(folding.parsed, ddl()), folding, selection)
+    return lines.mapInArrow(folding.packed_lines, bundles.DDL)
+
+
+def _records(records: DataFrame, folding: Folding, selection: Selection) -> DataFrame:
     from pyspark.sql import functions as sf
 
     if selection.condition:
@@ -57,14 +107,7 @@ def cells_of_records(records: DataFrame, folding: Folding, selection: Selection)
     if selection.deduplicate:
         numbered = records.where(sf.col("sequence").isNotNull()).dropDuplicates(["node", "sequence"])
         records = numbered.unionByName(records.where(sf.col("sequence").isNull()))
-    return records.mapInArrow(folding.records, cells.ddl())
-
-
-def _union(parts: list[DataFrame]) -> DataFrame:
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = whole.unionByName(part)
-    return whole
+    return records.mapInArrow(folding.packed_records, bundles.DDL)
 
 
 @dataclass(slots=True)

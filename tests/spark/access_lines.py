@@ -29,7 +29,7 @@ def line(api: str, minute: int, **changes: object) -> str:
         "error": None,
         "topics": [],
     }
-    return json.dumps(fields | changes) + "\n"
+    return json.dumps(fields | changes, separators=(",", ":")) + "\n"  # as the broker writes them
 
 
 def topic(name: str, records: int, error: str | None = None) -> dict[str, Any]:

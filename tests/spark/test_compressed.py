@@ -15,19 +15,20 @@ from tests.spark.access_lines import line, topic
 from twisted_kafka.access_log.archive import Archive
 from twisted_kafka.access_log.parquet_schema import arrow_schema
 from twisted_kafka.timing.clock import ManualClock
-from twisted_kafka_spark import read
+from twisted_kafka_spark import pieces
 from twisted_kafka_spark.lines import record_schema
 from twisted_kafka_spark.read import decompressed_lines
 
 
 def lines_of(*contents: bytes) -> list[str]:
     batches = decompressed_lines([pa.record_batch({"content": pa.array(contents, pa.binary())})])
-    return [text for batch in batches for text in batch.column(0).to_pylist()]
+    found = [block for batch in batches for block in batch.column(0).to_pylist()]
+    return [text for block in found for text in block.decode().removesuffix("\n").split("\n")]
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 7, 1000, 1 << 20])
 def test_zstd_gives_each_line_once_however_it_is_cut(monkeypatch: pytest.MonkeyPatch, chunk_bytes: int) -> None:
-    monkeypatch.setattr(read, "_CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr(pieces, "BLOCK_BYTES", chunk_bytes)
     lines = [str(number) * (number % 7 + 1) for number in range(100)]
     text = "\n".join(lines).encode()
     assert lines_of(zstandard.compress(text + b"\n"), zstandard.compress(b"next")) == [*lines, "next"]
@@ -36,7 +37,7 @@ def test_zstd_gives_each_line_once_however_it_is_cut(monkeypatch: pytest.MonkeyP
 
 
 def test_damaged_zstd_gives_what_is_before_the_damage(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read, "_CHUNK_BYTES", 1000)
+    monkeypatch.setattr(pieces, "BLOCK_BYTES", 1000)
     numbers = random.Random(1)
     text = "".join(f"{numbers.random()}\n" for _ in range(50_000)).encode()
     whole = zstandard.compress(text)

@@ -34,7 +34,8 @@ class Tail:
         pieces = self.reader.partitions(start, self.offset)
         if before_reading is not None:
             before_reading()
-        return [text for piece in pieces for batch in self.reader.read(piece) for text in batch.column(0).to_pylist()]
+        found = [block for piece in pieces for batch in self.reader.read(piece) for block in batch.column(0).to_pylist()]
+        return [text for block in found for text in block.decode().removesuffix("\n").split("\n")]
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka_spark import kafka_names
 from twisted_kafka_spark.kafka_log import record
-from twisted_kafka_spark.lines import Records, read_lines
+from twisted_kafka_spark.lines import LineReader, Records
 from twisted_kafka_spark.schema import FIELDS, TOPIC_FIELDS, markdown_table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,7 +25,10 @@ KAFKA_LOGS = sorted((ROOT / "tests" / "data" / "request_log").glob("*.log"))
 
 
 def read(*texts: str) -> Records:
-    return read_lines(pa.array([text.rstrip("\n") for text in texts]))
+    reader = LineReader()
+    batches = list(reader.records(pa.array([text.rstrip("\n") for text in texts])))
+    reader.found.batches = batches
+    return reader.found
 
 
 def rows(found: Records) -> list[dict]:
@@ -55,6 +58,8 @@ def test_unknown_fields_are_passed_over_and_missing_ones_are_null() -> None:
         ("}{", "garbled"),
         ('{"level":"info","msg":"hello"}', "foreign"),
         ('{"api":"Fetch","time":"yesterday"}', "foreign"),
+        ('{"api":"Fetch","time":"2026-02-30T08:15:30.250Z"}', "foreign"),
+        ('{"api":"Fetch","time":"2026-11-21T08:15:61.250Z"}', "foreign"),
         ('{"api":"Fetch","time":"2026-11-21T08:15:30.250Z","local_us":"much"}', "foreign"),
         ("[1, 2]", "foreign"),
         (

@@ -17,7 +17,6 @@ from twisted_kafka_spark.findings.find import find
 from twisted_kafka_spark.findings.finding import Finding
 from twisted_kafka_spark.fold import Folding
 from twisted_kafka_spark.report.words import evidence
-from twisted_kafka_spark.rollup import cells_of_lines
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,7 +72,7 @@ def rolled_minutes(lines: DataFrame, folding: Folding, late_s: int) -> DataFrame
     """Return the merged cells of minutes that are over: those that lines `late_s` late can no longer change."""
     from pyspark.sql import functions as sf
 
-    made = cells_of_lines(lines, folding).where(sf.col(TIME.name).isNotNull())
+    made = lines.mapInArrow(folding.lines, cells.ddl()).where(sf.col(TIME.name).isNotNull())
     # The watermark is compared with the minutes' starts, and the lines of a minute come until its end.
     return cells.merge(made.withWatermark(TIME.name, f"{late_s + MINUTE_S} seconds"))
 

@@ -1,0 +1,201 @@
+"""Records as columns of numbers: what a task folds into cells, whichever way they were read.
+
+Who sent a request, what and where (`IDENTITY`) is the same in many records: a frame has each combination once, and a number for
+each record that says which one is its own. Errors and topics are numbers too, with their names beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from twisted_kafka_spark.schema import PHASES
+
+if TYPE_CHECKING:
+    Numbers = np.ndarray[Any, np.dtype[np.int64]]
+
+IDENTITY = (
+    *("node", "listener", "protocol", "connection", "principal", "client_id", "software", "software_version"),
+    *("api", "version"),
+)
+AMOUNTS = ("request_bytes", "response_bytes", *PHASES, "total_us")
+IDENTITY_SCHEMA = pa.schema([(name, pa.int32() if name in ("node", "version") else pa.string()) for name in IDENTITY])
+NO_SEQUENCE = -1
+_LARGEST_CODE = 1 << 62
+_DENSE = 4
+"""Codes up to so many times the number of rows are counted in an array, others looked up in a hash table."""
+
+
+class Coded(NamedTuple):
+    """A column as codes, and the value that each code stands for; several codes may stand for equal values."""
+
+    codes: Numbers
+    values: pa.Array
+
+
+@dataclass(slots=True)
+class Topics:
+    """The topics of all records, in the order of the records: `parent` is the record that each belongs to."""
+
+    parent: Numbers
+    topic: Coded
+    error: Coded
+    records: Numbers
+    bytes: Numbers
+
+
+@dataclass(slots=True)
+class Frame:
+    """Columns of equal length."""
+
+    time_us: Numbers
+    identity: Numbers
+    identities: pa.Table
+    amounts: dict[str, Numbers]
+    weight: Numbers
+    sequence: Numbers
+    error: Coded
+    topics: Topics
+
+    def __len__(self) -> int:
+        return len(self.time_us)
+
+    def chosen(self, wanted: np.ndarray[Any, np.dtype[np.bool_]]) -> Frame:
+        """Return the records that are marked."""
+        if wanted.all():
+            return self
+        topics, kept = self.topics, wanted[self.topics.parent]
+        new_place = np.cumsum(wanted) - 1
+        return Frame(
+            self.time_us[wanted],
+            self.identity[wanted],
+            self.identities,
+            {name: values[wanted] for name, values in self.amounts.items()},
+            self.weight[wanted],
+            self.sequence[wanted],
+            Coded(self.error.codes[wanted], self.error.values),
+            Topics(
+                new_place[topics.parent[kept]],
+                Coded(topics.topic.codes[kept], topics.topic.values),
+                Coded(topics.error.codes[kept], topics.error.values),
+                topics.records[kept],
+                topics.bytes[kept],
+            ),
+        )
+
+
+def concatenated(frames: Sequence[Frame]) -> Frame:
+    """Return the records of several frames as one."""
+    if len(frames) == 1:
+        return frames[0]
+    starts = _starts([len(frame) for frame in frames])
+    tables = _starts([frame.identities.num_rows for frame in frames])
+    return Frame(
+        np.concatenate([frame.time_us for frame in frames]),
+        np.concatenate([frame.identity + start for frame, start in zip(frames, tables, strict=True)]),
+        pa.concat_tables([frame.identities for frame in frames]),
+        {name: np.concatenate([frame.amounts[name] for frame in frames]) for name in AMOUNTS},
+        np.concatenate([frame.weight for frame in frames]),
+        np.concatenate([frame.sequence for frame in frames]),
+        _joined([frame.error for frame in frames]),
+        Topics(
+            np.concatenate([frame.topics.parent + start for frame, start in zip(frames, starts, strict=True)]),
+            _joined([frame.topics.topic for frame in frames]),
+            _joined([frame.topics.error for frame in frames]),
+            np.concatenate([frame.topics.records for frame in frames]),
+            np.concatenate([frame.topics.bytes for frame in frames]),
+        ),
+    )
+
+
+def _starts(sizes: Sequence[int]) -> list[int]:
+    return [0, *np.cumsum(sizes)[:-1].tolist()]
+
+
+def _joined(parts: Sequence[Coded]) -> Coded:
+    starts = _starts([len(part.values) for part in parts])
+    codes = np.concatenate([part.codes + start for part, start in zip(parts, starts, strict=True)])
+    return Coded(codes, pa.concat_arrays([part.values for part in parts]))
+
+
+def from_batch(batch: pa.RecordBatch) -> Frame:
+    """Return the records of a batch in the schema of a record."""
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    identity, first = _combined([coded(columns[name]) for name in IDENTITY], batch.num_rows)
+    rows = pa.array(first)
+    identities = pa.table([_plain(columns[name].take(rows)) for name in IDENTITY], schema=IDENTITY_SCHEMA)
+    return Frame(
+        pc.cast(pc.cast(columns["time"], pa.timestamp("us", "UTC")), pa.int64()).to_numpy(zero_copy_only=False),
+        identity,
+        identities,
+        {name: numbers(columns[name]) for name in AMOUNTS},
+        numbers(columns["weight"], 1),
+        numbers(columns["sequence"], NO_SEQUENCE),
+        coded(columns["error"]),
+        _topics(columns["topics"]),
+    )
+
+
+def numbers(column: pa.Array, default: int = 0) -> Numbers:
+    """Return a column as numbers, nulls as `default`."""
+    if column.null_count:
+        column = pc.fill_null(column, default)
+    found: Numbers = column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    return found
+
+
+def coded(column: pa.Array) -> Coded:
+    """Return a column as codes; null has one, too."""
+    if not pa.types.is_dictionary(column.type):
+        column = pc.dictionary_encode(column, null_encoding="encode")
+    if column.indices.null_count:
+        nothing = len(column.dictionary)
+        values = pa.concat_arrays([column.dictionary, pa.nulls(1, column.dictionary.type)])
+        return Coded(numbers(column.indices, nothing), values)
+    return Coded(numbers(column.indices), column.dictionary)
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def _topics(column: pa.Array) -> Topics:
+    entries = column.flatten()
+    return Topics(
+        pc.list_parent_indices(column).to_numpy(zero_copy_only=False).astype(np.int64),
+        coded(entries.field("topic")),
+        coded(entries.field("error")),
+        numbers(entries.field("records")),
+        numbers(entries.field("bytes")),
+    )
+
+
+def _combined(parts: Sequence[Coded], size: int) -> tuple[Numbers, Numbers]:
+    """Return a number for each combination of codes, and the first row that has it."""
+    code, count = np.zeros(size, np.int64), 1
+    for part in parts:
+        if count * max(1, len(part.values)) > _LARGEST_CODE:
+            _, code = distinct(code, count)
+            count = size
+        code, count = code * max(1, len(part.values)) + part.codes, count * max(1, len(part.values))
+    first, found = distinct(code, count)
+    return found, first
+
+
+def distinct(code: Numbers, count: int) -> tuple[Numbers, Numbers]:
+    """Return for codes below `count` the first row of each that occurs, and for each row the number of its own among these."""
+    if count <= _DENSE * len(code):
+        occurs = np.bincount(code, minlength=count) > 0
+        place: Numbers = np.cumsum(occurs) - 1
+        found, size = place[code], int(occurs.sum())
+    else:
+        encoded = pa.array(code).dictionary_encode()
+        found, size = encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
+    first: Numbers = np.empty(size, np.int64)
+    first[found[::-1]] = np.arange(len(code) - 1, -1, -1)
+    return first, found

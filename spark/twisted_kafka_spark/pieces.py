@@ -1,0 +1,151 @@
+"""Pieces of the files that this machine, or each machine of a cluster, sees by their paths: read by the tasks themselves.
+
+Spark's own readers cost more than all of the parsing: they are for file systems that Python does not see (`read`).
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BLOCK_BYTES = 2 << 20
+"""How many bytes of lines are parsed at a time: they stay in a processor's cache."""
+PARQUET, ZSTD = ".parquet", ".zst"
+_COMPRESSED = (".gz", ".bz2", ZSTD)
+_LARGEST_TASK_BYTES, _SMALLEST_TASK_BYTES = 64 << 20, 4 << 20
+_FILE_BYTES = 1 << 20
+"""What opening a file costs, as bytes read."""
+_TASKS_PER_CORE = 4
+_ROWS = 1 << 16
+_DICTIONARIES = (
+    *("listener", "protocol", "connection", "principal", "client_id", "software", "software_version", "api", "error"),
+    *("topics.list.element.topic", "topics.list.element.error"),
+)
+
+
+class Piece(NamedTuple):
+    """The lines of a file that begin from `start` on, before `stop`; of a Parquet file its groups of rows by number."""
+
+    path: str
+    start: int
+    stop: int
+
+    @property
+    def is_parquet(self) -> bool:
+        """Whether it has columns, not lines."""
+        return self.path.endswith(PARQUET)
+
+
+def local_path(path: str) -> str:
+    """Return the path that a `file:` URL names; other paths as they are."""
+    return unquote(urlsplit(path).path) if path.startswith("file:") else path
+
+
+def tasks(files: Iterable[tuple[str, int]], cores: int) -> list[list[Piece]]:
+    """Divide files, given with their sizes, into pieces of about equal work for each task."""
+    sized = list(files)
+    whole = sum(size + _FILE_BYTES for _, size in sized)
+    limit = min(_LARGEST_TASK_BYTES, max(_SMALLEST_TASK_BYTES, whole // max(1, cores * _TASKS_PER_CORE)))
+    made: list[list[Piece]] = []
+    filled = limit
+    for path, size in sized:
+        for piece, weight in _cut(path, size, limit):
+            if filled + weight > limit:
+                made.append([])
+                filled = 0
+            made[-1].append(piece)
+            filled += weight + _FILE_BYTES
+    return made
+
+
+def _cut(path: str, size: int, limit: int) -> Iterator[tuple[Piece, int]]:
+    if path.endswith(PARQUET):
+        from pyarrow import parquet
+
+        groups = parquet.read_metadata(path).num_row_groups
+        each = max(1, groups * limit // max(1, size))
+        for first in range(0, groups, each):
+            yield Piece(path, first, min(groups, first + each)), size * each // groups
+    elif path.endswith(_COMPRESSED):
+        yield Piece(path, 0, size), size
+    else:
+        for start in range(0, max(size, 1), limit):
+            yield Piece(path, start, min(start + limit, size)), min(limit, size - start)
+
+
+def blocks(piece: Piece) -> Iterator[bytes]:
+    """Give the lines of a piece, whole ones, about `BLOCK_BYTES` at a time.
+
+    A compressed file that is damaged, or ends too early, gives the lines before that, and one that says so and counts as garbled.
+    """
+    if not piece.path.endswith(_COMPRESSED):
+        with open(piece.path, "rb") as file:
+            yield from _lines_between(file, piece.start, piece.stop)
+        return
+    with opened(piece.path) as file:
+        yield from whole_lines(file, piece.path.rpartition(".")[2])
+
+
+def opened(path: str) -> Any:
+    """Open a compressed file for reading."""
+    if path.endswith(ZSTD):
+        import pyarrow as pa
+
+        return pa.input_stream(path, compression="zstd")
+    return (gzip.open if path.endswith(".gz") else bz2.open)(path)
+
+
+def _lines_between(file: BinaryIO, start: int, stop: int) -> Iterator[bytes]:
+    """Give the lines that begin from `start` on, before `stop`: the one that goes on at `start` belongs to the piece before."""
+    position = start
+    if start:
+        file.seek(start - 1)
+        position += len(file.readline()) - 1
+    while position < stop:
+        data = file.read(min(BLOCK_BYTES, stop - position))
+        if not data:
+            return
+        if not data.endswith(b"\n"):
+            data += file.readline()
+        position += len(data)
+        yield data
+
+
+def whole_lines(stream: Any, form: str) -> Iterator[bytes]:
+    """Give the lines of a stream of bytes that may turn out to be damaged."""
+    rest = b""
+    try:
+        while data := stream.read(BLOCK_BYTES):
+            cut = data.rfind(b"\n") + 1
+            if cut:
+                yield rest + data[:cut]
+                rest = data[cut:]
+            else:
+                rest += data
+    except (OSError, EOFError) as error:
+        rest += b"\n" if rest else b""
+        rest += f"{form}: {error}".replace("\n", " ").encode()
+    if rest:
+        yield rest
+
+
+def read_rows(piece: Piece) -> Iterator[pa.RecordBatch]:
+    """Give the records of a piece of a Parquet file; a column that it lacks is null."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    from twisted_kafka_spark.lines import record_schema
+
+    wanted = record_schema()
+    file = parquet.ParquetFile(piece.path, read_dictionary=list(_DICTIONARIES))
+    have = [field.name for field in wanted if field.name in file.schema_arrow.names]
+    groups = list(range(piece.start, piece.stop))
+    for batch in file.iter_batches(_ROWS, row_groups=groups, columns=have, use_threads=False):
+        columns = [batch.column(field.name) if field.name in have else pa.nulls(batch.num_rows, field.type) for field in wanted]
+        yield pa.record_batch(columns, names=wanted.names)

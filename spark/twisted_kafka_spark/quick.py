@@ -1,0 +1,365 @@
+"""Lines as this broker writes them, read by position: numpy finds and checks every field of thousands of lines at a time.
+
+The broker writes fields in one order and without spaces, so that the same texts stand between the values of every line. Values are
+read from the line's end backwards, numbers eight digits at a time as 64-bit words. The part from `node` to `version` is the same in
+most lines of a connection: it is compared as a whole, and each of its values given to a JSON parser once. The texts between
+are compared too; a line that differs anywhere (another program's, torn, a field more, a negative number) is left to the JSON
+reader in `lines`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from twisted_kafka_spark.frame import AMOUNTS, IDENTITY, IDENTITY_SCHEMA, Coded, Frame, Topics
+
+if TYPE_CHECKING:
+    Numbers = np.ndarray[Any, np.dtype[np.int64]]
+    Words = np.ndarray[Any, np.dtype[np.uint64]]
+    Marks = np.ndarray[Any, np.dtype[np.bool_]]
+
+_PAD = 1024
+"""Bytes before and after the lines: reading backwards from a line that is none of ours leads to before its start."""
+_WORD = 8
+_HEAD = b'{"v":1,"time":"'
+_TIME_END = len(_HEAD) + len("2026-11-21T08:15:30.250Z")
+_BEFORE_NUMBERS = b',"correlation_id":'
+_NUMBERS = (
+    *("request_bytes", "response_bytes", "request_queue_us", "local_us", "remote_us", "throttle_us", "response_queue_us"),
+    *("send_us", "total_us"),
+)
+"""The fields after `correlation_id`, in their order."""
+_NO_ERROR, _ERROR, _TOPICS = b',"error":null', b',"error":"', b',"topics":['
+_SEQUENCE, _WEIGHT = b',"sequence":', b',"weight":'
+_TOPIC, _PARTITIONS, _RECORDS, _BYTES = b'{"topic":"', b'","partitions":', b',"records":', b',"bytes":'
+_OPEN_LIST, _CLOSE_LIST, _CLOSE_OBJECT, _QUOTE, _COMMA = b'[]}",'
+_MINUTE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d")
+_BAD = -1
+
+
+def _word(text: bytes) -> np.uint64:
+    return np.uint64(int.from_bytes(text, "little"))
+
+
+_ZEROS, _SEVEN_BITS, _HIGH_BITS, _TO_HIGH = _word(b"0" * 8), _word(b"\x7f" * 8), _word(b"\x80" * 8), _word(b"\x76" * 8)
+_PAIRS, _FOURS, _EIGHT = np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0000FFFF0000FFFF), np.uint64(0xFFFFFFFF)
+_U8, _U10, _U16, _U32, _U100, _U10000 = (np.uint64(number) for number in (8, 10, 16, 32, 100, 10_000))
+_SECONDS, _SECONDS_TEXT = _word(b":\0\0.\0\0\0Z"), _word(b"\xff\0\0\xff\0\0\0\xff")
+_SECONDS_DIGITS = _word(b"\0\xff\xff\0\xff\xff\xff\0")
+
+
+class _Block:
+    """Bytes of many lines, and the words that begin at each of them."""
+
+    def __init__(self, data: Any) -> None:
+        size = len(data)
+        self.bytes = np.zeros(size + 2 * _PAD, np.uint8)
+        self.bytes[_PAD : _PAD + size] = np.frombuffer(data, np.uint8)
+        self._words: Words = np.ndarray((size + 2 * _PAD - _WORD,), np.dtype("<u8"), self.bytes.data, 0, (1,))
+
+    def words(self, at: Numbers) -> Words:
+        """Return the eight bytes from each position on."""
+        found: Words = self._words[at]
+        return found
+
+    def has(self, text: bytes, at: Numbers) -> Marks:
+        """Tell where a text of eight bytes or more stands."""
+        last = len(text) - _WORD
+        found: Marks = self._words[at + last] == _word(text[last:])
+        for offset in range(0, last, _WORD):
+            found &= self._words[at + offset] == _word(text[offset : offset + _WORD])
+        return found
+
+    def number_before(self, end: Numbers) -> tuple[Numbers, Numbers]:
+        """Return the numbers that end at these positions, and where each begins: before the lines when there is none."""
+        values, length = self._digits_before(end)
+        long = np.flatnonzero(length == _WORD)
+        if len(long):
+            more, further = self._digits_before(end[long] - _WORD)
+            values[long] += more * 10**_WORD
+            length[long] += further
+        return values, np.where(length > 0, end - length, _PAD // 2)
+
+    def _digits_before(self, end: Numbers) -> tuple[Numbers, Numbers]:
+        words = self._words[end - _WORD] ^ _ZEROS
+        # The exponent of a float is the place of the highest bit: that of the last byte that is no digit.
+        exponent = (_not_digits(words).astype(np.float64).view(np.int64) >> 52) - 1023
+        length: Numbers = np.minimum((63 - exponent) >> 3, _WORD)
+        shift = np.minimum((_WORD - length) * 8, 63).astype(np.uint64)
+        words = np.where(length > 0, (words >> shift) << shift, np.uint64(0))
+        return _eight_digits(words).astype(np.int64), length
+
+
+def _not_digits(words: Words) -> Words:
+    """Return the high bit of each byte that is above nine."""
+    found: Words = (((words & _SEVEN_BITS) + _TO_HIGH) | words) & _HIGH_BITS
+    return found
+
+
+def _eight_digits(words: Words) -> Words:
+    """Return the number whose digits are the bytes, the first one the lowest."""
+    words = (words * _U10 + (words >> _U8)) & _PAIRS
+    words = (words * _U100 + (words >> _U16)) & _FOURS
+    return (words * _U10000 + (words >> _U32)) & _EIGHT
+
+
+class _Texts:
+    """Gives equal texts one number, and keeps what each says; `_BAD` is the number of those that say nothing."""
+
+    def __init__(self, parse: Callable[[bytes], Any]) -> None:
+        self._parse = parse
+        self._codes: dict[bytes, int] = {}
+        self.values: list[Any] = []
+
+    def codes(self, block: _Block, starts: Numbers, stops: Numbers) -> Numbers:
+        """Return the numbers of the texts at these places, each of which ends before the next begins."""
+        count = len(starts)
+        if not count:
+            return starts
+        offsets = np.empty(2 * count + 1, np.int32)
+        offsets[0:-1:2], offsets[1::2], offsets[-1] = starts, stops, stops[-1]
+        both = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(offsets), pa.py_buffer(block.bytes)])
+        encoded = both.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32))).dictionary_encode()
+        ours = np.array([self._code(text) for text in encoded.dictionary.to_pylist()], np.int64)
+        found: Numbers = ours[encoded.indices.to_numpy()]
+        return found
+
+    def _code(self, text: bytes) -> int:
+        known = self._codes.get(text)
+        if known is None:
+            try:
+                self.values.append(self._parse(text))
+                known = len(self.values) - 1
+            except (ValueError, TypeError):
+                known = _BAD
+            self._codes[text] = known
+        return known
+
+
+def _string(text: bytes) -> str:
+    found = json.loads(b'"' + text + b'"')
+    assert isinstance(found, str)
+    return found
+
+
+def _identity(text: bytes) -> tuple[Any, ...]:
+    """Return the values of a line's part from `node` to `version`; raise ValueError when they are not of their types."""
+    fields = json.loads(b"{" + text + b"}")
+    values = tuple(fields.get(name) for name in IDENTITY)
+    for name, value in zip(IDENTITY, values, strict=True):
+        wanted = int if name in ("node", "version") else str
+        if type(value) is not wanted and (value is not None or name == "api"):
+            raise ValueError(name)
+        if isinstance(value, int) and not -(1 << 31) <= value < 1 << 31:
+            raise ValueError(name)
+    return values
+
+
+class _Reading:
+    """One block while it is read: what is known of its lines, and which of them are as expected so far."""
+
+    def __init__(self, block: _Block, starts: Numbers, stops: Numbers) -> None:
+        self.block, self.starts, self.stops = block, starts, stops
+        self.amounts: dict[str, Numbers] = {}
+        self._read_tails()
+        self._find_topics()
+        self._read_numbers()
+
+    def _read_tails(self) -> None:
+        """Read `],"sequence":N}` or `],"sequence":N,"weight":W}`."""
+        block = self.block
+        self.is_ours: Marks = (block.bytes[self.stops - 1] == _CLOSE_OBJECT) & block.has(_HEAD, self.starts)
+        self.sequence, start = block.number_before(self.stops - 1)
+        self.weight = np.ones(len(start), np.int64)
+        is_sequence = block.has(_SEQUENCE, start - len(_SEQUENCE))
+        weighted = np.flatnonzero(~is_sequence)
+        if len(weighted):
+            end = start[weighted] - len(_WEIGHT)
+            self.weight[weighted] = self.sequence[weighted]
+            self.sequence[weighted], start[weighted] = block.number_before(end)
+            is_sequence[weighted] = block.has(_WEIGHT, end) & block.has(_SEQUENCE, start[weighted] - len(_SEQUENCE))
+        self.is_ours &= is_sequence
+        self.list_end = start - len(_SEQUENCE) - 1
+        self.is_ours &= block.bytes[self.list_end] == _CLOSE_LIST
+
+    def _find_topics(self) -> None:
+        """Find where each line's list of topics begins, and each topic's object."""
+        block = self.block
+        marks = np.flatnonzero((block.bytes & 0xDF) == _OPEN_LIST)  # { and [ differ in that bit
+        is_list = block.bytes[marks] == _OPEN_LIST
+        lists, objects = marks[is_list], marks[~is_list]
+        lists = lists[block.has(_TOPICS, lists + 1 - len(_TOPICS))]
+        self.list_start = np.full(len(self.starts), _PAD, np.int64)
+        self.list_start[np.searchsorted(self.starts, lists, "right") - 1] = lists
+        self.is_ours &= (self.list_start > self.starts) & (self.list_start < self.list_end)
+        self.objects = objects[block.has(_TOPIC, objects)]
+
+    def _read_numbers(self) -> None:
+        block = self.block
+        end = self.list_start + 1 - len(_TOPICS)
+        is_fine = block.has(_NO_ERROR, end - len(_NO_ERROR))
+        self.failed, self.error_start, self.error_stop, fields_end = self._errors(self.starts, end, ~is_fine & self.is_ours)
+        end = np.where(is_fine, end - len(_NO_ERROR), fields_end)
+        for name in reversed(_NUMBERS):
+            values, start = block.number_before(end)
+            key = b',"%s":' % name.encode()
+            end = start - len(key)
+            self.is_ours &= block.has(key, end)
+            if name in AMOUNTS:
+                self.amounts[name] = values
+        _, start = block.number_before(end)
+        self.identity_stop = start - len(_BEFORE_NUMBERS)
+        self.is_ours &= block.has(_BEFORE_NUMBERS, self.identity_stop) & (self.identity_stop > self.starts + _TIME_END)
+
+    def _errors(self, starts: Numbers, ends: Numbers, wanted: Marks) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+        """Find the error's name before each of the ends that are wanted.
+
+        Returns which have one, where the name begins and ends, and for all where the field begins; it is the start where none is.
+        """
+        rows: list[int] = []
+        names: list[int] = []
+        fields = starts.copy()
+        data = self.block.bytes.data
+        for row in np.flatnonzero(wanted).tolist():
+            start, end = int(starts[row]), int(ends[row])
+            at = bytes(data[start:end]).rfind(_ERROR)
+            if at >= 0 and data[end - 1] == _QUOTE:
+                rows.append(row)
+                names.append(start + at + len(_ERROR))
+                fields[row] = start + at
+        failed = np.array(rows, np.int64)
+        return failed, np.array(names, np.int64), ends[failed] - 1, fields
+
+    def read_topics(self, names: _Texts, errors: _Texts) -> Topics:
+        """Read the objects of the topics; a line one of which is not as expected is not ours."""
+        block, starts = self.block, self.objects
+        owner = np.searchsorted(self.starts, starts, "right") - 1
+        inside = self.is_ours[owner] & (starts > self.list_start[owner])
+        starts, owner = starts[inside], owner[inside]
+        is_first = np.diff(owner, prepend=-1) != 0
+        is_last = np.diff(owner, append=-1) != 0
+        ends = np.where(is_last, self.list_end[owner], np.append(starts[1:], 0) - 1) - 1
+        good = block.bytes[ends] == _CLOSE_OBJECT
+        good &= is_last | (block.bytes[ends + 1] == _COMMA)
+        good &= ~is_first | (starts == self.list_start[owner] + 1)
+        is_fine = block.has(_NO_ERROR, ends - len(_NO_ERROR))
+        failed, error_start, error_stop, fields = self._errors(starts, ends, ~is_fine & good)
+        end = np.where(is_fine, ends - len(_NO_ERROR), fields)
+        found = []
+        for key in (_BYTES, _RECORDS, _PARTITIONS):
+            values, start = block.number_before(end)
+            end = start - len(key)
+            good &= block.has(key, end)
+            found.append(values)
+        good &= end >= starts + len(_TOPIC)
+        topic = self._coded(names, good, starts + len(_TOPIC), end)
+        error = np.zeros(len(starts), np.int64)
+        error[failed] = errors.codes(block, error_start, error_stop)
+        good &= (topic != _BAD) & (error != _BAD)
+        self.is_ours[owner[~good]] = False
+        count = np.bincount(owner, minlength=len(self.starts))
+        self.is_ours &= (count > 0) | (self.list_start + 1 == self.list_end)
+        return Topics(owner, Coded(topic, None), Coded(error, None), found[1], found[0])
+
+    def _coded(self, texts: _Texts, good: Marks, starts: Numbers, stops: Numbers) -> Numbers:
+        rows = np.flatnonzero(good)
+        codes = np.full(len(starts), _BAD, np.int64)
+        codes[rows] = texts.codes(self.block, starts[rows], stops[rows])
+        return codes
+
+    def read_identities(self, texts: _Texts) -> Numbers:
+        """Return the numbers of the parts from `node` to `version`."""
+        begin = self.starts + _TIME_END
+        self.is_ours &= (self.block.bytes[begin] == _QUOTE) & (self.block.bytes[begin + 1] == _COMMA)
+        codes = self._coded(texts, self.is_ours, begin + 2, self.identity_stop)
+        self.is_ours &= codes != _BAD
+        return codes
+
+    def read_errors(self, texts: _Texts) -> Numbers:
+        """Return the numbers of the errors."""
+        codes = np.zeros(len(self.starts), np.int64)
+        codes[self.failed] = texts.codes(self.block, self.error_start, self.error_stop)
+        self.is_ours &= codes != _BAD
+        return codes
+
+    def read_times(self, minutes: dict[bytes, int]) -> Numbers:
+        """Return the times in microseconds; most lines are of the same minute as the one before."""
+        block, at = self.block, self.starts + len(_HEAD)
+        date, minute, rest = block.words(at), block.words(at + 8), block.words(at + 16)
+        changes = np.flatnonzero(np.append(True, (date[1:] != date[:-1]) | (minute[1:] != minute[:-1])))
+        begun = [self._minute(bytes(block.bytes[start : start + 16]), minutes) for start in at[changes].tolist()]
+        base = np.repeat(np.array(begun, np.int64), np.diff(np.append(changes, len(at))))
+        digits = (rest ^ _ZEROS) & _SECONDS_DIGITS
+        self.is_ours &= (base != _BAD) & ((rest & _SECONDS_TEXT) == _SECONDS) & (_not_digits(digits) == 0)
+        value = _eight_digits(digits).astype(np.int64)  # 0ss0mmm0
+        self.is_ours &= value < 60 * 100_000
+        return base + value // 100_000 * 1_000_000 + value % 10_000 // 10 * 1000
+
+    @staticmethod
+    def _minute(text: bytes, known: dict[bytes, int]) -> int:
+        found = known.get(text)
+        if found is None:
+            try:
+                told = text.decode("ascii")
+                if not _MINUTE.fullmatch(told):
+                    raise ValueError(told)
+                found = int(datetime.datetime.fromisoformat(f"{told}:00+00:00").timestamp()) * 1_000_000
+            except ValueError:
+                found = _BAD
+            known[text] = found
+        return found
+
+
+class QuickReader:
+    """Reads blocks of lines; texts keep their numbers from block to block."""
+
+    def __init__(self) -> None:
+        self._identities = _Texts(_identity)
+        self._errors = _Texts(_string)
+        self._errors.values.append(None)
+        self._topics = _Texts(_string)
+        self._minutes: dict[bytes, int] = {}
+
+    def read(self, data: Any, starts: Numbers, stops: Numbers) -> tuple[Frame | None, Numbers]:
+        """Return a frame of the lines that could be read, and the numbers of the others.
+
+        `data`: the bytes of all lines; `starts`, `stops`: where each begins, and where it ends without its newline.
+        """
+        reading = _Reading(_Block(data), starts + _PAD, stops + _PAD)
+        identity = reading.read_identities(self._identities)
+        error = reading.read_errors(self._errors)
+        time_us = reading.read_times(self._minutes)
+        topics = reading.read_topics(self._topics, self._errors)
+        is_ours = reading.is_ours
+        others = np.flatnonzero(~is_ours)
+        if len(others) == len(starts):
+            return None, others
+        topics.topic = Coded(topics.topic.codes, pa.array(self._topics.values, pa.string()))
+        topics.error = Coded(topics.error.codes, self._error_names())
+        frame = Frame(
+            time_us,
+            identity,
+            self._identity_table(),
+            reading.amounts,
+            reading.weight,
+            reading.sequence,
+            Coded(error, self._error_names()),
+            topics,
+        )
+        return frame.chosen(is_ours), others
+
+    def _error_names(self) -> pa.Array:
+        return pa.array(self._errors.values, pa.string())
+
+    def _identity_table(self) -> pa.Table:
+        columns = zip(*self._identities.values, strict=True)
+        return pa.table(
+            [pa.array(column, field.type) for column, field in zip(columns, IDENTITY_SCHEMA, strict=True)], IDENTITY_SCHEMA
+        )

@@ -1,0 +1,138 @@
+"""The reader of the broker's own lines by position against the JSON reader: what the one takes, the other reads alike."""
+
+import random
+import re
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("numpy")
+
+import numpy as np
+import pyarrow as pa
+
+from tests.spark.access_lines import line, topic
+from twisted_kafka_spark.frame import AMOUNTS, IDENTITY, Coded, Frame, from_batch
+from twisted_kafka_spark.lines import LineReader
+from twisted_kafka_spark.quick import QuickReader
+
+ROUNDS = 3000
+
+
+def values(column: Coded) -> list[Any]:
+    found: list[Any] = column.values.take(pa.array(column.codes)).to_pylist()
+    return found
+
+
+def rows(frame: Frame) -> list[dict[str, Any]]:
+    """Return what a frame holds, in the form of records."""
+    identities = frame.identities.take(pa.array(frame.identity)).to_pylist()
+    topics: list[list[dict[str, Any]]] = [[] for _ in identities]
+    inner = zip(
+        frame.topics.parent.tolist(),
+        values(frame.topics.topic),
+        values(frame.topics.error),
+        frame.topics.records.tolist(),
+        frame.topics.bytes.tolist(),
+        strict=True,
+    )
+    for parent, name, error, records, size in inner:
+        topics[parent].append({"topic": name, "error": error, "records": records, "bytes": size})
+    columns = {"time_us": frame.time_us, "weight": frame.weight, "sequence": frame.sequence, **frame.amounts}
+    return [
+        {**identity, "error": error, "topics": topics[at], **{name: int(column[at]) for name, column in columns.items()}}
+        for at, (identity, error) in enumerate(zip(identities, values(frame.error), strict=True))
+    ]
+
+
+def by_position(reader: QuickReader, texts: list[str]) -> tuple[list[dict[str, Any]], list[int]]:
+    encoded = [text.encode() for text in texts]
+    ends = np.cumsum([len(each) for each in encoded])
+    frame, others = reader.read(b"".join(encoded), np.append(0, ends[:-1]), ends - 1)
+    return (rows(frame) if frame is not None else []), others.tolist()
+
+
+def by_json(texts: list[str]) -> list[dict[str, Any]]:
+    batches = LineReader().records(pa.array([text.rstrip("\n") for text in texts]))
+    return [row for batch in batches for row in rows(from_batch(batch))]
+
+
+def made_up(chosen: random.Random) -> str:
+    names = ["orders", "", 'a"b', "x\\", "zürich", "{[", "]}", '","partitions":', "a" * 249, "null", "9"]
+    errors = [None, None, None, "NOT_LEADER_OR_FOLLOWER", "X"]
+    number = [0, 7, 99_999_999, 100_000_000, 1234567890123, 10**14]
+    topics = [topic(chosen.choice(names), chosen.choice(number), chosen.choice(errors)) for _ in range(chosen.choice([0, 1, 1, 3]))]
+    fields = {name: chosen.choice(number) for name in AMOUNTS}
+    last = {"sequence": chosen.choice(number)} | ({"weight": 10} if chosen.random() < 0.2 else {})
+    if chosen.random() < 0.05:
+        last = {"topics_left_out": 3} | last
+    return line(
+        chosen.choice(["Produce", "Fetch"]),
+        chosen.randrange(60),
+        client_id=chosen.choice([None, *names]),
+        principal=chosen.choice(["User:CN=a,OU=b", "User:ANONYMOUS"]),
+        version=chosen.choice([0, 17]),
+        error=chosen.choice(errors),
+        **fields,
+        topics=topics,
+        **last,
+    )
+
+
+def test_every_line_is_taken_and_read_as_json() -> None:
+    chosen, reader = random.Random(1), QuickReader()
+    for _ in range(20):
+        texts = [made_up(chosen) for _ in range(100)]
+        found, others = by_position(reader, texts)
+        assert [texts[at] for at in others] == [text for text in texts if "topics_left_out" in text]
+        assert found == by_json([text for text in texts if "topics_left_out" not in text])
+
+
+def test_a_damaged_line_is_left_or_read_as_json() -> None:
+    chosen, reader = random.Random(2), QuickReader()
+    taken = 0
+    for _ in range(ROUNDS):
+        good = made_up(chosen)
+        at = chosen.randrange(len(good) - 1)
+        kind = chosen.randrange(4)
+        if kind == 0:
+            bad = good[:at] + chosen.choice('",:{}[]0 9a-\\') + good[at + 1 :]
+        elif kind == 1:
+            bad = good[:at] + good[at + 1 + chosen.randrange(30) :]
+        elif kind == 2:
+            bad = good[: at + 1] + "\n"
+        else:
+            bad = good[: at + 1] + made_up(chosen)
+        bad = bad.replace("\n", "") + "\n"
+        found, others = by_position(reader, [good, bad, good])
+        if 1 not in others:
+            taken += 1
+            without_zeros = re.sub(r"\":0+(?=\d)", '":', bad)  # such as 007, which is no JSON and does no harm
+            assert [found[1 - (0 in others)]] == by_json([without_zeros]), bad
+        assert len(found) + len(others) == 3
+    assert taken > ROUNDS / 20  # a digit for a digit is no damage
+
+
+@pytest.mark.parametrize("text", ["", "x", "{", '{"v":1}', "[1]", '{"v":1,"time":"', "]" * 3000, '{"topic":"' * 50])
+def test_anything_else_is_left(text: str) -> None:
+    assert by_position(QuickReader(), [text + "\n"]) == ([], [0])
+    mine = line("Fetch", 1, sequence=5)
+    found, others = by_position(QuickReader(), [mine, text + "\n", mine])
+    assert (found, others) == (by_json([mine, mine]), [1])
+
+
+def test_identity_is_that_of_the_broker() -> None:
+    (found,), _ = by_position(QuickReader(), [line("Fetch", 1, sequence=5, client_id=None)])
+    assert {name: found[name] for name in IDENTITY} == {
+        "node": 1,
+        "listener": "PLAINTEXT",
+        "protocol": "PLAINTEXT",
+        "connection": "127.0.0.1:9092-127.0.0.1:40000-0",
+        "principal": "User:ANONYMOUS",
+        "client_id": None,
+        "software": "librdkafka",
+        "software_version": "2.0.2",
+        "api": "Fetch",
+        "version": 7,
+    }
