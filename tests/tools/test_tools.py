@@ -9,6 +9,8 @@ import pytest
 
 from tests.log.support import KAFKA_LOGS
 from twisted_kafka.log.log_directory import LogDirectory
+from twisted_kafka.protocol.records.builder import build_batch
+from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.tools.main import EXIT_FOUND, EXIT_USAGE, main
 
 
@@ -29,6 +31,12 @@ def expected(name: str, file: str) -> list[dict[str, object]]:
 def dumped(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, object]]:
     assert main(["dump-log", "--json", *arguments]) == 0
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def damaged_batch() -> bytes:
+    data = bytearray(build_batch([SimpleRecord(0, None, b"value")]))
+    data[-2] ^= 1
+    return bytes(data)
 
 
 @pytest.mark.parametrize("name", ["clean", "killed"])
@@ -54,6 +62,30 @@ def test_batches_records_and_what_groups_keep(capsys: pytest.CaptureFixture[str]
     assert sum(int(str(item["count"])) for item in batches) == len(records)
     assert {"GroupMetadataKey", "OffsetCommitKey"} <= {item.get("is") for item in records}
     assert "COMMIT" in {item.get("marker") for item in records}
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        ("00000000000000000010.index", struct.pack(">IIII", 5, 100, 4, 200), "cannot come after"),
+        ("00000000000000000010.index", struct.pack(">IIIII", 5, 100, 6, 200, 7), "4 bytes at the end"),
+        ("00000000000000000010.timeindex", struct.pack(">qIqI", 5, 1, 4, 2), "cannot come after"),
+        ("00000000000000000010.timeindex", struct.pack(">qIqI", 5, 2, 6, 1), "cannot come after"),
+        ("00000000000000000010.log", damaged_batch(), '"is_valid":false'),
+    ],
+)
+def test_what_cannot_be_in_a_file_is_an_error(
+    name: str, data: bytes, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    assert main(["dump-log", "--json", str(tmp_path / name)]) == 1
+    assert said in capsys.readouterr().out
+
+
+def test_a_file_without_an_offset_in_its_name_is_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x.index").write_bytes(b"")
+    assert main(["dump-log", str(tmp_path / "x.index")]) == 2
+    assert "is not named after the offset" in capsys.readouterr().err
 
 
 def test_every_file_of_a_directory_can_be_shown_to_people(capsys: pytest.CaptureFixture[str]) -> None:

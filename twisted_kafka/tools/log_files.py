@@ -46,9 +46,11 @@ def items(path: Path, *, with_records: bool = False, describe: DescribeRecord | 
     if name.endswith(LOG_SUFFIX):
         yield from _batches(path, with_records, describe)
     elif name.endswith(INDEX_SUFFIX):
-        yield from offset_index(path, offset_of_name(name))
+        entries = offset_index(path, _base_offset(path, name))
+        yield from _whole(path, entries, "offset", "position", OffsetIndex.entry.size)
     elif name.endswith(TIME_INDEX_SUFFIX):
-        yield from time_index(path, offset_of_name(name))
+        entries = time_index(path, _base_offset(path, name))
+        yield from _whole(path, entries, "timestamp_ms", "offset", TimeIndex.entry.size)
     elif name.endswith(TRANSACTION_INDEX_SUFFIX):
         yield from transaction_index(path)
     elif name.endswith(SNAPSHOT_SUFFIX):
@@ -63,6 +65,13 @@ def items(path: Path, *, with_records: bool = False, describe: DescribeRecord | 
         yield from _meta_properties(path)
     else:
         raise ValueError(f"{path} is no file of a log directory that is known here")
+
+
+def _base_offset(path: Path, name: str) -> int:
+    try:
+        return offset_of_name(name)
+    except ValueError:
+        raise ValueError(f"{path} is not named after the offset that its segment begins with") from None
 
 
 def _error(problem: object) -> Item:
@@ -157,6 +166,20 @@ def text_of(data: bytes | None) -> str | dict[str, str] | None:
 
 
 # Indexes
+
+
+def _whole(path: Path, entries: Iterator[Item], first: str, second: str, size: int) -> Iterator[Item]:
+    """Yield an index's entries, and as an error what ends them before their time: one out of order, or a part of one."""
+    last: tuple[int, int] | None = None
+    for item in entries:
+        entry = (item[first], item[second])
+        if last is not None and (entry[0] <= last[0] or entry[1] < last[1]):
+            yield _error(f"{first} {entry[0]}, {second} {entry[1]} cannot come after {last[0]}, {last[1]}")
+            return
+        last = entry
+        yield item
+    if rest := path.stat().st_size % size:
+        yield _error(f"{rest} bytes at the end are no whole entry")
 
 
 def offset_index(path: Path, base_offset: int) -> Iterator[Item]:

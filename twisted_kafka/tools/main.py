@@ -71,7 +71,7 @@ def _dump(options: argparse.Namespace) -> int:
         if not options.json and len(options.files) > 1:
             print(f"{path}:")
         for item in items(path, with_records=options.records, describe=_describer(path)):
-            if item["kind"] == "error":
+            if item["kind"] == "error" or item.get("is_valid") is False:
                 status = EXIT_FOUND
             _print(item | ({"file": str(path)} if options.json else {}), as_json=options.json)
     return status
