@@ -4,11 +4,14 @@ import pytest
 
 from tests.replication.harness import BROKER, OTHER, TOPIC, batch_of, topic_id
 from tests.server.apis.replica_apis import Apis
+from twisted_kafka.log.validation import AppendOrigin
 from twisted_kafka.protocol.errors import ErrorCode, InvalidRequestError
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from twisted_kafka.protocol.records.batch import batches
+from twisted_kafka.protocol.records.builder import end_transaction_marker
 from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.protocol.regions import FileRegion
+from twisted_kafka.server.apis import down_conversion
 
 VERSIONS = range(18)
 BOTH = (BROKER, OTHER)
@@ -92,6 +95,35 @@ def test_old_consumers_get_what_comes_before_zstd(apis):
     apis.append(b"d", batch_options={"compression": Compression.ZSTD})
     apis.append(b"e")
     assert values(fetch(apis, 3)) == [b"a", b"b", b"c"]
+
+
+def test_little_is_converted_at_once_and_all_is_had_by_asking_again(apis, monkeypatch):
+    monkeypatch.setattr(down_conversion, "CONVERTED_BYTES", 200)
+    read = []
+    monkeypatch.setattr(FileRegion, "read", lambda region, whole=FileRegion.read: read.append(len(region)) or whole(region))
+    for number in range(20):
+        apis.append(b"%d" % number)
+    found, offset = [], 0
+    while offset < 23:
+        some = values(fetch(apis, 1, offset=offset))
+        assert 0 < len(some) <= 3
+        found += some
+        offset += len(some)
+    assert found == [b"a", b"b", b"c", *[b"%d" % number for number in range(20)]]
+    assert max(read) <= 200
+    apis.append(bytes(5000))
+    assert values(fetch(apis, 1, offset=23)) == [bytes(5000)]
+    assert max(read) < 5200
+
+
+def test_markers_before_records_do_not_stop_old_consumers(apis, monkeypatch):
+    monkeypatch.setattr(down_conversion, "CONVERTED_BYTES", 200)
+    log = apis.replicas.get_partition((TOPIC, 0)).log
+    for _ in range(7):
+        marker = end_transaction_marker(producer_id=1, producer_epoch=0, commit=True, coordinator_epoch=0, timestamp_ms=0)
+        log.append_as_leader(bytearray(marker), 0, AppendOrigin.COORDINATOR, is_alone=True)
+    apis.append(b"d")
+    assert values(fetch(apis, 1, offset=3)) == [b"d"]
 
 
 def test_read_committed_says_which_transactions_were_aborted(apis):

@@ -13,6 +13,9 @@ _FIRST_VERSION_OF_BATCHES: Final = 4
 _FIRST_VERSION_WITH_ZSTD: Final = 10
 _LAST_VERSION_OF_FORMAT_0: Final = 1
 
+CONVERTED_BYTES: Final = 1 << 20
+"""So much of a partition is converted for an answer, or the first batch if that is larger: the consumer asks again for the rest."""
+
 _OVERHEAD: Final = 12
 _MAGIC_AT: Final = 16
 _MOST_OFFSET_AND_SIZE: Final = struct.Struct(">qi")
@@ -49,21 +52,23 @@ class DownConversion:
         if params.version >= _FIRST_VERSION_OF_BATCHES or not read.size_bytes:
             return
         to_magic = 0 if params.version <= _LAST_VERSION_OF_FORMAT_0 else 1
-        data = read.records.read() if isinstance(read.records, FileRegion) else read.records
+        data = _beginning(read.records)
         if not _needs(data, to_magic):
+            if isinstance(read.records, FileRegion) and len(data) < read.size_bytes:
+                read.records = read.records.slice(0, len(_whole_batches(data)))  # what follows may be newer
+                read.size_bytes = len(read.records)
             return
         if not params.is_from_follower and not config.message_downconversion_enable:
             _refuse(read, ErrorCode.UNSUPPORTED_VERSION)
             return
         try:
-            whole = _whole_batches(data)
-            converted = down_convert(whole, to_magic, fetch.fetch_offset, limit_bytes=len(data))
+            converted = _converted(read.records, data, to_magic, fetch.fetch_offset)
         except UnsupportedCompressionTypeError as error:
             _refuse(read, error.code)
             return
-        if whole and not converted:
+        if not converted and len(_whole_batches(data)):
             # A consumer that gets nothing of what there is must find out: a message that is cut off says that the limit is low.
-            converted = _MOST_OFFSET_AND_SIZE.pack(-1, len(data) + 1)
+            converted = _MOST_OFFSET_AND_SIZE.pack(-1, read.size_bytes + 1)
         read.records = converted
         read.size_bytes = len(read.records)
         topic = fetch.topic_partition.topic
@@ -76,6 +81,29 @@ def _refuse(read: PartitionRead, error: int) -> None:
     read.records = b""
     read.size_bytes = 0
     read.high_watermark = read.last_stable_offset = read.log_start_offset = -1
+
+
+def _beginning(records: Buffer | FileRegion) -> Buffer:
+    """Return CONVERTED_BYTES of the records, more where the first batch is larger, or all when there are no more."""
+    if not isinstance(records, FileRegion):
+        return records
+    data = records.slice(0, CONVERTED_BYTES).read()
+    if len(data) == CONVERTED_BYTES < len(records):
+        first = _OVERHEAD + int.from_bytes(data[8:_OVERHEAD], "big")
+        if first > CONVERTED_BYTES:
+            data = records.slice(0, first).read()
+    return data
+
+
+def _converted(records: Buffer | FileRegion, data: Buffer, to_magic: int, first_offset: int) -> bytes:
+    """Convert ``data``, with which the records begin, or what comes later as long as there are control batches only."""
+    while True:
+        whole = _whole_batches(data)
+        found = down_convert(whole, to_magic, first_offset, limit_bytes=len(data))
+        if found or not len(whole) or not isinstance(records, FileRegion) or len(whole) == len(records):
+            return found
+        records = records.slice(len(whole), len(records))
+        data = _beginning(records)
 
 
 def _needs(data: Buffer, to_magic: int) -> bool:
