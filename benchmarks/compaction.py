@@ -25,6 +25,7 @@ from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log.cleaner import Cleaner
 from twisted_kafka.log.cleaner_threads import CleanerSettings
 from twisted_kafka.log.environment import LogEnvironment
+from twisted_kafka.log.loader import CLEAN_STOP
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.compression import Compression
@@ -85,9 +86,7 @@ def make(directory: Path, name: str, megabytes: int) -> None:
 
 def clean_here(directory: Path, name: str) -> tuple[int, int, float]:
     """Return the bytes before and after, and the seconds of this broker's cleaner."""
-    log = UnifiedLog.open(
-        directory / name, TopicPartition(name[:-2], 0), config(), ENVIRONMENT, was_clean=True, recovery_point=1 << 60
-    )
+    log = UnifiedLog.open(directory / name, TopicPartition(name[:-2], 0), config(), ENVIRONMENT, CLEAN_STOP)
     log.update_high_watermark(log.log_end_offset)
     before = log.size_bytes
     begin = time.perf_counter()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log.environment import LogEnvironment
+from twisted_kafka.log.loader import CLEAN_STOP
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.log.validation import AppendOrigin, ValidationContext, validate_and_assign_offsets
@@ -131,7 +132,7 @@ def restarts(directory: Path) -> None:
     log.flush()
     log.close()
     begin = time.perf_counter()
-    UnifiedLog.open(path, PARTITION, LogConfig(segment_bytes=1000), ENVIRONMENT, was_clean=True)
+    UnifiedLog.open(path, PARTITION, LogConfig(segment_bytes=1000), ENVIRONMENT, CLEAN_STOP)
     print(f"clean opening of a log of 2000 segments: {(time.perf_counter() - begin) * 1e3:.1f} ms")
 
 

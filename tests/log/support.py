@@ -4,6 +4,7 @@ from pathlib import Path
 
 from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log.environment import LogEnvironment
+from twisted_kafka.log.loader import LastStop
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.records.batch import batches
@@ -34,7 +35,7 @@ class Bench:
         self.environment = LogEnvironment(
             self.clock, self.scheduler, on_storage_failure=lambda _path, error: self.failures.append(error)
         )
-        return UnifiedLog.open(self.directory, PARTITION, self.config, self.environment, **known)
+        return UnifiedLog.open(self.directory, PARTITION, self.config, self.environment, LastStop(**known))
 
     def reopen_clean(self, log: UnifiedLog) -> UnifiedLog:
         log.flush()

@@ -11,6 +11,7 @@ from twisted_kafka.log.checkpoints import OffsetCheckpoint
 from twisted_kafka.log.environment import LogEnvironment
 from twisted_kafka.log.files import parse_partition_directory
 from twisted_kafka.log.indexes import OffsetIndex, TimeIndex
+from twisted_kafka.log.loader import LastStop
 from twisted_kafka.log.producer_snapshot import decode_snapshot, encode_snapshot
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.log.transaction_index import TransactionIndex
@@ -42,8 +43,7 @@ def open_copy(tmp_path, name, partition):
         topic_partition,
         LogConfig(),
         LogEnvironment(clock, ManualScheduler(clock)),
-        recovery_point=known.get(topic_partition, 0),
-        was_clean=name == "clean",
+        LastStop(known.get(topic_partition, 0), was_clean=name == "clean"),
     )
 
 

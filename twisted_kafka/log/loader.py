@@ -8,6 +8,7 @@ the end of its predecessor or, in a log that was never compacted, after it: a ta
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from twisted.logger import Logger
 
@@ -46,6 +47,23 @@ def tell_nobody(remaining: int, size_bytes: int) -> None:
     """Be the listener where nobody wants to know."""
 
 
+class LastStop(NamedTuple):
+    """What the broker's last life left to know of a log: its offsets in the checkpoints, and how it ended."""
+
+    recovery_point: int = 0
+    """Up to where the log is known to be on disk and whole."""
+    log_start_offset: int = 0
+    was_clean: bool = False
+    was_compacted: bool = True
+    """Whether offsets may be missing between segments."""
+
+
+UNKNOWN_STOP = LastStop()
+"""Nothing is known: everything is read."""
+CLEAN_STOP = LastStop(was_clean=True)
+"""Nothing is to be recovered, as in a log that is being made."""
+
+
 class LoadedLog:
     """What was found in a log's directory."""
 
@@ -62,7 +80,7 @@ class LoadedLog:
 
 
 class LogLoader:
-    """Loads one log; ``recovery_point`` and ``log_start_offset`` are what the checkpoints say, 0 when they say nothing."""
+    """Loads one log."""
 
     def __init__(
         self,
@@ -81,15 +99,13 @@ class LogLoader:
         self._damaged: list[LogSegment] = []
         self._may_have_gaps = True
 
-    def load(self, *, recovery_point: int, log_start_offset: int, was_clean: bool, was_compacted: bool = True) -> LoadedLog:
-        """Open the directory and recover what is not known to be whole; raises OSError.
-
-        ``was_compacted``: whether offsets may be missing between segments.
-        """
-        self._may_have_gaps = was_compacted or self._config.compact
+    def load(self, last_stop: LastStop) -> LoadedLog:
+        """Open the directory and recover what is not known to be whole; raises OSError."""
+        self._may_have_gaps = last_stop.was_compacted or self._config.compact
+        recovery_point = last_stop.recovery_point
         while True:
             try:
-                return self._load(recovery_point, log_start_offset, was_clean)
+                return self._load(recovery_point, last_stop.log_start_offset, last_stop.was_clean)
             except OverflowedSegmentError as found:
                 self._split(found.segment)
                 recovery_point = min(recovery_point, found.segment.base_offset)

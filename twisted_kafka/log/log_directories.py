@@ -12,6 +12,7 @@ from twisted.logger import Logger
 from twisted_kafka.log.log_directory import LogDirectory, LogDirectoryError, UnusableDirectoryError
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.errors import KafkaStorageError, LogDirNotFoundError
+from twisted_kafka.protocol.topic_partition import TopicPartition
 
 DirectoryFailureListener = Callable[[LogDirectory], None]
 
@@ -51,6 +52,12 @@ class LogDirectories:
     def offline(self) -> list[LogDirectory]:
         """The others."""
         return [directory for directory in self.all if not directory.is_online]
+
+    def ensure_none_is_offline(self, topic_partition: TopicPartition) -> None:
+        """Raise KafkaStorageError where the partition's log may lie in a directory that cannot be looked into."""
+        if self.offline:
+            paths = ", ".join(str(directory.path) for directory in self.offline)
+            raise KafkaStorageError(f"no log is made for {topic_partition} while it may lie in {paths}, which is offline")
 
     def acquire(self) -> None:
         """Take the locks; a directory that the disk does not let be used is offline from the start.

@@ -10,12 +10,14 @@ from twisted.logger import Logger
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log.cleaner_threads import LogCleaner
+from twisted_kafka.log.directory_wishes import DirectoryWishes
 from twisted_kafka.log.environment import LogEnvironment
 from twisted_kafka.log.files import (
     FUTURE_DIRECTORY_SUFFIX,
     marked_directory_name,
     sync_directory,
 )
+from twisted_kafka.log.loader import CLEAN_STOP
 from twisted_kafka.log.log_directories import LogDirectories
 from twisted_kafka.log.log_directory import NO_BROKER_EPOCH, LogDirectory
 from twisted_kafka.log.log_metrics import LogMetrics
@@ -33,9 +35,6 @@ from twisted_kafka.timing.scheduler import IScheduler
 _T = TypeVar("_T")
 TopicConfigLookup = Callable[[str], Mapping[str, str]]
 """Returns a topic's own settings, by its name."""
-
-MAX_WISHES = 10_000
-"""So many partitions that do not exist yet may have a directory wished for them; the oldest wish is forgotten first."""
 
 _log = Logger()
 
@@ -65,7 +64,7 @@ class LogManager:
         self._topic_configs: TopicConfigLookup = lambda _topic: {}
         self._logs: dict[TopicPartition, UnifiedLog] = {}
         self._future_logs: dict[TopicPartition, UnifiedLog] = {}
-        self._preferred: dict[TopicPartition, LogDirectory] = {}
+        self._wishes = DirectoryWishes()
         self._lock = threading.Lock()
         self._all = LogDirectories(config.log_dirs, on_directory_failure)
         self.directories = self._all.all
@@ -158,11 +157,7 @@ class LogManager:
     def prefer(self, topic_partition: TopicPartition, directory: LogDirectory) -> None:
         """Have the partition's next log made in ``directory``, unless it has one there already."""
         with self._lock:
-            if topic_partition not in directory.logs:
-                self._preferred.pop(topic_partition, None)
-                while len(self._preferred) >= MAX_WISHES:
-                    del self._preferred[next(iter(self._preferred))]
-                self._preferred[topic_partition] = directory
+            self._wishes.add(topic_partition, directory)
 
     def get_or_create_log(
         self,
@@ -182,7 +177,8 @@ class LogManager:
             with self._lock:
                 log = self._logs.get(topic_partition)
                 if log is None:
-                    self._ensure_nothing_is_offline(topic_partition, is_new)
+                    if not is_new:
+                        self._all.ensure_none_is_offline(topic_partition)
                     log = self._create(topic_partition, config or self.topic_config(topic_partition.topic))
                     self._logs[topic_partition] = log
         if topic_id is not None:
@@ -197,7 +193,7 @@ class LogManager:
         with self._lock:
             log = self._future_logs.get(topic_partition)
             if log is None:
-                self._ensure_nothing_is_offline(topic_partition, False)
+                self._all.ensure_none_is_offline(topic_partition)
                 log = self._create(topic_partition, self.topic_config(topic_partition.topic), is_future=True)
                 self._future_logs[topic_partition] = log
                 if self.cleaner is not None:
@@ -207,14 +203,8 @@ class LogManager:
             log.assign_topic_id(topic_id)
         return log
 
-    def _ensure_nothing_is_offline(self, topic_partition: TopicPartition, is_new: bool) -> None:
-        offline = [] if is_new else self._all.offline
-        if offline:
-            paths = ", ".join(str(directory.path) for directory in offline)
-            raise KafkaStorageError(f"no log is made for {topic_partition} while it may lie in {paths}, which is offline")
-
     def _create(self, topic_partition: TopicPartition, config: LogConfig, *, is_future: bool = False) -> UnifiedLog:
-        preferred = self._preferred.get(topic_partition)
+        preferred = self._wishes.get(topic_partition)
         if is_future and preferred is None:
             raise KafkaStorageError(f"nobody said where {topic_partition} is to be moved")
         name = str(topic_partition)
@@ -230,14 +220,14 @@ class LogManager:
                 causes.append(f"{directory.path} has another log of it")
                 continue
             try:
-                log = UnifiedLog.open(directory.path / name, topic_partition, config, self._environment, was_clean=True)
+                log = UnifiedLog.open(directory.path / name, topic_partition, config, self._environment, CLEAN_STOP)
             except OSError as error:
                 self._all.failed(directory, error)
                 causes.append(f"{directory.path}: {error}")
                 last_error = error
                 continue
             directory.logs[topic_partition] = log
-            self._preferred.pop(topic_partition, None)
+            self._wishes.forget(topic_partition)
             self._metrics.log_added(log)
             return log
         raise KafkaStorageError(f"cannot make {name}: {'; '.join(causes) or 'no log directory is online'}") from last_error

@@ -10,20 +10,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from twisted_kafka.log.batch_headers import BatchHeader, IndexedBatch, find_batch, scan_headers
-from twisted_kafka.log.files import (
-    DELETED_SUFFIX,
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
-    offset_name,
-    remove_if_there,
-    write_fully,
-)
+from twisted_kafka.log.files import write_fully
 from twisted_kafka.log.index_check import check_indexes
-from twisted_kafka.log.indexes import OffsetIndex, TimeIndex, TimestampOffset
+from twisted_kafka.log.indexes import TimestampOffset
 from twisted_kafka.log.segment_file import SegmentFile
-from twisted_kafka.log.transaction_index import TransactionIndex
+from twisted_kafka.log.segment_files import SegmentFiles
 from twisted_kafka.protocol.regions import Buffer
 
 RECENT_BATCHES = 128
@@ -35,7 +26,7 @@ Located = tuple[int, int, int, int]
 """A batch as (last offset, position, end position, base offset)."""
 
 
-class LogSegment:
+class LogSegment(SegmentFiles):
     """The batches from ``base_offset`` on, until the next segment's.
 
     ``index_interval_bytes``: about so many bytes of batches per index entry.
@@ -47,22 +38,15 @@ class LogSegment:
         "_file",
         "_is_reserved",
         "_max_timestamp",
-        "_name",
         "_recent",
-        "_suffix",
-        "base_offset",
         "created_ms",
-        "directory",
         "first_timestamp_ms",
         "index_interval_bytes",
         "indexed_end",
         "is_checked",
         "is_index_full",
         "jitter_ms",
-        "offset_index",
         "size_bytes",
-        "time_index",
-        "transaction_index",
     )
 
     def __init__(
@@ -75,8 +59,7 @@ class LogSegment:
         index_interval_bytes: int,
         suffix: str = "",
     ) -> None:
-        self.directory = directory
-        self.base_offset = base_offset
+        super().__init__(directory, base_offset, max_index_bytes, suffix)
         self.size_bytes = size_bytes
         self.index_interval_bytes = index_interval_bytes
         self.created_ms = 0
@@ -85,11 +68,6 @@ class LogSegment:
         """Whether an index has no place left, so that the segment must be rolled."""
         self.is_checked = False
         """Whether the index files were looked at: they are when they are first needed."""
-        self._name = name = offset_name(base_offset)
-        self._suffix = suffix
-        self.offset_index = OffsetIndex(directory / (name + INDEX_SUFFIX + suffix), base_offset, max_index_bytes)
-        self.time_index = TimeIndex(directory / (name + TIME_INDEX_SUFFIX + suffix), base_offset, max_index_bytes)
-        self.transaction_index = TransactionIndex(directory / (name + TRANSACTION_INDEX_SUFFIX + suffix))
         self._file: SegmentFile | None = None
         self._fd = -1
         self._is_reserved = False
@@ -132,11 +110,6 @@ class LogSegment:
         if reserve_bytes:
             segment.reserve(reserve_bytes)
         return segment
-
-    @property
-    def path(self) -> Path:
-        """The file of batches."""
-        return self.directory / (self._name + LOG_SUFFIX + self._suffix)
 
     @property
     def file(self) -> SegmentFile:
@@ -364,12 +337,6 @@ class LogSegment:
         self.open_for_append()
         return min(offset, found[3]) if found else offset
 
-    def move_to(self, directory: Path) -> None:
-        """Follow the log's directory after it was renamed."""
-        self.directory = directory
-        for index in (self.offset_index, self.time_index, self.transaction_index):
-            index.path = directory / index.path.name
-
     def hold(self) -> None:
         """Take all that reading needs into memory: the files are about to get other names; raises OSError.
 
@@ -381,37 +348,3 @@ class LogSegment:
         for index in (self.offset_index, self.time_index):
             if not index.in_memory:
                 index.load()
-
-    def change_suffix(self, suffix: str) -> None:
-        """Give the files another suffix; raises OSError.
-
-        The file with the batches gets one last, for a start goes by it; and loses it first: those of the replaced segments are
-        gone then, and a start removes no more of their names.
-        """
-        for path in self._paths() if not suffix else reversed(self._paths()):
-            renamed = path.with_name(path.name.removesuffix(self._suffix) + suffix)
-            if path == self.path or path.exists():
-                os.rename(path, renamed)
-        for index in (self.offset_index, self.time_index, self.transaction_index):
-            index.path = index.path.with_name(index.path.name.removesuffix(self._suffix) + suffix)
-        self._suffix = suffix
-
-    def mark_deleted(self) -> list[Path]:
-        """Rename the files so that the next start removes them if nobody did; returns their new paths. Raises OSError."""
-        renamed = []
-        for path in self._paths():
-            marked = path.with_name(path.name + DELETED_SUFFIX)
-            try:
-                os.rename(path, marked)
-            except FileNotFoundError:
-                continue
-            renamed.append(marked)
-        return renamed
-
-    def remove(self) -> None:
-        """Remove the files at once; raises OSError."""
-        for path in self._paths():
-            remove_if_there(path)
-
-    def _paths(self) -> list[Path]:
-        return [self.path, self.offset_index.path, self.time_index.path, self.transaction_index.path]

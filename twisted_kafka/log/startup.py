@@ -16,6 +16,7 @@ from twisted_kafka.log.files import (
     marked_directory_name,
     parse_partition_directory,
 )
+from twisted_kafka.log.loader import LastStop
 from twisted_kafka.log.log_directories import LogDirectories
 from twisted_kafka.log.log_directory import LogDirectory
 from twisted_kafka.log.recovery import LoadingProgress
@@ -109,11 +110,13 @@ class DirectoryLoader:
                     topic_partition,
                     self._config(topic_partition.topic),
                     self._environment,
-                    recovery_point=recovery_points.get(topic_partition, 0),
-                    log_start_offset=start_offsets.get(topic_partition, 0),
-                    was_clean=was_clean,
-                    was_compacted=compacted is None or topic_partition in compacted,
-                    on_segment=self._progress.segments_of(directory),
+                    LastStop(
+                        recovery_points.get(topic_partition, 0),
+                        start_offsets.get(topic_partition, 0),
+                        was_clean,
+                        compacted is None or topic_partition in compacted,
+                    ),
+                    self._progress.segments_of(directory),
                 )
             except OSError as error:
                 directories.failed(directory, error)

@@ -10,7 +10,7 @@ from twisted_kafka.log.batch_headers import BatchLike
 from twisted_kafka.log.environment import LogEnvironment
 from twisted_kafka.log.files import remove_if_there
 from twisted_kafka.log.follower_append import check_replicated
-from twisted_kafka.log.loader import LogLoader, SegmentListener, tell_nobody
+from twisted_kafka.log.loader import UNKNOWN_STOP, LastStop, LogLoader, SegmentListener, tell_nobody
 from twisted_kafka.log.log_maintenance import LogMaintenance
 from twisted_kafka.log.partition_metadata import PARTITION_METADATA, read_topic_id
 from twisted_kafka.log.producer_state import NO_PRODUCER_ID, ProducerBatch
@@ -53,25 +53,17 @@ class UnifiedLog(LogMaintenance):
         topic_partition: TopicPartition,
         config: LogConfig,
         environment: LogEnvironment,
-        *,
-        recovery_point: int = 0,
-        log_start_offset: int = 0,
-        was_clean: bool = False,
-        was_compacted: bool = True,
+        last_stop: LastStop = UNKNOWN_STOP,
         on_segment: SegmentListener = tell_nobody,
     ) -> "UnifiedLog":
         """Open the log in ``directory``, which is made when missing; reads it when the last stop was not clean.
 
-        ``recovery_point`` and ``log_start_offset`` are the checkpoints'; ``was_compacted`` tells whether offsets may be missing.
         Raises OSError; ValueError for a bad partition.metadata after a clean stop.
         """
         directory.mkdir(exist_ok=True)
-        loader = LogLoader(directory, topic_partition, config, environment, on_segment)
-        loaded = loader.load(
-            recovery_point=recovery_point, log_start_offset=log_start_offset, was_clean=was_clean, was_compacted=was_compacted
-        )
+        loaded = LogLoader(directory, topic_partition, config, environment, on_segment).load(last_stop)
         log = cls(directory, topic_partition, loaded, config, environment)
-        log.topic_id = read_topic_id(directory) if was_clean else _topic_id_left_in(directory)
+        log.topic_id = read_topic_id(directory) if last_stop.was_clean else _topic_id_left_in(directory)
         return log
 
     # Appending.
