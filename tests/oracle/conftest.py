@@ -13,6 +13,7 @@ from twisted_kafka.protocol.messages.groups import FindCoordinatorRequest
 from twisted_kafka.protocol.messages.transactions import InitProducerIdRequest
 
 WARM_TIMEOUT_S = 30
+LARGEST_GROUP = 9
 SETTINGS = {
     "group.initial.rebalance.delay.ms": 0,
     "offsets.topic.num.partitions": 3,
@@ -24,6 +25,8 @@ SETTINGS = {
     "transaction.state.log.min.isr": 1,
     "transaction.partition.verification.enable": "false",
     "password.encoder.secret": "not told to anybody",
+    "group.max.size": LARGEST_GROUP,
+    "group.consumer.max.size": LARGEST_GROUP,
 }
 
 

@@ -71,6 +71,8 @@ def alter_replica_log_dirs(talk: Talk, version: int) -> None:
             for each in sorted(answer.results, key=lambda each: each.topic_name)
         ]
         talk.answers.append(("altered", found))
+        codes = [{"error_code": code} for _, partitions in found for _, code in partitions]
+        talk.answers.append((f"AlterReplicaLogDirsRequest v{version}", codes))
 
     alter((here, topic, [0, 1]))
     alter((here, topic, [0, 0, 7]), (here, missing, [0]))

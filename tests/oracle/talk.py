@@ -53,6 +53,7 @@ UNORDERED = {
     ("AlterClientQuotasResponseEntryData", "entity"): "entity_type",
     ("DescribeClientQuotasResponseEntryData", "entity"): "entity_type",
     ("OffsetFetchResponseGroup", "topics"): "name",
+    ("OffsetCommitResponseTopic", "partitions"): "partition_index",
     ("TxnOffsetCommitResponse", "topics"): "name",
     ("TxnOffsetCommitResponseTopic", "partitions"): "partition_index",
     ("WritableTxnMarkerResult", "topics"): "name",

@@ -1,5 +1,7 @@
 """The same requests to Apache Kafka 3.9 and to this broker; every version, good input and bad; the answers are compared."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from tests.clients.served import ServedBroker
@@ -11,6 +13,7 @@ from tests.oracle import (
     scenarios_consumer_groups,
     scenarios_control,
     scenarios_data,
+    scenarios_errors,
     scenarios_formats,
     scenarios_groups,
     scenarios_log_dirs,
@@ -19,8 +22,10 @@ from tests.oracle import (
     scenarios_transactions,
 )
 from tests.oracle.apache_kafka import ApacheKafka
+from tests.oracle.documented_errors import DOCUMENTED, PROVOKED
 from tests.oracle.expected_differences import EXPECTED, NEWER, NOT_YET, Difference, reason
 from tests.oracle.talk import SCENARIOS, Scenario, Talk, differences
+from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
 
 REGISTERED = (
@@ -31,6 +36,7 @@ REGISTERED = (
     scenarios_consumer_groups,
     scenarios_control,
     scenarios_data,
+    scenarios_errors,
     scenarios_formats,
     scenarios_groups,
     scenarios_log_dirs,
@@ -43,6 +49,9 @@ pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(900)]
 RUN: set[str] = set()
 SEEN: set[Difference] = set()
 """The scenarios that ran, and the expected differences that they met."""
+
+ERRORS: dict[str, set[ErrorCode]] = {}
+"""The errors that Apache Kafka answered, by API."""
 
 KRAFT_ONLY = {68, 69, 75}
 """APIs that Apache Kafka 3.9 serves in KRaft mode only."""
@@ -62,6 +71,25 @@ def test_advertised_versions_are_kafkas(kafka: ApacheKafka, ours: ServedBroker) 
     assert expected.keys() - found.keys() == {key for apis in NOT_YET.values() for key in apis}
 
 
+def note_errors(step: str, answer: object) -> None:
+    """Remember the error codes in the answer to a request."""
+    api, is_request, _ = step.partition("Request v")
+    if is_request:
+        ERRORS.setdefault(api, set()).update(error_codes(answer))
+
+
+def error_codes(value: object) -> Iterator[ErrorCode]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if name in ("error_code", "partition_error_code") and inner:
+                yield ErrorCode(inner)
+            else:
+                yield from error_codes(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from error_codes(inner)
+
+
 def unexplained(scenario: Scenario, ports: tuple[int, int]) -> list[str]:
     """Return where the answers of Apache Kafka and of this broker differ without a reason."""
     least, most = told_versions(ports[0])[scenario.request.KEY]
@@ -77,6 +105,7 @@ def unexplained(scenario: Scenario, ports: tuple[int, int]) -> list[str]:
             answers.append(talk.answers)
         RUN.add(scenario.name)
         for at, (expected, said) in enumerate(zip(*answers, strict=True)):
+            note_errors(expected[0], expected[1])
             for path, kafkas, our in differences(expected[1], said[1]):
                 where = f"{scenario.name} v{version}: {at} {expected[0]} {path}"
                 expected_difference = reason(where)
@@ -101,6 +130,13 @@ def test_answers_are_the_same(kafka: ApacheKafka, ours: ServedBroker, scenario: 
 def test_answers_are_those_of_kraft(kraft: ApacheKafka, ours: ServedBroker, scenario: Scenario) -> None:
     found = unexplained(scenario, (kraft.port, ours.port))
     assert not found, "\n" + "\n".join(found)
+
+
+def test_every_documented_error_was_provoked() -> None:
+    if len(RUN) < len(SCENARIOS):
+        pytest.skip("not all scenarios ran")
+    for api, errors in DOCUMENTED.items():
+        assert ERRORS.get(api, set()) & errors.keys() == {error for error, reason in errors.items() if reason == PROVOKED}, api
 
 
 def test_every_expected_difference_is_there() -> None:

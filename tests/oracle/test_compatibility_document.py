@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from tests.oracle.documented_errors import DOCUMENTED
 from tests.oracle.expected_differences import EXPECTED, NEWER, NOT_YET
 from twisted_kafka.protocol.api import ApiKey
 
@@ -30,3 +31,13 @@ def test_what_is_not_served_yet_is_listed() -> None:
 def test_what_goes_beyond_is_named() -> None:
     for key, version in NEWER.items():
         assert re.search(rf"{ApiKey(key).title}( v{version})?[ .,]", TEXT)
+
+
+def test_documented_errors_that_are_not_provoked_have_a_reason_that_holds() -> None:
+    root = Path(__file__).parents[2]
+    titles = {key.title for key in ApiKey}
+    for api, errors in DOCUMENTED.items():
+        assert api in titles
+        for reason in errors.values():
+            assert all((root / place).exists() for place in re.findall(r"(?:tests|docs)/[\w/.]*\w", reason))
+            assert all(name in {each.name for each in EXPECTED} for name in re.findall(r"`([\w-]+)`", reason))
