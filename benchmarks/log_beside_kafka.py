@@ -11,6 +11,7 @@ and the ratios of each round's pair. Needs gcc; Java and Maven for Apache Kafka;
 import argparse
 import contextlib
 import fnmatch
+import math
 import random
 import re
 import statistics
@@ -159,7 +160,7 @@ def measure(brokers: list[Measured], options: argparse.Namespace) -> None:
             line = f"{name:38}{unit.replace('_out', '').replace('_in', ''):10}"
             line += "".join(f"{statistics.median(each):16,.0f}" for each in values)
             if others:
-                ratios = [ours / kafka for ours, kafka in zip(*values, strict=True)]
+                ratios = [ours / (kafka or math.nan) for ours, kafka in zip(*values, strict=True)]
                 line += f"   {statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
             print(line, flush=True)
 

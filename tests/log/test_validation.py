@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from twisted_kafka.log import validation_convert
 from twisted_kafka.log.validation import (
     AppendOrigin,
     InvalidRecordsError,
@@ -292,6 +293,41 @@ def test_decompression_bombs(codec: Compression) -> None:
     bomb = compress(codec, bytes(80 << 20))
     with pytest.raises(RecordTooLargeError):
         validate(assemble_batch(bomb, (0, -1, int(codec), 0, NOW, NOW, -1, -1, -1, 1)), max_message_bytes=16 << 20)
+
+
+SMALLEST = b"\x0c\x00\x00\x00\x01\x01\x00"
+"""A record without key and value, its length in front; its offset delta is 0."""
+
+
+def many(records: int) -> bytes:
+    payload = compress(Compression.GZIP, SMALLEST * records)
+    return bytes(assemble_batch(payload, (0, -1, 1, records - 1, NOW, NOW, -1, -1, -1, records)))
+
+
+@pytest.mark.parametrize("records", [9_000_000, 300_000])
+def test_a_small_request_cannot_keep_a_partition_waiting_for_minutes(records: int) -> None:
+    """Nine million records, which all had to get another offset, came in 92 KB and took three minutes and 1.4 GB."""
+    with pytest.raises(RecordTooLargeError, match="records"):
+        validate(bytearray(many(records)))
+
+
+def test_messages_of_old_formats_cannot_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validation_convert, "MOST_REWRITTEN", 1000)
+    message = build_batch([SimpleRecord(NOW, None, b"")], magic=1)
+    inner = b"".join([struct.pack(">q", offset) + message[8:] for offset in range(1001)])
+    value = compress(Compression.GZIP, inner)
+    body = struct.pack(">bbqii", 1, 1, NOW, -1, len(value)) + value
+    data = struct.pack(">qiI", 1000, len(body) + 4, zlib.crc32(body)) + body
+    with pytest.raises(RecordTooLargeError, match="messages"):
+        validate(data, max_message_bytes=len(data))
+    with pytest.raises(RecordTooLargeError, match="records"):
+        validate(message * 1001)
+
+
+def test_not_more_faults_are_told_than_anybody_reads() -> None:
+    with pytest.raises(InvalidRecordsError) as caught:
+        validate(many(20_000), compact=True)
+    assert len(caught.value.record_errors) == 10_000
 
 
 def test_one_batch_only() -> None:

@@ -11,6 +11,7 @@ from twisted_kafka.log.validation_convert import (
     check_size,
     decompression_limit,
     ensure_checksum,
+    ensure_few,
     target_compression,
     target_level,
     validate_message_set,
@@ -229,6 +230,7 @@ def _rewritten(
     base_timestamp, count = header[7], header[12]
     records: Buffer = payload
     if not keeps_payload:
+        ensure_few(count)
         append_time = header[8] if header[5] & TIMESTAMP_TYPE_MASK else None
         records = encode_records(list(parse_records(payload, count, 0, base_timestamp, append_time)), base_timestamp)
     if target:

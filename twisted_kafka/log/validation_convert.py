@@ -25,6 +25,10 @@ DECOMPRESSION_LIMIT_BYTES = 64 * 1024 * 1024
 """How much the records of one batch from a client may hold decompressed, unless the topic takes batches a quarter as large."""
 _DECOMPRESSION_RATIO = 4
 
+MOST_REWRITTEN = 200_000
+"""So many records are written anew for an append at most. It takes some microseconds for each, in which the partition waits, and a
+compressed request of a few KB can have millions."""
+
 
 def decompression_limit(context: ValidationContext) -> int:
     """Return how many bytes a batch may hold decompressed, so that a small request cannot take much memory."""
@@ -67,6 +71,12 @@ def ensure_checksum(batch: RecordBatch) -> None:
     """Raise InvalidChecksumError unless the checksum is right."""
     if not batch.is_valid():
         raise InvalidChecksumError(f"the record batch is corrupt: its checksum {batch.crc} is not that of its bytes")
+
+
+def ensure_few(count: int) -> None:
+    """Raise RecordTooLargeError for more records than are written anew."""
+    if count > MOST_REWRITTEN:
+        raise RecordTooLargeError(f"{count} records would have to be written anew, more than {MOST_REWRITTEN}")
 
 
 def validate_message_set(view: memoryview, context: ValidationContext) -> ValidationResult:
@@ -121,6 +131,7 @@ def _checked_messages(view: memoryview, context: ValidationContext) -> Sequence[
         check_size(message.size_bytes, context)
         ensure_checksum(message)
         messages.append(message)
+        ensure_few(len(messages))
     legacy = [message for message in messages if isinstance(message, LegacyBatch) and message.magic == messages[0].magic]
     if len(legacy) != len(messages):
         raise InvalidMagicError(f"a batch has another magic than the first one's, {messages[0].magic}")
@@ -129,7 +140,7 @@ def _checked_messages(view: memoryview, context: ValidationContext) -> Sequence[
 
 def _inner_messages(message: LegacyBatch, limit_bytes: int) -> list[LegacyBatch]:
     try:
-        return message.inner_messages(limit_bytes)
+        return message.inner_messages(limit_bytes, MOST_REWRITTEN)
     except CorruptRecordError as error:
         # The outer checksum is right, so sending it again would not help: a code that clients don't retry.
         raise InvalidRecordError(str(error)) from None

@@ -5,10 +5,11 @@ last one's.
 """
 
 import struct
+import sys
 import zlib
 from collections.abc import Iterator
 
-from twisted_kafka.protocol.errors import CorruptRecordError, InvalidRecordError
+from twisted_kafka.protocol.errors import CorruptRecordError, InvalidRecordError, RecordTooLargeError
 from twisted_kafka.protocol.records.compression import Compression, decompress
 from twisted_kafka.protocol.records.record import (
     DEFAULT_DECOMPRESSION_LIMIT_BYTES,
@@ -122,10 +123,11 @@ class LegacyBatch(RecordBatch):
             raise InvalidRecordError(f"a compressed message has offset {self.last_offset}, its last record {last_inner_offset}")
         return self.last_offset - last_inner_offset
 
-    def inner_messages(self, limit_bytes: int = DEFAULT_DECOMPRESSION_LIMIT_BYTES) -> list["LegacyBatch"]:
+    def inner_messages(self, limit_bytes: int = DEFAULT_DECOMPRESSION_LIMIT_BYTES, most: int = sys.maxsize) -> list["LegacyBatch"]:
         """Return the messages in a compressed one, at least one.
 
-        Raises as ``records`` does, and InvalidRecordError when they aren't of its own format.
+        Raises as ``records`` does, InvalidRecordError when they aren't of its own format, RecordTooLargeError when there are more
+        than ``most``.
         """
         _, value = self.key_and_value()
         if value is None:
@@ -144,6 +146,8 @@ class LegacyBatch(RecordBatch):
             if message.magic != self.magic:
                 raise InvalidRecordError(f"an inner message has magic {message.magic}, the outer one {self.magic}")
             messages.append(message)
+            if len(messages) > most:
+                raise RecordTooLargeError(f"a compressed message of more than {most} messages")
             position = end
         if position != len(data):
             raise InvalidRecordError(f"{len(data) - position} bytes are left after the inner messages")

@@ -11,10 +11,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, NoReturn, cast
 
-from twisted_kafka.protocol.errors import InvalidRecordError
+from twisted_kafka.protocol.errors import InvalidRecordError, RecordTooLargeError
 
 NUMPY_THRESHOLD = 256
 """Batches of more records than this are worth numpy's overhead, unless their records are alike."""
+
+MOST_RECORDS = 1_000_000
+"""More are not taken in one batch: a compressed one of 100 KB can say that it has ten million, which took a minute to look at."""
 
 PATIENCE = 16
 """Steps in which records that are alike are checked, however many; others go to numpy then."""
@@ -42,11 +45,13 @@ _record_scan = cast(Callable[[tuple[bool, int, int, int, bool]], RecordScan], pa
 def scan_records(payload: bytes, count: int) -> RecordScan:
     """Check the ``count`` (at least one) records in ``payload``, which is decompressed.
 
-    Raises InvalidRecordError where they don't parse.
+    Raises InvalidRecordError where they don't parse, RecordTooLargeError for more than MOST_RECORDS.
     """
     if count * SMALLEST_RECORD > len(payload):
         raise InvalidRecordError(f"{count} records cannot be in {len(payload)} bytes")
     if count > NUMPY_THRESHOLD:
+        if count > MOST_RECORDS:
+            raise RecordTooLargeError(f"a batch of {count} records, more than {MOST_RECORDS}")
         vectorised = _vectorised()
         if vectorised is not None:
             return scan_in_steps(payload, count, PATIENCE) or vectorised(payload, count)
