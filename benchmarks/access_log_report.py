@@ -1,18 +1,20 @@
 """How long the report of an access log takes, beside DuckDB, Polars and GoAccess where they are there.
 
-    python -m benchmarks.access_log_report [--rows 1000000] [--directory DIR] [--rounds 1]
+    python -m benchmarks.access_log_report [--rows 1000000] [--directory DIR] [--rounds 1] [--only report,duckdb]
 
 A quiet synthetic day is written as JSONL, and turned into Parquet as the broker's archive does it. Each program runs in a process
 of its own: wall time from its start to its end. `report` makes the whole report (every table, page and JSON); the others
 answer a part of it: requests, errors, bytes and p99 by minute, API and client, and bytes by topic. GoAccess reads the same requests
 as lines of a web server, and makes its own report. The marginal rate leaves out what a report of a thousand rows takes, which is
-Java's and Spark's start.
+Java's and Spark's start. Programs take turns in each round, the fastest round of each is told, with the
+machine's load before it. Files in `--directory` are made once and used again.
 """
 
 import argparse
 import contextlib
 import importlib.util
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -72,6 +74,19 @@ def as_web_log(log: Path, out: Path) -> None:
                 )
 
 
+def made(directory: Path, rows: int) -> dict[str, Path]:
+    """Make the files of one size, unless they are there; return where each form is."""
+    forms = {"JSONL": directory / f"{rows}", "Parquet": directory / f"{rows}-parquet", "web": directory / f"{rows}.log"}
+    if not forms["JSONL"].exists():
+        Day(rows).write(forms["JSONL"])
+    if not forms["Parquet"].exists():
+        shutil.copytree(forms["JSONL"], forms["Parquet"])
+        to_parquet(forms["Parquet"])
+    if not forms["web"].exists():
+        as_web_log(forms["JSONL"], forms["web"])
+    return forms
+
+
 def timed(command: list[str]) -> float:
     """Run a program and return its wall seconds; raise CalledProcessError when it fails."""
     began = time.perf_counter()
@@ -79,45 +94,54 @@ def timed(command: list[str]) -> float:
     return time.perf_counter() - began
 
 
-def commands(directory: Path) -> dict[str, list[str]]:
-    """Return what is measured by name."""
-    python, logs = sys.executable, {"JSONL": directory / "jsonl", "Parquet": directory / "parquet"}
+def report(log: Path, out: Path) -> list[str]:
+    return [sys.executable, "-m", "twisted_kafka_spark", "report", str(log), "--quiet", "--out", str(out)]
+
+
+def commands(forms: dict[str, Path], out: Path) -> dict[str, list[str]]:
+    """Return what is measured by name; say what is not installed."""
     found = {}
-    for form, log in logs.items():
-        report = [python, "-m", "twisted_kafka_spark", "report", str(log), "--quiet", "--out", str(directory / "report.html")]
-        found[f"report, {form}"] = report
+    for form in ("JSONL", "Parquet"):
+        found[f"report, {form}"] = report(forms[form], out)
         for name, program in {"duckdb": DUCKDB, "polars": POLARS}.items():
             if importlib.util.find_spec(name) is not None:
-                found[f"{name}, {form}"] = [python, "-c", program, str(log), form.lower()]
+                found[f"{name}, {form}"] = [sys.executable, "-c", program, str(forms[form]), form.lower()]
+            else:
+                print(f"{name} is not installed: pip install {name}")
     if shutil.which("goaccess") is not None:
-        web = directory / "web.log"
-        as_web_log(logs["JSONL"], web)
-        found["goaccess"] = ["goaccess", str(web), "--log-format=COMMON", "-o", str(directory / "goaccess.html"), "--no-progress"]
+        found["goaccess, web log"] = ["goaccess", str(forms["web"]), "--log-format=COMMON", "-o", str(out), "--no-progress"]
+    else:
+        print("goaccess is not installed: apt-get install goaccess")
     return found
 
 
 def measure(directory: Path, options: argparse.Namespace) -> None:
-    log, columns, small = directory / "jsonl", directory / "parquet", directory / "small"
-    rows = Day(options.rows).write(log)
-    Day(SMALL_ROWS).write(small)
-    shutil.copytree(log, columns)
-    to_parquet(columns)
-    size_mb = sum(path.stat().st_size for path in log.rglob("*.jsonl")) / 1e6
-    print(f"{rows:,} rows, {size_mb:,.0f} MB of JSONL, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
-    report = commands(directory)["report, JSONL"]
-    base = timed([str(small) if word == str(log) else word for word in report])
-    print(f"{'report of ' + format(SMALL_ROWS, ',') + ' rows':22} {base:7.1f} s wall")
-    for name, command in commands(directory).items():
-        for _ in range(options.rounds):
-            wall = timed(command)
-            marginal = f"  {rows / max(wall - base, 0.1):>11,.0f} rows/s marginal" if name.startswith("report") else ""
-            print(f"{name:22} {wall:7.1f} s wall  {rows / wall:>11,.0f} rows/s{marginal}", flush=True)
+    small, forms = made(directory, SMALL_ROWS), made(directory, options.rows)
+    size_mb = sum(path.stat().st_size for path in forms["JSONL"].rglob("*.jsonl")) / 1e6
+    print(f"{options.rows:,} rows, {size_mb:,.0f} MB of JSONL, {os.cpu_count()} cores")
+    out = directory / "report.html"
+    chosen = options.only.split(",") if options.only else ()
+    whole = commands(forms, out)
+    wanted = {"start": report(small["JSONL"], out)}
+    wanted.update((name, command) for name, command in whole.items() if not chosen or name.partition(",")[0] in chosen)
+    best: dict[str, tuple[float, float]] = {}
+    for _ in range(options.rounds):
+        for name, command in wanted.items():
+            load = os.getloadavg()[0]
+            best[name] = min(best.get(name, (math.inf, 0.0)), (timed(command), load))
+    print(f"{'':20}{'wall':>9}{'rows/s':>12}{'marginal rows/s':>17}{'load':>7}")
+    base = best.pop("start")[0]
+    print(f"{'report of 1,000 rows':20}{base:7.1f} s")
+    for name, (wall, load) in best.items():
+        marginal = f"{options.rows / max(wall - base, 0.1):17,.0f}" if name.startswith("report") else f"{'':17}"
+        print(f"{name:20}{wall:7.1f} s{options.rows / wall:12,.0f}{marginal}{load:7.1f}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--only", default="", help="names of programs: report, duckdb, polars, goaccess")
     parser.add_argument("--directory", type=Path, help="keep the files here; default: a temporary directory")
     options = parser.parse_args()
     with contextlib.ExitStack() as stack:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,6 +26,7 @@ _OTHER = (
     "Completed request:RequestHeader(",
 )
 _DATE = re.compile(r"\[?(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)[,.](\d{3})")
+_OTHER_LINE = re.compile(_DATE.pattern + r"\]? +(TRACE|DEBUG|INFO|WARN|ERROR|FATAL)\b")
 _ERROR = re.compile(r'"(?:errorCode|partitionErrorCode)":(-?[1-9]\d*)')
 _PHASE_FIELDS = dict(
     zip(
@@ -34,6 +36,9 @@ _PHASE_FIELDS = dict(
     )
 )
 _NAMES = ("name", "topic", "topicName", "topicId")
+_SIZES = ("recordsSizeInBytes", "recordSetSizeInBytes")
+"""The second is that of fetches before Kafka 3.0."""
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 _PARTITIONS = ("partitions", "partitionData", "partitionResponses", "partitionIndexes", "partitionStates")
 _NAMES_TOPICS = ("Metadata", "CreateTopics", "LeaderAndIsr", "UpdateMetadata", "DescribeTopicPartitions")
 """APIs whose messages have the name of a topic beside its id."""
@@ -50,8 +55,13 @@ def is_request(line: str) -> bool:
 
 
 def is_other(line: str) -> bool:
-    """Tell whether a line belongs to Kafka's request log but is not about a completed request that can be read."""
-    return any(mark in line for mark in _OTHER)
+    """Tell whether a line is one of Kafka's logs but not about a completed request that can be read.
+
+    Where all loggers write to one place, as they do in a container, most lines are such; some go on over further, indented ones.
+    """
+    if line[:1].isspace():
+        return bool(line.strip())
+    return any(mark in line for mark in _OTHER) or (_OTHER_LINE.match(line) is not None and "Completed request:" not in line)
 
 
 def record(line: str, utc_offset_s: int, topic_ids: dict[str, str]) -> dict[str, Any] | None:
@@ -110,29 +120,27 @@ def _utc(date: re.Match[str], utc_offset_s: int) -> str:
 def _topics(request: dict[str, Any], response: dict[str, Any]) -> list[dict[str, Any]]:
     """Return what a request did to topics: those that it names, with sizes and errors from both messages."""
     found: dict[str, dict[str, Any]] = {}
-    asked, answered = list(_parts(request, False)), list(_parts(response, True))
-    refused = {
-        (name, part.get("index"))
-        for name, partitions, _ in answered
-        for part in partitions
-        if isinstance(part, dict) and part.get("errorCode")
-    }
-    for name, partitions, is_response in (*asked, *answered):
-        entry = found.setdefault(name, {"topic": name, "partitions": 0, "records": 0, "bytes": 0, "error": None})
-        entry["partitions"] = max(entry["partitions"], len(partitions))
-        for part in partitions:
-            if not isinstance(part, dict):
-                continue
-            if is_response or (name, part.get("index")) not in refused:  # what was refused is not written
-                entry["bytes"] += part.get("recordsSizeInBytes") or 0
-            code = part.get("errorCode") or part.get("partitionErrorCode") if is_response else 0
-            if code and entry["error"] is None:
-                entry["error"] = _error_name(code)
+    asked, answered = list(_parts(request)), list(_parts(response))
+    refused = {(name, part.get("index")) for name, partitions, _ in answered for part in partitions if part.get("errorCode")}
+    for parts, is_response in ((asked, False), (answered, True)):
+        count: Counter[str] = Counter()
+        for name, partitions, own_code in parts:
+            entry = found.setdefault(name, {"topic": name, "partitions": 0, "records": 0, "bytes": 0, "error": None})
+            count[name] += len(partitions)  # a fetch may name a topic in several places
+            entry["partitions"] = max(entry["partitions"], count[name])
+            codes = [own_code]
+            for part in partitions:
+                if is_response or (name, part.get("index")) not in refused:  # what was refused is not written
+                    entry["bytes"] += next((part[size] for size in _SIZES if part.get(size)), 0)
+                codes.append(part.get("errorCode") or part.get("partitionErrorCode") or 0)
+            first = next((code for code in codes if code), 0)
+            if is_response and first and entry["error"] is None:
+                entry["error"] = _error_name(first)
     return list(found.values())
 
 
-def _parts(message: dict[str, Any], is_response: bool) -> Iterator[tuple[str, list[Any], bool]]:
-    """Give the topics that a message has at its first level, or that of a group: name and partitions."""
+def _parts(message: dict[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]], int]]:
+    """Give the topics that a message has at its first level, or that of a group: name, partitions, error code."""
     holders = [message, *(group for group in message.get("groups") or () if isinstance(group, dict))]
     for holder in holders:
         for key in ("topics", "topicData", "responses"):
@@ -142,15 +150,14 @@ def _parts(message: dict[str, Any], is_response: bool) -> Iterator[tuple[str, li
                 name = next((topic[each] for each in _NAMES if topic.get(each)), None)
                 partitions: list[Any] = next((topic[each] for each in _PARTITIONS if isinstance(topic.get(each), list)), [])
                 if name:
-                    own_error = [{"errorCode": topic["errorCode"]}] if is_response and topic.get("errorCode") else []
-                    yield name, partitions or own_error, is_response
+                    yield name, [part if isinstance(part, dict) else {} for part in partitions], topic.get("errorCode") or 0
 
 
 def _ids(told: Any) -> Iterator[tuple[str, str]]:
     """Give the id and the name of every topic that has both, anywhere in a line."""
     if isinstance(told, dict):
         name = told.get("name") or told.get("topicName")
-        if name and told.get("topicId"):
+        if name and told.get("topicId", _NO_ID) not in (None, "", _NO_ID):
             yield told["topicId"], name
         for value in told.values():
             yield from _ids(value)

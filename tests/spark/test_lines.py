@@ -101,6 +101,45 @@ def test_kafkas_own_request_log_is_read(path: Path) -> None:
         assert abs(row["total_us"] - each["totalTimeMs"] * 1000) < 8  # Kafka's sum was rounded by itself
 
 
+FETCH_VERSION = {"2.8.2": 12, "3.3.2": 13, "3.7.1": 16}
+BATCHES = {"orders": (18_711, 20_069, 17_601), "payments": (28_997,)}
+"""What was produced, and then fetched, while each of these logs was written."""
+
+
+@pytest.mark.parametrize("version", FETCH_VERSION)
+def test_sizes_topics_and_errors_of_each_release(version: str) -> None:
+    found = read(*(ROOT / "tests" / "data" / "request_log" / f"kafka-{version}.log").read_text().splitlines())
+    records = rows(found)
+    fetches = [row for row in records if row["api"] == "Fetch"]
+    assert {row["version"] for row in fetches} == {FETCH_VERSION[version]}
+    fetched, written = Counter[str](), Counter[str]()
+    for row in records:
+        for entry in row["topics"]:
+            name = found.topic_ids.get(entry["topic"], entry["topic"])
+            if row["api"] in ("Fetch", "Produce"):
+                (fetched if row["api"] == "Fetch" else written)[name] += entry["bytes"]
+    assert fetched == written == {name: sum(sizes) for name, sizes in BATCHES.items()}
+    partitions = [{entry["topic"]: entry["partitions"] for entry in row["topics"]} for row in fetches]
+    assert sorted(partitions[2].values()) == [1, 3]  # Kafka 2.8 names one of the topics twice
+    assert {row["software"] for row in fetches} == {"confluent-kafka-python"}
+    assert ("CreateTopics", "TOPIC_ALREADY_EXISTS", 0) in [
+        (row["api"], row["error"], row["topics"][0]["partitions"]) for row in records if row["topics"]
+    ]
+    assert all(name for name in found.topic_ids.values())
+    assert "A" * 22 not in found.topic_ids
+
+
+def test_other_lines_of_a_kafka_that_logs_to_one_place_are_not_garbled() -> None:
+    found = read(
+        "[2026-11-21 15:48:15,146] INFO Registered kafka:type=kafka.Log4jController MBean (kafka.utils.Registration$)",
+        "[2026-11-21 15:48:16,001] INFO KafkaConfig values:",
+        "\tadvertised.listeners = null",
+        "[2026-11-21 15:48:16] WARN torn",
+        "half of a line",
+    )
+    assert found.refused == Counter({"other": 3, "garbled": 2})
+
+
 def test_topics_and_errors_of_kafkas_log() -> None:
     text = (
         '[2026-11-21 06:46:48,165] INFO Completed request:{"isForwarded":false,"requestHeader":{"requestApiKey":0,'

@@ -1,0 +1,53 @@
+"""What the access log costs a request: the same requests through two brokers, one with the log and one without, by turns.
+
+    python -m benchmarks.access_log_cost [--rounds 400]
+
+On one thread, as in `request_path`; the fastest of many rounds of each broker, in microseconds. What the thread that writes lines
+takes of the interpreter is not in it: it works between the rounds.
+"""
+
+import argparse
+import contextlib
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks import request_path
+from benchmarks.request_path import PER_ROUND, capture, frames, one_thread
+from twisted_kafka import Broker
+
+
+def best(channel: Any, pump: Callable[[], None], data: bytes) -> float:
+    """Return the seconds of one request in this round."""
+    started = time.perf_counter()
+    for _ in range(PER_ROUND):
+        channel.dataReceived(data)
+        pump()
+    return (time.perf_counter() - started) / PER_ROUND
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.access_log_cost", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=request_path.ROUNDS)
+    options = parser.parse_args()
+    capture("SocketServer")
+    capture("KafkaApis")
+    with contextlib.ExitStack() as stack:
+        sides = []
+        for config in ({}, {"access.log.dir": stack.enter_context(tempfile.TemporaryDirectory())}):
+            broker = stack.enter_context(Broker(config))
+            prepared = frames.prepare("127.0.0.1", broker.listeners[0].port, "bench")
+            sides.append((prepared, *one_thread()))
+        print(f"{'request':24} {'without':>10} {'with':>10} {'the log':>10}   (us)")
+        for name in sides[0][0]:
+            fastest = [1e9, 1e9]
+            for _ in range(options.rounds):
+                for at, (prepared, channel, pump) in enumerate(sides):
+                    fastest[at] = min(fastest[at], best(channel, pump, prepared[name]))
+            without, with_log = (each * 1e6 for each in fastest)
+            print(f"{name:24} {without:10.1f} {with_log:10.1f} {with_log - without:10.2f}")
+
+
+if __name__ == "__main__":
+    main()
