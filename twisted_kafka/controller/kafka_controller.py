@@ -11,6 +11,7 @@ from typing import TypeVar
 from twisted.logger import Logger
 
 from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.controller.broker_changes import BrokerChanges
 from twisted_kafka.controller.context import ControllerContext
 from twisted_kafka.controller.controlled_shutdown import ControlledShutdown
 from twisted_kafka.controller.controller_metrics import ControllerMetrics
@@ -20,6 +21,7 @@ from twisted_kafka.controller.election import ControllerElection
 from twisted_kafka.controller.interfaces import IBrokerChannels
 from twisted_kafka.controller.leader_elections import LeaderElections
 from twisted_kafka.controller.loader import ContextLoader
+from twisted_kafka.controller.node_watches import NodeWatches
 from twisted_kafka.controller.partition_machine import PartitionStateMachine
 from twisted_kafka.controller.reassignments import Reassignments
 from twisted_kafka.controller.replica_machine import ReplicaStateMachine
@@ -28,7 +30,6 @@ from twisted_kafka.controller.states import PartitionStatus, ReplicaStatus
 from twisted_kafka.controller.topic_deletion import TopicDeletion
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.store import (
-    EventKind,
     IMetadataStore,
     IWatch,
     NoNodeError,
@@ -39,7 +40,7 @@ from twisted_kafka.metadata.worker import SerialWorker
 from twisted_kafka.metadata.znode_json import BadNodeError
 from twisted_kafka.metadata.znodes_admin import LogDirEventNode, PartitionsNode
 from twisted_kafka.metrics.registry import MetricsRegistry
-from twisted_kafka.protocol.errors import ErrorCode, NotControllerError
+from twisted_kafka.protocol.errors import NotControllerError
 from twisted_kafka.protocol.messages.inter_broker import LeaderAndIsrResponse, StopReplicaResponse
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import IClock
@@ -73,7 +74,7 @@ class KafkaController:
         self._election = ControllerElection(store, self.broker_id, clock)
         self._worker = SerialWorker("controller-event-thread", threaded=threaded)
         self._watches: list[IWatch] = []
-        self._node_watches: dict[str, IWatch] = {}
+        self._node_watches = NodeWatches(store)
         self._controller_watch: IWatch | None = None
         self._listeners: list[TopicsListener] = []
         self._channels = channels
@@ -89,6 +90,7 @@ class KafkaController:
         self._deletion = TopicDeletion(
             self.context, store, self._requests, self._partitions, self._replicas, deleted=self._topics_deleted
         )
+        self._brokers = BrokerChanges(self.context, self._requests, self._partitions, self._replicas, self._deletion)
         self.elections = LeaderElections(self.context, self._partitions)
         self.controlled_shutdown = ControlledShutdown(self.context, self._requests, self._partitions, self._replicas)
         self.reassignments = Reassignments(self.context, store, self._requests, self._partitions, self._replicas)
@@ -165,11 +167,7 @@ class KafkaController:
     def elect_for_offline(self) -> None:
         """Try again to find leaders for partitions without one: an unclean election may be allowed now. From any thread."""
 
-        def elect() -> None:
-            if self.is_active:
-                self._partitions.elect_for_offline()
-
-        self._submit(elect, State.UNCLEAN_LEADER_ELECTION_ENABLE)
+        self._submit_active(self._partitions.elect_for_offline, State.UNCLEAN_LEADER_ELECTION_ENABLE)
 
     def add_topics_listener(self, listener: TopicsListener) -> None:
         """Call ``listener`` on the event thread with topics that were deleted, once nothing is left of them."""
@@ -184,14 +182,18 @@ class KafkaController:
     def _submit(self, event: Callable[[], None], state: State) -> None:
         self._worker.submit(self._metrics.timed(state, event))
 
-    def _submit_active(self, event: Callable[[], None], state: State) -> Callable[[WatchEvent], None]:
-        """Return a watch callback that queues ``event``, which is dropped when this is no longer the controller."""
+    def _submit_active(self, event: Callable[[], None], state: State) -> None:
+        """Queue ``event``, which is dropped when this is no longer the controller."""
 
         def run() -> None:
             if self.is_active:
                 event()
 
-        return lambda _: self._submit(run, state)
+        self._submit(run, state)
+
+    def _on_change(self, event: Callable[[], None], state: State) -> Callable[[WatchEvent], None]:
+        """Return what a watch calls to have ``event`` happen."""
+        return lambda _: self._submit_active(event, state)
 
     def _controller_changed(self) -> None:
         was_active = self.is_active
@@ -225,11 +227,11 @@ class KafkaController:
         context = self.context
         context.clear()
         self._watches = [
-            self._store.watch(znodes.BROKER_IDS, self._submit_active(self._brokers_changed, State.BROKER_CHANGE)),
-            self._store.watch(znodes.TOPICS, self._submit_active(self._topics_changed, State.TOPIC_CHANGE)),
-            self._store.watch(znodes.DELETE_TOPICS, self._submit_active(self._deletions_changed, State.TOPIC_DELETION)),
-            self._store.watch(znodes.ISR_CHANGES, self._submit_active(self._isrs_changed, State.ISR_CHANGE)),
-            self._store.watch(znodes.LOG_DIR_EVENTS, self._submit_active(self._log_dirs_failed, State.LOG_DIR_CHANGE)),
+            self._store.watch(znodes.BROKER_IDS, self._on_change(self._brokers_changed, State.BROKER_CHANGE)),
+            self._store.watch(znodes.TOPICS, self._on_change(self._topics_changed, State.TOPIC_CHANGE)),
+            self._store.watch(znodes.DELETE_TOPICS, self._on_change(self._deletions_changed, State.TOPIC_DELETION)),
+            self._store.watch(znodes.ISR_CHANGES, self._on_change(self._isrs_changed, State.ISR_CHANGE)),
+            self._store.watch(znodes.LOG_DIR_EVENTS, self._on_change(self._log_dirs_failed, State.LOG_DIR_CHANGE)),
         ]
         # Every broker is told of all its replicas below: what it lost meanwhile, it says then.
         self._loader.take(znodes.LOG_DIR_EVENTS)
@@ -245,34 +247,29 @@ class KafkaController:
             context.topics_to_delete = {topic for topic in deletions if topic in context.assignments}
             context.topics_being_deleted = set()
         # Brokers must know who is alive before they become leaders and followers.
-        self._update_metadata(context.brokers, ())
+        self._requests.update_metadata(context.brokers, ())
         self._replicas.startup()
         self._partitions.startup()
-        self._update_metadata(context.brokers, context.all_partitions())
+        self._requests.update_metadata(context.brokers, context.all_partitions())
         self.reassignments.resume()
         self._handle_deletions(deletions)
         self._deletion.resume()
 
     def _resign(self) -> None:
-        for watch in (*self._watches, *self._node_watches.values()):
+        for watch in self._watches:
             watch.cancel()
         self._watches = []
-        self._node_watches = {}
+        self._node_watches.forget_all()
         self.context.clear()
         if self.is_active:
             self.log.info("Broker {broker} is no longer the controller", broker=self.broker_id)
         self.active_controller_id = -1
 
-    def _update_metadata(self, brokers: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
-        self._requests.new_batch()
-        self._requests.add_update_metadata(brokers, partitions)
-        self._requests.send()
-
     # Brokers
 
     def _add_broker(self, broker: int) -> None:
         self._channels.add_broker(broker)
-        self._watch_node(znodes.broker_path(broker), self._brokers_changed, State.BROKER_CHANGE)
+        self._node_watches.watch(znodes.broker_path(broker), self._on_change(self._brokers_changed, State.BROKER_CHANGE))
 
     def _brokers_changed(self) -> None:
         context = self.context
@@ -287,78 +284,29 @@ class KafkaController:
             context.brokers = {broker: each for broker, each in before.items() if broker not in gone}
             for broker in gone:
                 self._channels.remove_broker(broker)
-                self._unwatch_node(znodes.broker_path(broker))
-            self._brokers_failed(gone)
+                self._node_watches.forget(znodes.broker_path(broker))
+            self._brokers.failed(gone)
         context.brokers = now
         if new:
             for broker in new:
                 self._add_broker(broker)
-            self._brokers_started(new)
+            self._brokers.started(new)
         elif any(now[broker].node != before[broker].node for broker in now.keys() & before.keys()):
-            self._update_metadata(now, ())
-
-    def _brokers_started(self, new: Collection[int]) -> None:
-        context = self.context
-        context.offline_replicas = {replica for replica in context.offline_replicas if replica[1] not in new}
-        self._update_metadata(context.brokers.keys() - new, ())
-        # The new ones need everything.
-        self._update_metadata(new, context.all_partitions())
-        replicas = context.replicas_on(new)
-        self._replicas.handle(replicas, ReplicaStatus.ONLINE)
-        self._partitions.elect_for_offline()
-        self._deletion.retry({partition.topic for partition, _ in replicas})
-
-    def _brokers_failed(self, gone: Collection[int]) -> None:
-        context = self.context
-        self._replicas_offline(context.replicas_on(gone))
-        self._update_metadata(context.brokers, ())
-
-    def _replicas_offline(self, replicas: list[tuple[TopicPartition, int]]) -> None:
-        context = self.context
-        deleted = [replica for replica in replicas if context.is_to_be_deleted(replica[0].topic)]
-        others = [replica for replica in replicas if not context.is_to_be_deleted(replica[0].topic)]
-        leaderless = [
-            partition
-            for partition in dict.fromkeys(partition for partition, _ in others)
-            if (leadership := context.leaderships.get(partition)) is not None
-            and not context.is_online(partition, leadership.leader)
-        ]
-        self._partitions.handle(leaderless, PartitionStatus.OFFLINE)
-        self._partitions.elect_for_offline()
-        self._replicas.handle(others, ReplicaStatus.OFFLINE)
-        if deleted:
-            self._deletion.make_ineligible({partition.topic for partition, _ in deleted}, "a replica's broker died")
-            self._deletion.replicas_failed(deleted)
+            self._requests.update_metadata(now, ())
 
     # Topics
 
     def _watch_topics(self, topics: Iterable[str]) -> None:
         for topic in topics:
             changed = partial(self._partitions_changed, topic)
-            self._watch_node(znodes.topic_path(topic), changed, State.TOPIC_CHANGE)
-
-    def _watch_node(self, path: str, changed: Callable[[], None], state: State) -> None:
-        if path not in self._node_watches:
-            # Only the node's bytes matter: its children come and go with every partition.
-            submit = self._submit_active(changed, state)
-
-            def notice(event: WatchEvent) -> None:
-                if event.kind is EventKind.CHANGED:
-                    submit(event)
-
-            self._node_watches[path] = self._store.watch(path, notice)
-
-    def _unwatch_node(self, path: str) -> None:
-        watch = self._node_watches.pop(path, None)
-        if watch is not None:
-            watch.cancel()
+            self._node_watches.watch(znodes.topic_path(topic), self._on_change(changed, State.TOPIC_CHANGE))
 
     def _topics_changed(self) -> None:
         now = set(self._loader.children(znodes.TOPICS))
         for topic in self.context.assignments.keys() - now:
             if not self.context.is_to_be_deleted(topic):
                 self.log.warn("The node of topic {topic} is gone although nobody deleted it", topic=topic)
-            self._unwatch_node(znodes.topic_path(topic))
+            self._node_watches.forget(znodes.topic_path(topic))
             self.context.forget_topic(topic)
         new = sorted(now - self.context.assignments.keys())
         if new:
@@ -407,56 +355,24 @@ class KafkaController:
 
     def _topics_deleted(self, topics: Collection[str]) -> None:
         for topic in topics:
-            self._unwatch_node(znodes.topic_path(topic))
+            self._node_watches.forget(znodes.topic_path(topic))
         for listener in self._listeners:
             listener(topics)
 
     # Answers and notifications of brokers
 
     def _leader_and_isr_answered(self, broker: int, response: LeaderAndIsrResponse) -> None:
-        self._submit(lambda: self._take_leader_and_isr_answer(broker, response), State.LEADER_AND_ISR_RESPONSE_RECEIVED)
-
-    def _take_leader_and_isr_answer(self, broker: int, response: LeaderAndIsrResponse) -> None:
-        if not self.is_active:
-            return
-        if response.error_code:
-            self.log.error("Broker {broker} refused to change leaders: error {code}", broker=broker, code=response.error_code)
-            return
-        names = {topic_id: topic for topic, topic_id in self.context.topic_ids.items()} if response.topics else {}
-        failed, recovered = [], []
-        errors = [(error.topic_name, error) for error in response.partition_errors]
-        errors += [(names.get(topic.topic_id, ""), error) for topic in response.topics for error in topic.partition_errors]
-        for topic, error in errors:
-            replica = (TopicPartition(topic, error.partition_index), broker)
-            if error.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
-                failed.append(replica)
-            elif not error.error_code and replica in self.context.offline_replicas:
-                recovered.append(replica)
-        self.context.offline_replicas.update(failed)
-        self.context.offline_replicas.difference_update(recovered)
-        if failed:
-            self._replicas_offline(failed)
-        if recovered:
-            self._replicas.handle(recovered, ReplicaStatus.ONLINE)
-            self._partitions.elect_for_offline()
+        self._submit_active(lambda: self._brokers.leaders_taken(broker, response), State.LEADER_AND_ISR_RESPONSE_RECEIVED)
 
     def _stop_replica_answered(self, broker: int, deleted: Collection[TopicPartition], response: StopReplicaResponse) -> None:
-        self._submit(lambda: self._take_stop_replica_answer(broker, deleted, response), State.TOPIC_DELETION)
-
-    def _take_stop_replica_answer(self, broker: int, deleted: Collection[TopicPartition], response: StopReplicaResponse) -> None:
-        if not self.is_active:
-            return
-        errors = {TopicPartition(each.topic_name, each.partition_index): each.error_code for each in response.partition_errors}
-        failed = {each for each in deleted if response.error_code or errors.get(each, ErrorCode.NONE)}
-        self._deletion.replicas_failed([(each, broker) for each in failed])
-        self._deletion.replicas_deleted([(each, broker) for each in deleted if each not in failed])
+        self._submit_active(lambda: self._brokers.replicas_stopped(broker, deleted, response), State.TOPIC_DELETION)
 
     def _isrs_changed(self) -> None:
         """Leaders changed in-sync replicas in the store by themselves: read them, and tell everybody."""
         partitions = [partition for data in self._loader.take(znodes.ISR_CHANGES) for partition in _isr_changes(data)]
         known = [partition for partition in dict.fromkeys(partitions) if partition in self.context.leaderships]
         self._loader.load_leaderships(known)
-        self._update_metadata(self.context.brokers, known)
+        self._requests.update_metadata(self.context.brokers, known)
         self.reassignments.resume(known)
 
     def _log_dirs_failed(self) -> None:

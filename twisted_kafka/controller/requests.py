@@ -123,6 +123,12 @@ class RequestBatch:
             if state is not None:
                 self._metadata[partition] = state
 
+    def update_metadata(self, brokers: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
+        """Tell them at once, as a batch of its own."""
+        self.new_batch()
+        self.add_update_metadata(brokers, partitions)
+        self.send()
+
     def _metadata_state(self, partition: TopicPartition) -> UpdateMetadataPartitionState | None:
         context = self._context
         leadership = context.leaderships.get(partition)
