@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ from twisted_kafka_spark.read import NoAccessLogError
 from twisted_kafka_spark.report.page import as_html
 from twisted_kafka_spark.report.terminal import as_text
 
+_PYTHON_ERROR = re.compile(r"[\w.]*(Error|Exception|Invalid|NotImplemented): ")
 DONE, NOT_POSSIBLE, WRONG_USAGE, FOUND = 0, 1, 2, 3
 
 
@@ -87,8 +89,10 @@ def _job(options: argparse.Namespace) -> Any:
 
 
 def _first_line(error: BaseException) -> str:
-    """Return what an error of Spark says, without its plans and stack traces."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    """Return what an error of Spark says, without its plans and stack traces; of one in a Python worker, what Python said."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    raised = [line for line in lines if _PYTHON_ERROR.match(line)]
+    return next(iter([*raised[:1], *lines]), type(error).__name__)
 
 
 def _status(document: dict[str, Any], fail_on: Sequence[str]) -> int:
