@@ -5,13 +5,16 @@
 One connection unless the name says otherwise, closed loop. Appends: acks=1, four partitions in turn, IN_FLIGHT requests in flight;
 a request has one batch, not compressed. Fetches go through a log of so many megabytes in batches of 16 KB, in segments of 128 MB,
 from front to back. Look-ups hit random offsets and times of it. The brokers take turns within each round; the table has medians,
-and the ratios of each round's pair. Needs gcc; Java and Maven for Apache Kafka; some GB in the temporary directory.
+of the CPU time that the broker took for a request, too, and the ratios of each round's pair.
+
+Needs gcc; Java and Maven for Apache Kafka; some GB in the temporary directory.
 """
 
 import argparse
 import contextlib
 import fnmatch
 import math
+import os
 import random
 import re
 import statistics
@@ -40,7 +43,7 @@ FIRST_MS = 1_700_000_000_000
 PRIME_MB = 1000
 WARM_S = 4.0
 SETTINGS = {"log.retention.ms": -1, "message.max.bytes": 2_000_000}
-UNITS = {"append": "MB_out/s", "fetch": "MB_in/s", "offset": "req/s", "time": "req/s"}
+UNITS = {"append": "req/s", "fetch": "MB_in/s", "offset": "req/s", "time": "req/s"}
 
 
 def stored_batch(number: int) -> bytes:
@@ -64,8 +67,10 @@ def time_frame(topic: str, timestamp_ms: int) -> bytes:
 class Measured:
     """A running broker with a stored log."""
 
-    def __init__(self, name: str, port: int, kload: Path, folder: Path, megabytes: int) -> None:
+    def __init__(self, name: str, address: tuple[int, int], kload: Path, folder: Path, megabytes: int) -> None:
+        """``address``: the process's id and its port."""
         self.name = name
+        self._pid, port = address
         self._port = port
         self._kload = kload
         self._file = folder / f"{name.replace(' ', '-')}.frames"
@@ -82,8 +87,15 @@ class Measured:
     def load(self, data: bytes, connections: int, depth: int, seconds: float) -> dict[str, float]:
         self._file.write_bytes(data)
         words = [str(self._kload), str(self._port), str(connections), str(depth), str(seconds), str(self._file), "each"]
+        began_s = self._cpu_s()
         told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-        return {key: float(value) for key, value in re.findall(r"(\S+?)=([\d.]+)", told)}
+        used_s = self._cpu_s() - began_s
+        found = {key: float(value) for key, value in re.findall(r"(\S+?)=([\d.]+)", told)}
+        return found | {"CPU us": used_s * 1e6 / max(found["req"], 1)}
+
+    def _cpu_s(self) -> float:
+        fields = Path(f"/proc/{self._pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     @contextlib.contextmanager
     def _topic(self):  # type: ignore[no-untyped-def]
@@ -154,10 +166,9 @@ def measure(brokers: list[Measured], options: argparse.Namespace) -> None:
         for _ in range(options.rounds):
             for broker in brokers:
                 found[broker.name].append(case(broker, options.seconds))
-        units = [UNITS[name.split(":", 1)[0]]]
-        for unit in [*units, "req/s"] if units != ["req/s"] else units:
+        for unit in (UNITS[name.split(":", 1)[0]], "CPU us"):
             values = [[result[unit] for result in found[broker.name]] for broker in brokers]
-            line = f"{name:38}{unit.replace('_out', '').replace('_in', ''):10}"
+            line = f"{name:38}{unit.replace('_in', ''):10}"
             line += "".join(f"{statistics.median(each):16,.0f}" for each in values)
             if others:
                 ratios = [ours / (kafka or math.nan) for ours, kafka in zip(*values, strict=True)]
@@ -180,12 +191,13 @@ def main() -> None:
         ours = ServedBroker(folder / "ours", *[f"{key}={value}" for key, value in SETTINGS.items()])
         stack.callback(ours.kill)
         ours.start()
-        brokers = [Measured("twisted_kafka", ours.port, kload, folder, options.megabytes)]
+        assert ours.process is not None
+        brokers = [Measured("twisted_kafka", (ours.process.pid, ours.port), kload, folder, options.megabytes)]
         if not options.no_kafka:
             kafka = ApacheKafka(folder / "kafka", kraft=True, **SETTINGS)
             stack.callback(kafka.kill)
             kafka.start()
-            brokers.append(Measured("Apache Kafka", kafka.port, kload, folder, options.megabytes))
+            brokers.append(Measured("Apache Kafka", (kafka.broker_pid, kafka.port), kload, folder, options.megabytes))
         measure(brokers, options)
 
 
