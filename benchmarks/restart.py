@@ -18,6 +18,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.clients import served
 from tests.clients.served import ServedBroker
 from tests.oracle.apache_kafka import ApacheKafka
 
@@ -140,6 +141,7 @@ def main() -> None:
     parser.add_argument("--directories", type=int, default=1)
     parser.add_argument("--no-kafka", action="store_true")
     options = parser.parse_args()
+    served.START_TIMEOUT_S = served.STOP_TIMEOUT_S = WAIT_S  # with many partitions, patience
     results: dict[str, dict[str, float]] = {}
     for kind in (Ours,) if options.no_kafka else (Ours, Kafka):
         with tempfile.TemporaryDirectory(prefix="restart-") as folder:
