@@ -1,0 +1,67 @@
+"""Logs that are not paths of this machine: URLs, and a file system that only Hadoop's classes know."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
+
+import zstandard
+
+from tests.spark.access_lines import line, topic
+from twisted_kafka.access_log.archive import Archive
+from twisted_kafka.timing.clock import ManualClock
+from twisted_kafka_spark.job import Job, run
+from twisted_kafka_spark.read import NoAccessLogError, find_sources
+
+pytestmark = pytest.mark.timeout(300)
+PARTS = ("total", "apis", "clients", "topics", "versions", "time", "findings", "connections")
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A log with a plain file, one of zstd and one of Parquet, below a directory with a blank in its name."""
+    hour = tmp_path / "access log" / "date=2026-11-21" / "hour=08"
+    for number, form in enumerate(("parquet", "zst", "jsonl")):
+        hour.mkdir(parents=True, exist_ok=True)
+        path = hour / f"node-1-00000{number}.jsonl"
+        path.write_text("".join(line("Produce", at, sequence=100 * number + at, topics=[topic(form, 3)]) for at in range(9)))
+        if form == "parquet":
+            clock = ManualClock(wall_ms=4_000_000_000_000)
+            Archive(tmp_path / "access log", 1, clock, form="parquet", retention_hours=-1, retention_bytes=-1).run_once()
+        if form == "zst":
+            path.with_name(path.name + ".zst").write_bytes(zstandard.compress(path.read_bytes()))
+            path.unlink()
+    (hour / "node-1-000009.jsonl").write_text("torn")
+    return tmp_path / "access log"
+
+
+def test_a_file_url_names_the_same_files(spark: Any, log: Path) -> None:
+    plain, url = run(spark, Job(paths=[str(log)])), run(spark, Job(paths=[log.as_uri()]))
+    assert plain["total"]["requests"] == 27
+    assert plain["source"]["lines"] == {"read": 27, "garbled": 1}
+    assert {part: url[part] for part in PARTS} == {part: plain[part] for part in PARTS}
+
+
+def test_a_file_system_of_hadoop_is_read_and_written_by_spark(spark: Any, log: Path, tmp_path: Path) -> None:
+    mounted = "fs.viewfs.mounttable.logs.link./"
+    out = tmp_path / "out"
+    out.mkdir()
+    spark._jsc.hadoopConfiguration().set(f"{mounted}access", log.as_uri())
+    spark._jsc.hadoopConfiguration().set(f"{mounted}out", out.as_uri())
+    plain = run(spark, Job(paths=[str(log)]))
+    remote = run(spark, Job(paths=["viewfs://logs/access"], rollup_out="viewfs://logs/out/rollup"))
+    assert {part: remote[part] for part in PARTS} == {part: plain[part] for part in PARTS}
+    assert remote["source"]["lines"] == plain["source"]["lines"]
+    assert list((out / "rollup" / "grain=60").glob("*.parquet"))
+    merged = run(spark, Job(paths=["viewfs://logs/out/rollup"], is_merge=True))
+    assert merged["total"] == plain["total"]
+    with pytest.raises(NoAccessLogError, match="does not exist"):
+        run(spark, Job(paths=["viewfs://logs/access/gone"]))
+
+
+def test_what_is_not_there_is_said_before_spark_starts(tmp_path: Path) -> None:
+    with pytest.raises(NoAccessLogError, match="is not a file or directory"):
+        find_sources(None, [(tmp_path / "gone").as_uri()])
