@@ -3,10 +3,13 @@
 import enum
 import importlib
 import inspect
+import pkgutil
 import tomllib
 from pathlib import Path
 
 import pytest
+
+import twisted_kafka
 
 ROOT = Path(__file__).resolve().parents[1]
 MODULES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["twisted_kafka"]["compiled"]
@@ -29,6 +32,18 @@ def test_no_class_is_a_subclass_of_what_is_written_in_c(path: str) -> None:
         and base is not object
     }
     assert not foreign, "mypyc cannot compile these: put them into a module that is not in the list"
+
+
+def test_no_interpreted_class_is_a_subclass_of_a_compiled_one() -> None:
+    compiled = {path.removesuffix(".py").replace("/", ".") for path in MODULES}
+    heirs = set()
+    for found in pkgutil.walk_packages(twisted_kafka.__path__, "twisted_kafka."):
+        if found.name in compiled:
+            continue
+        for _, class_ in inspect.getmembers(importlib.import_module(found.name), inspect.isclass):
+            if class_.__module__ == found.name and any(base.__module__ in compiled for base in class_.__bases__):
+                heirs.add((found.name, class_.__name__))
+    assert not heirs, "a compiled class has compiled heirs only: the first instance of these raises TypeError"
 
 
 def test_every_module_is_listed_once() -> None:

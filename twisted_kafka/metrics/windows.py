@@ -48,6 +48,18 @@ class WindowedRate(Windowed):
         return (self._total() - before) * self._unit * 1e9 / passed_ns if passed_ns > 0 else 0.0
 
 
+class WindowedIdleRatio(WindowedRate):
+    """The part of the time in which nothing is done; 0 when several threads are at it all the time."""
+
+    __slots__ = ()
+
+    def __init__(self, clock: IClock, busy_ns: Callable[[], int]) -> None:
+        super().__init__(clock, lambda: clock.monotonic_ns() - busy_ns(), 1e-9)
+
+    def _measure(self) -> float:
+        return max(super()._measure(), 0.0)
+
+
 class WindowedMean(Windowed):
     """The mean of what was added to ``total``, ``count`` times; not a number when that is nothing."""
 

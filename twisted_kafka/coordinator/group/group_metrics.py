@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, TypeVar
 from twisted_kafka.coordinator.group.classic.states import GroupState
 from twisted_kafka.coordinator.group.consumer.states import ConsumerGroupState
 from twisted_kafka.metrics.registry import MetricsRegistry
-from twisted_kafka.metrics.windows import WindowedMax, WindowedMean, WindowedRate
+from twisted_kafka.metrics.windows import WindowedIdleRatio, WindowedMax, WindowedMean, WindowedRate
 from twisted_kafka.timing.clock import IClock
 
 COORDINATOR_TYPE: Final = "kafka.server:group-coordinator-metrics"
@@ -69,18 +69,6 @@ class _LoadTimes:
         return greatest_ms
 
 
-class _IdleRatio(WindowedRate):
-    """The part of the time in which nothing is done; 0 when several threads are at it all the time."""
-
-    __slots__ = ()
-
-    def __init__(self, clock: IClock, busy_ns: Callable[[], int]) -> None:
-        super().__init__(clock, lambda: clock.monotonic_ns() - busy_ns(), 1e-9)
-
-    def _measure(self) -> float:
-        return max(super()._measure(), 0.0)
-
-
 class GroupMetrics:
     """The coordinator's sensors; the gauges are computed when somebody looks."""
 
@@ -139,7 +127,7 @@ class GroupMetrics:
         them busy counts as that of one.
         """
         self._registry.gauge(COORDINATOR_TYPE, "event-queue-size", waiting)
-        self._registry.add(_IdleRatio(self._clock, busy_ns), COORDINATOR_TYPE, "thread-idle-ratio-avg")
+        self._registry.add(WindowedIdleRatio(self._clock, busy_ns), COORDINATOR_TYPE, "thread-idle-ratio-avg")
 
 
 def _of(counts: Callable[[], T], part: Callable[[T], Mapping[K, int]], key: K) -> Callable[[], int]:
