@@ -26,7 +26,7 @@ LOOK_NS: Final = 250_000_000
 BUSY_PER_S: Final = 1_000
 """With fewer requests a second there is nothing to be won."""
 
-SMALL_BYTES: Final = 8_192
+SMALL_BYTES: Final = 32_768
 """Requests and their responses are small when they have at most so many bytes on average."""
 
 CROWDED_RATIO: Final = 0.5
