@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from tests.clients.clients import java_class_path
-from tests.clients.served import ServedBroker, free_port
+from tests.clients.served import ServedBroker
 from tests.oracle.apache_kafka import ApacheKafka
 
 HERE = Path(__file__).resolve().parent
@@ -59,16 +59,14 @@ def measure(options: argparse.Namespace, directory: Path) -> int:
 
 def start_up(options: argparse.Namespace, directory: Path) -> int:
     """Time the start, the stop and the restarts of this broker."""
-    port = free_port()
     data = directory / "started"
     broker = ServedBroker(data, *options.override)
-    broker.port = port
     reset = f"ours=rm -rf {shlex.quote(str(data))}"
     words = [
         "--cmd",
         f"ours={shlex.join(broker.command())}",
         "--port",
-        str(port),
+        str(broker.port),
         "--reset",
         reset,
         "--n",
