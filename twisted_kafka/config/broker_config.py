@@ -1,6 +1,5 @@
 """KafkaConfig: the broker's settings, parsed, checked and completed with defaults."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Self
@@ -9,6 +8,7 @@ from twisted_kafka.config import rules
 from twisted_kafka.config.effects import HONOURED
 from twisted_kafka.config.endpoints import EndPoint, local_host_name, parse_address, parse_end_points, parse_protocol_map
 from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.config.interpreter import HAS_INTERPRETER_LOCK
 from twisted_kafka.config.keys import BROKER_KEYS, BROKER_SYNONYMS
 from twisted_kafka.config.keys.declare import PASSWORD, Value
 from twisted_kafka.config.prefixes import base_key
@@ -246,7 +246,7 @@ def parse_overrides(settings: Sequence[str]) -> dict[str, str]:
 
 def _defaults(originals: Mapping[str, str], in_process: bool) -> dict[str, Value]:
     defaults = _DECLARED_DEFAULTS | _AS_KAFKA_4
-    if getattr(sys, "_is_gil_enabled", lambda: True)():
+    if HAS_INTERPRETER_LOCK:
         defaults.update(_WITH_LOCK)
     if not originals.get("zookeeper.connect"):
         defaults.update(_ALONE)

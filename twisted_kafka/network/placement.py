@@ -18,6 +18,7 @@ from typing import Final, Protocol
 
 from twisted.logger import Logger
 
+from twisted_kafka.config.interpreter import HAS_INTERPRETER_LOCK
 from twisted_kafka.timing.clock import IClock
 
 LOOK_NS: Final = 250_000_000
@@ -184,7 +185,7 @@ class ThreadPlacement:
         delayed_before_ns, self._delayed_ns = self._delayed_ns, self._sum_of_delays()
         if new_requests * 1_000_000_000 < BUSY_PER_S * elapsed_ns:
             if self._home is not None:
-                self._free_strangers()
+                self._free_others(self._home)
             return  # what is to be won is not worth a change
         if new_bytes > SMALL_BYTES * new_requests:
             self._let_go()
@@ -196,7 +197,7 @@ class ThreadPlacement:
             self._paused_until_ns = now_ns + self._pause_ns
             self._pause_ns = min(2 * self._pause_ns, MAX_PAUSE_NS)
         else:
-            self._free_strangers()
+            self._free_others(self._home)
 
     def _sum_of_delays(self) -> int:
         total = 0
@@ -225,10 +226,6 @@ class ThreadPlacement:
             self._place(thread, self._free)
         self._free_others(home)
 
-    def _free_strangers(self) -> None:
-        if self._home is not None:
-            self._free_others(self._home)
-
     def _free_others(self, home: int) -> None:
         """Free the threads that a placed one has started: they were given its CPU."""
         for thread in self._cpus.threads():
@@ -248,7 +245,7 @@ class ThreadPlacement:
 
 def make_placement(clock: IClock) -> ThreadPlacement | None:
     """Return a placement for the threads of a plane; None where there is nothing to be won, or no way to do it."""
-    if not sys.platform.startswith("linux") or not getattr(sys, "_is_gil_enabled", lambda: True)():
+    if not sys.platform.startswith("linux") or not HAS_INTERPRETER_LOCK:
         return None
     cpus = LinuxCpus()
     try:

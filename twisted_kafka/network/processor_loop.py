@@ -6,7 +6,6 @@ done, or for ``STALL_S`` (docs/adr/0007). Threads that want something of it wake
 waits for its turn, or through its reactor.
 """
 
-import sys
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
@@ -14,6 +13,7 @@ from typing import Any
 
 from zope.interface import classImplements
 
+from twisted_kafka.config.interpreter import HAS_INTERPRETER_LOCK
 from twisted_kafka.network.late_responses import LateResponses
 from twisted_kafka.network.reactors import ILoopHooks
 from twisted_kafka.network.request import Request, ThrottleMark
@@ -23,7 +23,7 @@ from twisted_kafka.timing.clock import IClock
 REQUESTS_PER_WAKE = 256
 """A handler is woken once all sockets that are readable were read, or so many requests are queued."""
 
-TAKES_TURNS = getattr(sys, "_is_gil_enabled", lambda: True)()
+TAKES_TURNS = HAS_INTERPRETER_LOCK
 """With the interpreter lock, a processor leaves its sockets alone while handlers are at work, for ``STALL_S`` at a time."""
 
 TURNS_PER_LOOK = 64
