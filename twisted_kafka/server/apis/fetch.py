@@ -69,29 +69,15 @@ class FetchApis:
         if version >= _FIRST_VERSION_WITH_REPLICA_STATE:
             state = request.replica_state
             replica_id, replica_epoch = (CONSUMER_REPLICA_ID, -1) if state is None else (state.replica_id, state.replica_epoch)
-        max_bytes = min(request.max_bytes, self._max_bytes)
-        params = FetchParams(
-            replica_id,
-            request.max_wait_ms,
-            min(request.min_bytes, max_bytes),
-            max_bytes,
-            _isolation(replica_id, request.isolation_level),
-            version,
-            replica_epoch,
-        )
+        limits = request.max_wait_ms, request.min_bytes, request.max_bytes
+        params = self._params(version, replica_id, replica_epoch, limits, request.isolation_level)
         uses_topic_ids = version >= _FIRST_VERSION_WITH_TOPIC_IDS
         if params.is_from_follower:
             context.is_special = True
-        fetch_context = self._manager.new_context(
-            request.session_id,
-            request.session_epoch,
-            self._fetches(request, uses_topic_ids) if request.topics else NO_FETCHES,
-            _forgotten(request, uses_topic_ids) if request.forgotten_topics_data else (),
-            is_from_follower=params.is_from_follower,
-            uses_topic_ids=uses_topic_ids,
-        )
-        respond = partial(self._respond, context, params, fetch_context)
-        return self._read(params, fetch_context.fetches, respond)
+        session = request.session_id, request.session_epoch
+        fetches = self._fetches(request, uses_topic_ids) if request.topics else NO_FETCHES
+        forgotten = _forgotten(request, uses_topic_ids) if request.forgotten_topics_data else ()
+        return self._answer(context, params, session, fetches, forgotten)
 
     def fetch_one(self, context: RequestContext, frame: Buffer, offset: int) -> "Answer | Future[Answer] | None":
         """Answer the request if it is a consumer's that names one partition or none; else return None.
@@ -102,20 +88,39 @@ class FetchApis:
         one = read_one(frame, version, offset, self._topic_name) if version >= FIRST_VERSION else None
         if one is None or one.replica_id != CONSUMER_REPLICA_ID:
             return None
-        max_bytes, min_bytes = one.max_bytes, one.min_bytes
+        limits = one.max_wait_ms, one.min_bytes, one.max_bytes
+        params = self._params(version, CONSUMER_REPLICA_ID, -1, limits, one.isolation_level)
+        return self._answer(context, params, (one.session_id, one.session_epoch), one.fetches, ())
+
+    def _params(
+        self, version: int, replica_id: int, replica_epoch: int, limits: tuple[int, int, int], isolation_level: int
+    ) -> FetchParams:
+        """``limits``: the longest wait in milliseconds, the least and the most bytes, as they were asked for."""
+        max_wait_ms, min_bytes, max_bytes = limits
         if max_bytes > self._max_bytes:
             max_bytes = self._max_bytes
         if min_bytes > max_bytes:
             min_bytes = max_bytes
-        isolation = _isolation(CONSUMER_REPLICA_ID, one.isolation_level)
-        params = FetchParams(CONSUMER_REPLICA_ID, one.max_wait_ms, min_bytes, max_bytes, isolation, version)
+        isolation = _isolation(replica_id, isolation_level)
+        return FetchParams(replica_id, max_wait_ms, min_bytes, max_bytes, isolation, version, replica_epoch)
+
+    def _answer(
+        self,
+        context: RequestContext,
+        params: FetchParams,
+        session: tuple[int, int],
+        fetches: Sequence[PartitionFetch],
+        forgotten: Sequence[PartitionKey],
+    ) -> "Answer | Future[Answer]":
+        """Read what the request and its ``session``, an id and an epoch, ask for."""
+        session_id, session_epoch = session
         fetch_context = self._manager.new_context(
-            one.session_id,
-            one.session_epoch,
-            one.fetches,
-            (),
-            is_from_follower=False,
-            uses_topic_ids=version >= _FIRST_VERSION_WITH_TOPIC_IDS,
+            session_id,
+            session_epoch,
+            fetches,
+            forgotten,
+            is_from_follower=params.is_from_follower,
+            uses_topic_ids=params.version >= _FIRST_VERSION_WITH_TOPIC_IDS,
         )
         respond = partial(self._respond, context, params, fetch_context)
         return self._read(params, fetch_context.fetches, respond)
