@@ -4,8 +4,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -29,9 +28,6 @@ EXIT_STATUS_STOPPED = 0
 
 OPEN_FILES = 10_240
 """What macOS lets a process have where its hard limit says "unlimited"."""
-
-_TLS_LIBRARY = "OpenSSL"
-
 
 _EXAMPLES = """
 Examples:
@@ -135,23 +131,10 @@ def makeService(options: Options, reactor: Any) -> "BrokerService":
     return Service(config, reactor, lambda why: reactor.callFromThread(_give_up, reactor, why))
 
 
-@contextmanager
-def without_tls(options: Options) -> Iterator[None]:
-    """Leave TLS out while the reactor is imported, unless a listener needs it.
-
-    Twisted's reactor loads OpenSSL, cryptography and service_identity if they are there: a seventh of the start's time and a
-    fifth of an idle broker's memory. Afterwards they can be imported as always.
-    """
+def needs_tls(options: Options) -> bool:
+    """Say whether a listener needs OpenSSL."""
     config = options.config
-    needed = config is None or any("SSL" in end_point.security_protocol for end_point in config.listeners)
-    if needed or _TLS_LIBRARY in sys.modules:
-        yield
-        return
-    sys.modules[_TLS_LIBRARY] = None  # type: ignore[assignment]  # which makes its import fail
-    try:
-        yield
-    finally:
-        del sys.modules[_TLS_LIBRARY]
+    return config is None or any("SSL" in end_point.security_protocol for end_point in config.listeners)
 
 
 def refuse(message: str) -> NoReturn:

@@ -6,6 +6,8 @@ from twisted.application.service import IService, IServiceMaker
 from twisted.plugin import IPlugin
 from zope.interface import implementer
 
+from twisted_kafka.start_up import without_collector, without_tls
+
 
 @implementer(IPlugin, IServiceMaker)
 class KafkaServiceMaker:
@@ -17,17 +19,19 @@ class KafkaServiceMaker:
     @property
     def options(self) -> Any:
         """The class of the command line's options."""
-        from twisted_kafka.tap import Options
+        with without_collector():
+            from twisted_kafka.tap import Options
 
         return Options
 
     def makeService(self, options: Any) -> IService:
         """Make the broker's service on the reactor that twistd has chosen."""
-        from twisted_kafka.tap import makeService, without_tls
+        from twisted_kafka.tap import makeService, needs_tls
 
-        with without_tls(options):
-            from twisted.internet import reactor
-        return makeService(options, reactor)
+        with without_collector():
+            with without_tls(needs_tls(options)):
+                from twisted.internet import reactor
+            return makeService(options, reactor)
 
 
 service_maker = KafkaServiceMaker()

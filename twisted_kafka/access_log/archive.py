@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-import zstandard
 from twisted.logger import Logger
 
 from twisted_kafka.timing.clock import IClock
@@ -126,6 +125,8 @@ def _changed_ms(path: Path) -> int:
 
 def _to_zstd(path: Path, made: Path) -> None:
     size = path.stat().st_size
+    import zstandard
+
     compressor = zstandard.ZstdCompressor(level=_ZSTD_LEVEL, write_checksum=True)
     with path.open("rb") as source, made.open("wb") as target:
         compressor.copy_stream(source, target, size=size, read_size=_CHUNK_BYTES)

@@ -12,8 +12,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Protocol
 
-import crc32c
-
+from twisted_kafka.protocol.records.checksums import crc32c
 from twisted_kafka.protocol.regions import Buffer
 
 OVERHEAD_BYTES = 12
@@ -149,7 +148,7 @@ def is_plausible(size_bytes: int, magic: int) -> bool:
 def crc_matches(batch: memoryview) -> bool:
     """Tell whether the whole batch in ``batch`` has the CRC that it says."""
     if batch[16] == NEWEST_MAGIC:
-        return bool(crc32c.crc32c(batch[CRC_START:]) == int.from_bytes(batch[17:21]))
+        return crc32c(batch[CRC_START:]) == int.from_bytes(batch[17:21])
     return zlib.crc32(batch[16:]) == int.from_bytes(batch[12:16])
 
 

@@ -9,8 +9,6 @@ import struct
 from collections.abc import Iterable
 from pathlib import Path
 
-import crc32c
-
 from twisted_kafka.log.files import (
     SNAPSHOT_SUFFIX,
     offset_name,
@@ -21,6 +19,7 @@ from twisted_kafka.log.files import (
     write_atomically,
 )
 from twisted_kafka.log.producer_state import NO_SEQUENCE, ProducerBatch, ProducerEntry
+from twisted_kafka.protocol.records.checksums import crc32c
 
 _VERSION = 1
 _HEADER = struct.Struct(">hIi")
@@ -50,7 +49,7 @@ def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
             )
         )
     body = struct.pack(">i", len(rows)) + b"".join(rows)
-    return struct.pack(">hI", _VERSION, crc32c.crc32c(body)) + body
+    return struct.pack(">hI", _VERSION, crc32c(body)) + body
 
 
 def decode_snapshot(data: bytes) -> list[ProducerEntry]:
@@ -60,7 +59,7 @@ def decode_snapshot(data: bytes) -> list[ProducerEntry]:
     version, crc, count = _HEADER.unpack_from(data)
     if version != _VERSION:
         raise CorruptSnapshotError(f"version {version} is unknown, expected {_VERSION}")
-    if crc32c.crc32c(data[_CRC_START:]) != crc:
+    if crc32c(data[_CRC_START:]) != crc:
         raise CorruptSnapshotError("the CRC does not match")
     if len(data) != _HEADER.size + count * _ENTRY.size:
         raise CorruptSnapshotError(f"{count} entries do not fill {len(data)} bytes")

@@ -5,8 +5,8 @@ The JSON has no blanks and keeps Kafka's order of keys; some of its numbers are 
 ``BadNodeError``.
 """
 
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, NamedTuple, Self
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple, Self
 
 from twisted_kafka.metadata.znode_json import (
     BadNodeError,
@@ -87,6 +87,13 @@ def delete_topic_path(topic: str) -> str:
     return f"{DELETE_TOPICS}/{topic}"
 
 
+_BROKER_NODE_VERSION: Final = 5
+_TOPIC_NODE_VERSION: Final = 3
+
+_NOTHING: Final[dict[Any, Any]] = {}
+"""The default of mappings, which nobody changes: their type has no way to."""
+
+
 class EndPointText(NamedTuple):
     """One of a broker's endpoints: ``LISTENER://host:port``, an IPv6 host in brackets."""
 
@@ -108,11 +115,8 @@ class EndPointText(NamedTuple):
         return f"{self.listener_name}://{host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerNode:
+class BrokerNode(NamedTuple):
     """``/brokers/ids/<id>``, ephemeral: how an alive broker is reached. ``host`` and ``port`` are its PLAINTEXT endpoint's."""
-
-    VERSION: ClassVar[int] = 5
 
     endpoints: list[str]
     listener_security_protocol_map: dict[str, str]
@@ -121,7 +125,7 @@ class BrokerNode:
     host: str | None = None
     port: int = -1
     jmx_port: int = -1
-    features: dict[str, dict[str, int]] = field(default_factory=dict)
+    features: Mapping[str, Mapping[str, int]] = _NOTHING
 
     def encode(self) -> bytes:
         """Return the node's bytes."""
@@ -133,7 +137,7 @@ class BrokerNode:
         if self.rack is not None:
             value["rack"] = self.rack
         value |= {"jmx_port": self.jmx_port, "port": self.port, "host": self.host}
-        return encode_json(value | {"version": self.VERSION, "timestamp": str(self.timestamp_ms)})
+        return encode_json(value | {"version": _BROKER_NODE_VERSION, "timestamp": str(self.timestamp_ms)})
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
@@ -157,16 +161,13 @@ class BrokerNode:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicNode:
+class TopicNode(NamedTuple):
     """``/brokers/topics/<topic>``: the topic's id and the replicas of its partitions."""
-
-    VERSION: ClassVar[int] = 3
 
     partitions: dict[int, list[int]]
     topic_id: bytes | None
-    adding_replicas: dict[int, list[int]] = field(default_factory=dict)
-    removing_replicas: dict[int, list[int]] = field(default_factory=dict)
+    adding_replicas: Mapping[int, list[int]] = _NOTHING
+    removing_replicas: Mapping[int, list[int]] = _NOTHING
 
     def encode(self) -> bytes:
         """Return the node's bytes."""
@@ -174,7 +175,7 @@ class TopicNode:
         if self.topic_id is not None:
             value["topic_id"] = uuid_text(self.topic_id)
         value |= {"adding_replicas": self.adding_replicas, "removing_replicas": self.removing_replicas}
-        return encode_json(value | {"version": self.VERSION if self.topic_id is not None else 2})
+        return encode_json(value | {"version": _TOPIC_NODE_VERSION if self.topic_id is not None else 2})
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
@@ -190,8 +191,7 @@ class TopicNode:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionStateNode:
+class PartitionStateNode(NamedTuple):
     """``.../partitions/<n>/state``: leader, epochs and in-sync replicas; the node's version is the partition epoch."""
 
     leader: int
@@ -227,8 +227,7 @@ class PartitionStateNode:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerNode:
+class ControllerNode(NamedTuple):
     """``/controller``, ephemeral: who is the controller."""
 
     broker_id: int
@@ -258,8 +257,7 @@ class ControllerNode:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class NumberNode:
+class NumberNode(NamedTuple):
     """``/controller_epoch``: a number as text."""
 
     value: int
@@ -275,8 +273,7 @@ class NumberNode:
             return cls(int(data))
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterIdNode:
+class ClusterIdNode(NamedTuple):
     """``/cluster/id``: the cluster's id; its version is a string."""
 
     cluster_id: str
@@ -293,8 +290,7 @@ class ClusterIdNode:
             return cls(value["id"])
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigNode:
+class ConfigNode(NamedTuple):
     """``/config/<type>/<name>``: an entity's dynamic config, all values as text."""
 
     config: dict[str, str]
@@ -313,8 +309,7 @@ class ConfigNode:
             return cls({str(key): str(each) for key, each in value["config"].items()})
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigChangeNode:
+class ConfigChangeNode(NamedTuple):
     """``/config/changes/config_change_<n>``: which entity's config changed, ``topics/orders`` say."""
 
     entity_path: str
@@ -333,8 +328,7 @@ class ConfigChangeNode:
             return cls(value["entity_path"])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerIdBlockNode:
+class ProducerIdBlockNode(NamedTuple):
     """``/latest_producer_id_block``: who took the last block of producer ids, ``first`` to ``last`` with both."""
 
     broker_id: int

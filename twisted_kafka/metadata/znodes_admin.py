@@ -1,16 +1,14 @@
 """The rarer nodes of the metadata tree: what administrators ask for, notifications, ACLs and delegation tokens."""
 
 import re
-from dataclasses import dataclass
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, NamedTuple, Protocol, Self
 
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.znode_json import decode_json, encode_json, reading
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionsNode:
+class PartitionsNode(NamedTuple):
     """``/admin/preferred_replica_election`` and ``/isr_change_notification/isr_change_<n>``: some partitions."""
 
     partitions: list[TopicPartition]
@@ -29,8 +27,7 @@ class PartitionsNode:
             return cls([TopicPartition(each["topic"], each["partition"]) for each in value["partitions"]])
 
 
-@dataclass(frozen=True, slots=True)
-class ReassignmentNode:
+class ReassignmentNode(NamedTuple):
     """``/admin/reassign_partitions``: the replicas that partitions shall have."""
 
     replicas: dict[TopicPartition, list[int]]
@@ -48,8 +45,7 @@ class ReassignmentNode:
             return cls({TopicPartition(each["topic"], each["partition"]): each["replicas"] for each in value["partitions"]})
 
 
-@dataclass(frozen=True, slots=True)
-class LogDirEventNode:
+class LogDirEventNode(NamedTuple):
     """``/log_dir_event_notification/log_dir_event_<n>``: a broker lost a log directory."""
 
     broker_id: int
@@ -67,8 +63,7 @@ class LogDirEventNode:
             return cls(value["broker"], value["event"])
 
 
-@dataclass(frozen=True, slots=True)
-class FeatureNode:
+class FeatureNode(NamedTuple):
     """``/feature``: finalized features; ``status`` 1 is enabled."""
 
     features: dict[str, Any]
@@ -87,8 +82,7 @@ class FeatureNode:
             return cls(value["features"], value["status"], value["version"])
 
 
-@dataclass(frozen=True, slots=True)
-class AclEntry:
+class AclEntry(NamedTuple):
     """One rule; the names are those of Kafka's Java API (``Allow``, ``Describe``)."""
 
     principal: str
@@ -97,8 +91,7 @@ class AclEntry:
     operation: str
 
 
-@dataclass(frozen=True, slots=True)
-class AclNode:
+class AclNode(NamedTuple):
     """``/kafka-acl/<type>/<name>`` and ``/kafka-acl-extended/prefixed/<type>/<name>``: the rules of one resource."""
 
     acls: list[AclEntry]
@@ -121,8 +114,7 @@ class AclNode:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class AclChangeNode:
+class AclChangeNode(NamedTuple):
     """A changed resource: text for literal patterns (``TOPIC:orders``), JSON for prefixed ones."""
 
     resource_type: str
@@ -147,8 +139,7 @@ class AclChangeNode:
             return cls(value["resourceType"], value["name"], value["patternType"])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenNode:
+class TokenNode(NamedTuple):
     """``/delegation_token/tokens/<id>``; principals are percent-encoded ``User:name``."""
 
     token_id: str
@@ -190,8 +181,7 @@ class TokenNode:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class TextNode:
+class TextNode(NamedTuple):
     """A node that is just text: ``/delegation_token/token_changes/token_change_<n>``, a token's id."""
 
     text: str

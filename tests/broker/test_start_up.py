@@ -1,0 +1,92 @@
+"""What a plain start imports: most of a start's time goes there, so what few brokers need is left for when they do."""
+
+import gc
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from twisted_kafka.start_up import without_collector, without_tls
+
+_START = """
+import json, sys
+from twisted.internet import error  # as twistd has, before it looks for its plugins
+from twisted.plugins.twisted_kafka_plugin import service_maker
+
+options = service_maker.options()
+options.parseOptions(["--listeners", "PLAINTEXT://127.0.0.1:0", "--data-dir", sys.argv[1]])
+service = service_maker.makeService(options)
+service.startService()
+json.dump(sorted(sys.modules), sys.stdout)
+sys.stdout.flush()
+service.broker.stop()
+"""
+
+LATER = {
+    "argparse": "the command line of twisted-kafka",
+    "confluent_kafka": "tests only",
+    "cramjam": "the first batch with snappy",
+    "crc32c": "never as a package: it looks up its own version (protocol/records/checksums.py)",
+    "cryptography": "TLS listeners",
+    "encodings.idna": "host names that are not ASCII",
+    "google.protobuf": "clients that push metrics",
+    "kazoo": "a ZooKeeper",
+    "lz4": "the first batch with lz4",
+    "numpy": "the first large batch",
+    "OpenSSL": "TLS listeners",
+    "opentelemetry": "clients that push metrics",
+    "prometheus_client": "the metrics endpoint",
+    "pyarrow": "an access log in Parquet",
+    "re2": "subscriptions by regular expression",
+    "service_identity": "TLS connections to others",
+    "twisted.web": "the metrics endpoint",
+    "twisted_kafka.network.client": "other brokers",
+    "twisted_kafka.network.tls": "TLS listeners",
+    "twisted_kafka.tools": "the command line of twisted-kafka",
+    "zstandard": "the first batch with zstd",
+}
+
+
+def test_a_plain_start_imports_nothing_that_waits_for_its_first_use(tmp_path: Path) -> None:
+    here = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(here), *filter(None, [os.environ.get("PYTHONPATH")])])}
+    done = subprocess.run(
+        [sys.executable, "-c", _START, str(tmp_path)], env=environment, check=True, capture_output=True, text=True, timeout=60
+    )
+    loaded = json.loads(done.stdout)
+    assert "twisted_kafka.network.processor" in loaded  # it did start
+    early = {name for name in loaded for later in LATER if name == later or name.startswith(later + ".")}
+    assert early == set()
+
+
+def test_the_collector_rests_meanwhile_and_runs_again_afterwards() -> None:
+    frozen = gc.get_freeze_count()
+    try:
+        with without_collector():
+            ran_meanwhile = gc.isenabled()
+        assert not ran_meanwhile
+        assert gc.isenabled()
+        assert gc.get_freeze_count() > frozen
+    finally:
+        gc.unfreeze()
+
+
+def test_a_collector_that_somebody_has_stopped_stays_so() -> None:
+    gc.disable()
+    try:
+        with without_collector():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("needed", [True, False])
+def test_tls_can_be_imported_after_it_was_left_out(needed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "OpenSSL", raising=False)
+    with without_tls(needed):
+        assert ("OpenSSL" in sys.modules) is not needed
+    assert "OpenSSL" not in sys.modules
