@@ -38,7 +38,7 @@ def test_positions_are_found(index, where, monkeypatch):
     if where != "memory":
         index.release()
         assert not index.in_memory
-    assert [index.position_before(BASE + offset) for offset in (0, 9, 10, 11, 50, 999)] == [0, 0, 100, 100, 500, 500]
+    assert [index.positions_around(BASE + offset)[0] for offset in (0, 9, 10, 11, 50, 999)] == [0, 0, 100, 100, 500, 500]
     assert index.entries == 5
     assert index.last_entry() == (BASE + 50, 500)
 
@@ -65,13 +65,13 @@ def test_what_is_kept_of_index_files_is_bounded_and_follows_them(tmp_path, monke
             index.append(BASE + 10 * entry, 100 * entry)
         index.release()
         many.append(index)
-        assert index.position_before(BASE + 25) == 200
+        assert index.positions_around(BASE + 25)[0] == 200
     assert [index._content is not None for index in many] == [False, False, False, True, True]
     index = many[-1]
     index.truncate_to(BASE + 20)
     index.append(BASE + 20, 777)
     index.release()
-    assert index.position_before(BASE + 25) == 777
+    assert index.positions_around(BASE + 25)[0] == 777
 
 
 def test_a_time_that_is_not_later_adds_nothing(times):
@@ -118,9 +118,9 @@ def test_fullness(index, times):
 def test_an_empty_file_is_found_empty(tmp_path):
     (tmp_path / "x.index").write_bytes(b"")
     index = OffsetIndex(tmp_path / "x.index", BASE, 80)
-    assert index.position_before(BASE + 5) == 0
+    assert index.positions_around(BASE + 5) == (0, -1)
     assert index.last_entry() == (BASE, 0)
-    assert OffsetIndex(tmp_path / "missing.index", BASE, 80).position_before(BASE) == 0
+    assert OffsetIndex(tmp_path / "missing.index", BASE, 80).positions_around(BASE) == (0, -1)
 
 
 # Batch headers.

@@ -26,6 +26,8 @@ CRC_START = 21
 
 CHUNK_BYTES = 1 << 20
 PROBE_BYTES = 4096
+LARGE_BATCH_BYTES = 8192
+"""Batches from this size on are looked for at the very place that an index has."""
 
 _MAX_SEQUENCE = 2**31 - 1
 _HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -163,14 +165,19 @@ def batches_in(data: Buffer) -> Iterator[BatchHeader]:
         position += size
 
 
-def find_batch(fd: int, position: int, end: int, offset: int) -> tuple[int, int, int, int] | None:
+def find_batch(fd: int, position: int, end: int, offset: int, following: int = -1) -> tuple[int, int, int, int] | None:
     """Return (last offset, position, end position, base offset) of the first batch with ``offset`` or one after it.
 
-    Looks from ``position``, which must be the start of a batch, up to ``end``; None when there is no such batch.
+    Looks from ``position``, which must be the start of a batch, up to ``end``; None when there is no such batch. ``following``
+    is the start of a later one, which is tried first where the batches are so large that it may well be the one.
     """
+    unpack = _SCAN.unpack_from
+    if position + LARGE_BATCH_BYTES < following <= end - HEADER_BYTES:
+        base, size, _, magic, _, _, delta = unpack(os.pread(fd, SCAN_BYTES, following))
+        if base <= offset <= base + delta and magic == NEWEST_MAGIC and following + size + OVERHEAD_BYTES <= end:
+            return base + delta, following, following + size + OVERHEAD_BYTES, base
     chunk = b""
     start = position
-    unpack = _SCAN.unpack_from
     while end - position >= SCAN_BYTES - 1:
         at = position - start
         if at + SCAN_BYTES > len(chunk):

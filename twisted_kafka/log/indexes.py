@@ -4,15 +4,19 @@ An ``.index`` entry is (offset - base offset, position), two 32-bit numbers; a `
 bits; offset - base offset, 32 bits); all big-endian and ascending. The index of the active segment is kept in memory and its new
 entries are written when the log is flushed, rolled or closed: after a crash, recovery reads every segment from the recovery point
 on and builds its index again. (Kafka preallocates the file and maps it; such files, with unused zeros at the end, are recognised
-and cut.) The index of an older segment is searched in its file, whose content is kept for the next search.
+and cut.) The index of an older segment is read when it is searched, and what was read is kept for the next search.
 """
 
 import bisect
+import operator
 import os
 import struct
+import sys
 import threading
 from array import array
 from collections import deque
+from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Self
 
@@ -22,6 +26,10 @@ _OFFSET_ENTRY = struct.Struct(">II")
 _TIME_ENTRY = struct.Struct(">qI")
 _NOTHING_YET = -1
 """Instead of a number of entries in the file: it is to be written anew."""
+_MUST_SWAP = sys.byteorder == "little"
+
+Columns = tuple["array[int]", "array[int]"]
+"""Keys and values."""
 
 LARGEST_KEPT_BYTES = 1 << 20
 """Larger index files are searched by reading single entries of them."""
@@ -80,9 +88,9 @@ class _Index:
         self.path = path
         self.base_offset = base_offset
         self.max_entries = max_bytes // self.entry.size
-        self._columns: tuple[array[int], array[int]] | None = None
+        self._columns: Columns | None = None
         self._file_entries = -1
-        self._content: tuple[int, bytes] | None = None
+        self._content: tuple[int, Columns] | None = None
         self._version = 0
         """Counts the changes of the file: what was read of an earlier one is not used."""
         self._written = self._synced = _NOTHING_YET
@@ -92,8 +100,9 @@ class _Index:
     @property
     def entries(self) -> int:
         """How many entries there are."""
-        if self._columns is not None:
-            return len(self._columns[0])
+        columns = self._columns
+        if columns is not None:
+            return len(columns[0])
         if self._file_entries < 0:
             try:
                 self._file_entries = os.stat(self.path).st_size // self.entry.size
@@ -124,11 +133,15 @@ class _Index:
             file_entries: float = len(data) / size
         except FileNotFoundError:
             data, file_entries = b"", float(_NOTHING_YET)
-        for key, value in self.entry.iter_unpack(data[: len(data) // size * size]):
-            if keys and (key <= keys[-1] or value < values[-1]):
-                break
-            keys.append(key)
-            values.append(value)
+        found = self._columns_of(data[: len(data) // size * size])
+        if _ascend(operator.lt, found[0]) and _ascend(operator.le, found[1]):
+            keys, values = found
+        else:
+            for key, value in zip(*found, strict=True):
+                if keys and (key <= keys[-1] or value < values[-1]):
+                    break
+                keys.append(key)
+                values.append(value)
         if len(keys) == 1 and keys[0] == values[0] == 0:
             del keys[:], values[:]
         self._columns = (keys, values)
@@ -207,38 +220,40 @@ class _Index:
             self._written = self._synced = _NOTHING_YET
             self.write()
 
+    @classmethod
+    def _columns_of(cls, data: bytes) -> Columns:
+        """Split whole entries, as they are in a file, into their columns."""
+        raise NotImplementedError
+
+    def _now(self) -> Columns | None:
+        """Return the entries, read if they must be; None when the file is too large for that. Raises OSError."""
+        columns = self._columns
+        if columns is not None:
+            return columns
+        kept = self._content
+        return kept[1] if kept is not None and kept[0] == self._version else self._read_content()
+
     def _floor(self, key: int) -> tuple[int, int] | None:
         """Return the last entry whose key is at most ``key``."""
-        if self._columns is not None:
-            keys, values = self._columns
-            at = bisect.bisect_right(keys, key) - 1
-            return (keys[at], values[at]) if at >= 0 else None
-        return self._floor_in_file(key)
-
-    def _floor_in_file(self, key: int) -> tuple[int, int] | None:
-        unpack, size = self.entry.unpack_from, self.entry.size
-        kept = self._content
-        data = kept[1] if kept is not None and kept[0] == self._version else self._read_content()
-        if data is None:
+        columns = self._now()
+        if columns is None:
             return self._floor_by_entries(key)
-        count = min(self.entries, len(data) // size)
-        at = bisect.bisect_right(range(0, count * size, size), key, key=lambda i: int(unpack(data, i)[0])) - 1
-        if at < 0:
-            return None
-        found = unpack(data, at * size)
-        return int(found[0]), int(found[1])
+        keys, values = columns
+        at = bisect.bisect_right(keys, key) - 1
+        return (keys[at], values[at]) if at >= 0 else None
 
-    def _read_content(self) -> bytes | None:
+    def _read_content(self) -> Columns | None:
         """Read the file and keep that for later; None when it is too large for that."""
-        version = self._version
-        if not self.entries:
-            return b""
-        if self.entries * self.entry.size > LARGEST_KEPT_BYTES:
+        version, count, size = self._version, self.entries, self.entry.size
+        if not count:
+            return self._columns_of(b"")
+        if count * size > LARGEST_KEPT_BYTES:
             return None
         data = read_whole(self.path)
-        self._content = (version, data)
+        columns = self._columns_of(data[: min(count, len(data) // size) * size])
+        self._content = (version, columns)
         _kept.add(self, len(data))
-        return data
+        return columns
 
     def _floor_by_entries(self, key: int) -> tuple[int, int] | None:
         entry, size = self.entry, self.entry.size
@@ -258,11 +273,16 @@ class _Index:
         number += count if number < 0 else 0
         if not 0 <= number < count:
             return None
-        if self._columns is not None:
-            return self._columns[0][number], self._columns[1][number]
+        columns = self._columns
+        if columns is not None:
+            return columns[0][number], columns[1][number]
         with open(self.path, "rb") as file:
             found = self.entry.unpack(os.pread(file.fileno(), self.entry.size, number * self.entry.size))
         return int(found[0]), int(found[1])
+
+
+def _ascend(compare: Callable[[int, int], bool], column: "array[int]") -> bool:
+    return all(map(compare, column, islice(column, 1, None)))
 
 
 class OffsetIndex(_Index):
@@ -281,10 +301,26 @@ class OffsetIndex(_Index):
         """Add an entry: the batch whose last offset is ``offset`` begins at ``position``."""
         self._append(offset - self.base_offset, position)
 
-    def position_before(self, offset: int) -> int:
-        """Return the start of a batch at or before the one with ``offset``, as near as the index knows."""
-        found = self._floor(offset - self.base_offset)
-        return found[1] if found else 0
+    @classmethod
+    def _columns_of(cls, data: bytes) -> Columns:
+        numbers = array("I", data)
+        if _MUST_SWAP:
+            numbers.byteswap()
+        return numbers[0::2], numbers[1::2]
+
+    def positions_around(self, offset: int) -> tuple[int, int]:
+        """Return the start of a batch at or before the one with ``offset``, as near as the index knows, and of the next it knows.
+
+        That next one is -1 when it knows none, and may be the one with ``offset``: entries are of batches' last offsets.
+        """
+        relative = offset - self.base_offset
+        columns = self._now()
+        if columns is None:
+            found = self._floor_by_entries(relative)
+            return found[1] if found else 0, -1
+        keys, values = columns
+        after = bisect.bisect_right(keys, relative)
+        return values[after - 1] if after else 0, values[after] if after < len(keys) else -1
 
     def last_entry(self) -> tuple[int, int]:
         """Return (offset, position) of the last entry, or of the segment's start."""
@@ -318,6 +354,16 @@ class TimeIndex(_Index):
         relative = offset - self.base_offset
         if (not keys or timestamp_ms > keys[-1]) and timestamp_ms >= 0 and (not values or relative >= values[-1]):
             self._append(timestamp_ms, relative)
+
+    @classmethod
+    def _columns_of(cls, data: bytes) -> Columns:
+        numbers = array("I", data)
+        if _MUST_SWAP:
+            numbers.byteswap()
+        keys = array("q", bytes(len(numbers) // 3 * 8))
+        halves = memoryview(keys).cast("B").cast("I")
+        halves[_MUST_SWAP::2], halves[1 - _MUST_SWAP :: 2] = numbers[0::3], numbers[1::3]
+        return keys, numbers[2::3]
 
     def lookup(self, timestamp_ms: int) -> TimestampOffset:
         """Return the last entry that is not later than ``timestamp_ms``, or (-1, base offset)."""

@@ -6,6 +6,7 @@ region keeps the open file alive, so a region stays readable when the segment is
 
 import bisect
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -22,6 +23,9 @@ RECENT_BATCHES = 128
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
 
+_opening = threading.Lock()
+"""Of two readers that come first one opens the file."""
+
 Located = tuple[int, int, int, int]
 """A batch as (last offset, position, end position, base offset)."""
 
@@ -34,7 +38,6 @@ class LogSegment(SegmentFiles):
 
     __slots__ = (
         "_bytes_since_index_entry",
-        "_fd",
         "_file",
         "_is_reserved",
         "_max_timestamp",
@@ -69,7 +72,6 @@ class LogSegment(SegmentFiles):
         self.is_checked = False
         """Whether the index files were looked at: they are when they are first needed."""
         self._file: SegmentFile | None = None
-        self._fd = -1
         self._is_reserved = False
         self._recent: list[Located] = []
         self._bytes_since_index_entry = 0
@@ -116,8 +118,10 @@ class LogSegment(SegmentFiles):
         """The file of batches, opened on first use; raises OSError."""
         file = self._file
         if file is None:
-            file = self._file = SegmentFile(self.path, "r+")
-            self._fd = file.fileno()
+            with _opening:
+                file = self._file
+                if file is None:
+                    file = self._file = SegmentFile(self.path, "r+")
         return file
 
     # Appending, under the log's lock.
@@ -125,7 +129,7 @@ class LogSegment(SegmentFiles):
     def append(self, records: Buffer, batches: Sequence[IndexedBatch]) -> None:
         """Write ``records``, whose whole batches are ``batches``; raises OSError and leaves the segment as it was."""
         start = self.size_bytes
-        fd = self._fd if self._file is not None else self.file.fileno()
+        fd = self.file.fileno()
         try:
             write_fully(fd, records, start)
         except OSError:
@@ -183,18 +187,21 @@ class LogSegment(SegmentFiles):
                 return recent[bisect.bisect_left(recent, (offset,))]
         if not self.is_checked:
             check_indexes(self)
-        size, start = self.size_bytes, self.offset_index.position_before(offset)
-        return find_batch(self.file.fileno(), start if start < size else 0, size, offset)
+        file, size = self.file, self.size_bytes
+        start, following = self.offset_index.positions_around(offset)
+        return find_batch(file.fileno(), start if start < size else 0, size, offset, following)
 
     def headers(self, position: int = 0) -> Iterator[BatchHeader]:
         """Yield the headers of the batches from ``position`` on."""
-        return scan_headers(self.file.fileno(), position, self.size_bytes)
+        file = self.file  # which stays open while there is somebody who reads
+        yield from scan_headers(file.fileno(), position, self.size_bytes)
 
-    def offset_before(self, timestamp_ms: int) -> int:
-        """Return an offset up to which no record is later than ``timestamp_ms``, as near as the index knows; raises OSError."""
+    def first_later(self, timestamp_ms: int) -> int:
+        """Return an offset before which no record is later than ``timestamp_ms``, as near as the index knows; raises OSError."""
         if not self.is_checked:
             check_indexes(self)
-        return self.time_index.lookup(timestamp_ms).offset
+        found = self.time_index.lookup(timestamp_ms)
+        return found.offset + 1 if found.timestamp_ms >= 0 else self.base_offset
 
     def find_first_timestamp_ms(self) -> int:
         """Return ``first_timestamp_ms``, -1 when the segment is empty; raises OSError."""
@@ -292,14 +299,13 @@ class LogSegment(SegmentFiles):
 
     def release_file(self) -> None:
         """Let go of the file alone."""
-        self._file, self._fd = None, -1
+        self._file = None
 
     # Rebuilding and removing.
 
     def clear(self) -> None:
         """Make the files anew and empty; raises OSError."""
         self._file = SegmentFile(self.path, "w+")
-        self._fd = self._file.fileno()
         self.size_bytes = 0
         self.reset_indexes()
         self.transaction_index.reset()

@@ -1,32 +1,34 @@
 """Finding records by time: the time index, then batch headers, then the records of one batch."""
 
 import os
-from collections.abc import Iterator
+import struct
 
-from twisted_kafka.log.batch_headers import BatchHeader
+from twisted_kafka.log.batch_headers import (
+    HEADER_BYTES,
+    NEWEST_MAGIC,
+    PROBE_BYTES,
+    SMALLEST_LEGACY_BYTES,
+    BatchHeader,
+    is_plausible,
+)
 from twisted_kafka.log.results import TimestampAndOffset
 from twisted_kafka.log.segment import LogSegment
 from twisted_kafka.log.segments import Segments
 from twisted_kafka.protocol.errors import InvalidRecordError
-from twisted_kafka.protocol.records.batch import DefaultBatch, TimestampType, batches
+from twisted_kafka.protocol.records.batch import DefaultBatch, batches
+from twisted_kafka.protocol.records.record import COMPRESSION_MASK, TIMESTAMP_TYPE_MASK
 from twisted_kafka.protocol.records.varint import read_varint, read_varlong
+
+_CODEC_AT = 22
+_base_timestamp = struct.Struct(">27xq").unpack_from
 
 
 def find_timestamp(segments: Segments, timestamp_ms: int, start_offset: int) -> TimestampAndOffset | None:
     """Return the first record from ``start_offset`` on not older than ``timestamp_ms``; raises OSError, CorruptRecordError."""
-    for segment in segments.since(start_offset):
-        if segment.max_timestamp.timestamp_ms < timestamp_ms:
-            continue
-        at = segment.offset_before(timestamp_ms - 1)
-        found = segment.locate(max(at, start_offset))
-        if found is None:
-            continue
-        for header in segment.headers(found[1]):
-            if header.max_timestamp_ms < timestamp_ms or header.last_offset < start_offset:
-                continue
-            for offset, time_ms in _times(segment, header):
-                if time_ms >= timestamp_ms and offset >= start_offset:
-                    return TimestampAndOffset(time_ms, offset, header.leader_epoch)
+    for segment in segments.reaching(timestamp_ms, start_offset):
+        found = _find_in(segment, max(segment.first_later(timestamp_ms - 1), start_offset), timestamp_ms)
+        if found is not None:
+            return found
     return None
 
 
@@ -34,34 +36,87 @@ def find_max_timestamp(segments: Segments) -> TimestampAndOffset | None:
     """Return the first record with the largest timestamp, or None when there is none; raises OSError, CorruptRecordError."""
     latest = max(segments, key=lambda segment: segment.max_timestamp.timestamp_ms)
     timestamp_ms, offset = latest.max_timestamp
-    found = latest.locate(offset) if timestamp_ms >= 0 else None
-    if found is None:
+    located = latest.locate(offset) if timestamp_ms >= 0 else None
+    if located is None:
         return None
-    header = next(latest.headers(found[1]))
-    for record_offset, time_ms in _times(latest, header):
-        if time_ms == timestamp_ms:
-            return TimestampAndOffset(timestamp_ms, record_offset, header.leader_epoch)
-    return TimestampAndOffset(timestamp_ms, offset, header.leader_epoch)
+    return _find_in(latest, located[3], timestamp_ms) or TimestampAndOffset(timestamp_ms, offset, -1)
 
 
-def _times(segment: LogSegment, header: BatchHeader) -> Iterator[tuple[int, int]]:
-    """Yield offset and timestamp of each record of a batch; raises OSError, CorruptRecordError, InvalidRecordError."""
-    data = os.pread(segment.file.fileno(), header.size_bytes, header.position)
-    for batch in batches(data):
-        if isinstance(batch, DefaultBatch) and batch.timestamp_type == TimestampType.CREATE_TIME:
-            yield from _created_times(batch)
+def _find_in(segment: LogSegment, start_offset: int, timestamp_ms: int) -> TimestampAndOffset | None:
+    located = segment.locate(start_offset)
+    if located is None:
+        return None
+    _, position, batch_end, _ = located
+    file, end = segment.file, segment.size_bytes
+    fd = file.fileno()
+    # Most often it is the first batch.
+    read_bytes = max(batch_end - position, PROBE_BYTES)
+    data, start = b"", position
+    while end - position >= SMALLEST_LEGACY_BYTES:
+        at = position - start
+        if at + HEADER_BYTES > len(data):
+            data = os.pread(fd, min(read_bytes, end - position), position).ljust(HEADER_BYTES, b"\0")
+            start, at, read_bytes = position, 0, PROBE_BYTES
+        header = BatchHeader(data, at, position)
+        size = header.size_bytes
+        if position + size > end or not is_plausible(size, header.magic):
+            break
+        if header.max_timestamp_ms >= timestamp_ms and header.last_offset >= start_offset:
+            if at + size > len(data):
+                data, start, at = os.pread(fd, size, position), position, 0
+            found = _find_record(data, at, header, (timestamp_ms, start_offset))
+            if found is not None:
+                return TimestampAndOffset(found[0], found[1], header.leader_epoch)
+        position += size
+    return None
+
+
+def _find_record(data: bytes, at: int, header: BatchHeader, wanted: tuple[int, int]) -> tuple[int, int] | None:
+    """Return time and offset of the first record of the batch at ``at`` with the least time and offset that are ``wanted``.
+
+    Raises CorruptRecordError, InvalidRecordError.
+    """
+    size = header.size_bytes
+    if header.magic == NEWEST_MAGIC and not data[at + _CODEC_AT] & TIMESTAMP_TYPE_MASK:
+        if data[at + _CODEC_AT] & COMPRESSION_MASK:
+            payload, first = DefaultBatch(memoryview(data)[at : at + size]).payload(), 0
         else:
-            for record in batch.records():
-                yield record.offset, record.timestamp_ms
+            payload, first = data, at + HEADER_BYTES
+        return _find_created(payload, first, header, _base_timestamp(data, at)[0], wanted)
+    timestamp_ms, start_offset = wanted
+    for batch in batches(data[at : at + size]):
+        for record in batch.records():
+            if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
+                return record.timestamp_ms, record.offset
+    return None
 
 
-def _created_times(batch: DefaultBatch) -> Iterator[tuple[int, int]]:
-    payload, position = batch.payload(), 0
+def _find_created(
+    payload: bytes, position: int, header: BatchHeader, base_timestamp_ms: int, wanted: tuple[int, int]
+) -> tuple[int, int] | None:
+    least_delta_ms, start_offset = wanted[0] - base_timestamp_ms, wanted[1]
+    base_offset = header.base_offset
     try:
-        for _ in range(batch.count):
-            size, position = read_varint(payload, position)
-            delta_ms, offset_at = read_varlong(payload, position + 1)
-            yield batch.base_offset + read_varint(payload, offset_at)[0], batch.base_timestamp_ms + delta_ms
-            position += size
+        for _ in range(header.count):
+            # Integers of one or two bytes are read in place, for a call would double their time.
+            size, start = payload[position], position + 1
+            if size >= 0x80:
+                byte = payload[start]
+                size, start = ((size & 0x7F | byte << 7) >> 1, start + 1) if byte < 0x80 else read_varint(payload, position)
+            else:
+                size >>= 1
+            delta_ms, offset_at = payload[start + 1], start + 2
+            if delta_ms >= 0x80:
+                delta_ms, offset_at = read_varlong(payload, start + 1)
+            else:
+                delta_ms = (delta_ms >> 1) ^ -(delta_ms & 1)
+            if delta_ms >= least_delta_ms:
+                offset = base_offset + read_varint(payload, offset_at)[0]
+                if offset >= start_offset:
+                    return base_timestamp_ms + delta_ms, offset
+            position = start + size
+            if position <= start:
+                raise ValueError(f"a record of {size} bytes")
     except (IndexError, ValueError) as error:
-        raise InvalidRecordError(f"a record of the batch at offset {batch.base_offset} is malformed: {error}") from None
+        raise InvalidRecordError(f"a record of the batch at offset {base_offset} is malformed: {error}") from None
+    return None

@@ -25,7 +25,8 @@ from twisted_kafka.protocol.messages.list_offsets import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.protocol.regions import Buffer
+from twisted_kafka.protocol.topic_partition import TopicPartition, topic_partition_of
 from twisted_kafka.replication.delayed_delete_records import DeleteRecordsResult
 from twisted_kafka.replication.offset_queries import (
     EARLIEST_LOCAL_TIMESTAMP,
@@ -36,6 +37,7 @@ from twisted_kafka.replication.offset_queries import (
     READ_COMMITTED,
 )
 from twisted_kafka.replication.replica_manager import ReplicaManager
+from twisted_kafka.server.apis.offsets_direct import FIRST_VERSION, FoundResponse, read_one
 from twisted_kafka.server.dispatch import api
 
 _FIRST_VERSION_WITH_EPOCHS: Final = 4
@@ -58,7 +60,7 @@ class OffsetApis:
         self._replicas = replicas
         self._offsets = replicas.offsets
 
-    @api(ListOffsetsRequest, ListOffsetsResponse, versions=(0, 9))
+    @api(ListOffsetsRequest, ListOffsetsResponse, versions=(0, 9), direct="list_one_offset")
     def list_offsets(self, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
         """Find an offset by time, or one of the special ones, in each partition."""
         if request.isolation_level not in (0, READ_COMMITTED):
@@ -81,6 +83,26 @@ class OffsetApis:
             context.note_topic(topic.name, len(answers), 0, 0, first_error)
             topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
         return ListOffsetsResponse(topics=topics)
+
+    def list_one_offset(self, context: RequestContext, frame: Buffer, offset: int) -> FoundResponse | None:
+        """Answer the request if it asks about one partition and there is no error to tell; else return None.
+
+        It does what ``list_offsets`` does, without messages.
+        """
+        version = context.api_version
+        one = read_one(frame, version, offset) if version >= FIRST_VERSION else None
+        if one is None or one.isolation_level not in (0, READ_COMMITTED):
+            return None
+        timestamp = one.timestamp
+        if timestamp < 0 and not _knows_special(version, timestamp):
+            return None
+        topic_partition = topic_partition_of((one.topic, one.index))
+        try:
+            found = self._offsets.list_offset(topic_partition, timestamp, one.replica_id, one.isolation_level, one.leader_epoch)
+        except (KafkaError, OSError):
+            return None  # it is met again, and answered
+        context.note_topic(one.topic, 1, 0, 0, 0)
+        return FoundResponse(one.topic, one.index, found)
 
     def _list_or_error(
         self, version: int, request: ListOffsetsRequest, topic_partition: TopicPartition, partition: ListOffsetsPartition

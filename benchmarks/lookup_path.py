@@ -1,0 +1,70 @@
+"""What a look-up in a log costs in Python, without sockets and threads: the frames of ``log_beside_kafka`` on one thread.
+
+    python -m benchmarks.lookup_path [--megabytes 256] [--profile NAME]
+
+Fetches at random offsets and ListOffsets at random times of a log in batches of 16 KB. Prints the fastest of many
+rounds of 100 requests, in microseconds, so that a busy machine disturbs little.
+"""
+
+import argparse
+import cProfile
+import itertools
+import pstats
+import random
+import tempfile
+import time
+
+from benchmarks.beside import frames
+from benchmarks.log_beside_kafka import FIRST_MS, SETTINGS, STORED_BATCH, stored_batch, time_frame
+from benchmarks.request_path import capture, one_thread
+from twisted_kafka import Broker
+
+ROUNDS, PER_ROUND = 300, 100
+SEGMENT_BYTES = 32 << 20
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.lookup_path", description=__doc__)
+    parser.add_argument("--megabytes", type=int, default=256)
+    parser.add_argument("--profile", metavar="NAME")
+    options = parser.parse_args()
+    capture("SocketServer")
+    capture("KafkaApis")
+    settings = {key: str(value) for key, value in SETTINGS.items()}
+    with tempfile.TemporaryDirectory() as directory, Broker({"access.log.dir": directory, **settings}) as broker:
+        connection = frames.Connection("127.0.0.1", broker.listeners[0].port)
+        connection.create(["stored"], 1, segment_bytes=SEGMENT_BYTES, retention_ms=-1)
+        count = (options.megabytes << 20) // len(stored_batch(0))
+        for number in range(count):
+            if error := connection.produce("stored", stored_batch(number)):
+                raise RuntimeError(f"produce: error {error}")
+        connection.close()
+        channel, pump = one_thread()
+        draw, end = random.Random(1), count * STORED_BATCH
+        lookups = {
+            "fetch at an offset": [frames.fetch("stored", draw.randrange(end), 4096) for _ in range(5000)],
+            "ListOffsets of a time": [time_frame("stored", FIRST_MS + draw.randrange(end)) for _ in range(5000)],
+            "ListOffsets of the end": [time_frame("stored", -1)],
+        }
+        for name in [options.profile] if options.profile else list(lookups):
+            requests = itertools.cycle(lookups[name])
+            profiler = cProfile.Profile() if options.profile else None
+            best = 1e9
+            for _ in range(ROUNDS):
+                batch = list(itertools.islice(requests, PER_ROUND))
+                if profiler:
+                    profiler.enable()
+                started = time.perf_counter()
+                for data in batch:
+                    channel.dataReceived(data)
+                    pump()
+                best = min(best, (time.perf_counter() - started) / PER_ROUND)
+                if profiler:
+                    profiler.disable()
+            print(f"{name:24} {best * 1e6:8.1f} us")
+            if profiler:
+                pstats.Stats(profiler).sort_stats("tottime").print_stats(40)
+
+
+if __name__ == "__main__":
+    main()

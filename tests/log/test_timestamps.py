@@ -1,0 +1,124 @@
+"""Finding records by time, and by offset where batches are large, against looking at all of them."""
+
+import contextlib
+import os
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.log.support import NOW_MS, Bench, append
+from twisted_kafka.log import segment as segment_module
+from twisted_kafka.log.batch_headers import LARGE_BATCH_BYTES, find_batch, scan_headers
+from twisted_kafka.log.segment_file import SegmentFile
+from twisted_kafka.protocol.errors import InvalidRecordError
+from twisted_kafka.protocol.records.builder import build_batch
+from twisted_kafka.protocol.records.compression import Compression
+from twisted_kafka.protocol.records.record import SimpleRecord
+
+SIZES = st.sampled_from([10, 100, 3000, LARGE_BATCH_BYTES + 1000])
+BATCHES = st.lists(st.tuples(SIZES, st.lists(st.integers(-5, 300), min_size=1, max_size=6)), min_size=1, max_size=14)
+
+
+@settings(max_examples=80, deadline=None)
+@given(BATCHES, st.data(), st.sampled_from([Compression.NONE, Compression.GZIP]), st.booleans(), st.booleans())
+def test_the_first_record_that_is_not_older_is_found(batches, data, codec, append_time, reopened):
+    with tempfile.TemporaryDirectory() as directory:
+        stamped = {"message_timestamp_type": "LogAppendTime"} if append_time else {}
+        bench = Bench(Path(directory) / "topic-0", segment_bytes=40_000, index_interval_bytes=data.draw(SIZES), **stamped)
+        log = bench.open()
+        records = []
+        for size, times in batches:
+            if append_time:
+                bench.clock.advance_ms(times[0] + 5)
+            new = [SimpleRecord(NOW_MS + time, None, os.urandom(size // len(times))) for time in times]
+            log.append_as_leader(bytearray(build_batch(new, compression=codec)), 3)
+            records += [bench.clock.wall_ms() if append_time else NOW_MS + time for time in times]
+            if data.draw(st.integers(0, 4)) == 0:
+                log.roll()
+        if reopened:
+            log = bench.reopen_clean(log)
+        log.update_high_watermark(log.log_end_offset)
+        for wanted in [*set(records), NOW_MS - 6, max(records) + 1, *(time + 1 for time in records)]:
+            expected = next(((time, offset) for offset, time in enumerate(records) if time >= wanted), None)
+            assert (found := log.offset_for_timestamp(wanted)) is None or found.leader_epoch == 3
+            assert (found and found[:2]) == expected
+        latest = max(records)
+        assert log.max_timestamp_offset()[:2] == (latest, records.index(latest))
+        start = data.draw(st.integers(0, len(records)))
+        log.increment_log_start_offset(start)
+        for wanted in set(records):
+            expected = next(((time, offset) for offset, time in enumerate(records) if time >= wanted and offset >= start), None)
+            found = log.offset_for_timestamp(wanted)
+            assert (found and found[:2]) == expected
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5), SIZES), min_size=1, max_size=12))
+def test_a_batch_is_found_from_wherever_an_index_points(shapes):
+    """Whatever later batch is tried first, it is taken only when it is the one."""
+    data, base = b"", 0
+    for gap, count, size in shapes:
+        base += gap
+        data += build_batch([SimpleRecord(number, None, bytes(size)) for number in range(count)], base_offset=base)
+        base += count
+    fd = os.memfd_create("batches")
+    try:
+        os.pwrite(fd, data, 0)
+        starts = [header.position for header in scan_headers(fd, 0, len(data))]
+        for offset in range(base + 1):
+            expected = find_batch(fd, 0, len(data), offset)
+            assert {find_batch(fd, 0, len(data), offset, following) for following in starts} == {expected}
+    finally:
+        os.close(fd)
+
+
+def test_a_batch_that_is_not_there_in_full_is_not_found_by_the_index_either():
+    data = b"".join(build_batch([SimpleRecord(0, None, bytes(LARGE_BATCH_BYTES))], base_offset=at) for at in range(3))
+    fd = os.memfd_create("batches")
+    try:
+        os.pwrite(fd, data, 0)
+        position = len(data) // 3 * 2
+        assert find_batch(fd, 0, len(data) - 1, 2, position) is None
+        assert find_batch(fd, 0, position + 40, 2, position) is None
+    finally:
+        os.close(fd)
+
+
+def test_of_two_readers_that_come_first_one_opens_the_file(tmp_path, monkeypatch):
+    bench = Bench(tmp_path / "topic-0")
+    append(bench.open(), b"a")
+    log = bench.open()
+    segment = log.segments.active
+    segment.release_file()
+    both = threading.Barrier(2)
+
+    def opened(*arguments):
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(0.2)
+        return SegmentFile(*arguments)
+
+    monkeypatch.setattr(segment_module, "SegmentFile", opened)
+    files = []
+    readers = [threading.Thread(target=lambda: files.append(segment.file)) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join()
+    assert files[0] is files[1]
+    assert files[0] is segment.file
+
+
+@pytest.mark.parametrize("damage", [b"\x01", b"\xff" * 12])
+def test_records_that_do_not_parse_are_told_of(tmp_path, damage):
+    """What lies in the file is believed as far as its headers go: a client is told, and nothing loops."""
+    log = Bench(tmp_path / "topic-0").open()
+    append(log, b"a" * 50, b"b" * 50)
+    with open(log.segments.active.path, "r+b") as file:
+        file.seek(61)
+        file.write(damage)
+    with pytest.raises(InvalidRecordError, match="malformed"):
+        log.offset_for_timestamp(NOW_MS + 1)
