@@ -5,6 +5,7 @@ with the batches that they point to, when the indexes are first needed: opening 
 """
 
 import os
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,15 +18,20 @@ from twisted_kafka.log.indexes import OffsetIndex, TimeIndex
 if TYPE_CHECKING:
     from twisted_kafka.log.segment import LogSegment
 
+_checking = threading.Lock()
+"""Two readers would build the same files."""
+
 _log = Logger()
 
 
 def check_indexes(segment: "LogSegment") -> None:
     """Build the segment's index files anew unless their last entries fit its batches; raises OSError."""
-    if not _fit(segment):
-        _log.warn("{path}: its indexes do not fit it and are built anew", path=str(segment.path))
-        _rebuild(segment)
-    segment.is_checked = True
+    with _checking:
+        if not segment.is_checked:
+            if not _fit(segment):
+                _log.warn("{path}: its indexes do not fit it and are built anew", path=str(segment.path))
+                _rebuild(segment)
+            segment.is_checked = True
 
 
 def _fit(segment: "LogSegment") -> bool:

@@ -57,6 +57,7 @@ class LogDirectory:
         self.is_loaded = False
         """Whether all its logs are open."""
         self._lock_fd = -1
+        self._checkpoint_lock = threading.Lock()
         self._written: dict[Path, dict[TopicPartition, int]] = {}
 
     def __repr__(self) -> str:
@@ -156,14 +157,16 @@ class LogDirectory:
 
     def checkpoint_recovery_points(self) -> None:
         """Write up to where each log is known to be on disk; raises OSError."""
-        points = {log.topic_partition: log.recovery_point for log in list(self.logs.values())}
-        self.write_checkpoint(self.recovery_points, points)
+        with self._checkpoint_lock:  # else points from before a truncation could be written after those from after it
+            points = {log.topic_partition: log.recovery_point for log in list(self.logs.values())}
+            self.write_checkpoint(self.recovery_points, points)
 
     def checkpoint_log_start_offsets(self) -> None:
         """Write where the logs begin that begin after their first segment; raises OSError."""
-        starts = {
-            log.topic_partition: log.log_start_offset
-            for log in list(self.logs.values())
-            if log.log_start_offset > log.segments.first.base_offset
-        }
-        self.write_checkpoint(self.log_start_offsets, starts)
+        with self._checkpoint_lock:
+            starts = {
+                log.topic_partition: log.log_start_offset
+                for log in list(self.logs.values())
+                if log.log_start_offset > log.segments.first.base_offset
+            }
+            self.write_checkpoint(self.log_start_offsets, starts)

@@ -31,7 +31,7 @@ class LogMaintenance(LogState):
             try:
                 self._truncate(offset)
             except OSError as error:
-                raise self._storage_error("truncate", error) from error
+                raise self._half_done("truncate", error) from error
         self._environment.on_truncated(self.parent)
         return True
 
@@ -70,7 +70,7 @@ class LogMaintenance(LogState):
                 self.leader_epochs.clear()
                 sync_directory(self.dir)
             except OSError as error:
-                raise self._storage_error("truncate", error) from error
+                raise self._half_done("truncate", error) from error
             self.producer_state.reset([], offset)
             self.log_start_offset = offset if log_start_offset is None else log_start_offset
             self._end = LogOffsetMetadata(offset, offset, 0)
@@ -132,8 +132,10 @@ class LogMaintenance(LogState):
         self._remove_later(paths)
 
     def _remove_later(self, paths: Iterable[Path]) -> None:
+        names = [path.name for path in paths]
+
         def remove() -> None:
-            _remove_files(paths)
+            _remove_files([self.dir / name for name in names])  # wherever the log lies by then
 
         self._environment.scheduler.schedule_once("delete-file", remove, self.config.file_delete_delay_ms)
 
@@ -148,6 +150,9 @@ class LogMaintenance(LogState):
         try:
             for segment in old:
                 segment.hold()
+        except OSError as error:
+            raise self._storage_error("replace segments of", error) from error
+        try:
             with self._flush_lock, self._lock:
                 present = list(self._segments)
                 if self._is_closed or not all(segment in present for segment in old) or self._active in old:
@@ -164,7 +169,7 @@ class LogMaintenance(LogState):
                 for segment in old[1:]:
                     self._snapshots.remove(segment.base_offset)
         except OSError as error:
-            raise self._storage_error("replace segments of", error) from error
+            raise self._half_done("replace segments of", error) from error
         self._remove_later(doomed)
         return True
 

@@ -4,6 +4,7 @@ Changes take the log's lock. Reads take none: they use immutable values (the seg
 replaced as a whole.
 """
 
+import errno
 import random
 import threading
 from pathlib import Path
@@ -271,6 +272,8 @@ class LogState:
                 if not unflushed:
                     return
             except OSError as error:
+                # The directory may stay online, as when there was no file descriptor left: the next flush has all of it to do.
+                self._has_new_segments = True
                 raise self._storage_error("flush", error) from error
             with self._lock:
                 self.recovery_point = max(self.recovery_point, min(target, self._end[0]))
@@ -287,13 +290,22 @@ class LogState:
     def _sync_topic_id(self) -> bool:
         if not self._has_new_topic_id or self._is_closed:
             return False
-        self._has_new_topic_id = False
         sync_file(self.dir / PARTITION_METADATA)
+        self._has_new_topic_id = False
         return True
 
     def _ensure_open(self) -> None:
         if self._is_closed:
             raise KafkaStorageError(f"the log of {self.topic_partition} in {self.dir} is closed")
+
+    def _has_moved_on(self, segments: Segments) -> bool:
+        """Whether the log has other segments now; waits for whoever is replacing or renaming them."""
+        with self._lock:
+            return segments is not self._segments
+
+    def _half_done(self, action: str, error: OSError) -> KafkaStorageError:
+        """Return the error of an operation that left files and memory at odds, whatever it was: the directory must go offline."""
+        return self._storage_error(action, OSError(errno.EIO, f"half done after {error}"))
 
     def _storage_error(self, action: str, error: OSError) -> KafkaStorageError:
         if not self._is_closed:

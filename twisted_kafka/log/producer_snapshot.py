@@ -134,7 +134,8 @@ class SnapshotFiles:
 
         Raises OSError.
         """
-        unsynced, self._unsynced = self._unsynced, []
+        unsynced = list(self._unsynced)
         for offset in unsynced:
             sync_file(self.path(offset))
+        del self._unsynced[: len(unsynced)]  # a roll may have added one meanwhile
         return bool(unsynced)

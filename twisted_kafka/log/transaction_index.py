@@ -5,6 +5,7 @@ An entry is version 0 (16 bits), producer id, first offset, last offset and the 
 
 import os
 import struct
+import threading
 from pathlib import Path
 
 from twisted_kafka.log.files import remove_if_there, sync_file, write_fully
@@ -13,6 +14,8 @@ from twisted_kafka.log.results import AbortedTransaction
 _ENTRY = struct.Struct(">hqqqq")
 ENTRY_BYTES = _ENTRY.size
 _VERSION = 0
+_reading = threading.Lock()
+"""Who reads a file while somebody else appends to its entries must not put back what was there before."""
 
 
 class TransactionIndex:
@@ -28,9 +31,13 @@ class TransactionIndex:
     @property
     def entries(self) -> tuple[AbortedTransaction, ...]:
         """The entries in the order of their markers; raises OSError."""
-        if self._entries is None:
-            self._entries = self._read()
-        return self._entries
+        entries = self._entries
+        if entries is None:
+            with _reading:
+                entries = self._entries
+                if entries is None:
+                    entries = self._entries = self._read()
+        return entries
 
     def append(self, aborted: AbortedTransaction) -> None:
         """Add an entry and write it; raises OSError, after which it is there all the same: the next call or ``sync`` writes it."""
@@ -96,6 +103,8 @@ class TransactionIndex:
         try:
             data = self.path.read_bytes()
         except FileNotFoundError:
+            if not self.path.parent.exists():
+                raise  # the log is being moved: this says nothing
             return ()
         self._written = len(data) // _ENTRY.size
         whole = self._written * _ENTRY.size

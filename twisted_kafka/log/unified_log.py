@@ -222,6 +222,8 @@ class UnifiedLog(LogMaintenance):
         max_bytes: int,
         isolation: FetchIsolation = FetchIsolation.HIGH_WATERMARK,
         min_one_message: bool = True,
+        *,
+        is_retry: bool = False,
     ) -> FetchDataInfo:
         """Return batches from the one with ``start_offset`` on: at most ``max_bytes``, of one segment, up to what may be seen.
 
@@ -248,9 +250,11 @@ class UnifiedLog(LogMaintenance):
         try:
             return self._read(segments, start_offset, max_bytes, limit, min_one_message, aborted)
         except OSError as error:
-            if segments is not self._segments:
-                # Its file was removed between looking and opening: the log is another one now.
+            # Its file may have been removed or renamed between looking and opening.
+            if self._has_moved_on(segments):
                 return self.read(start_offset, max_bytes, isolation, min_one_message)
+            if isinstance(error, FileNotFoundError) and not is_retry:
+                return self.read(start_offset, max_bytes, isolation, min_one_message, is_retry=True)
             raise self._storage_error("read", error) from error
 
     def _read(
@@ -321,13 +325,17 @@ class UnifiedLog(LogMaintenance):
         """Return the record with the largest timestamp, the first of them, or None when the log is empty (KIP-734)."""
         return self._searched(find_max_timestamp)
 
-    def _searched(self, search: Callable[[Segments], TimestampAndOffset | None]) -> TimestampAndOffset | None:
+    def _searched(
+        self, search: Callable[[Segments], TimestampAndOffset | None], *, is_retry: bool = False
+    ) -> TimestampAndOffset | None:
         segments = self._segments
         try:
             return search(segments)
         except OSError as error:
-            if segments is not self._segments:
+            if self._has_moved_on(segments):
                 return self._searched(search)
+            if isinstance(error, FileNotFoundError) and not is_retry:
+                return self._searched(search, is_retry=True)
             raise self._storage_error("search", error) from error
 
     # Leader epochs.

@@ -1,0 +1,257 @@
+"""Readers, checkpoints and flushes beside what renames, removes and cuts the files: nothing is lost, and no disk is blamed for it.
+
+The other thread is begun in the middle of the operation, and given a moment in which it may do harm if nothing keeps it from that.
+"""
+
+import errno
+import os
+import threading
+
+import pytest
+
+from tests.log.support import NOW_MS, Bench, append, batch, contents, data_of
+from twisted_kafka.log import index_check
+from twisted_kafka.log.log_directories import is_out_of_descriptors
+from twisted_kafka.log.log_directory import LogDirectory
+from twisted_kafka.log.results import AbortedTransaction, FetchIsolation
+from twisted_kafka.log.transaction_index import TransactionIndex
+from twisted_kafka.log.validation import AppendOrigin
+from twisted_kafka.protocol.errors import KafkaStorageError, OffsetOutOfRangeError
+from twisted_kafka.protocol.records.builder import build_batch, end_transaction_marker
+from twisted_kafka.protocol.records.record import SimpleRecord
+from twisted_kafka.protocol.topic_partition import TopicPartition
+
+A_MOMENT_S = 0.2
+
+
+class Beside:
+    """Something that another thread does; ``begin`` waits for its end for a moment only."""
+
+    def __init__(self, action):
+        self._action = action
+        self._thread = None
+        self.result = self.error = None
+
+    def begin(self):
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run)
+            self._thread.start()
+            self._thread.join(A_MOMENT_S)
+
+    def _run(self):
+        try:
+            self.result = self._action()
+        except Exception as error:  # noqa: BLE001 it is looked at
+            self.error = error
+
+    def end(self):
+        assert self._thread is not None, "it was never begun"
+        self._thread.join(10)
+        assert not self._thread.is_alive()
+        return self.result
+
+
+def of_closed_segments(bench, count=4):
+    """Return a log whose closed segments are not open."""
+    log = bench.open()
+    for number in range(count):
+        append(log, b"%d" % number)
+        log.roll()
+    log = bench.reopen_clean(log)
+    log.update_high_watermark(log.log_end_offset)
+    return log
+
+
+def hooked(monkeypatch, name, beside, concerns=lambda *_: True):
+    """Have ``beside`` begin after ``os.name`` was called."""
+    real = getattr(os, name)
+
+    def call(*arguments, **options):
+        result = real(*arguments, **options)
+        if concerns(*arguments):
+            beside.begin()
+        return result
+
+    monkeypatch.setattr(os, name, call)
+
+
+@pytest.mark.parametrize("by_time", [False, True])
+def test_a_reader_beside_a_full_truncation_blames_no_disk(tmp_path, monkeypatch, by_time):
+    bench = Bench(tmp_path / "topic-0")
+    log = of_closed_segments(bench)
+    read = (lambda: log.offset_for_timestamp(NOW_MS)) if by_time else (lambda: log.read(0, 1000))
+    reader = Beside(read)
+    hooked(monkeypatch, "unlink", reader, lambda path, **_: str(path).endswith("00.log"))
+    log.truncate_fully_and_start_at(100)
+    assert reader.end() is None
+    assert by_time or isinstance(reader.error, OffsetOutOfRangeError)
+    assert bench.failures == []
+
+
+@pytest.mark.parametrize("by_time", [False, True])
+def test_a_reader_beside_a_move_finds_the_files_where_they_are(tmp_path, monkeypatch, by_time):
+    bench = Bench(tmp_path / "topic-0")
+    log = of_closed_segments(bench)
+    read = (lambda: log.offset_for_timestamp(NOW_MS)[1]) if by_time else (lambda: data_of(log.read(1, 1000).records))
+    reader = Beside(read)
+    hooked(monkeypatch, "rename", reader)
+    log.move_to(tmp_path / "topic-0.0123456789abcdef-delete")
+    expected = reader.end()
+    assert reader.error is None
+    assert expected == read()
+    assert bench.failures == []
+
+
+def test_aborted_transactions_are_told_of_beside_a_move(tmp_path, monkeypatch):
+    bench = Bench(tmp_path / "topic-0")
+    log = bench.open()
+    producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+    log.append_as_leader(bytearray(build_batch([SimpleRecord(NOW_MS, None, b"x")], **producer)), 0)
+    marker = end_transaction_marker(producer_id=7, producer_epoch=0, commit=False, coordinator_epoch=0, timestamp_ms=NOW_MS)
+    log.append_as_leader(bytearray(marker), 0, AppendOrigin.COORDINATOR)
+    log.roll()
+    append(log, b"y")
+    log = bench.reopen_clean(log)
+    log.update_high_watermark(log.log_end_offset)
+    reader = Beside(lambda: log.read(0, 1000, FetchIsolation.TXN_COMMITTED).aborted_transactions)
+    assert log.segments.first.file
+    hooked(monkeypatch, "rename", reader)
+    log.move_to(tmp_path / "topic-0.0123456789abcdef-future")
+    assert reader.end() == [AbortedTransaction(7, 0, 1, 2)]
+    assert reader.error is None
+
+
+def test_an_entry_that_is_added_while_others_are_read_stays(tmp_path, monkeypatch):
+    path = tmp_path / "0.txnindex"
+    first, second = AbortedTransaction(1, 0, 5, 6), AbortedTransaction(2, 3, 9, 10)
+    TransactionIndex(path).append(first)
+    index = TransactionIndex(path)
+    appender = Beside(lambda: index.append(second))
+    real = TransactionIndex._read
+
+    def read(self):
+        found = real(self)
+        appender.begin()
+        return found
+
+    monkeypatch.setattr(TransactionIndex, "_read", read)
+    assert index.entries
+    appender.end()
+    assert index.entries == TransactionIndex(path).entries == (first, second)
+
+
+def test_two_readers_do_not_build_the_same_index(tmp_path, monkeypatch):
+    bench = Bench(tmp_path / "topic-0", index_interval_bytes=0)
+    log = bench.open()
+    for number in range(5):
+        append(log, b"%d" % number)
+    log.roll()
+    log = bench.reopen_clean(log)
+    index = log.segments.first.offset_index.path
+    index.write_bytes(index.read_bytes()[:-4] + b"\x7f\xff\xff\xff")
+    other = Beside(lambda: data_of(log.read(3, 1000, FetchIsolation.LOG_END).records))
+    real, built = index_check._rebuild, []
+
+    def rebuild(segment):
+        built.append(segment)
+        other.begin()
+        real(segment)
+
+    monkeypatch.setattr(index_check, "_rebuild", rebuild)
+    assert data_of(log.read(3, 1000, FetchIsolation.LOG_END).records) == other.end()
+    assert other.error is None
+    assert len(built) == 1
+
+
+class FakeLog:
+    """A recovery point, and what happens while it is asked for."""
+
+    topic_partition = TopicPartition("topic", 0)
+
+    def __init__(self, recovery_point):
+        self.value = recovery_point
+        self.meanwhile = None
+
+    @property
+    def recovery_point(self):
+        value, meanwhile = self.value, self.meanwhile
+        if meanwhile is not None:
+            self.meanwhile = None
+            meanwhile.begin()
+        return value
+
+
+def test_a_recovery_point_from_before_a_truncation_is_not_written_after_it(tmp_path):
+    directory = LogDirectory(tmp_path)
+    directory.logs[FakeLog.topic_partition] = log = FakeLog(100)
+
+    def truncate():
+        log.value = 40
+        directory.checkpoint_recovery_points()
+
+    log.meanwhile = truncation = Beside(truncate)
+    directory.checkpoint_recovery_points()
+    truncation.end()
+    assert directory.recovery_points.read() == {FakeLog.topic_partition: 40}
+
+
+def test_files_that_are_to_be_removed_are_found_where_the_log_lies_by_then(tmp_path):
+    bench = Bench(tmp_path / "topic-0.0123456789abcdef-future", retention_bytes=0)
+    log = of_closed_segments(bench)
+    log.delete_old_segments()
+    log.move_to(tmp_path / "topic-0")
+    assert list(log.dir.glob("*.deleted"))
+    bench.clock.advance_ms(log.config.file_delete_delay_ms)
+    bench.scheduler.run_due()
+    assert not list(log.dir.glob("*.deleted"))
+    assert contents(log) == []
+
+
+class Descriptors:
+    """Opening a file fails while ``are_used_up`` says that it does."""
+
+    def __init__(self, monkeypatch):
+        self.are_used_up = lambda path: False
+        self.opened = []
+        real = os.open
+
+        def opened(path, *rest, **options):
+            if self.are_used_up(os.fspath(path)):
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            self.opened.append(os.fspath(path))
+            return real(path, *rest, **options)
+
+        monkeypatch.setattr(os, "open", opened)
+
+
+@pytest.mark.parametrize("what", ["topic-0", ".snapshot", "partition.metadata"])
+def test_a_flush_that_had_no_descriptor_is_done_by_the_next(tmp_path, monkeypatch, what):
+    bench = Bench(tmp_path / "topic-0")
+    log = bench.open()
+    log.assign_topic_id(bytes(range(16)))
+    log.append_as_leader(batch(b"a", producer_id=1, producer_epoch=0, base_sequence=0), 0)
+    log.roll()
+    append(log, b"b")
+    descriptors = Descriptors(monkeypatch)
+    descriptors.are_used_up = lambda path: path.endswith(what)
+    with pytest.raises(KafkaStorageError):
+        log.flush()
+    assert is_out_of_descriptors(bench.failures[-1])
+    assert log.recovery_point == 0
+    descriptors.are_used_up = lambda path: False
+    descriptors.opened.clear()
+    log.flush()
+    assert log.recovery_point == 2
+    assert [path for path in descriptors.opened if path.endswith(what)]
+    assert descriptors.opened[-1].endswith("topic-0")
+
+
+def test_a_truncation_that_had_no_descriptor_takes_the_directory_offline(tmp_path, monkeypatch):
+    """The segments are gone, and the log's end is not what it was: nothing may be appended there."""
+    bench = Bench(tmp_path / "topic-0")
+    log = of_closed_segments(bench)
+    descriptors = Descriptors(monkeypatch)
+    descriptors.are_used_up = lambda path: path.endswith("topic-0")
+    with pytest.raises(KafkaStorageError, match="half done"):
+        log.truncate_to(2)
+    assert not is_out_of_descriptors(bench.failures[-1])
