@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from twisted.internet.error import ConnectionAborted, ConnectionDone
+from twisted.python.failure import Failure
 
-from tests.network.network_fakes import Layer
+from tests.network.network_fakes import Layer, frame
 from twisted_kafka.network.channel import KafkaChannel
 from twisted_kafka.network.framing import FIRST_ALLOCATION_BYTES
 from twisted_kafka.network.request import ConnectionInfo
@@ -36,8 +38,11 @@ class EventsReactor:
 
 
 class Pair:
-    def __init__(self) -> None:
+    def __init__(self, first: bytes = b"", *, is_gone: bool = False) -> None:
         self.client, server = socket.socketpair()
+        self.client.sendall(first)
+        if is_gone:
+            self.client.shutdown(socket.SHUT_RDWR)
         self.client.settimeout(10)
         server.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 20_000)
         self.layer = Layer(max_request_bytes=10_000_000)
@@ -133,3 +138,41 @@ def test_hostile_size_costs_little(pair: Pair) -> None:
 def test_end_of_stream_and_reset(pair: Pair) -> None:
     pair.client.close()
     assert pair.transport.doRead() is not None
+
+
+def test_what_a_client_says_at_once_is_read_without_waiting_for_the_reactor() -> None:
+    made = Pair(frame(7))
+    request = made.layer.take()
+    assert request is not None
+    assert request.context.correlation_id == 7
+    assert made.transport in made.reactor.readers
+    made.client.close()
+    made.transport.abortConnection()
+
+
+def test_client_that_went_before_its_turn_is_forgotten() -> None:
+    made = Pair(is_gone=True)
+    assert not made.channel.is_open
+    assert not made.reactor.readers
+    assert not made.layer.processor.channels
+
+
+def test_channel_hears_of_its_end_once(pair: Pair) -> None:
+    stats = pair.layer.processor.stats
+    for _ in range(2):
+        pair.transport.connectionLost(Failure(ConnectionDone()))
+    assert stats.connections_closed == 1
+    assert not pair.reactor.readers
+    assert pair.client.recv(1) == b""
+
+
+def test_aborted_connection_is_reset() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening, socket.create_connection(listening.getsockname()) as client:
+        made = Pair()
+        made.transport.abortConnection()
+        server, _ = listening.accept()
+        transport = KafkaTransport(server, made.channel, made.reactor)  # type: ignore[arg-type]
+        transport.connectionLost(Failure(ConnectionAborted()))
+        client.settimeout(10)
+        with pytest.raises(ConnectionResetError):
+            client.recv(1)

@@ -6,10 +6,12 @@ when they wait (``ILoopHooks``), measure how long, and end when they fail again 
 """
 
 import math
+import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from twisted.internet.base import ReactorBase
+from twisted.internet.interfaces import IReadDescriptor
 from twisted.internet.selectreactor import SelectReactor
 from twisted.logger import Logger
 from zope.interface import Interface, implementer
@@ -63,6 +65,57 @@ class NoHooks:
         """Do nothing."""
 
 
+_ONE = (1).to_bytes(8, "little")
+_WAKER_BYTES = 4096
+
+
+@implementer(IReadDescriptor)
+class Waker:
+    """Ends a loop's wait from another thread, by one descriptor where there is eventfd, else by a pipe.
+
+    Twisted's does it by way of wrappers that cost several times the system call, and every batch of answers needs one.
+    """
+
+    disconnected = False
+
+    def __init__(self) -> None:
+        if hasattr(os, "eventfd"):
+            self._in = self._out = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        else:  # pragma: no cover not Linux
+            self._in, self._out = os.pipe()
+            os.set_blocking(self._in, False)
+            os.set_blocking(self._out, False)
+
+    def wakeUp(self) -> None:
+        """End the wait that is, or the next one; from any thread."""
+        try:
+            os.write(self._out, _ONE)
+        except BlockingIOError:
+            return  # it was told so often that it will certainly wake up
+
+    def fileno(self) -> int:
+        """Return the descriptor that the loop waits for, -1 when it is closed."""
+        return self._in
+
+    def logPrefix(self) -> str:
+        """Say who logs."""
+        return "Waker"
+
+    def doRead(self) -> None:
+        """Be awake."""
+        try:
+            os.read(self._in, _WAKER_BYTES)
+        except BlockingIOError:
+            return  # somebody has been awake before
+
+    def connectionLost(self, reason: object) -> None:
+        """Close the descriptors."""
+        closing = {self._in, self._out} - {-1}
+        self._in = self._out = -1
+        for fd in closing:
+            os.close(fd)
+
+
 class HookedLoop(ReactorBase):
     """What the reactors below have in common: the loop, with its hooks, and the time that it waited.
 
@@ -70,6 +123,7 @@ class HookedLoop(ReactorBase):
     """
 
     _registerAsIOThread = False  # noqa: N815 Twisted's name
+    _wakerFactory: Any = Waker  # noqa: N815
     _selectables: dict[int, Any]
     _doReadOrWrite: Any  # noqa: N815
 

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from twisted.internet import main
+from twisted.internet import error, main
 from twisted.internet.interfaces import IReactorFDSet
 from twisted.internet.tcp import Connection
 from twisted.logger import Logger
@@ -53,7 +53,17 @@ class KafkaTransport(Connection):
     def __init__(self, connected: socket.socket, channel: "KafkaChannel", reactor: IReactorFDSet) -> None:
         super().__init__(connected, channel, reactor)  # type: ignore[arg-type]
         self.connected = 1
+        self._is_new = True
         self._parts: deque[Part] = deque()
+
+    def resumeProducing(self) -> None:
+        """Read from now on; the first time at once, for who connects says something: it is here by now, mostly."""
+        super().resumeProducing()  # type: ignore[no-untyped-call]
+        if self._is_new:
+            self._is_new = False
+            why = self.doRead()
+            if isinstance(why, Exception):
+                self.connectionLost(Failure(why))  # type: ignore[no-untyped-call]
 
     def doRead(self) -> object:  # type: ignore[override]
         """Read once, and give the channel what came."""
@@ -104,6 +114,26 @@ class KafkaTransport(Connection):
             self.startWriting()  # type: ignore[no-untyped-call]
             return False
         return True
+
+    def readConnectionLost(self, reason: Failure) -> None:
+        """Close: a client that has only ended its sending side is the channel's business (``KafkaChannel.ended``)."""
+        self.connectionLost(reason)
+
+    def connectionLost(self, reason: Failure) -> None:
+        """Close the socket and tell the channel; once, however often it is called.
+
+        What Twisted's does, without what no channel has (producers, an interface for half-closed connections).
+        """
+        if self.disconnected:
+            return
+        self.disconnected = 1
+        self.connected = 0
+        self.reactor.removeReader(self)
+        self.reactor.removeWriter(self)
+        self._closeSocket(not isinstance(reason.value, error.ConnectionAborted))
+        channel = self.protocol
+        del self.protocol, self.socket, self.fileno  # which they refer to each other by
+        channel.connectionLost(reason)
 
     def _closeSocket(self, orderly: bool) -> None:
         if orderly:
