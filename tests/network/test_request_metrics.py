@@ -100,3 +100,31 @@ def test_mixed_requests_count_under_their_names_and_software_is_bounded() -> Non
     other = {"clientSoftwareName": "other", "clientSoftwareVersion": "other"}
     seen = registry.value("RequestMetrics", "DeprecatedRequestsPerSec", request="Fetch", version=3, **other)
     assert seen == 700 - sum(number % 150 < MAX_DEPRECATED for number in range(700))
+
+
+def test_every_error_of_a_response_counts_under_the_name_of_its_api() -> None:
+    layer = Layer()
+    registry = MetricsRegistry(layer.clock)
+    names = Names(lambda _: "", lambda code: f"E{code}", {1: ((None, "Fetch"), (True, "FetchFollower"), (False, "FetchConsumer"))})
+    metrics = RequestMetrics(registry, names)
+
+    def complete(counts: dict[int, int] | None, error: int = 0, is_special: bool = False) -> None:
+        request = make_request(layer, error)
+        request.context.error_counts = counts
+        request.context.is_special = is_special
+        metrics.request_completed(request)
+
+    complete(None)
+    complete({6: 3, 0: 1}, error=6)
+    complete({0: 2}, is_special=True)
+    complete({})  # nothing was answered
+    for _ in range(1000):
+        complete({0: 5})
+    complete(None, error=3)
+    seen = {
+        tuple(value for _, value in name.tags): registry.value("RequestMetrics", "ErrorsPerSec", **dict(name.tags))
+        for name, _ in registry.items()
+        if name.name == "ErrorsPerSec"
+    }
+    assert seen == {("Fetch", "E0"): 5_004, ("Fetch", "E6"): 3, ("Fetch", "E3"): 1}
+    assert metrics.count(1) == 1005

@@ -4,11 +4,19 @@ from typing import Any
 
 import pytest
 
+from twisted_kafka.network.request import ConnectionInfo, RequestContext
 from twisted_kafka.protocol.api import ApiKey, request_class, response_class
 from twisted_kafka.protocol.errors import ErrorCode, InvalidTopicError
 from twisted_kafka.protocol.schema import ListOf, StructType
 from twisted_kafka.protocol.types import Wire
-from twisted_kafka.server.error_responses import error_places, error_response, error_text, first_error, has_field
+from twisted_kafka.server.error_responses import (
+    error_places,
+    error_response,
+    error_text,
+    first_error,
+    has_field,
+    note_errors,
+)
 
 CODE = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
@@ -59,8 +67,7 @@ def test_error_response_of_every_version(key: ApiKey, version: int) -> None:
     encoded = response.encode(version)
     back = answers.decode(encoded, version)
     assert CODE in codes(back)
-    if key != ApiKey.ADD_PARTITIONS_TO_TXN:
-        assert first_error(back, error_places(answers)) == CODE
+    assert first_error(back, error_places(answers)) == CODE
     if has_field(answers, "error_code", version):
         assert back.error_code == CODE  # type: ignore[attr-defined]
 
@@ -96,3 +103,61 @@ def test_a_produce_without_acks_has_no_error_response() -> None:
 def test_messages_of_other_exceptions_stay_here() -> None:
     assert error_text(InvalidTopicError("bad name"), 17) == "bad name"
     assert "secret" not in str(error_text(ValueError("secret"), -1))
+
+
+NONE, NOT_LEADER, UNKNOWN_TOPIC = (
+    int(ErrorCode.NONE),
+    int(ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+)
+
+
+def produced(*codes: int) -> Any:
+    from twisted_kafka.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name="t", partition_responses=[PartitionProduceResponse(index=i, error_code=code) for i, code in enumerate(codes)]
+            )
+        ]
+    )
+
+
+def fetched(*codes: int) -> Any:
+    from twisted_kafka.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+
+    partitions = [PartitionData(partition_index=i, error_code=code) for i, code in enumerate(codes)]
+    return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=partitions)])
+
+
+def offsets_fetched() -> Any:
+    from twisted_kafka.protocol.messages.offsets import OffsetFetchResponse, OffsetFetchResponseGroup
+
+    return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id=name) for name in "ab"])
+
+
+def counted(response: Any, version: int) -> tuple[int, Any]:
+    context = RequestContext(response.KEY, version, 1, None, ConnectionInfo("c", "L", "PLAINTEXT", "-"))
+    note_errors(context, response)
+    return context.error, context.error_counts
+
+
+def test_every_error_code_of_a_response_counts() -> None:
+    assert counted(produced(NOT_LEADER, NONE, NOT_LEADER, NOT_LEADER, UNKNOWN_TOPIC), 9) == (
+        NOT_LEADER,
+        {NOT_LEADER: 3, NONE: 1, UNKNOWN_TOPIC: 1},
+    )
+    assert counted(produced(NONE, NONE), 9) == (NONE, {NONE: 2})
+    assert counted(produced(), 9) == (NONE, {})
+
+
+def test_one_error_code_needs_no_counts() -> None:
+    assert counted(produced(NONE), 9) == (NONE, None)
+    assert counted(produced(NOT_LEADER), 9) == (NOT_LEADER, None)
+
+
+def test_codes_that_a_version_has_no_field_for_do_not_count_but_for_those_of_fetch() -> None:
+    assert counted(fetched(NONE), 12) == counted(fetched(NONE), 4) == (NONE, {NONE: 2})
+    assert counted(offsets_fetched(), 8) == (NONE, {NONE: 2})  # its own error code went with version 7
+    assert counted(offsets_fetched(), 1) == (NONE, {})

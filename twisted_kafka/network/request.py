@@ -1,6 +1,6 @@
 """A request on its way: who sent it, its bytes, the marks of its phases, its response."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from twisted_kafka.network.memory_pool import MemoryPool
@@ -58,7 +58,17 @@ class ConnectionInfo:
 class RequestContext:
     """What a handler knows of a request beside its body; Kafka's class of this name."""
 
-    __slots__ = ("api_key", "api_version", "client_id", "connection", "correlation_id", "error", "is_special", "topics")
+    __slots__ = (
+        "api_key",
+        "api_version",
+        "client_id",
+        "connection",
+        "correlation_id",
+        "error",
+        "error_counts",
+        "is_special",
+        "topics",
+    )
 
     def __init__(
         self, api_key: int, api_version: int, correlation_id: int, client_id: str | None, connection: ConnectionInfo
@@ -70,6 +80,8 @@ class RequestContext:
         self.connection = connection
         self.topics: list[TopicNote] | None = None
         self.error = 0
+        self.error_counts: Mapping[int, int] | None = None
+        """How often the response says which code, NONE too; None where that is ``error``, once."""
         self.is_special = False
         """Whether it counts apart in the metrics: a follower's fetch, a verification by AddPartitionsToTxn."""
 

@@ -5,7 +5,7 @@ at a time. Reading folds what is left first, so nothing is ever missing.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import sub
 from typing import NamedTuple
 
@@ -42,8 +42,9 @@ TIMES = (
 )
 """The histograms of the phases, in the order of ``Request.phases_ns``."""
 
-_Row = tuple[int, int, int, int, int, int, int, int, int, int, bool]
-"""Version, error code, bytes of the request; nanoseconds throttled; the marks from received to sent; whether it is special."""
+_Row = tuple[int, int | None, int, int, int, int, int, int, int, int, bool]
+"""Version, error code (None: counted apart), bytes of the request; nanoseconds throttled; the marks from received to sent;
+whether it is special."""
 
 
 class _Histogram(Histogram):
@@ -87,7 +88,7 @@ class _Columns(NamedTuple):
     """Some rows, turned."""
 
     versions: Sequence[int]
-    errors: Sequence[int]
+    errors: Sequence[int | None]
     sizes: Summed
     specials: Sequence[bool]
     phases: Sequence[Summed]
@@ -137,21 +138,27 @@ class _NamedMetrics:
         """Say how many requests there were."""
         return sum(meter.count for meter in list(self._versions.values()))
 
-    def add(self, columns: "_Columns", error_name: Callable[[int], str]) -> None:
-        """Put some requests into the instruments."""
-        self._mark(self._versions, "RequestsPerSec", columns.versions, "version", _version_text)
-        self._mark(self._errors, "ErrorsPerSec", columns.errors, "error", error_name)
+    def add(self, columns: "_Columns") -> None:
+        """Put some requests into the instruments, but for their errors."""
+        for version in set(columns.versions):
+            meter = self._versions.get(version)
+            if meter is None:
+                meter = self._versions[version] = self._meter("RequestsPerSec", version=_version_text(version))
+            meter.mark(columns.versions.count(version))
         self._request_bytes.update_summed(columns.sizes)
         for histogram, phase in zip(self._times, columns.phases, strict=True):
             histogram.update_summed(phase)
 
-    def _mark(self, meters: dict[int, Meter], metric: str, column: Sequence[int], tag: str, text: Callable[[int], object]) -> None:
-        for value in set(column):
-            meter = meters.get(value)
+    def add_errors(self, counts: Mapping[int, int], error_name: Callable[[int], str]) -> None:
+        """Count what the responses said, NONE too."""
+        for code, count in counts.items():
+            meter = self._errors.get(code)
             if meter is None:
-                tags = {"request": self._name, tag: text(value)}
-                meter = meters[value] = self._registry.add(_Meter(self._registry.clock, self._fold), TYPE, metric, **tags)
-            meter.mark(column.count(value))
+                meter = self._errors[code] = self._meter("ErrorsPerSec", error=error_name(code))
+            meter.mark(count)
+
+    def _meter(self, metric: str, **tags: object) -> Meter:
+        return self._registry.add(_Meter(self._registry.clock, self._fold), TYPE, metric, request=self._name, **tags)
 
     def mark_deprecated(self, version: int, connection: ConnectionInfo) -> None:
         """Count a request of a version that the next Kafka does not serve, and the software that sent it."""
@@ -175,17 +182,20 @@ class _NamedMetrics:
 class _ApiMetrics:
     """The requests of one API: their rows, and under which names they count."""
 
-    __slots__ = ("_error_name", "_lock", "_named", "errors", "last_deprecated", "rows", "versions")
+    __slots__ = ("_counted", "_error_name", "_lock", "_named", "_of_errors", "errors", "last_deprecated", "rows", "versions")
 
     def __init__(self, registry: MetricsRegistry, api_key: int, names: Names) -> None:
         self._error_name = names.error_name
         self._lock = threading.RLock()
         self.rows: list[_Row] = []
+        self._counted: list[Mapping[int, int]] = []
+        """What responses said that said more than one error code."""
         self.versions: set[int] = set()
-        self.errors: set[int] = set()
+        self.errors: set[int | None] = set()
         self.last_deprecated = names.last_deprecated(api_key)
         # For each name: which requests count under it, the special ones (True), the others (False), or all (None).
         self._named = [(which, _NamedMetrics(registry, name, self.fold)) for which, name in names.of(api_key)]
+        self._of_errors = next(named for which, named in self._named if which is not True)
 
     def count(self) -> int:
         """Say how many requests there were."""
@@ -205,11 +215,30 @@ class _ApiMetrics:
             whole = _columns(taken)
             first = taken[0][-1]
             is_mixed = (not first) in whole.specials
+            self._of_errors.add_errors(self._error_counts(whole.errors), self._error_name)
             for which, named in self._named:
                 if which is None or (which is first and not is_mixed):
-                    named.add(whole, self._error_name)
+                    named.add(whole)
                 elif is_mixed:
-                    named.add(_columns([row for row in taken if row[-1] is which]), self._error_name)
+                    named.add(_columns([row for row in taken if row[-1] is which]))
+
+    def count_apart(self, counts: Mapping[int, int]) -> bool:
+        """Count what a response said that said more or less than one error code; return whether any of it is new."""
+        self._counted.append(counts)
+        if self.errors.issuperset(counts):
+            return False
+        self.errors.update(counts)
+        return True
+
+    def _error_counts(self, errors: Sequence[int | None]) -> Mapping[int, int]:
+        counts = {code: errors.count(code) for code in set(errors) if code is not None}
+        several = self._counted
+        size = len(several)
+        for said in several[:size]:
+            for code, count in said.items():
+                counts[code] = counts.get(code, 0) + count
+        del several[:size]
+        return counts
 
     def mark_deprecated(self, request: Request) -> None:
         """Count a request of a deprecated version."""
@@ -244,10 +273,13 @@ class RequestMetrics:
         version = context.api_version
         if not 0 <= version <= MAX_VERSION:  # the number is the client's to choose, and what it counts under stays
             version = OTHER_VERSION
+        counts = context.error_counts
+        error = context.error if counts is None else None
+        is_new = error not in api.errors if counts is None else api.count_apart(counts)  # before its row is: a fold takes both
         rows.append(
             (
                 version,
-                context.error,
+                error,
                 request.request_bytes,
                 request.throttle_ns,
                 request.received_ns,
@@ -260,9 +292,9 @@ class RequestMetrics:
             )
         )
         # What comes for the first time is folded at once, so that its meter can be found by name from then on.
-        if len(rows) >= FOLD_SIZE or version not in api.versions or context.error not in api.errors:
+        if len(rows) >= FOLD_SIZE or is_new or version not in api.versions:
             api.versions.add(version)
-            api.errors.add(context.error)
+            api.errors.add(error)
             api.fold()
         if version <= api.last_deprecated:
             api.mark_deprecated(request)

@@ -9,7 +9,7 @@
 The registry answers dispatch, ApiVersions and the documentation's table: there is no second list.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -52,10 +52,12 @@ class ReadyResponse:
 class FrozenResponse(ReadyResponse):
     """A response that is the same for everybody: encoded once for each version, and never changed again."""
 
-    __slots__ = ("_bodies", "response")
+    __slots__ = ("_bodies", "error_counts", "response")
 
-    def __init__(self, response: Message) -> None:
+    def __init__(self, response: Message, error_counts: Mapping[int, int] | None = None) -> None:
+        """``error_counts`` is for its handler, to note it (`RequestContext.error_counts`)."""
         self.response = response
+        self.error_counts = error_counts
         self._bodies: dict[int, bytes] = {}
 
     def encode_parts(self, version: int, prefix: bytes = b"") -> list[Part]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
+from twisted_kafka.network.request import RequestContext
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.errors import KafkaError
@@ -118,25 +119,33 @@ def error_response(request: Message, response_class: type[Message], version: int
 
 
 class ErrorPlaces(NamedTuple):
-    """Where a struct may say an error: itself, and the items of some of its lists."""
+    """Where a struct may say an error: in a field of its own ("" if not), and in the items of some of its lists."""
 
-    own: bool
+    own: str
     lists: "tuple[tuple[str, ErrorPlaces], ...]"
 
     def __bool__(self) -> bool:
-        return self.own or bool(self.lists)
+        return bool(self.own or self.lists)
+
+
+_ERROR_FIELDS = ("error_code", "partition_error_code")
+
+# These say their error in metrics in any version, also those without a field for it.
+_ALWAYS_COUNTED = (ApiKey.FETCH,)
 
 
 @cache
-def error_places(struct: StructType) -> ErrorPlaces:
-    """Find the error codes of a response class, so that ``first_error`` need not look at anything else."""
+def error_places(struct: StructType, version: int | None = None) -> ErrorPlaces:
+    """Find the error codes of a response class, so that ``first_error`` need not look at anything else; of one version, or all."""
     lists = []
-    own = False
+    own = ""
     for field in struct.FIELDS:
-        if field.name == "error_code":
-            own = True
+        if version is not None and not field.at(version) and struct.KEY not in _ALWAYS_COUNTED:
+            continue
+        if field.name in _ERROR_FIELDS:
+            own = field.name
         elif isinstance(field.type, ListOf) and isinstance(field.type.element, StructType):
-            inner = error_places(field.type.element)
+            inner = error_places(field.type.element, version)
             if inner:
                 lists.append((field.name, inner))
     return ErrorPlaces(own, tuple(lists))
@@ -144,14 +153,35 @@ def error_places(struct: StructType) -> ErrorPlaces:
 
 def first_error(value: Any, places: ErrorPlaces) -> int:
     """Return the first error code that a response says, 0 if it says none."""
-    if places.own and value.error_code:
-        return int(value.error_code)
+    if places.own:
+        own = int(getattr(value, places.own))
+        if own:
+            return own
     for name, inner in places.lists:
         for item in getattr(value, name) or ():
             code = first_error(item, inner)
             if code:
                 return code
     return 0
+
+
+def note_errors(context: RequestContext, response: Message) -> None:
+    """Note how often a response says which error code, NONE too, for the metrics. (Kafka: AbstractResponse.errorCounts.)"""
+    counts: dict[int, int] = {}
+    _count_errors(response, error_places(type(response), context.api_version), counts)
+    for code in counts:
+        context.note_error(code)
+    if len(counts) != 1 or counts.get(context.error) != 1:
+        context.error_counts = counts
+
+
+def _count_errors(value: Any, places: ErrorPlaces, counts: dict[int, int]) -> None:
+    if places.own:
+        code = int(getattr(value, places.own))
+        counts[code] = counts.get(code, 0) + 1
+    for name, inner in places.lists:
+        for item in getattr(value, name) or ():
+            _count_errors(item, inner, counts)
 
 
 def error_text(error: BaseException, code: int) -> str | None:

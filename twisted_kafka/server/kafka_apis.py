@@ -1,6 +1,6 @@
 """A request out of the queue: version check, decode, handler, answer. (Kafka: KafkaApis.)"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from struct import Struct
 from typing import Any, Final
@@ -18,7 +18,7 @@ from twisted_kafka.protocol.headers import response_header_version
 from twisted_kafka.protocol.regions import Part
 from twisted_kafka.server.apis.api_versions import unsupported_version_response
 from twisted_kafka.server.dispatch import CLOSE_CONNECTION, NO_RESPONSE, Api, ApiRegistry, Outcome, ReadyResponse, Response, Result
-from twisted_kafka.server.error_responses import error_response, error_text, first_error
+from twisted_kafka.server.error_responses import error_response, error_text, first_error, note_errors
 from twisted_kafka.timing.clock import IClock
 
 JOIN_BYTES = 64 * 1024
@@ -27,6 +27,9 @@ JOIN_BYTES = 64 * 1024
 _SIZE: Final = Struct(">I").pack
 _HEADER: Final = Struct(">i").pack
 _TAGGED_HEADER: Final = Struct(">ix").pack
+
+_NOTHING_SAID: Final[Mapping[int, int]] = {}
+"""The error codes of no response."""
 
 _log = Logger(__name__)
 
@@ -91,15 +94,18 @@ class KafkaApis:
     ) -> None:
         if isinstance(result, Outcome):
             if result is NO_RESPONSE:
+                request.context.error_counts = _NOTHING_SAID
                 self._channel.send_no_op(request, by_handler)
             else:
                 assert result is CLOSE_CONNECTION, result
                 self._channel.close_connection(request)
             return
         context = request.context
-        # A handler that noted its topics has noted their errors too.
-        if context.topics is None and not context.error and not isinstance(result, ReadyResponse):
-            context.error = first_error(result, api.error_places)
+        if not isinstance(result, ReadyResponse):  # who makes such a one has noted its errors
+            if api.error_places.lists:
+                note_errors(context, result)
+            elif not context.error:
+                context.error = first_error(result, api.error_places)
         try:
             parts, size_bytes = self._encode(request, result)
         except Exception as error:  # noqa: BLE001 it is answered
@@ -150,6 +156,7 @@ class KafkaApis:
             if response is None:
                 self._channel.close_connection(request)
                 return
+            note_errors(context, response)
             parts, size_bytes = self._encode(request, response)
         except Exception:  # noqa: BLE001 the last resort
             _log.failure("{api} has no answer for {code}", api=api.name, code=code.name)

@@ -158,6 +158,8 @@ class FetchApis:
             if not self._note(context, params, news):
                 is_plain = False
         if is_plain:
+            if topics:  # its own error and that of each partition
+                context.error_counts = {ErrorCode.NONE: 1 + sum(map(len, topics))}
             return FetchedResponse(fetch_context.session_id, topics)
         return self._message(context, params, fetch_context, topics)
 

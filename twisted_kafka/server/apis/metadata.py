@@ -25,6 +25,7 @@ from twisted_kafka.protocol.messages.metadata import (
 )
 from twisted_kafka.protocol.types import NO_UUID
 from twisted_kafka.server.dispatch import FrozenResponse, api
+from twisted_kafka.server.error_responses import note_errors
 
 OPERATIONS_NOT_ASKED: Final = -(2**31)
 ALL_TOPIC_OPERATIONS: Final = 0b1101_1111_1000
@@ -75,6 +76,7 @@ class MetadataApis:
             key = ("metadata", context.listener_name, asked is None or version == 0, version, operations, names)
             frozen: FrozenResponse | None = snapshot.derived.get(key)
             if frozen is not None:
+                context.error_counts = frozen.error_counts
                 return frozen
         response = self._answer(context, request, snapshot)
         errors = [topic.error_code for topic in response.topics if topic.error_code]
@@ -83,7 +85,8 @@ class MetadataApis:
         elif key is not None:
             if len(snapshot.derived) >= MAX_FROZEN:
                 snapshot.derived.clear()
-            frozen = snapshot.derived[key] = FrozenResponse(response)
+            note_errors(context, response)
+            frozen = snapshot.derived[key] = FrozenResponse(response, context.error_counts)
             return frozen
         return response
 
