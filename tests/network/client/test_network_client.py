@@ -325,3 +325,63 @@ def test_whatever_happens_every_request_ends_once(seed: int) -> None:
     assert all(len(outcome.results) == 1 for outcome in outcomes)
     harness.client.close()
     assert harness.clock.getDelayedCalls() == []
+
+
+@pytest.mark.parametrize("is_sent", [True, False])
+def test_who_is_told_of_a_timeout_may_close_the_connection(is_sent: bool) -> None:
+    harness = Harness(max_in_flight_requests_per_connection=1)
+    first = harness.send(heartbeat(), timeout_ms=500 if is_sent else 5000)
+    harness.attempts[0].succeed()
+    second = harness.send(heartbeat(), timeout_ms=5000 if is_sent else 500)
+    told, other = (first, second) if is_sent else (second, first)
+    told.deferred.addCallback(lambda _: harness.client.disconnect(1))
+    harness.clock.advance(0.5)  # raises what goes wrong in a timer's call
+    assert isinstance(told.error, ResponseTimeoutError)
+    assert isinstance(other.error, DisconnectedError)
+    assert harness.clock.getDelayedCalls() == []
+
+
+def test_an_address_that_makes_no_sense_fails_like_a_node_that_is_not_there() -> None:
+    harness = Harness()
+
+    def connect(*_: object) -> object:
+        raise UnicodeError("label empty or too long")
+
+    harness.connector.connect = connect  # type: ignore[assignment]
+    outcome = harness.send(heartbeat())
+    assert isinstance(outcome.error, ConnectError)
+    assert "label empty" in str(outcome.error)
+    assert harness.client.state_of(1) == "DISCONNECTED"
+
+
+def test_an_idle_connection_is_closed_and_made_anew_when_needed() -> None:
+    harness, first = ready(connections_max_idle_ms=10_000)
+    attempt = harness.attempts[0]
+    attempt.answer(attempt.requests()[0], HeartbeatResponse())
+    harness.clock.advance(6)
+    second = harness.send(heartbeat(), timeout_ms=60_000)
+    harness.clock.advance(6)  # it was used 6 s ago
+    assert harness.client.is_ready(1)
+    harness.clock.advance(30)  # no answer is no idleness
+    assert harness.client.is_ready(1)
+    attempt.answer(attempt.requests()[0], HeartbeatResponse())
+    assert second.response.error_code == first.response.error_code == 0
+    harness.clock.advance(9.9)
+    assert harness.client.is_ready(1)
+    harness.clock.pump([1] * 10)
+    assert harness.client.state_of(1) == "DISCONNECTED"
+    assert attempt.transport.is_aborted
+    assert harness.clock.getDelayedCalls() == []
+    third = harness.send(heartbeat())
+    harness.attempts[1].succeed()
+    assert harness.client.is_ready(1)
+    assert not third.results
+
+
+def test_connections_stay_when_there_is_no_limit_to_idleness() -> None:
+    harness, _ = ready(connections_max_idle_ms=-1)
+    attempt = harness.attempts[0]
+    attempt.answer(attempt.requests()[0], HeartbeatResponse())
+    harness.clock.advance(1e6)
+    assert harness.client.is_ready(1)
+    assert harness.clock.getDelayedCalls() == []

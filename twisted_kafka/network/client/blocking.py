@@ -79,6 +79,11 @@ class BlockingNetworkClient:
             self._reactor.run(installSignalHandlers=False)
         except Exception:  # noqa: BLE001 it is the thread's end: say so
             _log.failure("The thread {name} ended with an error", name=self._thread.name)
+        finally:
+            with self._lock:
+                self._is_running = False
+            self._client.close()
+            self._reactor.runUntilCurrent()  # what was handed over meanwhile fails too: nobody waits for ever
 
     def _call(self, action: Callable[[], object], future: "Future[Any] | None") -> None:
         with self._lock:  # so that nothing is handed to a reactor that runs no more

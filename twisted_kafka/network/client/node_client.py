@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -100,7 +100,7 @@ class NodeClient:
         self._connection: BrokerConnection | None = None
         self._connecting: Deferred[object] | None = None
         self._timer: IDelayedCall | None = None
-        self._may_connect_at_s = reactor.seconds()
+        self._may_connect_at_s = self._used_at_s = reactor.seconds()
         self._versions: NodeApiVersions | None = None
         self._asked_version = FIRST_ASKED
         self._correlation_id = 0
@@ -168,7 +168,9 @@ class NodeClient:
         self._has_answered = False
         # The connector bounds the time until there is a connection, this one the time until it is of use.
         self._timer = self._reactor.callLater(timeout_s, self._setup_timed_out, timeout_s)
-        connecting = self._connecting = self._connector.connect(self.node, self, settings.max_response_bytes, timeout_s)
+        connecting = self._connecting = maybeDeferred(
+            self._connector.connect, self.node, self, settings.max_response_bytes, timeout_s
+        )
         connecting.addErrback(self._connect_failed, connecting)
 
     def _connect_failed(self, failure: Failure, connecting: "Deferred[object]") -> None:
@@ -206,7 +208,21 @@ class NodeClient:
         self._go(states.BE_READY)
         self._stop_timer()
         self.failures = 0
+        self._used_at_s = self._reactor.seconds()
+        self._look_for_idleness()
         self._send_waiting()
+
+    def _look_for_idleness(self) -> None:
+        """Close the connection when nothing has passed on it for so long; look again when that may be."""
+        limit_s = self._settings.connections_max_idle_ms / 1000
+        if limit_s < 0:
+            return
+        left_s = self._used_at_s + limit_s - self._reactor.seconds()
+        if left_s <= 0 and not self._in_flight:
+            why = DisconnectedError(f"the connection to {self.node.text} was idle for {limit_s:.0f} s")
+            self._lose(why, why)
+        else:
+            self._timer = self._reactor.callLater(left_s if left_s > 0 else limit_s, self._look_for_idleness)
 
     # Requests out.
 
@@ -239,6 +255,7 @@ class NodeClient:
 
     def _write(self, api_key: int, version: int, correlation_id: int, body: bytes) -> None:
         assert self._connection is not None
+        self._used_at_s = self._reactor.seconds()
         header = encode_request_header(api_key, version, correlation_id, self._settings.client_id)
         self._connection.send_frame((header, body))
 
@@ -249,6 +266,7 @@ class NodeClient:
         if connection is not self._connection:
             return
         self._has_answered = True
+        self._used_at_s = self._reactor.seconds()
         try:
             if self.state == states.CHECKING_API_VERSIONS:
                 self._take_versions(frame)
@@ -288,14 +306,15 @@ class NodeClient:
 
     def _time_out(self, request: PendingRequest, timeout_ms: int) -> None:
         error = ResponseTimeoutError(f"{ApiKey(request.api_key).title} to {self.node.text} got no response within {timeout_ms} ms")
-        was_sent = request in self._in_flight
-        request.fail(error)
-        if was_sent:
+        # Out of the queues first: whoever is told may do anything, close this client too.
+        if request in self._in_flight:
+            self._in_flight.remove(request)
             # What comes for the requests behind it is not to be waited for either: as Kafka, begin anew.
             why = DisconnectedError(f"the connection to {self.node.text} was given up, for a request on it got no response in time")
             self._lose(why, why)
         else:
             self._waiting.remove(request)
+        request.fail(error)
 
     def connection_lost(self, connection: BrokerConnection, why: BaseException | None) -> None:
         """Fail what was under way on it."""

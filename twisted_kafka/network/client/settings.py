@@ -23,8 +23,9 @@ class Node(NamedTuple):
 class ClientSettings:
     """The limits of a client, by the names of Kafka's client settings; the defaults are those between brokers.
 
-    ``max_queued_requests`` bounds what waits for a node beside ``max_in_flight_requests_per_connection``. Without
-    ``discover_versions`` nobody asks which versions a node has: the caller knows.
+    ``max_queued_requests`` bounds what waits for a node beside ``max_in_flight_requests_per_connection``. A negative
+    ``connections_max_idle_ms`` is no limit, as Kafka has it for the controller's connections. Without ``discover_versions`` nobody
+    asks which versions a node has: the caller knows.
     """
 
     client_id: str
@@ -37,6 +38,7 @@ class ClientSettings:
     reconnect_backoff_max_ms: int = 1_000
     connection_setup_timeout_ms: int = 10_000
     connection_setup_timeout_max_ms: int = 30_000
+    connections_max_idle_ms: int = 540_000
     discover_versions: bool = True
 
     @classmethod
@@ -46,5 +48,5 @@ class ClientSettings:
             client_id=f"broker-{config.broker_id}-{purpose}",
             connection_setup_timeout_ms=config.long("socket.connection.setup.timeout.ms"),
             connection_setup_timeout_max_ms=config.long("socket.connection.setup.timeout.max.ms"),
-            **more,  # type: ignore[arg-type]
+            **{"connections_max_idle_ms": config.long("connections.max.idle.ms"), **more},  # type: ignore[arg-type]
         )

@@ -1,0 +1,54 @@
+from concurrent.futures import Future, wait
+from typing import Any
+
+import pytest
+
+from tests.network.client.client_harness import NODE, FakeConnector
+from twisted_kafka.network.client.blocking import BlockingNetworkClient
+from twisted_kafka.network.client.errors import ClientClosedError
+from twisted_kafka.network.client.network_client import NetworkClient
+from twisted_kafka.network.client.settings import ClientSettings
+from twisted_kafka.protocol.messages.groups import HeartbeatRequest
+from twisted_kafka.timing.clock import SystemClock
+
+
+def make_client() -> BlockingNetworkClient:
+    settings = ClientSettings(client_id="me", discover_versions=False)
+    return BlockingNetworkClient("test-client", lambda reactor: NetworkClient(reactor, FakeConnector(), settings), SystemClock())
+
+
+def request() -> HeartbeatRequest:
+    return HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+
+
+def assert_closed(future: "Future[Any]") -> None:
+    assert wait([future], 10).done
+    assert isinstance(future.exception(), ClientClosedError)
+
+
+def test_nothing_waits_for_a_client_that_was_stopped() -> None:
+    client = make_client()
+    assert_closed(client.send(NODE, request()))  # not started yet
+    client.start()
+    under_way = client.send(NODE, request())
+    client.stop()
+    assert_closed(under_way)
+    assert_closed(client.send(NODE, request()))
+
+
+def test_nothing_waits_for_a_client_whose_thread_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = make_client()
+    client.start()
+    under_way = client.send(NODE, request())
+
+    def fail(_: object) -> None:
+        raise SystemError("injected")
+
+    monkeypatch.setattr(client._reactor, "doIteration", fail)
+    late = client.send(NODE, request())
+    client._thread.join(10)
+    assert not client._thread.is_alive()
+    assert_closed(under_way)
+    assert_closed(late)
+    assert_closed(client.send(NODE, request()))
+    client.stop()
