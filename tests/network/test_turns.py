@@ -7,6 +7,7 @@ import pytest
 
 from tests.network.network_fakes import FakeReactor, Layer, frame
 from twisted_kafka.network import processor_loop
+from twisted_kafka.network.processor_loop import MAX_TURNS
 from twisted_kafka.network.request import Request
 from twisted_kafka.network.request_channel import ANSWERS_PER_WAKE, STALL_S, Parker
 
@@ -158,7 +159,7 @@ def test_blocked_handler_that_comes_back_is_heard_at_once(stage: Stage) -> None:
 
 
 def test_slow_batch_is_sent_while_it_lasts(stage: Stage) -> None:
-    for _ in range(3):
+    for _ in range(MAX_TURNS + 2):
         stage.request()
 
     def handle_one_slowly() -> None:
@@ -169,7 +170,7 @@ def test_slow_batch_is_sent_while_it_lasts(stage: Stage) -> None:
 
     stage.turn.play = handle_one_slowly
     assert stage.processor.poll_begins() == 0, "a look at the sockets, then it is the handler's turn again"
-    assert len(stage.observer.completed) == 1
+    assert len(stage.observer.completed) == MAX_TURNS
     assert len(stage.channel._idle) == 2, "one that gets on needs no help"
 
 

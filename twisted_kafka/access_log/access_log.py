@@ -1,7 +1,10 @@
 """AccessLog: what the network layer tells of each request, turned into a line and queued for the writer."""
 
+import threading
 from collections.abc import Callable, Sequence
+from itertools import compress
 from pathlib import Path
+from typing import Final
 
 from zope.interface import classImplements
 
@@ -18,33 +21,52 @@ from twisted_kafka.network.interfaces import IRequestObserver
 from twisted_kafka.network.request import Request
 from twisted_kafka.timing.clock import IClock
 
+LINES_AT_A_TIME: Final = 64
+"""So many requests are kept before their lines are made: most of what that costs is spent once for all of them."""
+
 
 class AccessLog:
-    """Writes one line about every request that is over; keys `access.log.*`."""
+    """Writes one line about every request that is over; keys `access.log.*`.
+
+    A request costs the thread on which it is over an entry in a list, and every 64th the making of the lines so far. The writer
+    takes in what is left whenever it writes.
+    """
 
     def __init__(self, writer: AccessLogWriter, lines: LineMaker, archive: Archive, sampler: Sampler | None = None) -> None:
         self.writer = writer
-        self._line = lines.line
+        writer.before_writing = self._make_lines
+        self._lines = lines
         self._archive = archive
         self._sampler = sampler
-        if sampler is not None:
-            self._weight = sampler.weight
+        self._lock = threading.Lock()
+        self._completed: list[Request] = []
 
     def request_completed(self, request: Request) -> None:
-        """Queue the request's line, or count it as dropped when too many wait."""
-        writer = self.writer
-        if self._sampler is not None:
-            weight = self._weight(request)
-            if weight and writer.has_room:
-                writer.append(self._line(request, weight))
-            elif weight:
-                writer.drop()
-            else:
-                writer.pass_over()
-        elif writer.has_room:
-            writer.append(self._line(request))
-        else:
-            writer.drop()
+        """Have a line about the request."""
+        completed = self._completed
+        completed.append(request)
+        if len(completed) >= LINES_AT_A_TIME:
+            self._make_lines()
+
+    def _make_lines(self) -> None:
+        """Queue the lines of the requests so far, and count as dropped those for which there is no room."""
+        with self._lock:
+            completed = self._completed
+            taken = completed[:]
+            del completed[: len(taken)]  # what others append meanwhile stays: it is behind these
+            weights: list[int] | None = None
+            if self._sampler is not None:
+                taken, weights = self._sampled(self._sampler, taken)
+            room = self.writer.room
+            if room < len(taken):
+                self.writer.drop(len(taken) - room)
+                taken = taken[:room]
+            self.writer.extend(self._lines.lines(taken, weights and weights[:room]))
+
+    def _sampled(self, sampler: Sampler, requests: Sequence[Request]) -> tuple[list[Request], list[int]]:
+        weights = [sampler.weight(request) for request in requests]
+        self.writer.pass_over(weights.count(0))
+        return list(compress(requests, weights)), list(filter(None, weights))
 
     def publish_to(self, publish: Callable[[Sequence[str]], int]) -> None:
         """Have the writer hand its lines to `publish` too, which returns how many it could not take."""

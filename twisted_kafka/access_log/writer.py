@@ -50,21 +50,23 @@ class AccessLogWriter:
         self._told_dropped = 0
         self._told_at_ns: int | None = None
         self._error: OSError | None = None
-        self.append = self._queue.append
-        """Add a line that ends in a newline; the caller asks `has_room` before."""
+        self.before_writing: Callable[[], None] = _nothing
+        """Called whenever lines are about to be written: brings those that are not queued yet."""
+        self.extend = self._queue.extend
+        """Add lines that end in a newline each; the caller asks for `room` before."""
 
     @property
-    def has_room(self) -> bool:
-        """Whether a further line may wait."""
-        return len(self._queue) < self._queue_size
+    def room(self) -> int:
+        """How many further lines may wait."""
+        return max(0, self._queue_size - len(self._queue))
 
-    def drop(self) -> None:
-        """Count a line for which there is no room."""
-        self._lines_dropped.mark()
+    def drop(self, count: int) -> None:
+        """Count lines for which there is no room."""
+        self._lines_dropped.mark(count)
 
-    def pass_over(self) -> None:
-        """Count a request that the sample leaves without a line."""
-        self._lines_passed_over.mark()
+    def pass_over(self, count: int) -> None:
+        """Count requests that the sample leaves without a line."""
+        self._lines_passed_over.mark(count)
 
     @property
     def dropped(self) -> int:
@@ -89,6 +91,7 @@ class AccessLogWriter:
     def write_waiting(self) -> None:
         """Write all lines that wait now, and close the file when it is due; errors are counted and told."""
         now_ms = self._clock.wall_ms()
+        self.before_writing()
         while lines := self._take():
             try:
                 self._write(lines, now_ms)
@@ -139,3 +142,7 @@ class AccessLogWriter:
         why = f": {self._error}" if self._error is not None else ", for the queue was full"
         _log.warn("Access log: {count} lines were dropped{why}", count=dropped - self._told_dropped, why=why)
         self._told_dropped, self._told_at_ns, self._error = dropped, now_ns, None
+
+
+def _nothing() -> None:
+    pass

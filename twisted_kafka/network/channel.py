@@ -121,6 +121,7 @@ class KafkaChannel:
         """Note that the response under way is gone."""
         request = self.in_flight
         if request is not None:
+            request.sent_ns = self._processor.now_ns()
             self._processor.process_completed_send(self, request)
 
     def progressed(self) -> None:

@@ -223,8 +223,12 @@ class Processor(ProcessorLoop):
             self._announce()
 
     def process_new_responses(self) -> None:
-        """Send the responses that were completed meanwhile, as one batch."""
+        """Send the responses that were completed meanwhile, as one batch, and be done with them then.
+
+        First all are sent: while this thread counts them and makes their lines, the clients make their next requests.
+        """
         responses = self._responses
+        sent: list[tuple[KafkaChannel, Request]] = []
         now_ns = self.now_ns()
         while responses:
             response = responses.popleft()
@@ -237,7 +241,8 @@ class Processor(ProcessorLoop):
                 request.response_dequeued_ns = now_ns
                 if request.response_kind == SEND:
                     if channel.transport.send(request.parts, request.response_bytes):
-                        now_ns = self.process_completed_send(channel, request)
+                        now_ns = request.sent_ns = self.now_ns()
+                        sent.append((channel, request))
                 else:
                     request.sent_ns = now_ns
                     self._finish(channel, request)
@@ -245,6 +250,11 @@ class Processor(ProcessorLoop):
                         channel.close()
             except Exception:  # noqa: BLE001 one failing connection must not end the others
                 self._fail(channel, "its response could not be sent")
+        for channel, request in sent:
+            try:
+                self.process_completed_send(channel, request)
+            except Exception:  # noqa: BLE001 as above
+                self._fail(channel, "it could not go on")
 
     def set_aside(self, response: Request | ThrottleMark, now_ns: int) -> None:
         """Take a response that is not the answer under way: it begins or ends throttling, or its connection has gone."""
@@ -258,9 +268,9 @@ class Processor(ProcessorLoop):
             if not self._is_draining:
                 response.channel.next_request()
 
-    def process_completed_send(self, channel: KafkaChannel, request: Request) -> int:
-        """Be done with the request whose response is gone, and go on with the channel's next; return the time."""
-        now_ns = channel.last_active_ns = request.sent_ns = self.now_ns()
+    def process_completed_send(self, channel: KafkaChannel, request: Request) -> None:
+        """Be done with the request whose response is gone, and go on with the channel's next."""
+        channel.last_active_ns = request.sent_ns
         size = request.response_bytes
         stats = self.stats
         stats.responses += 1
@@ -268,7 +278,6 @@ class Processor(ProcessorLoop):
         if size > stats.max_response_bytes:
             stats.max_response_bytes = size
         self._finish(channel, request)
-        return now_ns
 
     def process_disconnected(self, channel: KafkaChannel) -> None:
         """Forget a channel that is closed; a request under way is completed when its response comes."""
@@ -375,6 +384,8 @@ class Processor(ProcessorLoop):
         self._complete(request)
 
     def _complete(self, request: Request) -> None:
+        request.frame = b""  # observers keep requests for a while, which must not keep megabytes
+        request.parts = ()
         for tell in self._observers:
             try:
                 tell(request)

@@ -26,6 +26,9 @@ REQUESTS_PER_WAKE = 256
 TAKES_TURNS = HAS_INTERPRETER_LOCK
 """With the interpreter lock, a processor leaves its sockets alone while handlers are at work, for ``STALL_S`` at a time."""
 
+MAX_TURNS = 4
+"""A processor lets the handlers, while none of them is stalled, have so many turns of ``STALL_S`` on end."""
+
 TURNS_PER_LOOK = 64
 """After so many turns a processor thinks about where its threads run."""
 
@@ -182,7 +185,7 @@ class ProcessorLoop:
         self._is_lending = True
         self._is_awake = False
         # What others ask for wakes this thread from here on; what they asked for before is seen now.
-        is_over = self._is_asked or not self._request_channel.is_at_work or turn.park(STALL_S)
+        is_over = self._is_asked or not self._request_channel.is_at_work or turn.park(STALL_S) or self._lend_on(turn)
         self._is_awake = True
         self._is_lending = False
         turn.parked_ns += self.now_ns() - started_ns
@@ -193,6 +196,15 @@ class ProcessorLoop:
         if not self._turns_until_look:
             self._turns_until_look = TURNS_PER_LOOK
             self.look_at_placement()
+
+    def _lend_on(self, turn: Parker) -> bool:
+        """Wait on while no handler is stalled, up to ``MAX_TURNS`` times as long; return whether the handlers are done."""
+        request_channel = self._request_channel
+        for _ in range(MAX_TURNS - 1):
+            request_channel.relieve()
+            if self._is_asked or not request_channel.is_at_work or turn.park(STALL_S):
+                return True
+        return False
 
     def look_at_placement(self) -> None:
         """Have it decided where the threads of this plane run."""
