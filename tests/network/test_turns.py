@@ -7,7 +7,7 @@ import pytest
 
 from tests.network.network_fakes import FakeReactor, Layer, frame
 from twisted_kafka.network import processor_loop
-from twisted_kafka.network.processor_loop import MAX_TURNS
+from twisted_kafka.network.processor_loop import MAX_LOOKS, MAX_TURNS
 from twisted_kafka.network.request import Request
 from twisted_kafka.network.request_channel import ANSWERS_PER_WAKE, STALL_S, Parker
 
@@ -87,6 +87,32 @@ def test_handlers_are_told_when_all_sockets_are_read(stage: Stage) -> None:
     assert not stage.hooked.getDelayedCalls()
 
 
+def test_sockets_are_looked_at_again_while_that_brings_requests(stage: Stage) -> None:
+    for _ in range(3):
+        stage.connect()
+    stage.request()
+    assert stage.processor.poll_begins() == 0
+    stage.request()
+    assert stage.processor.poll_begins() == 0
+    assert len(stage.channel._idle) == 3, "nobody was woken yet"
+    stage.turn.play = lambda: stage.answer_as(0)
+    assert stage.processor.poll_begins() is None
+    assert len(stage.observer.completed) == 2, "the last look brought nothing"
+
+
+def test_sockets_are_looked_at_again_a_few_times_at_most(stage: Stage) -> None:
+    stage.connect()
+    stage.turn.play = lambda: stage.answer_as(0)
+    for _ in range(MAX_LOOKS):
+        stage.request()
+        assert stage.processor.poll_begins() == 0
+    stage.request()
+    assert stage.processor.poll_begins() is None
+    assert len(stage.observer.completed) == MAX_LOOKS + 1
+    stage.request()
+    assert stage.processor.poll_begins() == 0, "the next batch has as many looks"
+
+
 def test_without_handlers_at_work_nobody_waits_for_them(stage: Stage) -> None:
     assert stage.processor.poll_begins() is None
     assert stage.turn.waits == []
@@ -135,6 +161,7 @@ def test_blocked_handler_holds_up_the_sockets_once_and_others_take_its_place(sta
     assert stage.turn.waits == [False]
     stage.request()
     stage.turn.play = lambda: stage.answer_as(1)
+    assert stage.processor.poll_begins() == 0, "a look for requests of others"
     assert stage.processor.poll_begins() is None
     assert stage.turn.waits == [False, True]
     assert len(stage.observer.completed) == 1

@@ -1,10 +1,7 @@
 """AccessLog: what the network layer tells of each request, turned into a line and queued for the writer."""
 
-import threading
 from collections.abc import Callable, Sequence
-from itertools import compress
 from pathlib import Path
-from typing import Final
 
 from zope.interface import classImplements
 
@@ -12,7 +9,7 @@ from twisted_kafka.access_log.archive import PARQUET, Archive
 from twisted_kafka.access_log.privacy import FieldPolicy
 from twisted_kafka.access_log.record import LineMaker
 from twisted_kafka.access_log.rotation import LogFiles
-from twisted_kafka.access_log.sampling import Sampler
+from twisted_kafka.access_log.sampling import Sampled, Sampler
 from twisted_kafka.access_log.writer import AccessLogWriter
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
@@ -21,52 +18,20 @@ from twisted_kafka.network.interfaces import IRequestObserver
 from twisted_kafka.network.request import Request
 from twisted_kafka.timing.clock import IClock
 
-LINES_AT_A_TIME: Final = 64
-"""So many requests are kept before their lines are made: most of what that costs is spent once for all of them."""
-
 
 class AccessLog:
     """Writes one line about every request that is over; keys `access.log.*`.
 
-    A request costs the thread on which it is over an entry in a list, and every 64th the making of the lines so far. The writer
-    takes in what is left whenever it writes.
+    The thread on which a request is over does no more than append it to the writer's queue.
     """
 
-    def __init__(self, writer: AccessLogWriter, lines: LineMaker, archive: Archive, sampler: Sampler | None = None) -> None:
+    def __init__(self, writer: AccessLogWriter, archive: Archive) -> None:
         self.writer = writer
-        writer.before_writing = self._make_lines
-        self._lines = lines
         self._archive = archive
-        self._sampler = sampler
-        self._lock = threading.Lock()
-        self._completed: list[Request] = []
 
     def request_completed(self, request: Request) -> None:
-        """Have a line about the request."""
-        completed = self._completed
-        completed.append(request)
-        if len(completed) >= LINES_AT_A_TIME:
-            self._make_lines()
-
-    def _make_lines(self) -> None:
-        """Queue the lines of the requests so far, and count as dropped those for which there is no room."""
-        with self._lock:
-            completed = self._completed
-            taken = completed[:]
-            del completed[: len(taken)]  # what others append meanwhile stays: it is behind these
-            weights: list[int] | None = None
-            if self._sampler is not None:
-                taken, weights = self._sampled(self._sampler, taken)
-            room = self.writer.room
-            if room < len(taken):
-                self.writer.drop(len(taken) - room)
-                taken = taken[:room]
-            self.writer.extend(self._lines.lines(taken, weights and weights[:room]))
-
-    def _sampled(self, sampler: Sampler, requests: Sequence[Request]) -> tuple[list[Request], list[int]]:
-        weights = [sampler.weight(request) for request in requests]
-        self.writer.pass_over(weights.count(0))
-        return list(compress(requests, weights)), list(filter(None, weights))
+        """Have a line about the request, or count it as dropped when too many wait."""
+        self.writer.add(request)
 
     def publish_to(self, publish: Callable[[Sequence[str]], int]) -> None:
         """Have the writer hand its lines to `publish` too, which returns how many it could not take."""
@@ -97,20 +62,21 @@ def make_access_log(config: KafkaConfig, node_id: int, clock: IClock, metrics: M
     files = LogFiles(
         Path(directory), node_id, roll_bytes=config.long("access.log.roll.bytes"), roll_ms=config.long("access.log.roll.ms")
     )
-    writer = AccessLogWriter(
-        files,
-        clock,
-        metrics,
-        queue_size=config.int("access.log.queue.size"),
-        write_interval_ms=config.int("access.log.write.interval.ms"),
-    )
     policy = FieldPolicy(
         config.list("access.log.fields.exclude"),
         config.list("access.log.fields.hash"),
         config.optional_string("access.log.hash.key"),
     )
     lines = LineMaker(node_id, clock, config.int("access.log.max.topics"), policy)
-    return AccessLog(writer, lines, _archive(config, Path(directory), node_id, clock), _sampler(config))
+    writer = AccessLogWriter(
+        files,
+        clock,
+        metrics,
+        Sampled(_sampler(config), lines, metrics).lines,
+        queue_size=config.int("access.log.queue.size"),
+        write_interval_ms=config.int("access.log.write.interval.ms"),
+    )
+    return AccessLog(writer, _archive(config, Path(directory), node_id, clock))
 
 
 def _archive(config: KafkaConfig, directory: Path, node_id: int, clock: IClock) -> Archive:

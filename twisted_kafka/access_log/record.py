@@ -1,8 +1,8 @@
 """Lines of the access log, some at a time, of requests that are over.
 
-A line costs its request's thread two or three microseconds, so it is made column by column: one loop of the interpreter's own over
-all requests for each number, one format for the line, what a connection's lines and those of a millisecond have in common written
-once, and json's own escaping only for the strings that clients choose. docs/access-log.md tells what each field means.
+Made column by column, a line takes three microseconds: one loop of the interpreter's own over all requests for each number, one
+format for the line, what a connection's lines and those of a millisecond have in common written once, and json's own escaping only
+for the strings that clients choose. docs/access-log.md tells what each field means.
 """
 
 import datetime

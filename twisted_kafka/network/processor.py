@@ -6,12 +6,12 @@ The steps of Kafka's loop, in its order, and where they are here:
     process new responses        ``process_new_responses``
     poll                         ``poll_begins``, the reactor's own poll, ``poll_ends``
     process completed receives   ``process_completed_receive``, as soon as a channel has a whole request
-    process completed sends      ``process_completed_send``, as soon as a response is gone
+    process completed sends      ``process_completed_send``, once all responses that are ready were sent
     process disconnected         ``process_disconnected``, as soon as a connection is lost
     close excess connections     ``close_excess_connections``
 
 The first two and the last are for what other threads ask for, and run after each poll (``run_pending``). When the thread waits, and
-who wakes it, is the base class's (``ProcessorLoop``).
+who wakes it, is in ``ProcessorLoop``; what is done with responses, in ``ProcessorResponses``: the two classes under this one.
 
 What goes wrong with a connection closes that connection only. When the thread itself is lost, ``abandon_connections`` is called,
 and ``attach`` with a new reactor: the processor goes on without its former connections (``NetworkThread``).
@@ -39,15 +39,11 @@ from twisted_kafka.network.interfaces import (
 from twisted_kafka.network.log_limit import LogLimit
 from twisted_kafka.network.memory_pool import IMemoryWaiter, MemoryPool
 from twisted_kafka.network.new_connections import NewConnections
-from twisted_kafka.network.processor_loop import ProcessorLoop
-from twisted_kafka.network.processor_settings import ProcessorSettings, ProcessorStats
+from twisted_kafka.network.processor_responses import ProcessorResponses
+from twisted_kafka.network.processor_settings import ProcessorSettings
 from twisted_kafka.network.request import (
-    CLOSE_CONNECTION,
-    SEND,
-    START_THROTTLING,
     Request,
     RequestContext,
-    ThrottleMark,
 )
 from twisted_kafka.network.request_channel import RequestChannel
 from twisted_kafka.protocol.regions import Buffer
@@ -58,7 +54,7 @@ __all__ = ["Processor", "ProcessorSettings"]
 _log = Logger(__name__)
 
 
-class Processor(ProcessorLoop):
+class Processor(ProcessorResponses):
     """Owns the connections that it is given, on one reactor's thread."""
 
     # Not only for memory: attributes of an instance dictionary of more than 30 keys are slow to read.
@@ -66,9 +62,7 @@ class Processor(ProcessorLoop):
         "_has_room",
         "_held",
         "_idle_check",
-        "_is_draining",
         "_must_check_excess",
-        "_observers",
         "_refusals",
         "_stopped",
         "channels",
@@ -77,7 +71,6 @@ class Processor(ProcessorLoop):
         "new_connections",
         "number",
         "settings",
-        "stats",
     )
 
     def __init__(
@@ -89,22 +82,19 @@ class Processor(ProcessorLoop):
         clock: IClock,
         observers: Sequence[IRequestObserver] = (),
     ) -> None:
-        super().__init__(reactor, request_channel, clock)
+        super().__init__(reactor, request_channel, clock, observers)
         self.number = number
         self.settings = settings
         self.memory_pool: MemoryPool | None = settings.memory_pool
         self.channels: dict[KafkaChannel, None] = {}
-        self.stats = ProcessorStats()
         self.new_connections = NewConnections(settings, number, reactor)
         self.is_full = False
         """Whether there is no room for a further request, in the queue or in the memory pool: nothing is read then."""
-        self._observers = tuple(observer.request_completed for observer in observers)
         self._held: deque[Request] = deque()
         self._refusals = LogLimit(clock.monotonic_ns)
         self._stopped: dict[KafkaChannel, None] = {}
         self._has_room = False
         self._must_check_excess = False
-        self._is_draining = False
         self._idle_check: LoopingCall | None = None
         request_channel.add_processor(cast(IProcessorControl, self))
 
@@ -152,6 +142,11 @@ class Processor(ProcessorLoop):
         """Whether other threads want something beside responses."""
         return bool(self.new_connections) or self._has_room or self._must_check_excess
 
+    @property
+    def connection_count(self) -> int:
+        """How many connections are open."""
+        return len(self.channels)
+
     def look_at_placement(self) -> None:
         """Have it decided where the threads of this plane run, by what has passed here."""
         placement, stats = self._request_channel.placement, self.stats
@@ -192,7 +187,7 @@ class Processor(ProcessorLoop):
         try:
             channel.transport.resumeProducing()
         except Exception:  # noqa: BLE001 one failing connection must not end the others
-            self._fail(channel, "it cannot be read from")
+            self.fail(channel, "it cannot be read from")
         if self._idle_check is None:
             self._idle_check = start_idle_check(self.close_idle_connections, self.settings.idle_ms, self._reactor)
 
@@ -222,63 +217,6 @@ class Processor(ProcessorLoop):
         if self._unannounced >= self._announce_after:
             self._announce()
 
-    def process_new_responses(self) -> None:
-        """Send the responses that were completed meanwhile, as one batch, and be done with them then.
-
-        First all are sent: while this thread counts them and makes their lines, the clients make their next requests.
-        """
-        responses = self._responses
-        sent: list[tuple[KafkaChannel, Request]] = []
-        now_ns = self.now_ns()
-        while responses:
-            response = responses.popleft()
-            channel = response.channel
-            request = channel.in_flight
-            try:
-                if request is not response or request is None:  # nothing is under way on a channel that is closed
-                    self.set_aside(response, now_ns)
-                    continue
-                request.response_dequeued_ns = now_ns
-                if request.response_kind == SEND:
-                    if channel.transport.send(request.parts, request.response_bytes):
-                        now_ns = request.sent_ns = self.now_ns()
-                        sent.append((channel, request))
-                else:
-                    request.sent_ns = now_ns
-                    self._finish(channel, request)
-                    if request.response_kind == CLOSE_CONNECTION:
-                        channel.close()
-            except Exception:  # noqa: BLE001 one failing connection must not end the others
-                self._fail(channel, "its response could not be sent")
-        for channel, request in sent:
-            try:
-                self.process_completed_send(channel, request)
-            except Exception:  # noqa: BLE001 as above
-                self._fail(channel, "it could not go on")
-
-    def set_aside(self, response: Request | ThrottleMark, now_ns: int) -> None:
-        """Take a response that is not the answer under way: it begins or ends throttling, or its connection has gone."""
-        if isinstance(response, Request):
-            response.response_dequeued_ns = now_ns
-            self._drop(response)
-        elif response.response_kind == START_THROTTLING:
-            response.channel.throttle_started()
-        else:
-            response.channel.throttle_ended()
-            if not self._is_draining:
-                response.channel.next_request()
-
-    def process_completed_send(self, channel: KafkaChannel, request: Request) -> None:
-        """Be done with the request whose response is gone, and go on with the channel's next."""
-        channel.last_active_ns = request.sent_ns
-        size = request.response_bytes
-        stats = self.stats
-        stats.responses += 1
-        stats.response_bytes += size
-        if size > stats.max_response_bytes:
-            stats.max_response_bytes = size
-        self._finish(channel, request)
-
     def process_disconnected(self, channel: KafkaChannel) -> None:
         """Forget a channel that is closed; a request under way is completed when its response comes."""
         if self.channels.pop(channel, False) is None:
@@ -287,7 +225,7 @@ class Processor(ProcessorLoop):
         self._stopped.pop(channel, None)
         request, channel.in_flight = channel.in_flight, None
         if request is not None and request.response_dequeued_ns and not request.sent_ns:
-            self._drop(request)  # its response was being sent: nobody else will complete it
+            self.drop(request)  # its response was being sent: nobody else will complete it
 
     def close_excess_connections(self) -> None:
         """Close the least recently used connection if there are too many of them; one in each turn."""
@@ -334,7 +272,8 @@ class Processor(ProcessorLoop):
         """Let a client that sends no more have the answer to its last request, if that does not take long."""
         close_after_last_answer(channel, self._reactor)
 
-    def _fail(self, channel: KafkaChannel, what: str) -> None:
+    def fail(self, channel: KafkaChannel, what: str) -> None:
+        """Close a connection in whose step there was an exception, which is the current one."""
         _log.failure("Closing connection {id}: {what}", id=channel.connection_id, what=what)
         with suppress(Exception):  # the first failure is told above; what a broken connection says to its closing tells no more
             channel.close()
@@ -366,31 +305,9 @@ class Processor(ProcessorLoop):
             try:
                 channel.next_request()
             except Exception:  # noqa: BLE001 one failing connection must not end the others
-                self._fail(channel, "it could not go on")
+                self.fail(channel, "it could not go on")
 
     # Less frequent things.
-
-    def _finish(self, channel: KafkaChannel, request: Request) -> None:
-        channel.response_sent()
-        self._complete(request)
-        if self._is_draining:
-            channel.close()
-        else:
-            channel.next_request()
-
-    def _drop(self, request: Request) -> None:
-        self.stats.dropped_responses += 1
-        request.sent_ns = request.response_dequeued_ns
-        self._complete(request)
-
-    def _complete(self, request: Request) -> None:
-        request.frame = b""  # observers keep requests for a while, which must not keep megabytes
-        request.parts = ()
-        for tell in self._observers:
-            try:
-                tell(request)
-            except Exception:  # noqa: BLE001 an observer's trouble is not the client's
-                _log.failure("An observer of completed requests failed")
 
     def _begin_draining(self) -> None:
         self._is_draining = True

@@ -2,8 +2,8 @@
 
 Under the interpreter lock two threads that both make system calls take it from each other at each of them, and wait for it more
 than they work. So a processor reads what its sockets have, wakes a handler, and leaves its sockets alone until the handlers are
-done, or for ``STALL_S`` (docs/adr/0007). Threads that want something of it wake it only if it is not awake: by the lock on which it
-waits for its turn, or through its reactor.
+done, or for some ``STALL_S`` (docs/adr/0007). Threads that want something of it wake it only if it is not awake: by the lock on
+which it waits for its turn, or through its reactor.
 """
 
 from collections import deque
@@ -26,6 +26,9 @@ REQUESTS_PER_WAKE = 256
 TAKES_TURNS = HAS_INTERPRETER_LOCK
 """With the interpreter lock, a processor leaves its sockets alone while handlers are at work, for ``STALL_S`` at a time."""
 
+MAX_LOOKS = 4
+"""So often at most a processor looks again for further requests before it wakes a handler for those that it has."""
+
 MAX_TURNS = 4
 """A processor lets the handlers, while none of them is stalled, have so many turns of ``STALL_S`` on end."""
 
@@ -36,7 +39,7 @@ TURNS_PER_LOOK = 64
 class ProcessorLoop:
     """What a Processor is beside its connections.
 
-    ``run_pending``, ``set_aside``, ``look_at_placement`` and ``_is_asked`` are the Processor's.
+    ``run_pending``, ``set_aside``, ``look_at_placement``, ``connection_count`` and ``_is_asked`` are the Processor's.
     """
 
     __slots__ = (
@@ -44,9 +47,11 @@ class ProcessorLoop:
         "_is_awake",
         "_is_hooked",
         "_is_lending",
+        "_looks",
         "_polls_before",
         "_reactor",
         "_request_channel",
+        "_requests_before_look",
         "_responses",
         "_stall_check_pending",
         "_turn",
@@ -94,6 +99,7 @@ class ProcessorLoop:
         self._reactor: Any = reactor
         self._is_hooked = hasattr(reactor, "hooks")
         self._announce_after = 1
+        self._looks = self._requests_before_look = 0
         self._wake_pending = self._is_lending = self._is_awake = self._stall_check_pending = False
         if self._is_hooked:
             self._announce_after = REQUESTS_PER_WAKE
@@ -105,6 +111,11 @@ class ProcessorLoop:
 
     def set_aside(self, response: Request | ThrottleMark, now_ns: int) -> None:
         """Take a response that is not to be sent."""
+        raise NotImplementedError
+
+    @property
+    def connection_count(self) -> int:
+        """How many connections are open."""
         raise NotImplementedError
 
     @property
@@ -162,6 +173,8 @@ class ProcessorLoop:
         (``ILoopHooks.poll_begins``.)
         """
         if self._unannounced:
+            if TAKES_TURNS and self._looks_again():
+                return 0
             self._announce()
         request_channel = self._request_channel
         is_at_work = request_channel.is_at_work
@@ -177,6 +190,20 @@ class ProcessorLoop:
         if not is_at_work:
             return None
         return 0 if TAKES_TURNS else STALL_S
+
+    def _looks_again(self) -> bool:
+        """Return whether the sockets are looked at again before a handler is woken for what they brought.
+
+        They are while each look brings something and some connections have not asked: clients that were just answered ask
+        again within the time of a look, and every handing over is dear.
+        """
+        queued = self._unannounced
+        if self._looks < MAX_LOOKS and self._requests_before_look < queued < self.connection_count:
+            self._looks += 1
+            self._requests_before_look = queued
+            return True
+        self._looks = self._requests_before_look = 0
+        return False
 
     def _lend(self) -> None:
         """Wait until the handlers are done, or ``STALL_S``, and do what they have asked for."""
