@@ -298,8 +298,12 @@ def test_memory_pool_makes_clients_wait_and_is_full_again_in_the_end(serving: Ma
                 client.sendall(frame(9, body)[: size // 2])  # leaves in the middle of a request
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
-    for thread in threads:
-        thread.start()
+    with server.connect() as first:
+        first.sendall(frame(9, body)[: size // 2])
+        eventually(lambda: server.metrics.value("SocketServer", "MemoryPoolUsed") != 0)
+        for thread in threads:
+            thread.start()
+        eventually(lambda: processor_of(server).is_full)
     for thread in threads:
         thread.join(WAIT_S)
     assert not any(thread.is_alive() for thread in threads)
