@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks import request_path
-from benchmarks.request_path import PER_ROUND, capture, frames, one_thread
+from benchmarks.request_path import PER_ROUND, capture, frames, one_thread, rounds_for
 from twisted_kafka import Broker
 
 
@@ -42,7 +42,7 @@ def main() -> None:
         print(f"{'request':24} {'without':>10} {'with':>10} {'the log':>10}   (us)")
         for name in sides[0][0]:
             fastest = [1e9, 1e9]
-            for _ in range(options.rounds):
+            for _ in range(rounds_for(sides[0][0][name], options.rounds)):
                 for at, (prepared, channel, pump) in enumerate(sides):
                     fastest[at] = min(fastest[at], best(channel, pump, prepared[name]))
             without, with_log = (each * 1e6 for each in fastest)

@@ -1,6 +1,7 @@
 import threading
+from threading import get_ident
 
-from twisted_kafka.metrics.instruments import Counter, Histogram, Meter
+from twisted_kafka.metrics.instruments import Counter, Histogram, Meter, Tally, TallyMeter
 from twisted_kafka.timing.clock import ManualClock
 
 
@@ -38,6 +39,29 @@ def test_meter_rates_follow_the_clock() -> None:
     assert 3.5 < one < 3.8
     assert one < five < fifteen < 10
     assert meter.count == 600
+
+
+def test_meters_of_a_tally_are_exact_among_threads() -> None:
+    clock = ManualClock()
+    tally = Tally(2)
+    requests, sizes = TallyMeter(clock, tally, 0), TallyMeter(clock, tally, 1)
+
+    def work() -> None:
+        for size in range(20_000):
+            cell = tally.cell(get_ident())
+            cell[0] += 1
+            cell[1] += size
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    requests.mark()
+    sizes.inc(5)
+    assert (requests.count, sizes.count) == (80_001, 4 * sum(range(20_000)) + 5)
+    clock.advance_ms(5_000)
+    assert requests.one_minute_rate == 80_001 / 5
 
 
 def test_histogram_percentiles() -> None:

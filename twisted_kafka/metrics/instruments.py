@@ -104,6 +104,52 @@ class Meter(Counter):
         return self.rates[0]
 
 
+class Tally:
+    """Exact counts that change together: one look-up for all of them. Each is read as a meter, ``TallyMeter``."""
+
+    __slots__ = ("_cells", "_size")
+
+    def __init__(self, size: int) -> None:
+        """``size`` is how many counts there are."""
+        self._size = size
+        self._cells: dict[int, list[int]] = {}
+
+    def cell(self, thread: int) -> list[int]:
+        """Return the part of the counts to which ``thread`` adds, which is the calling thread (``threading.get_ident``)."""
+        cell = self._cells.get(thread)
+        if cell is None:
+            cell = self._cells[thread] = [0] * self._size
+        return cell
+
+    def count(self, index: int) -> int:
+        """The sum so far of the count at ``index``."""
+        return sum([cell[index] for cell in list(self._cells.values())])
+
+
+class TallyMeter(Meter):
+    """A meter over one of a tally's counts."""
+
+    __slots__ = ("_index", "_tally")
+
+    def __init__(self, clock: IClock, tally: Tally, index: int) -> None:
+        self._tally = tally
+        self._index = index
+        super().__init__(clock)
+
+    def inc(self, amount: int = 1) -> None:
+        """Add ``amount``."""
+        self._tally.cell(get_ident())[self._index] += amount
+
+    def mark(self, amount: int = 1) -> None:
+        """Count ``amount`` more."""
+        self._tally.cell(get_ident())[self._index] += amount
+
+    @property
+    def count(self) -> int:
+        """The sum so far."""
+        return self._tally.count(self._index)
+
+
 Summed = tuple[Sequence[float], float, float, float]
 """Some values, one at least; their sum, the least and the greatest."""
 

@@ -6,6 +6,7 @@ from typing import Final, TypeVar
 
 from twisted.logger import Logger
 
+from twisted_kafka.log.results import LogAppendInfo
 from twisted_kafka.log.validation import AppendOrigin
 from twisted_kafka.log.validation_types import (
     InvalidChecksumError,
@@ -117,10 +118,11 @@ class RecordAppender:
         topic_partition: TopicPartition,
         records: Buffer,
         respond: Callable[[dict[TopicPartition, PartitionResult]], Response],
-    ) -> "PartitionResult | Future[Response] | None":
+    ) -> "LogAppendInfo | PartitionResult | Future[Response] | None":
         """Append a client's batch to one partition as ``append`` does: return what it came to, or a future of ``respond``'s answer.
 
-        None, and nothing is done, when the partition is not here, its topic is internal or the acks are none of those.
+        None, and nothing is done, when the partition is not here, its topic is internal or the acks are none of those. A
+        PartitionResult is a failure.
         """
         partition = self._partitions.get(topic_partition)
         if partition is None or topic_partition[0] in INTERNAL_TOPICS or required_acks not in VALID_ACKS:
@@ -129,14 +131,14 @@ class RecordAppender:
             info, moved = partition.append_as_leader(records, _CLIENT, required_acks)
         except Exception as error:  # noqa: BLE001 it is answered
             return self._failed(topic_partition, error, len(records))
-        result = PartitionResult.appended(info)
         self._appended(partition, len(records), info.record_count, moved)
         if required_acks == ACKS_ALL and partition.log.high_watermark <= info.last_offset:
+            results = {topic_partition: PartitionResult.appended(info)}
             waiting = {topic_partition: info.last_offset + 1}
-            operation = DelayedProduce(timeout_ms, self._partitions, {topic_partition: result}, waiting, respond)
+            operation = DelayedProduce(timeout_ms, self._partitions, results, waiting, respond)
             self._purgatories.produce.try_complete_else_watch(operation, [topic_partition])
             return operation.future
-        return result
+        return info
 
     def _appended(self, partition: Partition, size_bytes: int, records: int, moved: bool) -> None:
         """Count it, and look at what waits for the partition."""

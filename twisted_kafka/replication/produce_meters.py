@@ -1,26 +1,27 @@
 """The meters that every append counts in."""
 
+from threading import get_ident
+
 from twisted_kafka.replication.topic_stats import TopicStats
 
 
 class ProduceMeters:
-    """The meters of a topic, and those of all topics, taken out of their names' places once."""
+    """The counts of a topic's appends, and those of all topics, taken out of their names' places once."""
 
-    __slots__ = ("_all_bytes", "_all_messages", "_all_requests", "_bytes", "_messages", "_requests")
+    __slots__ = ("_all", "_topic")
 
     def __init__(self, topic: TopicStats, all_topics: TopicStats) -> None:
-        self._requests = topic.produce_requests
-        self._all_requests = all_topics.produce_requests
-        self._bytes = topic.bytes_in
-        self._all_bytes = all_topics.bytes_in
-        self._messages = topic.messages_in
-        self._all_messages = all_topics.messages_in
+        self._topic = topic.append_tally()
+        self._all = all_topics.append_tally()
 
     def mark(self, size_bytes: int, records: int) -> None:
         """Count an append."""
-        self._requests.mark(1)
-        self._all_requests.mark(1)
-        self._bytes.mark(size_bytes)
-        self._all_bytes.mark(size_bytes)
-        self._messages.mark(records)
-        self._all_messages.mark(records)
+        thread = get_ident()
+        cell = self._topic.cell(thread)
+        cell[0] += 1
+        cell[1] += size_bytes
+        cell[2] += records
+        cell = self._all.cell(thread)
+        cell[0] += 1
+        cell[1] += size_bytes
+        cell[2] += records

@@ -3,7 +3,7 @@
 import threading
 from typing import Final
 
-from twisted_kafka.metrics.instruments import Meter
+from twisted_kafka.metrics.instruments import Meter, Tally, TallyMeter
 from twisted_kafka.metrics.registry import MetricsRegistry
 
 TYPE: Final = "BrokerTopicMetrics"
@@ -26,6 +26,10 @@ _METERS: Final = {
     "invalid_message_crc": "InvalidMessageCrcRecordsPerSec",
     "invalid_offset_or_sequence": "InvalidOffsetOrSequenceRecordsPerSec",
 }
+
+
+_TALLIED: Final = ("produce_requests", "bytes_in", "messages_in")
+"""The meters that every append counts in, in the order of their tally."""
 
 
 class TopicStats:
@@ -51,6 +55,7 @@ class TopicStats:
     def __init__(self, registry: MetricsRegistry, topic: str | None) -> None:
         self._registry = registry
         self._tags: dict[str, str] = {} if topic is None else {"topic": topic}
+        self._appends = Tally(len(_TALLIED))
         if topic is None:
             for attribute in _METERS:
                 getattr(self, attribute)
@@ -60,9 +65,20 @@ class TopicStats:
         name = _METERS.get(attribute)
         if name is None:
             raise AttributeError(attribute)
-        meter = self._registry.meter(TYPE, name, **self._tags)
+        registry = self._registry
+        if attribute in _TALLIED:
+            tallied = TallyMeter(registry.clock, self._appends, _TALLIED.index(attribute))
+            meter: Meter = registry.add(tallied, TYPE, name, **self._tags)
+        else:
+            meter = registry.meter(TYPE, name, **self._tags)
         self.__dict__[attribute] = meter
         return meter
+
+    def append_tally(self) -> Tally:
+        """Return the counts of requests, bytes and records that every append adds to, whose meters there are from then on."""
+        for attribute in _TALLIED:
+            getattr(self, attribute)
+        return self._appends
 
 
 class BrokerTopicStats:

@@ -126,10 +126,10 @@ class ProduceApis:
         result = self._append_one(one.timeout_ms, one.acks, topic_partition, records, respond)
         if result is None or isinstance(result, Future):
             return result
-        if result.error:
+        if isinstance(result, PartitionResult):
             return respond({topic_partition: result})
         context.note_topic(one.topic, 1, result.record_count, len(one.records))
-        return AppendedResponse(one.topic, one.index, result.base_offset, result.log_append_time_ms, result.log_start_offset)
+        return AppendedResponse(one.topic, one.index, result.first_offset, result.log_append_time_ms, result.log_start_offset)
 
     def _unverified(self, entries: dict[TopicPartition, Buffer], transactional_id: str) -> Results:
         """Return the refusals of batches that are not part of their producer's transaction."""
