@@ -71,6 +71,7 @@ def appends(directory: Path) -> None:
                     now_ms=CLOCK.wall_ms(),
                     origin=AppendOrigin.CLIENT,
                     config=config,
+                    now_ns=CLOCK.monotonic_ns,
                 )
                 validate_and_assign_offsets(copy, context)
 

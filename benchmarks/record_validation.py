@@ -51,7 +51,7 @@ def validating(batch: bytes) -> Callable[[], object]:
 
     def run() -> None:
         memory[:8] = client_offset
-        context = ValidationContext(PARTITION, 1000, 3, NOW, AppendOrigin.CLIENT, CONFIG)
+        context = ValidationContext(PARTITION, 1000, 3, NOW, AppendOrigin.CLIENT, CONFIG, time.perf_counter_ns)
         validate_and_assign_offsets(memory, context)
 
     return run

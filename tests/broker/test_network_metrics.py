@@ -16,12 +16,6 @@ NAMES = Path(__file__).parents[1] / "data" / "metrics" / "kafka-3.9.2-network.ts
 
 WAIT_S = 10
 
-NOT_YET = {
-    "kafka.network:type=RequestMetrics,name=MessageConversionsTimeMs,request=*",
-    "kafka.network:type=RequestMetrics,name=TemporaryMemoryBytes,request=*",
-}
-"""What only a conversion between record formats takes is not measured (docs/compatibility.md)."""
-
 # Kafka makes this only once an address was throttled or has a quota of its own.
 COME_LATER = {"kafka.server:type=socket-server-metrics,ip=*"}
 
@@ -89,7 +83,7 @@ def client(broker: Broker) -> Iterator[socket.socket]:
 @pytest.mark.usefixtures("client")
 def test_names_and_attributes_are_kafkas(broker: Broker) -> None:
     expected, found = kafkas(), ours(broker)
-    missing = {bean for bean in expected if bean not in found} - COME_LATER - NOT_YET
+    missing = {bean for bean in expected if bean not in found} - COME_LATER
     assert not missing
     for bean, attributes in expected.items():
         assert attributes - found.get(bean, attributes) == set(), bean

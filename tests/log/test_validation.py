@@ -1,6 +1,7 @@
 """What is accepted, refused and changed on append; the codes are those that Kafka 3.9's validator answered to the same bytes."""
 
 import contextlib
+import itertools
 import random
 import struct
 import zlib
@@ -37,6 +38,9 @@ NOW = 1_700_000_000_000
 FOREVER = (1 << 63) - 1
 RECORDS = [SimpleRecord(NOW + i, b"k%d" % i, b"value %d" % i, [("h", None)] * (i % 2)) for i in range(5)]
 PLAIN = [record._replace(headers=()) for record in RECORDS]
+TICK_NS = 70
+"""So much time passes whenever somebody looks."""
+
 CODECS = list(Compression)
 LEGACY_CODECS = CODECS[:4]
 
@@ -55,7 +59,8 @@ class Rules:
 
 
 def validate(data: Buffer, origin: AppendOrigin = AppendOrigin.CLIENT, **rules: Any) -> ValidationResult:
-    context = ValidationContext(TopicPartition("topic", 0), 1000, 7, NOW, origin, Rules(**rules))
+    now_ns = itertools.count(0, TICK_NS).__next__
+    context = ValidationContext(TopicPartition("topic", 0), 1000, 7, NOW, origin, Rules(**rules), now_ns)
     return validate_and_assign_offsets(data, context)
 
 
@@ -358,7 +363,10 @@ def test_formats_0_and_1_become_one_batch(magic: int, codec: Compression, wanted
     times = NOW if append_time else -1 if magic == 0 else None
     assert content(batch) == expected(PLAIN, times)
     assert batch.compression.text == (codec.text if wanted == "producer" else wanted)
-    assert (result.converted_count, result.source_compression) == (5, codec)
+    assert result.conversion is not None
+    assert (result.conversion.records, result.source_compression) == (5, codec)
+    assert result.conversion.time_ns == TICK_NS
+    assert result.conversion.temporary_bytes > len(result.records) if codec else len(result.records)
     assert result.log_append_time_ms == (NOW if append_time else -1)
 
 
@@ -449,3 +457,16 @@ def test_what_produce_may_carry() -> None:
             check_produced_records(bad, 9)
     with pytest.raises(CorruptRecordError):
         check_produced_records(good[:16] + b"\x09" + good[17:], 9)
+
+
+def test_what_is_written_as_it_came_costs_nothing() -> None:
+    assert validate(build_batch(PLAIN)).conversion is None
+
+
+@pytest.mark.parametrize("codec", CODECS[1:])
+def test_decompressing_takes_memory_for_a_while(codec: Compression) -> None:
+    plain_bytes = len(build_batch(PLAIN)) - 61
+    result = validate(build_batch(PLAIN, compression=codec))
+    assert result.conversion == (0, 0, plain_bytes)
+    anew = validate(build_batch(PLAIN, compression=codec), compression_type="uncompressed")
+    assert anew.conversion == (5, TICK_NS, plain_bytes + len(anew.records))

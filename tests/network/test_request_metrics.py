@@ -128,3 +128,23 @@ def test_every_error_of_a_response_counts_under_the_name_of_its_api() -> None:
     }
     assert seen == {("Fetch", "E0"): 5_004, ("Fetch", "E6"): 3, ("Fetch", "E3"): 1}
     assert metrics.count(1) == 1005
+
+
+def test_conversions_are_measured_for_the_apis_that_convert() -> None:
+    layer = Layer()
+    registry = MetricsRegistry(layer.clock)
+    metrics = RequestMetrics(registry, Names(lambda key: f"Api{key}", str, converting=(1,)))
+    metrics.register([1, 2])
+    for number in range(1000):
+        request = make_request(layer)
+        if number % 10 == 0:
+            request.context.note_conversion(1_000_000, 50)
+            request.context.note_conversion(2_000_000, 150)  # of another partition
+        metrics.request_completed(request)
+    took = registry.histogram_snapshot("RequestMetrics", "MessageConversionsTimeMs", request="Api1")
+    used = registry.histogram_snapshot("RequestMetrics", "TemporaryMemoryBytes", request="Api1")
+    assert took is not None
+    assert used is not None
+    assert (took.count, round(took.sum, 6), round(took.max, 6), took.min) == (1000, 300, 3, 0)
+    assert (used.count, used.sum, used.max, used.min) == (1000, 20_000, 200, 0)
+    assert registry.histogram_snapshot("RequestMetrics", "TemporaryMemoryBytes", request="Api2") is None

@@ -92,7 +92,7 @@ def make_families(parts: Parts) -> list[object]:
         FeatureApis(parts.controller),
         ProduceApis(replicas, verification),
         ProducerApis(replicas, metadata),
-        FetchApis(replicas, sessions, config),
+        FetchApis(replicas, sessions, config, parts.clock),
         OffsetApis(replicas),
         LogDirApis(replicas.moves),
         GroupApis(groups),

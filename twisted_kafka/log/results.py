@@ -54,10 +54,26 @@ class AbortedTransaction(NamedTuple):
     last_stable_offset: int
 
 
+class Conversion(NamedTuple):
+    """What records cost that were not written, or sent, as they were. (Kafka: RecordValidationStats.)
+
+    How many were built anew (for another format, codec, offsets or timestamps), how long that took, and how much memory it and
+    decompressing took beside what came in.
+    """
+
+    records: int
+    time_ns: int
+    temporary_bytes: int
+
+
 class LogAppendInfo:
-    """What an append did. Offsets are -1 for an append of nothing; ``log_append_time_ms`` is -1 unless the topic stamps records."""
+    """What an append did. Offsets are -1 for an append of nothing; ``log_append_time_ms`` is -1 unless the topic stamps records.
+
+    ``conversion`` is None for records that were written as they came, and not compressed.
+    """
 
     __slots__ = (
+        "conversion",
         "first_offset",
         "is_duplicate",
         "last_offset",
@@ -77,6 +93,7 @@ class LogAppendInfo:
         self.record_count = 0
         self.size_bytes = 0
         self.is_duplicate = False
+        self.conversion: Conversion | None = None
 
 
 class FetchDataInfo:

@@ -82,7 +82,10 @@ class UnifiedLog(LogMaintenance):
             if self._is_closed:
                 self._ensure_open()
             config = self.config
-            context = ValidationContext(self.topic_partition, self._end[0], leader_epoch, self._clock.wall_ms(), origin, config)
+            clock = self._clock
+            context = ValidationContext(
+                self.topic_partition, self._end[0], leader_epoch, clock.wall_ms(), origin, config, clock.monotonic_ns
+            )
             result = validate_and_assign_offsets(records, context)
             batches = result.batches
             if not batches:
@@ -102,6 +105,7 @@ class UnifiedLog(LogMaintenance):
             info.log_append_time_ms = result.log_append_time_ms
             info.record_count = result.record_count
             info.size_bytes = size_bytes
+            info.conversion = result.conversion
             end = self._append(result.records, batches, result.max_timestamp_ms, result.last_offset)
             if is_alone:
                 self._set_high_watermark(end)

@@ -7,6 +7,7 @@ deltas that aren't 0, 1, 2...) is written anew. Records that would not parse at 
 import struct
 from typing import NoReturn
 
+from twisted_kafka.log.results import Conversion
 from twisted_kafka.log.validation_convert import (
     check_size,
     decompression_limit,
@@ -188,11 +189,17 @@ def _assign(
     target = source
     if config.compression_type != "producer" and (source or not attributes & CONTROL_FLAG):
         target = target_compression(source, context)
+    conversion = None
     if source is target and scan.sequential:
         records = _patched(view, header, (attributes, max_timestamp), context)
+        if source:
+            conversion = Conversion(0, 0, len(payload))
     else:
+        started_ns = context.now_ns()
         keeps_payload = scan.sequential and attributes & TIMESTAMP_TYPE_MASK >= header[5] & TIMESTAMP_TYPE_MASK
         records = memoryview(_rewritten(header, payload, (attributes, max_timestamp, target), keeps_payload, context))
+        temporary_bytes = len(records) + (len(payload) if source else 0)
+        conversion = Conversion(header[12], context.now_ns() - started_ns, temporary_bytes)
         check_size(len(records), context)
     info = BatchInfo()
     info.base_offset = offset = context.offset
@@ -204,6 +211,7 @@ def _assign(
     info.is_transactional = attributes & TRANSACTIONAL_FLAG != 0
     info.is_control = attributes & CONTROL_FLAG != 0
     result = ValidationResult(records, [info], count, source)
+    result.conversion = conversion
     if attributes & TIMESTAMP_TYPE_MASK:
         result.log_append_time_ms = context.now_ms
     return result

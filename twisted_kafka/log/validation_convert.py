@@ -1,8 +1,8 @@
 """Validate message sets of the formats 0 and 1 and bring them into one batch of format 2, which is what the log keeps."""
 
-import itertools
 from collections.abc import Sequence
 
+from twisted_kafka.log.results import Conversion
 from twisted_kafka.log.validation_records import LOG_APPEND_TIME, check_records
 from twisted_kafka.log.validation_types import (
     AppendOrigin,
@@ -81,6 +81,7 @@ def ensure_few(count: int) -> None:
 
 def validate_message_set(view: memoryview, context: ValidationContext) -> ValidationResult:
     """Validate messages of format 0 or 1 and return them as one batch of format 2, with the offsets that follow the log's end."""
+    started_ns = context.now_ns()
     messages = _checked_messages(view, context)
     if not messages:
         return ValidationResult(b"", [], 0, Compression.NONE)
@@ -88,7 +89,12 @@ def validate_message_set(view: memoryview, context: ValidationContext) -> Valida
     if source and len(messages) > 1:
         raise InvalidRecordError("a compressed message must be the only one of a message set")
     limit = decompression_limit(context)
-    records = list(itertools.chain.from_iterable(_records(message, context, limit) for message in messages))
+    records: list[Record] = []
+    temporary_bytes = 0
+    for message in messages:
+        inner, decompressed_bytes = _records(message, context, limit)
+        records += inner
+        temporary_bytes += decompressed_bytes
     target = target_compression(source, context)
     options = BatchOptions(
         base_offset=context.offset,
@@ -103,7 +109,7 @@ def validate_message_set(view: memoryview, context: ValidationContext) -> Valida
     batch = build_batch(records, **options)
     check_size(len(batch), context)
     result = ValidationResult(batch, [batch_info(DefaultBatch(memoryview(batch)))], len(records), source)
-    result.converted_count = len(records)
+    result.conversion = Conversion(len(records), context.now_ns() - started_ns, temporary_bytes + len(batch))
     if append_time:
         result.log_append_time_ms = context.now_ms
     return result
@@ -146,13 +152,16 @@ def _inner_messages(message: LegacyBatch, limit_bytes: int) -> list[LegacyBatch]
         raise InvalidRecordError(str(error)) from None
 
 
-def _records(message: LegacyBatch, context: ValidationContext, limit_bytes: int) -> list[Record]:
+def _records(message: LegacyBatch, context: ValidationContext, limit_bytes: int) -> tuple[list[Record], int]:
+    """Return a message's records, checked, and how many bytes they had when decompressed, 0 when they were not compressed."""
+    decompressed_bytes = 0
     if message.compression:
         for index, inner in enumerate(_inner_messages(message, limit_bytes)):
             if inner.compression:
                 raise InvalidRecordError(f"record {index} in a compressed message is compressed itself")
             if not inner.is_valid():
                 raise InvalidChecksumError(f"record {index} in a compressed message has a wrong checksum")
+            decompressed_bytes += inner.size_bytes
     records = list(message.records(limit_bytes))
     check_records(records, context, sent_append_time=message.timestamp_type == TimestampType.LOG_APPEND_TIME)
-    return records
+    return records, decompressed_bytes

@@ -1,8 +1,10 @@
 """What validation is given and what it answers."""
 
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Protocol
 
+from twisted_kafka.log.results import Conversion
 from twisted_kafka.protocol.errors import CorruptRecordError, InvalidRecordError, InvalidTimestampError, KafkaError
 from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.protocol.records.record import NO_SEQUENCE, NO_TIMESTAMP, increment_sequence
@@ -43,9 +45,12 @@ class TopicRules(Protocol):
 
 
 class ValidationContext:
-    """One append: where to, with which first offset and leader epoch, when, from whom, under which settings."""
+    """One append: where to, with which first offset and leader epoch, when, from whom, under which settings.
 
-    __slots__ = ("config", "leader_epoch", "now_ms", "offset", "origin", "topic_partition")
+    ``now_ms`` is the time of day, ``now_ns`` tells the monotonic one.
+    """
+
+    __slots__ = ("config", "leader_epoch", "now_ms", "now_ns", "offset", "origin", "topic_partition")
 
     def __init__(
         self,
@@ -55,6 +60,7 @@ class ValidationContext:
         now_ms: int,
         origin: AppendOrigin,
         config: TopicRules,
+        now_ns: Callable[[], int],
     ) -> None:
         self.topic_partition = topic_partition
         self.offset = offset
@@ -62,6 +68,7 @@ class ValidationContext:
         self.now_ms = now_ms
         self.origin = origin
         self.config = config
+        self.now_ns = now_ns
 
 
 class BatchInfo:
@@ -104,12 +111,12 @@ class ValidationResult:
 
     Timestamps are in milliseconds; ``log_append_time_ms`` is -1 when the records keep their own. ``offset_of_max_timestamp_ms``
     is the last offset of the batch with the largest timestamp, as Kafka 3.9 has it. Without any complete batch in what was sent,
-    offsets are -1 and the count is 0. ``converted_count`` tells how many records came in formats 0 and 1.
+    offsets are -1 and the count is 0. ``conversion`` is None for records that are written as they came, and not compressed.
     """
 
     __slots__ = (
         "batches",
-        "converted_count",
+        "conversion",
         "first_offset",
         "last_offset",
         "log_append_time_ms",
@@ -128,7 +135,7 @@ class ValidationResult:
         self.source_compression = source_compression
         self.record_errors: list[tuple[int, str]] = []
         self.log_append_time_ms = NO_TIMESTAMP
-        self.converted_count = 0
+        self.conversion: Conversion | None = None
         if batches:
             batch = batches[-1]
             self.first_offset = batches[0].base_offset

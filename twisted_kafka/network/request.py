@@ -63,6 +63,7 @@ class RequestContext:
         "api_version",
         "client_id",
         "connection",
+        "conversion",
         "correlation_id",
         "error",
         "error_counts",
@@ -82,6 +83,8 @@ class RequestContext:
         self.error = 0
         self.error_counts: Mapping[int, int] | None = None
         """How often the response says which code, NONE too; None where that is ``error``, once."""
+        self.conversion: tuple[int, int] | None = None
+        """How many nanoseconds it took to convert records, and how many bytes of memory; None when there was nothing to do."""
         self.is_special = False
         """Whether it counts apart in the metrics: a follower's fetch, a verification by AddPartitionsToTxn."""
 
@@ -98,6 +101,11 @@ class RequestContext:
         """Note an error code of the response; the first one is the request's in metrics and the access log."""
         if not self.error:
             self.error = int(error)
+
+    def note_conversion(self, time_ns: int, temporary_bytes: int) -> None:
+        """Note what converting records of one partition took; that of all partitions counts in the metrics."""
+        before = self.conversion or (0, 0)
+        self.conversion = before[0] + time_ns, before[1] + temporary_bytes
 
     @property
     def connection_id(self) -> str:

@@ -179,10 +179,41 @@ class _NamedMetrics:
         meter.mark()
 
 
+class _ConversionMetrics:
+    """What converting records took: a value for each request, of most it is 0."""
+
+    __slots__ = ("_bytes", "_times", "rows")
+
+    def __init__(self, registry: MetricsRegistry, name: str, fold: Callable[[], None]) -> None:
+        self.rows: list[tuple[int, int]] = []
+        """Of the requests that converted something: nanoseconds and bytes."""
+        self._times = registry.add(_Histogram(fold, MS_PER_NS), TYPE, "MessageConversionsTimeMs", request=name)
+        self._bytes = registry.add(_Histogram(fold, 1), TYPE, "TemporaryMemoryBytes", request=name)
+
+    def fold(self, requests: int) -> None:
+        """Put what was noted, and noughts for the other requests, into the instruments."""
+        rows = self.rows[:requests]
+        del self.rows[: len(rows)]
+        others = [0] * (requests - len(rows))
+        self._times.update_many([time_ns for time_ns, _ in rows] + others)
+        self._bytes.update_many([size_bytes for _, size_bytes in rows] + others)
+
+
 class _ApiMetrics:
     """The requests of one API: their rows, and under which names they count."""
 
-    __slots__ = ("_counted", "_error_name", "_lock", "_named", "_of_errors", "errors", "last_deprecated", "rows", "versions")
+    __slots__ = (
+        "_counted",
+        "_error_name",
+        "_lock",
+        "_named",
+        "_of_errors",
+        "conversions",
+        "errors",
+        "last_deprecated",
+        "rows",
+        "versions",
+    )
 
     def __init__(self, registry: MetricsRegistry, api_key: int, names: Names) -> None:
         self._error_name = names.error_name
@@ -195,6 +226,8 @@ class _ApiMetrics:
         self.last_deprecated = names.last_deprecated(api_key)
         # For each name: which requests count under it, the special ones (True), the others (False), or all (None).
         self._named = [(which, _NamedMetrics(registry, name, self.fold)) for which, name in names.of(api_key)]
+        name = names.of(api_key)[0][1]
+        self.conversions = _ConversionMetrics(registry, name, self.fold) if api_key in names.converting else None
         self._of_errors = next(named for which, named in self._named if which is not True)
 
     def count(self) -> int:
@@ -215,6 +248,8 @@ class _ApiMetrics:
             whole = _columns(taken)
             first = taken[0][-1]
             is_mixed = (not first) in whole.specials
+            if self.conversions is not None:
+                self.conversions.fold(size)
             self._of_errors.add_errors(self._error_counts(whole.errors), self._error_name)
             for which, named in self._named:
                 if which is None or (which is first and not is_mixed):
@@ -273,6 +308,8 @@ class RequestMetrics:
         version = context.api_version
         if not 0 <= version <= MAX_VERSION:  # the number is the client's to choose, and what it counts under stays
             version = OTHER_VERSION
+        if context.conversion is not None and api.conversions is not None:
+            api.conversions.rows.append(context.conversion)
         counts = context.error_counts
         error = context.error if counts is None else None
         is_new = error not in api.errors if counts is None else api.count_apart(counts)  # before its row is: a fold takes both

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from twisted_kafka.log.results import LogAppendInfo
+from twisted_kafka.log.results import Conversion, LogAppendInfo
 from twisted_kafka.protocol.errors import ErrorCode
 
 _NO_ERRORS: Final[tuple[tuple[int, str], ...]] = ()
@@ -16,6 +16,7 @@ class PartitionResult:
 
     __slots__ = (
         "base_offset",
+        "conversion",
         "error",
         "error_message",
         "last_offset",
@@ -32,6 +33,7 @@ class PartitionResult:
         self.log_append_time_ms = -1
         self.log_start_offset = log_start_offset
         self.record_count = 0
+        self.conversion: Conversion | None = None
         self.record_errors: list[tuple[int, str]] | tuple[tuple[int, str], ...] = _NO_ERRORS
         self.error_message: str | None = None
 
@@ -43,6 +45,7 @@ class PartitionResult:
         result.last_offset = info.last_offset
         result.log_append_time_ms = info.log_append_time_ms
         result.record_count = info.record_count
+        result.conversion = info.conversion
         return result
 
     def fail_after_append(self, error: ErrorCode) -> None:

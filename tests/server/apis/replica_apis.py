@@ -20,7 +20,7 @@ class Apis(Harness):
         self.registry = ApiRegistry(
             [
                 ProduceApis(self.replicas, TransactionVerification(self.config, self.replicas)),
-                FetchApis(self.replicas, self.sessions, self.config),
+                FetchApis(self.replicas, self.sessions, self.config, self.clock),
                 OffsetApis(self.replicas),
             ]
         )

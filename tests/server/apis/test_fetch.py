@@ -71,6 +71,15 @@ def test_old_versions_get_no_more_than_their_limit_and_a_first_message_that_is_c
     assert values(fetch(apis, 3, max_bytes=20)) == [b"a", b"b"]
 
 
+def test_what_a_conversion_takes_is_told_to_the_metrics(apis):
+    fetch(apis, 4)
+    assert apis.context.conversion is None
+    converted = fetch(apis, 3)
+    kept_bytes = len(fetch(apis, 4).records)
+    fetch(apis, 3)
+    assert apis.context.conversion == (0, kept_bytes + len(converted.records))  # the clock stands still
+
+
 def test_down_conversion_can_be_switched_off(apis):
     apis.lead("modern", config={"message.downconversion.enable": "false"})
     apis.append(b"a", topic_partition=apis.replicas.get_partition(("modern", 0)).topic_partition)

@@ -204,3 +204,17 @@ def test_the_access_log_hears_of_it(apis):
     produce(apis, batch_of(b"a"), partition=9)
     assert apis.context.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert apis.context.topics == [(TOPIC, 1, 0, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+
+
+def test_what_a_conversion_takes_is_told_to_the_metrics(apis):
+    def converted():
+        return [meters.produce_conversions.count for meters in (apis.replicas.stats.topic(TOPIC), apis.replicas.stats.all_topics)]
+
+    produce(apis, batch_of(b"a", b"b"))
+    assert (apis.context.conversion, converted()) == (None, [0, 0])
+    produce(apis, batch_of(b"a", b"b", compression=Compression.GZIP))
+    assert apis.context.conversion == (0, len(batch_of(b"a", b"b")) - 61)
+    assert converted() == [0, 0]
+    produce(apis, batch_of(b"a", b"b", magic=1), 2)
+    assert apis.context.conversion == (0, len(batch_of(b"a", b"b")))  # the clock stands still
+    assert converted() == [2, 2]

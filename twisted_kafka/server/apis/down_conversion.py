@@ -3,11 +3,13 @@
 import struct
 from typing import Final
 
+from twisted_kafka.network.request import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode, UnsupportedCompressionTypeError
 from twisted_kafka.protocol.records.conversion import down_convert
 from twisted_kafka.protocol.regions import Buffer, FileRegion
 from twisted_kafka.replication.fetch_data import FetchParams, PartitionFetch, PartitionRead
 from twisted_kafka.replication.replica_manager import ReplicaManager
+from twisted_kafka.timing.clock import IClock
 
 _FIRST_VERSION_OF_BATCHES: Final = 4
 _FIRST_VERSION_WITH_ZSTD: Final = 10
@@ -24,18 +26,19 @@ _MOST_OFFSET_AND_SIZE: Final = struct.Struct(">qi")
 class DownConversion:
     """Converts what was read for consumers that cannot read it as it is."""
 
-    __slots__ = ("_replicas",)
+    __slots__ = ("_now_ns", "_replicas")
 
-    def __init__(self, replicas: ReplicaManager) -> None:
+    def __init__(self, replicas: ReplicaManager, clock: IClock) -> None:
         self._replicas = replicas
+        self._now_ns = clock.monotonic_ns
 
     @staticmethod
     def concerns(version: int) -> bool:
         """Tell whether there is anything to look at for a Fetch of that version."""
         return version < _FIRST_VERSION_WITH_ZSTD
 
-    def convert(self, fetch: PartitionFetch, read: PartitionRead, params: FetchParams) -> None:
-        """Convert the records in place, or put an error in their place.
+    def convert(self, context: RequestContext, fetch: PartitionFetch, read: PartitionRead, params: FetchParams) -> None:
+        """Convert the records in place, or put an error in their place; note in ``context`` what it took.
 
         UNSUPPORTED_COMPRESSION_TYPE: the topic is compressed with zstd.
         UNSUPPORTED_VERSION: ``message.downconversion.enable`` is off.
@@ -51,6 +54,7 @@ class DownConversion:
             return
         if params.version >= _FIRST_VERSION_OF_BATCHES or not read.size_bytes:
             return
+        started_ns = self._now_ns()
         to_magic = 0 if params.version <= _LAST_VERSION_OF_FORMAT_0 else 1
         data = _beginning(read.records)
         if not _needs(data, to_magic):
@@ -71,6 +75,7 @@ class DownConversion:
             converted = _MOST_OFFSET_AND_SIZE.pack(-1, read.size_bytes + 1)
         read.records = converted
         read.size_bytes = len(read.records)
+        context.note_conversion(self._now_ns() - started_ns, len(data) + len(converted))
         topic = fetch.topic_partition.topic
         self._replicas.stats.topic(topic).fetch_conversions.mark(1)
         self._replicas.stats.all_topics.fetch_conversions.mark(1)

@@ -31,6 +31,7 @@ from twisted_kafka.server.apis.down_conversion import DownConversion
 from twisted_kafka.server.apis.fetch_direct import FIRST_VERSION, FetchedResponse, News, by_topic, read_one, topic_of
 from twisted_kafka.server.apis.leaders import LeaderHints
 from twisted_kafka.server.dispatch import api
+from twisted_kafka.timing.clock import IClock
 
 _FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 _FIRST_VERSION_WITH_REPLICA_STATE: Final = 15
@@ -52,12 +53,12 @@ Answer = FetchResponse | FetchedResponse
 class FetchApis:
     """Reads for consumers and followers."""
 
-    def __init__(self, replicas: ReplicaManager, sessions: FetchSessionCache, config: KafkaConfig) -> None:
+    def __init__(self, replicas: ReplicaManager, sessions: FetchSessionCache, config: KafkaConfig, clock: IClock) -> None:
         self._replicas = replicas
         self._metadata = replicas.metadata
         self._topic_name = replicas.metadata.topic_name
         self._manager = FetchManager(sessions, replicas.metadata.topic_name)
-        self._conversion = DownConversion(replicas)
+        self._conversion = DownConversion(replicas, clock)
         self._max_bytes = config.int("fetch.max.bytes")
         self._read = replicas.fetch_and_respond
 
@@ -151,7 +152,7 @@ class FetchApis:
     ) -> Answer:
         if self._conversion.concerns(params.version):
             for fetch, read in zip(fetch_context.fetches, reads, strict=True):
-                self._conversion.convert(fetch, read, params)
+                self._conversion.convert(context, fetch, read, params)
         topics = by_topic(fetch_context.answer(reads))
         is_plain = params.version >= FIRST_VERSION and not fetch_context.error
         for news in topics:

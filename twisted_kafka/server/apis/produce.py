@@ -8,6 +8,7 @@ from typing import Final
 
 from twisted_kafka.coordinator.records import Producer
 from twisted_kafka.coordinator.transaction.verification import TransactionVerification
+from twisted_kafka.log.results import Conversion
 from twisted_kafka.log.validation import AppendOrigin
 from twisted_kafka.network.request import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode
@@ -129,6 +130,8 @@ class ProduceApis:
         if isinstance(result, PartitionResult):
             return respond({topic_partition: result})
         context.note_topic(one.topic, 1, result.record_count, len(one.records))
+        if result.conversion is not None:
+            self._note_conversion(context, one.topic, result.conversion)
         return AppendedResponse(one.topic, one.index, result.first_offset, result.log_append_time_ms, result.log_start_offset)
 
     def _unverified(self, entries: dict[TopicPartition, Buffer], transactional_id: str) -> Results:
@@ -156,6 +159,13 @@ class ProduceApis:
         if error == ErrorCode.CORRUPT_MESSAGE:
             result.error_message = "the records do not begin with a batch: its length or its format is impossible"
         return result
+
+    def _note_conversion(self, context: RequestContext, topic: str, conversion: Conversion) -> None:
+        context.note_conversion(conversion.time_ns, conversion.temporary_bytes)
+        if conversion.records:
+            stats = self._replicas.stats
+            stats.topic(topic).produce_conversions.mark(conversion.records)
+            stats.all_topics.produce_conversions.mark(conversion.records)
 
     def _respond(self, context: RequestContext, request: ProduceRequest, refused: Results | None, results: Results) -> Answer:
         if refused is not None:
@@ -185,6 +195,8 @@ class ProduceApis:
                     _explain(answer, result, context.api_version, hints, TopicPartition(name, index))
                 else:
                     records += result.record_count
+                    if result.conversion is not None:
+                        self._note_conversion(context, name, result.conversion)
                     size_bytes += len(data.records or b"")
                 answers.append(answer)
             context.note_topic(name, len(answers), records, size_bytes, first_error)
