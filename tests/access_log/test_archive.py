@@ -34,7 +34,7 @@ def add(directory: Path, name: str, age_ms: int = HOUR_MS, text: str = "", hour:
 def line() -> str:
     made = request()
     made.context.note_topic("orders", 1, 2, 300)
-    return LineMaker(1, ManualClock(NOW_MS), 10).lines([made])[0]
+    return LineMaker(1, ManualClock(NOW_MS), 10).line(made)
 
 
 def names(directory: Path) -> list[str]:

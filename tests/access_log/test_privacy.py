@@ -15,7 +15,7 @@ CONNECTION = "10.0.0.1:9092-192.168.7.7:51234-12"
 
 def shown(policy: FieldPolicy, connection_id: str = CONNECTION, client_id: str | None = "app") -> dict:
     connection = ConnectionInfo(connection_id, "INSIDE", "PLAINTEXT", "192.168.7.7")
-    return json.loads(LineMaker(3, ManualClock(NOW_MS), 2, policy).lines([request(client_id, connection)])[0])
+    return json.loads(LineMaker(3, ManualClock(NOW_MS), 2, policy).line(request(client_id, connection)))
 
 
 def test_fields_can_be_left_out() -> None:

@@ -48,8 +48,8 @@ def test_of_the_others_one_in_n_stands_for_n() -> None:
 
 def test_a_line_tells_for_how_many_it_stands_and_is_numbered() -> None:
     lines = LineMaker(3, ManualClock(NOW_MS), max_topics=2)
-    first, second = map(json.loads, lines.lines([made(), made()], [10, 1]))
+    first, second = json.loads(lines.line(made(), 10)), json.loads(lines.line(made()))
     assert first["weight"] == 10
     assert "weight" not in second
     assert second["sequence"] - first["sequence"] == 1
-    assert json.loads(LineMaker(3, ManualClock(NOW_MS + 1000), 2).lines([made()])[0])["sequence"] > second["sequence"]
+    assert json.loads(LineMaker(3, ManualClock(NOW_MS + 1000), 2).line(made()))["sequence"] > second["sequence"]

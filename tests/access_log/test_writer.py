@@ -1,6 +1,5 @@
 import errno
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,19 +17,13 @@ def line(hour: str = "2023-11-14T22", text: str = "x") -> str:
     return f'{{"v":1,"time":"{hour}:00:00.000Z","text":"{text}"}}\n'
 
 
-def made(lines: Sequence[str]) -> list[str]:
-    """Take lines for what they are made of."""
-    "".join(lines)
-    return list(lines)
-
-
 class Log:
     def __init__(self, directory: Path, *, roll_bytes: int = 1 << 20, roll_ms: int = 60_000, queue_size: int = 100) -> None:
         self.directory = directory
         self.clock = ManualClock(NOW_MS)
         self.metrics = MetricsRegistry(self.clock)
         self.files = LogFiles(directory, 1, roll_bytes=roll_bytes, roll_ms=roll_ms)
-        self.writer = AccessLogWriter(self.files, self.clock, self.metrics, made, queue_size=queue_size, write_interval_ms=1)
+        self.writer = AccessLogWriter(self.files, self.clock, self.metrics, queue_size=queue_size, write_interval_ms=1)
 
     def write(self, *lines: str) -> None:
         for each in lines:
@@ -91,13 +84,6 @@ def test_what_does_not_fit_the_queue_is_counted(tmp_path: Path) -> None:
     assert log.metrics.value("AccessLog", "LinesPerSec") == 2
     log.write(line(text="5"))
     assert (log.directory / log.names[0]).read_text() == "".join(line(text=text) for text in "015")
-
-
-def test_what_no_line_can_be_made_of_is_counted_and_others_are_written(log: Log) -> None:
-    log.write("x", 1, "y")  # type: ignore[arg-type]
-    assert log.writer.dropped == 3
-    log.write(line())
-    assert log.metrics.value("AccessLog", "LinesPerSec") == 1
 
 
 def test_a_full_disk_loses_lines_but_tears_none(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from twisted_kafka.access_log.archive import PARQUET, Archive
 from twisted_kafka.access_log.privacy import FieldPolicy
 from twisted_kafka.access_log.record import LineMaker
 from twisted_kafka.access_log.rotation import LogFiles
-from twisted_kafka.access_log.sampling import Sampled, Sampler
+from twisted_kafka.access_log.sampling import Sampler
 from twisted_kafka.access_log.writer import AccessLogWriter
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
@@ -20,18 +20,30 @@ from twisted_kafka.timing.clock import IClock
 
 
 class AccessLog:
-    """Writes one line about every request that is over; keys `access.log.*`.
+    """Writes one line about every request that is over; keys `access.log.*`."""
 
-    The thread on which a request is over does no more than append it to the writer's queue.
-    """
-
-    def __init__(self, writer: AccessLogWriter, archive: Archive) -> None:
+    def __init__(self, writer: AccessLogWriter, lines: LineMaker, archive: Archive, sampler: Sampler | None = None) -> None:
         self.writer = writer
+        self._line = lines.line
         self._archive = archive
+        self._sampler = sampler
+        if sampler is not None:
+            self._weight = sampler.weight
 
     def request_completed(self, request: Request) -> None:
-        """Have a line about the request, or count it as dropped when too many wait."""
-        self.writer.add(request)
+        """Queue the request's line, or count it as dropped when too many wait.
+
+        The line is made here and now: a thread of its own for that would take the interpreter from those who serve requests for longer
+        (docs/adr/0018).
+        """
+        if self._sampler is None:
+            self.writer.add(self._line(request))
+            return
+        weight = self._weight(request)
+        if weight:
+            self.writer.add(self._line(request, weight))
+        else:
+            self.writer.pass_over()
 
     def publish_to(self, publish: Callable[[Sequence[str]], int]) -> None:
         """Have the writer hand its lines to `publish` too, which returns how many it could not take."""
@@ -62,21 +74,20 @@ def make_access_log(config: KafkaConfig, node_id: int, clock: IClock, metrics: M
     files = LogFiles(
         Path(directory), node_id, roll_bytes=config.long("access.log.roll.bytes"), roll_ms=config.long("access.log.roll.ms")
     )
+    writer = AccessLogWriter(
+        files,
+        clock,
+        metrics,
+        queue_size=config.int("access.log.queue.size"),
+        write_interval_ms=config.int("access.log.write.interval.ms"),
+    )
     policy = FieldPolicy(
         config.list("access.log.fields.exclude"),
         config.list("access.log.fields.hash"),
         config.optional_string("access.log.hash.key"),
     )
     lines = LineMaker(node_id, clock, config.int("access.log.max.topics"), policy)
-    writer = AccessLogWriter(
-        files,
-        clock,
-        metrics,
-        Sampled(_sampler(config), lines, metrics).lines,
-        queue_size=config.int("access.log.queue.size"),
-        write_interval_ms=config.int("access.log.write.interval.ms"),
-    )
-    return AccessLog(writer, _archive(config, Path(directory), node_id, clock))
+    return AccessLog(writer, lines, _archive(config, Path(directory), node_id, clock), _sampler(config))
 
 
 def _archive(config: KafkaConfig, directory: Path, node_id: int, clock: IClock) -> Archive:

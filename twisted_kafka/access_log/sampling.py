@@ -1,12 +1,9 @@
 """Which requests get a line when not all do: every failed and every slow one, and of the others one in so many."""
 
 import random
-from collections.abc import Callable, Sequence
-from itertools import compress
+from collections.abc import Callable
 from typing import Final
 
-from twisted_kafka.access_log.record import LineMaker
-from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.request import Request
 from twisted_kafka.protocol.api import ApiKey
 
@@ -32,22 +29,3 @@ class Sampler:
         if took_ns >= self._slow_ns:
             return 1
         return self._one_in if self._draw() * self._one_in < 1 else 0
-
-
-class Sampled:
-    """Makes lines of the requests that the sample keeps, and counts the others."""
-
-    def __init__(self, sampler: Sampler | None, lines: LineMaker, metrics: MetricsRegistry) -> None:
-        """Without a sampler all are kept."""
-        self._sampler = sampler
-        self._lines = lines
-        self._left_out = metrics.meter("AccessLog", "SampledOutLinesPerSec")
-
-    def lines(self, requests: Sequence[Request]) -> list[str]:
-        """Return the lines of those of these requests that get one."""
-        sampler = self._sampler
-        if sampler is None:
-            return self._lines.lines(requests)
-        weights = [sampler.weight(request) for request in requests]
-        self._left_out.mark(weights.count(0))
-        return self._lines.lines(list(compress(requests, weights)), list(filter(None, weights)))

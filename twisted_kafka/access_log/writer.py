@@ -3,7 +3,7 @@
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from twisted.logger import Logger
 
@@ -15,11 +15,7 @@ from twisted_kafka.timing.clock import IClock
 _log = Logger()
 
 _BATCH_LINES: Final = 20_000
-"""How many lines are written at a time, about."""
-
-_LINES_AT_A_TIME: Final = 64
-_YIELD_S: Final = 0.0001
-"""After so many lines were made, in a fifth of a millisecond, those who serve requests have their turn at the interpreter."""
+"""How many lines are taken from the queue and written at a time."""
 
 _COMPLAINT_INTERVAL_NS: Final = 10_000_000_000
 """Drops and errors are told in the broker's log at most this often."""
@@ -28,33 +24,25 @@ _STOP_TIMEOUT_S: Final = 10.0
 
 
 class AccessLogWriter:
-    """Takes requests that are over from any thread, and writes their lines in batches.
+    """Takes lines from any thread and writes them in batches.
 
-    At most `queue_size` requests wait; further ones are dropped, and the drops are counted and told. What cannot be written, on a
+    At most `queue_size` lines wait; further ones are dropped, and the drops are counted and told. What cannot be written, on a
     full disk for example, counts as dropped too: the access log never holds a request up.
     """
 
     def __init__(
-        self,
-        files: LogFiles,
-        clock: IClock,
-        metrics: MetricsRegistry,
-        make_lines: Callable[[Sequence[Any]], list[str]],
-        *,
-        queue_size: int,
-        write_interval_ms: int,
+        self, files: LogFiles, clock: IClock, metrics: MetricsRegistry, *, queue_size: int, write_interval_ms: int
     ) -> None:
-        """``make_lines`` makes the lines of some requests, each with a newline at its end; it is called by one thread at a time."""
         self._files = files
         self._clock = clock
-        self._make_lines = make_lines
-        self._queue: deque[Any] = deque()
+        self._queue: deque[str] = deque()
         self._queue_size = queue_size
         self._write_interval_s = write_interval_ms / 1000
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kafka-access-log-writer", daemon=True)
         self._lines_written = metrics.meter("AccessLog", "LinesPerSec")
         self._lines_dropped = metrics.meter("AccessLog", "DroppedLinesPerSec")
+        self._lines_passed_over = metrics.meter("AccessLog", "SampledOutLinesPerSec")
         self._lines_unpublished = metrics.meter("AccessLog", "UnpublishedLinesPerSec")
         self.publish: Callable[[Sequence[str]], int] | None = None
         """Takes lines that were written, for access.log.topic.enable; returns how many it could not take."""
@@ -63,13 +51,17 @@ class AccessLogWriter:
         self._told_at_ns: int | None = None
         self._error: OSError | None = None
 
-    def add(self, request: Any) -> None:
-        """Have a request's line written; if too many wait, count it as dropped."""
+    def add(self, line: str) -> None:
+        """Have a line written, which ends in a newline; if too many wait, count it as dropped."""
         queue = self._queue
         if len(queue) < self._queue_size:
-            queue.append(request)
+            queue.append(line)
         else:
             self._lines_dropped.mark()
+
+    def pass_over(self) -> None:
+        """Count a request that the sample leaves without a line."""
+        self._lines_passed_over.mark()
 
     @property
     def dropped(self) -> int:
@@ -94,8 +86,7 @@ class AccessLogWriter:
     def write_waiting(self) -> None:
         """Write all lines that wait now, and close the file when it is due; errors are counted and told."""
         now_ms = self._clock.wall_ms()
-        while self._queue:
-            lines = self._take()
+        while lines := self._take():
             try:
                 self._write(lines, now_ms)
             except OSError as error:
@@ -124,16 +115,7 @@ class AccessLogWriter:
 
     def _take(self) -> list[str]:
         queue = self._queue
-        lines: list[str] = []
-        while queue and len(lines) < _BATCH_LINES:
-            taken = [queue.popleft() for _ in range(min(len(queue), _LINES_AT_A_TIME))]
-            try:
-                lines += self._make_lines(taken)
-            except Exception:  # noqa: BLE001 the thread must go on; what it could not write is counted
-                _log.failure("Access log: {count} lines could not be made", count=len(taken))
-                self._lines_dropped.mark(len(taken))
-            self._stopping.wait(_YIELD_S)
-        return lines
+        return [queue.popleft() for _ in range(min(len(queue), _BATCH_LINES))]
 
     def _write(self, lines: list[str], now_ms: int) -> None:
         while lines:
