@@ -33,8 +33,8 @@ class AccessLog:
     def request_completed(self, request: Request) -> None:
         """Queue the request's line, or count it as dropped when too many wait.
 
-        The line is made here and now: a thread of its own for that would take the interpreter from those who serve requests for longer
-        (docs/adr/0018).
+        The line is made here and now: a thread of its own for that would take the interpreter from those who serve requests for
+        longer (docs/adr/0018).
         """
         if self._sampler is None:
             self.writer.add(self._line(request))
