@@ -72,6 +72,8 @@ MEASURES: tuple[Measure, ...] = (
 KEY_NAMES = tuple(key.name for key in KEYS)
 MEASURE_NAMES = tuple(measure.name for measure in MEASURES)
 
+PACKED_DDL = "part int, cells binary"
+"""The schema of cells as they travel (`bundles`), in Spark's DDL: the part of time that they belong to, an Arrow stream of them."""
 CLIENT = ("client_id", "principal")
 GROUPABLE = ("node", "listener", "protocol", "principal", "client_id", "software", "software_version", "api", "version", "error")
 """The keys of a request: what `--group-by` takes."""

@@ -38,12 +38,18 @@ def options(java_home: Path, making: str = "") -> str:
 
 
 def prepare(master: str = "") -> Path:
-    """Make the file: report on a small made-up day while Java notes the classes; raise RuntimeError when Java did not write it."""
+    """Make the file: report on a small made-up day, and follow it, while Java notes the classes.
+
+    Raises RuntimeError when Java did not write it.
+    """
     from pyspark import SparkContext
 
     from twisted_kafka_spark import session
+    from twisted_kafka_spark.arguments import parser
     from twisted_kafka_spark.java_home import ensure_java
     from twisted_kafka_spark.job import Job, run
+    from twisted_kafka_spark.rollup import Selection
+    from twisted_kafka_spark.stream.follow import follow
     from twisted_kafka_spark.synthetic.day import Day
 
     wanted = class_cache(ensure_java())
@@ -53,8 +59,10 @@ def prepare(master: str = "") -> Path:
     try:
         with tempfile.TemporaryDirectory() as directory:
             Day(_ROWS).write(Path(directory))
-            run(spark, Job(paths=[directory]))
             run(spark, Job(paths=[directory], rollup_out=f"{directory}/rollup"))
+            run(spark, Job(paths=[directory], selection=Selection("api = 'Fetch'")))
+            options = parser().parse_args(["follow", directory, "--once", "--out", f"{directory}/followed"])
+            follow(spark, options, trigger_s=1, tell=lambda finding: None)
     finally:
         spark.stop()
     gateway = SparkContext._gateway

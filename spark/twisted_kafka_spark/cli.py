@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -22,8 +21,8 @@ from twisted_kafka_spark.findings.find import NAMES
 from twisted_kafka_spark.read import NoAccessLogError
 from twisted_kafka_spark.report.page import as_html
 from twisted_kafka_spark.report.terminal import as_text
+from twisted_kafka_spark.spark_errors import first_line
 
-_PYTHON_ERROR = re.compile(r"[\w.]*(Error|Exception|Invalid|NotImplemented): ")
 DONE, NOT_POSSIBLE, WRONG_USAGE, FOUND = 0, 1, 2, 3
 
 
@@ -59,7 +58,7 @@ def _report(options: argparse.Namespace) -> int:
         except PySparkException as error:
             if options.verbose:
                 raise
-            raise RuntimeError(_first_line(error)) from None
+            raise RuntimeError(first_line(error)) from None
     finally:
         spark.stop()
     write(options.out, as_html(document))
@@ -86,13 +85,6 @@ def _job(options: argparse.Namespace) -> Any:
         folding=Folding(since=moment(options.since), until=moment(options.until), utc_offset_s=options.utc_offset),
         selection=Selection(options.filter),
     )
-
-
-def _first_line(error: BaseException) -> str:
-    """Return what an error of Spark says, without its plans and stack traces; of one in a Python worker, what Python said."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    raised = [line for line in lines if _PYTHON_ERROR.match(line)]
-    return next(iter([*raised[:1], *lines]), type(error).__name__)
 
 
 def _status(document: dict[str, Any], fail_on: Sequence[str]) -> int:

@@ -58,6 +58,33 @@ class Folding:
         """Fold such batches into packed cells."""
         yield from bundles.packed(self._of_lines(batches))
 
+    def rows_of_blocks(self, blocks: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
+        """Fold blocks of lines into unique cells: a row for each kind."""
+        reader = LineReader(self.utc_offset_s)
+        yield from self._rows((frame for block in blocks for frame in reader.frames_of_block(block)), reader)
+
+    def rows_of_columns(self, columns: Iterable[pa.Array]) -> Iterator[pa.RecordBatch]:
+        """Fold columns of lines likewise."""
+        reader = LineReader(self.utc_offset_s)
+        yield from self._rows((frame for column in columns for frame in reader.frames(column)), reader)
+
+    def _rows(self, frames: Iterable[Frame], reader: LineReader) -> Iterator[pa.RecordBatch]:
+        yield from bundles.rows(bundles.unique(self.folded(frames, reader)))
+
+    def streams_of_pieces(self, pieces: Iterable[Piece]) -> Iterator[bytes]:
+        """Fold pieces of files into unique cells: an Arrow stream for each kind."""
+        for kind, table in bundles.unique(self._of_pieces(pieces)):
+            yield bundles.stream(kind, table)
+
+    def parts_of_pieces(self, pieces: Iterable[Piece]) -> Iterator[tuple[int, bytes]]:
+        """The same in parts of time, with the number of its part before each stream."""
+        for part, kind, table in bundles.by_part(self._of_pieces(pieces)):
+            yield part, bundles.stream(kind, table)
+
+    def _of_pieces(self, pieces: Iterable[Piece]) -> bundles.Cells:
+        reader = LineReader(self.utc_offset_s)
+        return self.folded(_of_pieces(pieces, reader), reader)
+
     def packed_records(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Fold batches that are records already into packed cells."""
         reader = LineReader(self.utc_offset_s)
@@ -104,11 +131,6 @@ class Planned:
 
     folding: Folding
     tasks: Sequence[Sequence[Piece]]
-
-    def packed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Give the packed cells of a task."""
-        reader = LineReader(self.folding.utc_offset_s)
-        yield from bundles.packed(self.folding.folded(_of_pieces(self._pieces(batches), reader), reader))
 
     def parsed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Give the records of a task."""

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from twisted_kafka_spark import without_pandas  # noqa: F401 - for what its import does
 from twisted_kafka_spark.schema import PHASES
 
 if TYPE_CHECKING:

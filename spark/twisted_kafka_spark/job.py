@@ -10,9 +10,10 @@ from twisted_kafka_spark import store, views
 from twisted_kafka_spark.document import About, build, tick_length_s
 from twisted_kafka_spark.fold import Folding
 from twisted_kafka_spark.read import NoAccessLogError, Sources, find_sources
-from twisted_kafka_spark.rollup import Rollup, Run, Selection, overlaps, roll_up_files, roll_up_lines
+from twisted_kafka_spark.rollup import Run, Selection, overlaps, roll_up_files, roll_up_lines
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 TOPIC = "__access_log"
@@ -46,15 +47,13 @@ def run(spark: SparkSession, job: Job) -> dict[str, Any]:
     else:
         rollup, about = _from_files(spark, job)
     if job.rollup_out:
-        store.write(rollup.frame(), job.rollup_out, about.grain_s)
-        rollup = Rollup(cells=store.read_back(spark, job.rollup_out, about.grain_s))
-    collected = rollup.table()
-    period = views.period(collected)
+        store.write(spark, rollup, job.rollup_out, about.grain_s)
+    period = views.period(rollup)
     if period is None:
         about_nothing = f"no request in {about.source}"
         raise NoAccessLogError(about_nothing + (f" fulfils {about.condition}" if about.condition else " in the period"))
     tick_s = tick_length_s(*period, about.grain_s)
-    tables = views.compute(collected, tick_s, job.group_by)
+    tables = views.compute(rollup, tick_s, job.group_by)
     found = overlaps([Run(row["node"] or 0, row["first_us"], row["last_us"], row["requests"]) for row in tables["run"]])
     if found and not job.selection.deduplicate and not job.is_merge:
         return _once_more(spark, job, _lines_read(tables))
@@ -84,12 +83,12 @@ def _about(job: Job, source: str, sources: Sources | None = None) -> About:
     )
 
 
-def _from_files(spark: SparkSession, job: Job) -> tuple[Rollup, About]:
+def _from_files(spark: SparkSession, job: Job) -> tuple[pa.Table, About]:
     sources = find_sources(spark, job.paths, job.folding.since, job.folding.until)
     return roll_up_files(spark, sources, job.folding, job.selection), _about(job, ", ".join(job.paths), sources)
 
 
-def _from_topic(spark: SparkSession, job: Job) -> tuple[Rollup, About]:
+def _from_topic(spark: SparkSession, job: Job) -> tuple[pa.Table, About]:
     from twisted_kafka_spark.topic_source import read_topic
 
     lines = read_topic(spark, job.bootstrap_servers, job.topic)
@@ -97,8 +96,8 @@ def _from_topic(spark: SparkSession, job: Job) -> tuple[Rollup, About]:
     return rollup, _about(job, f"topic {job.topic} of {job.bootstrap_servers}")
 
 
-def _merged(spark: SparkSession, job: Job) -> tuple[Rollup, About]:
+def _merged(spark: SparkSession, job: Job) -> tuple[pa.Table, About]:
     merged, grain_s = store.read(spark, job.paths, job.grain_s)
     about = _about(job, ", ".join(job.paths))
     about.grain_s = grain_s
-    return Rollup(cells=merged), about
+    return merged.toArrow(), about

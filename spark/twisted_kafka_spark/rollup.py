@@ -1,15 +1,16 @@
-"""The one pass over a log: lines to cells in the tasks that read them, one shuffle that merges the cells."""
+"""The one pass over a log: lines to cells in the tasks that read them, and merging the cells."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING
 
 from twisted_kafka_spark import bundles, cells
 from twisted_kafka_spark.fold import Planned
-from twisted_kafka_spark.pieces import local_path, tasks
+from twisted_kafka_spark.pieces import Piece, local_path, tasks
 from twisted_kafka_spark.read import Sources, is_remote, read_lines, read_parquet
 from twisted_kafka_spark.schema import ddl
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
     from twisted_kafka_spark.fold import Folding
 
+MOST_TASKS_MERGED_HERE = 256
+"""The cells of so many tasks (16 GB of lines) are merged by the driver, which holds them in any case; of more by tasks first."""
 _RUN_SLACK = 0.02
 """Lines of several threads may be numbered and written in slightly different orders; runs overlapping by less are not suspect."""
 
@@ -36,67 +39,63 @@ class Selection:
         return bool(self.condition) or self.deduplicate
 
 
-@dataclass(slots=True)
-class Rollup:
-    """Cells of a log, or of rollups that were kept: `rows` as packed cells, else `cells`, each of them once."""
-
-    rows: DataFrame | None = None
-    cells: DataFrame | None = None
-
-    def table(self) -> pa.Table:
-        """Return all cells."""
-        if self.rows is None:
-            assert self.cells is not None
-            return self.cells.toArrow()
-        return bundles.wide(bundles.merged(bundles.unpacked(self.rows.toArrow().to_batches())).items())
-
-    def frame(self) -> DataFrame:
-        """Return the cells as rows of Spark."""
-        if self.rows is None:
-            assert self.cells is not None
-            return self.cells
-        return self.rows.mapInArrow(bundles.wide_batches, cells.ddl())
-
-
-def roll_up_files(spark: SparkSession, sources: Sources, folding: Folding, selection: Selection) -> Rollup:
+def roll_up_files(spark: SparkSession, sources: Sources, folding: Folding, selection: Selection) -> pa.Table:
     """Return the cells of the files."""
+    tables: list[tuple[str, pa.Table]] = []
     parts = []
     local = [path for path in (*sources.lines, *sources.parquet) if not is_remote(path)]
     if local:
-        parts.append(_local(spark, local, folding, selection))
+        planned = _planned(spark, local)
+        if selection.needs_records:
+            numbers = spark.range(0, len(planned), 1, len(planned))
+            parts.append(_records(numbers.mapInArrow(Planned(folding, planned).parsed, ddl()), folding, selection))
+        else:
+            tables += _folded(spark, planned, folding)
     remote = [path for path in sources.lines if is_remote(path)]
     parts += [_lines(lines, folding, selection) for lines in read_lines(spark, remote)]
     remote = [path for path in sources.parquet if is_remote(path)]
     if remote:
         parts.append(_records(read_parquet(spark, remote), folding, selection))
-    return _merged(spark, reduce(lambda a, b: a.unionByName(b), parts))
+    if parts:
+        tables += _merged(spark, reduce(lambda a, b: a.unionByName(b), parts))
+    return bundles.wide(bundles.joined(tables).items())
 
 
-def roll_up_lines(spark: SparkSession, lines: DataFrame, folding: Folding, selection: Selection) -> Rollup:
+def roll_up_lines(spark: SparkSession, lines: DataFrame, folding: Folding, selection: Selection) -> pa.Table:
     """Return the cells of a column of lines."""
-    return _merged(spark, _lines(lines, folding, selection))
+    return bundles.wide(bundles.joined(_merged(spark, _lines(lines, folding, selection))).items())
 
 
-def _merged(spark: SparkSession, rows: DataFrame) -> Rollup:
-    tasks = int(spark.conf.get("spark.sql.shuffle.partitions") or bundles.PARTS)
-    return Rollup(rows=bundles.merge(rows, min(tasks, bundles.PARTS)))
+def _merged(spark: SparkSession, rows: DataFrame) -> Iterator[tuple[str, pa.Table]]:
+    """Merge packed cells by Spark's tasks."""
+    return bundles.unpacked(bundles.merge(rows, _merging_tasks(spark)).toArrow().to_batches())
 
 
-def _local(spark: SparkSession, files: list[str], folding: Folding, selection: Selection) -> DataFrame:
-    """Return packed cells of files that the tasks read by their paths."""
+def _merging_tasks(spark: SparkSession) -> int:
+    return min(int(spark.conf.get("spark.sql.shuffle.partitions") or bundles.PARTS), bundles.PARTS)
+
+
+def _planned(spark: SparkSession, files: list[str]) -> list[list[Piece]]:
     paths = [local_path(path) for path in files]
-    planned = tasks([(path, os.path.getsize(path)) for path in paths], spark.sparkContext.defaultParallelism)
-    numbers = spark.range(0, len(planned), 1, len(planned))
-    work = Planned(folding, planned)
-    if selection.needs_records:
-        return _records(numbers.mapInArrow(work.parsed, ddl()), folding, selection)
-    return numbers.mapInArrow(work.packed, bundles.DDL)
+    return tasks([(path, os.path.getsize(path)) for path in paths], spark.sparkContext.defaultParallelism)
+
+
+def _folded(spark: SparkSession, planned: list[list[Piece]], folding: Folding) -> Iterator[tuple[str, pa.Table]]:
+    """Fold files that the tasks read by their paths.
+
+    There is nothing in it for Spark SQL to plan, and to load and start that takes longer than to read a million lines: an RDD does.
+    """
+    pieces = spark.sparkContext.parallelize(planned, len(planned))
+    if len(planned) <= MOST_TASKS_MERGED_HERE:
+        return map(bundles.opened, pieces.flatMap(folding.streams_of_pieces).collect())
+    parts = pieces.flatMap(folding.parts_of_pieces).partitionBy(_merging_tasks(spark), int)
+    return map(bundles.opened, parts.mapPartitions(bundles.merged_parts).collect())
 
 
 def _lines(lines: DataFrame, folding: Folding, selection: Selection) -> DataFrame:
     if selection.needs_records:
         return _records(lines.mapInArrow(folding.parsed, ddl()), folding, selection)
-    return lines.mapInArrow(folding.packed_lines, bundles.DDL)
+    return lines.mapInArrow(folding.packed_lines, cells.PACKED_DDL)
 
 
 def _records(records: DataFrame, folding: Folding, selection: Selection) -> DataFrame:
@@ -107,7 +106,7 @@ def _records(records: DataFrame, folding: Folding, selection: Selection) -> Data
     if selection.deduplicate:
         numbered = records.where(sf.col("sequence").isNotNull()).dropDuplicates(["node", "sequence"])
         records = numbered.unionByName(records.where(sf.col("sequence").isNull()))
-    return records.mapInArrow(folding.packed_records, bundles.DDL)
+    return records.mapInArrow(folding.packed_records, cells.PACKED_DDL)
 
 
 @dataclass(slots=True)

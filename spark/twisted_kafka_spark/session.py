@@ -6,18 +6,25 @@ import logging
 import os
 import sys
 import warnings
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
 
 from twisted_kafka_spark import class_cache
 from twisted_kafka_spark.java_home import ensure_java
 
 if TYPE_CHECKING:
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
 BATCH_LINES = 1 << 16
 """Lines that a Python worker is given at a time."""
 _MALLOC, _KEPT_BYTES = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"), 256 << 20
 """The workers' numpy takes and frees megabytes all the time: that glibc keeps them saves a third of the workers' time."""
+_JAVA_OPTIONS = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
+"""On one machine the JVM only hands out tasks: its second compiler and threads that collect garbage cost more than they bring.
+Of the start an eighth would be to check the byte code of some ten thousand classes, which come from pyspark's own jars."""
 _MEMORY_SHARE, _MEMORY_MIN_MB, _MEMORY_MAX_MB = 0.25, 1024, 8192
 
 
@@ -41,8 +48,7 @@ def settings(cores: int, is_verbose: bool, java_options: str = "") -> dict[str, 
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "INFO" if is_verbose else "OFF",
         "spark.driver.memory": f"{driver_memory_mb()}m",
-        # The JVM only reads lines and merges cells: on one machine its second compiler costs more than it brings.
-        "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseParallelGC {java_options}".strip(),
+        "spark.driver.extraJavaOptions": f"{_JAVA_OPTIONS} {java_options}".strip(),
         "spark.driver.maxResultSize": "0",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -66,32 +72,57 @@ def start(
     Raises SparkUnavailableError, one line, when Java or pyspark is missing or too old.
     """
     try:
-        import pandas  # noqa: F401
         import pyarrow  # noqa: F401
+        from pyspark import SparkConf
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise SparkUnavailableError(f"{error.name} is not installed: pip install 'twisted_kafka[spark]'") from None
-    builder = SparkSession.builder.appName(application)
-    if "SPARK_ENV_LOADED" not in os.environ and not is_submitted():
-        try:
-            java_home = ensure_java()
-        except RuntimeError as error:
-            raise SparkUnavailableError(str(error)) from None
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        builder = builder.master(master or "local[*]")
-        for key, value in settings(_cores(master), is_verbose, class_cache.options(java_home, class_cache_out)).items():
-            builder = builder.config(key, value)
-        for name in _MALLOC:
-            os.environ.setdefault(name, str(_KEPT_BYTES))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if not is_verbose:
         warnings.filterwarnings("ignore", category=FutureWarning)
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    session: SparkSession = _quietly(builder) if not is_verbose else builder.getOrCreate()
-    session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(BATCH_LINES))
-    session.conf.set("spark.sql.session.timeZone", "UTC")
-    return session
+    if "SPARK_ENV_LOADED" in os.environ or is_submitted():
+        session: SparkSession = _quietly(SparkSession.builder.appName(application).getOrCreate, is_verbose)
+        session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(BATCH_LINES))
+        session.conf.set("spark.sql.session.timeZone", "UTC")
+        return session
+    try:
+        java_home = ensure_java()
+    except RuntimeError as error:
+        raise SparkUnavailableError(str(error)) from None
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    for name in _MALLOC:
+        os.environ.setdefault(name, str(_KEPT_BYTES))
+    wanted = settings(_cores(master), is_verbose, class_cache.options(java_home, class_cache_out))
+    conf = SparkConf().setAppName(application).setMaster(master or "local[*]").setAll(list(wanted.items()))
+    late: Any = _LateSession(conf, is_verbose)
+    return cast("SparkSession", late)
+
+
+class _LateSession:
+    """Spark with its context alone, until something else of the session is asked for.
+
+    To make a session starts all of Spark SQL, which takes nearly as long as the rest of Spark, and most reports do without it.
+    """
+
+    def __init__(self, conf: SparkConf, is_verbose: bool) -> None:
+        from pyspark import SparkContext
+
+        self._is_verbose = is_verbose
+        self._session: Any = None
+        self.sparkContext: SparkContext = _quietly(lambda: SparkContext(conf=conf), is_verbose)
+
+    def __getattr__(self, name: str) -> Any:
+        if self._session is None:
+            from pyspark.sql import SparkSession
+
+            self._session = _quietly(SparkSession.builder.getOrCreate, self._is_verbose)
+        return getattr(self._session, name)
+
+    def stop(self) -> None:
+        """Stop Spark."""
+        (self._session or self.sparkContext).stop()
 
 
 def is_submitted() -> bool:
@@ -104,16 +135,17 @@ def _cores(master: str) -> int:
     return int(inside) if inside.isdecimal() else (os.cpu_count() or 1)
 
 
-def _quietly(builder: SparkSession.Builder) -> SparkSession:
+def _quietly(begin: Callable[[], Any], is_verbose: bool) -> Any:
     """Start Spark without what its launcher and its JVM say on standard error before any log level counts."""
+    if is_verbose:
+        return begin()
     sys.stderr.flush()
     kept = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, 2)
-        session: SparkSession = builder.getOrCreate()
+        return begin()
     finally:
         os.dup2(kept, 2)
         os.close(nowhere)
         os.close(kept)
-    return session

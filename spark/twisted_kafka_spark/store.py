@@ -10,6 +10,7 @@ from twisted_kafka_spark import cells
 from twisted_kafka_spark.read import NoAccessLogError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 MOST_MINUTES = 2 * 24 * 60
@@ -17,14 +18,10 @@ MOST_HOURS = 60 * 24
 _GRAIN = "grain"
 
 
-def write(rollup: DataFrame, directory: str, grain_s: int) -> None:
+def write(spark: SparkSession, rollup: pa.Table, directory: str, grain_s: int) -> None:
     """Write a rollup in place of the one that is there."""
-    rollup.coalesce(1).write.mode("overwrite").parquet(f"{directory.rstrip('/')}/{_GRAIN}={grain_s}")
-
-
-def read_back(spark: SparkSession, directory: str, grain_s: int) -> DataFrame:
-    """Return the rollup that was just written."""
-    return spark.read.schema(cells.ddl()).parquet(f"{directory.rstrip('/')}/{_GRAIN}={grain_s}")
+    cells_there = spark.createDataFrame(rollup, cells.ddl())
+    cells_there.coalesce(1).write.mode("overwrite").parquet(f"{directory.rstrip('/')}/{_GRAIN}={grain_s}")
 
 
 def read(spark: SparkSession, directories: Sequence[str], grain_s: int = 0) -> tuple[DataFrame, int]:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
+from twisted_kafka_spark import cells
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
@@ -127,14 +129,21 @@ class _StreamReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         assert isinstance(partition, _Part)
-        return _read(self._options, partition.piece)
+        from twisted_kafka_spark.fold import Folding  # the processes that only plan start without it
+
+        folding = Folding(grain_s=cells.MINUTE_S, utc_offset_s=int(self._options.get("utc_offset_s", "0")))
+        return folding.rows_of_columns(batch.column(0) for batch in _read(self._options, partition.piece))
 
     def commit(self, end: dict[str, int]) -> None:
         """Nothing to do: the offsets are in Spark's checkpoint."""
 
 
 class TopicSource(DataSource):
-    """The data source; options `bootstrap` and `topic`; of a stream also `once`: show no more than is there at first."""
+    """The data source; options `bootstrap` and `topic`.
+
+    A stream, told with the option `stream`, gives packed cells; its further options are `once`, to show no more than is there at
+    first, and `utc_offset_s`.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -142,8 +151,8 @@ class TopicSource(DataSource):
         return NAME
 
     def schema(self) -> str:
-        """One column, `value`."""
-        return "value string"
+        """One column, `value`; of a stream packed cells."""
+        return cells.PACKED_DDL if self.options.get("stream") == "true" else "value string"
 
     def reader(self, schema: Any) -> DataSourceReader:
         """The reader of a batch."""
@@ -160,8 +169,11 @@ def read_topic(spark: SparkSession, bootstrap_servers: str, topic: str) -> DataF
     return spark.read.format(NAME).option("bootstrap", bootstrap_servers).option("topic", topic).load()
 
 
-def follow_topic(spark: SparkSession, bootstrap_servers: str, topic: str, *, is_once: bool = False) -> DataFrame:
-    """Return the records of the topic as a stream, from its first offset on; with `is_once` no more than is there at first."""
+def follow_topic(
+    spark: SparkSession, bootstrap_servers: str, topic: str, *, is_once: bool = False, utc_offset_s: int = 0
+) -> DataFrame:
+    """Return packed cells of the topic's records as a stream, from its first offset on; with `is_once` of those there at first."""
     spark.dataSource.register(TopicSource)
-    options = {"bootstrap": bootstrap_servers, "topic": topic, "once": str(is_once).lower()}
-    return spark.readStream.format(NAME).options(**options).load()
+    options = {"bootstrap": bootstrap_servers, "topic": topic, "stream": "true"}
+    once = {"once": str(is_once).lower(), "utc_offset_s": str(utc_offset_s)}
+    return spark.readStream.format(NAME).options(**options, **once).load()

@@ -6,7 +6,7 @@ The cells of a day are some hundred thousand rows: one more Spark job for each t
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from twisted_kafka_spark import without_pandas  # noqa: F401 - for what its import does
 from twisted_kafka_spark.cells import CLIENT, KINDS, MEASURES, TIME
 from twisted_kafka_spark.findings.thresholds import MINUTE_FLOOR, NEW_CONNECTIONS_FLOOR
 from twisted_kafka_spark.kafka_names import OLDEST_IN_KAFKA_4
@@ -95,18 +96,40 @@ VIEWS: dict[str, View] = {
     "line": View("lines", ("error", "note"), ranks=("requests",), top=100),
 }
 
+_FOR_FINDINGS = (
+    *("tick", "listener", "client", "client_api", "client_minute", "throttled_minute", "old_version"),
+    *("error_minute", "error_client", "topic", "topic_total", "topic_error", "line"),
+)
+KINDS_FOR_FINDINGS = ("requests", "connections", "topics", "topic_ids", "lines")
+"""The kinds of cells that those views, and the new connections, are made of."""
+
 
 def compute(cells: pa.Table, tick_s: int, group_by: Sequence[str] = ()) -> Tables:
     """Compute every view; `tick_s`: how long one column of the charts over time is."""
     views = dict(VIEWS)
     if group_by:
         views["group_by"] = View("requests", tuple(group_by), ranks=_BUSY, derived=_BOTH)
-    kinds = {kind: cells.filter(pc.equal(cells["kind"], kind)) for kind in KINDS}
-    kinds["topics"] = _named_topics(kinds["topics"], kinds["topic_ids"])
+    kinds = _by_kind(cells, KINDS)
+    tables = _tables(kinds, views)
+    tables["heat"] = _heat(kinds["latency"], tick_s)
+    return tables
+
+
+def compute_for_findings(cells: pa.Table) -> Tables:
+    """Compute those views that findings are made of."""
+    return _tables(_by_kind(cells, KINDS_FOR_FINDINGS), {name: VIEWS[name] for name in _FOR_FINDINGS})
+
+
+def _by_kind(cells: pa.Table, kinds: Iterable[str]) -> dict[str, pa.Table]:
+    found = {kind: cells.filter(pc.equal(cells["kind"], kind)) for kind in kinds}
+    found["topics"] = _named_topics(found["topics"], found["topic_ids"])
+    return found
+
+
+def _tables(kinds: dict[str, pa.Table], views: dict[str, View]) -> Tables:
     tables = {name: _table(kinds[view.kind], view) for name, view in views.items()}
     for row in tables["topic_total"]:
         row["topics"] = pc.count_distinct(kinds["topics"]["topic"]).as_py()
-    tables["heat"] = _heat(kinds["latency"], tick_s)
     tables["new_connection"] = _new_connections(kinds["connections"])
     return tables
 

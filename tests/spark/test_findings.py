@@ -24,7 +24,7 @@ STORM = range(8, 11)
 
 def findings(lines: list[str]) -> list[Finding]:
     batches = list(Folding().lines([pa.record_batch({"value": pa.array(text.rstrip("\n") for text in lines)})]))
-    return find(views.compute(pa.Table.from_batches(batches), 60))
+    return find(views.compute_for_findings(pa.Table.from_batches(batches)))
 
 
 def usual(api: str = "Produce", each: int = 10, **changes: Any) -> list[str]:

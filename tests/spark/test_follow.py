@@ -11,12 +11,8 @@ pytest.importorskip("pyarrow")
 
 import zstandard
 
-from tests.spark.access_lines import line
-from twisted_kafka_spark.cells import ddl
-from twisted_kafka_spark.fold import Folding
-from twisted_kafka_spark.stream import tail_source
-from twisted_kafka_spark.stream.follow import rolled_minutes, write_batch
-from twisted_kafka_spark.stream.tail_source import TailReader, follow_files
+from twisted_kafka_spark.stream import followed_files, tail_source
+from twisted_kafka_spark.stream.tail_source import TailReader
 
 OPEN, CLOSED = ".node-1-000001.jsonl", "node-1-000001.jsonl"
 pytestmark = pytest.mark.timeout(300)
@@ -34,8 +30,8 @@ class Tail:
         pieces = self.reader.partitions(start, self.offset)
         if before_reading is not None:
             before_reading()
-        found = [block for piece in pieces for batch in self.reader.read(piece) for block in batch.column(0).to_pylist()]
-        return [text for block in found for text in block.decode().removesuffix("\n").split("\n")]
+        found = [block.decode() for piece in pieces for block in self.reader.blocks(piece)]
+        return [text for block in found for text in block.removesuffix("\n").split("\n")]
 
 
 @pytest.fixture
@@ -74,7 +70,7 @@ def test_a_file_goes_on_under_its_closed_name_and_compressed(tail: Tail, tmp_pat
 
 @pytest.mark.parametrize("piece_bytes", [1, 3, 7, 1000])
 def test_pieces_lose_and_repeat_no_line(tail: Tail, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece_bytes: int) -> None:
-    monkeypatch.setattr(tail_source, "_PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr(tail_source, "_TASK_BYTES", piece_bytes)
     lines = [str(number) * (number % 5 + 1) for number in range(30)]
     append(tmp_path / CLOSED, "\n".join(lines) + "\n")
     assert tail.read() == lines
@@ -104,27 +100,51 @@ def test_a_file_that_is_gone_before_it_was_read_is_an_error(tail: Tail, tmp_path
         tail.read(before_reading=lambda: os.unlink(tmp_path / CLOSED))
 
 
-@pytest.mark.slow
-def test_each_minute_is_written_once_also_after_a_restart(spark: Any, tmp_path: Path) -> None:
-    log, out, checkpoint = tmp_path / "log", tmp_path / "out", tmp_path / "checkpoint"
-    log.mkdir()
+def test_a_log_that_log4j_begins_anew_is_read_to_its_end(tail: Tail, tmp_path: Path) -> None:
+    path = tmp_path / "kafka-request.log"
+    append(path, "one\n")
+    assert tail.read() == ["one"]
+    append(path, "two\n")
+    path.rename(tmp_path / "kafka-request.log.2026-11-21-08")
+    append(path, "three\nfour\nfive\n")
+    assert sorted(tail.read()) == ["five", "four", "three", "two"]
+    append(path, "six\n")
+    assert tail.read() == ["six"]
 
-    def run_to_the_end() -> None:
-        minutes = rolled_minutes(follow_files(spark, str(log)), Folding(grain_s=60), late_s=60)
-        writer = minutes.writeStream.outputMode("append").option("checkpointLocation", str(checkpoint))
-        query = writer.foreachBatch(write_batch(str(out), None)).start()
-        query.processAllAvailable()
-        query.stop()
 
-    written = 0
-    for minute in range(0, 12, 3):  # a restart between each three minutes; half of a line is there at each end
-        texts = [line("Fetch", each, correlation_id=number) for each in range(minute, minute + 3) for number in range(50)]
-        half = len(line("Fetch", minute + 3, correlation_id=0)) // 2
-        whole = "".join(texts) + line("Fetch", minute + 3, correlation_id=0)
-        append(log / OPEN, whole[half if minute else 0 : len("".join(texts)) + half])
-        written += len(texts)
-        run_to_the_end()
-    cells = spark.read.schema(ddl()).option("recursiveFileLookup", "true").parquet(str(out))
-    rows = {row["at"]: row["sum(requests)"] for row in cells.where("kind = 'requests'").groupBy("at").sum("requests").collect()}
-    assert all(count == 50 for count in rows.values())
-    assert len(rows) == 10  # the last two may still change, so they wait
+def test_a_backlog_is_read_bit_by_bit_oldest_folder_first_and_brokers_side_by_side(tmp_path: Path) -> None:
+    for hour in ("hour=08", "hour=09"):
+        (tmp_path / hour).mkdir()
+        for node, lines in ((1, 40), (2, 20)):
+            (tmp_path / hour / f"node-{node}-000001.jsonl").write_text("123456789\n" * lines)
+    look = followed_files.Look(tmp_path, most_bytes=300)
+    offset: followed_files.Offset = {}
+    reached = []
+    while (after := look.beyond(offset)) != offset:
+        offset = after
+        reached.append({name: lines for name, (_, lines) in offset.items()})
+    first, second = "hour=08/node-1-000001", "hour=08/node-2-000001"
+    assert reached[0] == {first: 20, second: 10}
+    assert reached[1] == {first: 40, second: 20}
+    assert reached[-1] == {f"hour={hour}/node-{node}-000001": lines for hour in ("08", "09") for node, lines in ((1, 40), (2, 20))}
+    assert len(reached) == 4
+
+
+def test_a_line_longer_than_what_is_read_at_a_time_does_not_stop_it(tmp_path: Path) -> None:
+    (tmp_path / CLOSED).write_text("x" * 100 + "\n" + "y\n")
+    look = followed_files.Look(tmp_path, most_bytes=10)
+    once = look.beyond({})
+    assert once == {"node-1-000001": [103, 2]}
+
+
+def test_files_that_are_gone_are_forgotten_but_not_at_once(tmp_path: Path) -> None:
+    path = tmp_path / CLOSED
+    append(path, "one\n")
+    look = followed_files.Look(tmp_path, most_bytes=100)
+    offset = look.beyond({})
+    path.unlink()
+    looks = 0
+    while offset:
+        offset = look.beyond(offset)
+        looks += 1
+    assert looks == followed_files._GONE

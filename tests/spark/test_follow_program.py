@@ -99,7 +99,7 @@ def test_files_with_restarts_and_a_kill(tmp_path: Path) -> None:
 
 
 def written_batches(out: Path) -> list[Path]:
-    return [path.parent for path in out.glob("grain=60/batch=*/_SUCCESS")]
+    return list(out.glob("grain=60/batch=*/cells.parquet"))
 
 
 def test_a_topic_with_a_restart_and_findings_to_a_topic(tmp_path: Path) -> None:

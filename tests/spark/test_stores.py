@@ -13,8 +13,11 @@ import zstandard
 from tests.spark.access_lines import line, topic
 from twisted_kafka.access_log.archive import Archive
 from twisted_kafka.timing.clock import ManualClock
+from twisted_kafka_spark import rollup
+from twisted_kafka_spark.fold import Folding
 from twisted_kafka_spark.job import Job, run
 from twisted_kafka_spark.read import NoAccessLogError, find_sources
+from twisted_kafka_spark.stream.folder import folder
 
 pytestmark = pytest.mark.timeout(300)
 PARTS = ("total", "apis", "clients", "topics", "versions", "time", "findings", "connections")
@@ -65,3 +68,35 @@ def test_a_file_system_of_hadoop_is_read_and_written_by_spark(spark: Any, log: P
 def test_what_is_not_there_is_said_before_spark_starts(tmp_path: Path) -> None:
     with pytest.raises(NoAccessLogError, match="is not a file or directory"):
         find_sources(None, [(tmp_path / "gone").as_uri()])
+
+
+def test_what_a_stream_keeps_can_be_in_a_file_system_of_hadoop(spark: Any, tmp_path: Path) -> None:
+    spark._jsc.hadoopConfiguration().set("fs.viewfs.mounttable.kept.link./kept", tmp_path.as_uri())
+    kept = folder(spark, "viewfs://kept/kept/state")
+    assert (kept.read("open/batch=0"), kept.names("open")) == (None, [])
+    for content in (b"first" * 1000, bytes(range(256))):
+        kept.write("open/batch=0", content)
+        assert kept.read("open/batch=0") == content
+    kept.write("open/batch=1", b"")
+    assert kept.read("open/batch=1") == b""
+    assert sorted(kept.names("open")) == ["batch=0", "batch=1"]
+    kept.delete("open/batch=0")
+    kept.delete("open/batch=0")
+    assert kept.names("open") == ["batch=1"]
+
+
+@pytest.mark.parametrize("merged_here", [0, 256], ids=["merged by tasks", "merged by the driver"])
+def test_cells_of_one_minute_in_several_files_are_merged(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, merged_here: int
+) -> None:
+    monkeypatch.setattr(rollup, "MOST_TASKS_MERGED_HERE", merged_here)
+    for node in (1, 2, 3):
+        lines = [line("Fetch", minute, node=node, client_id=client) for minute in range(5) for client in ("a", "b")]
+        (tmp_path / f"node-{node}-000001.jsonl").write_text("".join(lines))
+    cells = rollup.roll_up_files(spark, find_sources(None, [str(tmp_path)]), Folding(), rollup.Selection())
+    kinds = cells.group_by(["kind"]).aggregate([("requests", "sum"), ([], "count_all")])
+    found = {row["kind"]: (row["requests_sum"], row["count_all"]) for row in kinds.to_pylist()}
+    assert found["requests"] == (30, 30)  # a node is a key of these
+    assert found["latency"] == (30, 5)
+    assert found["clients"] == (30, 2)
+    assert found["connections"] == (30, 2)

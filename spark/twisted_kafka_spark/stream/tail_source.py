@@ -1,177 +1,137 @@
-"""Follow the files of a log by offset: a Python data source of Spark that reads whole lines as they are appended.
+"""Follow the files of a log by offset: a Python data source of Spark that gives the cells of whole lines as they are appended.
 
-Spark's own file source reads a path once, and loses what is appended to it later. This one keeps for each file how many bytes of
-whole lines, and how many lines, were read; a file is known by its name without the leading dot of an open one and without what
-follows the name when it is compressed or turned into Parquet, so that it is the same file after it was closed.
+Spark's own file source reads a path once, and loses what is appended to it later. This one keeps for each file how much of it was
+read (`followed_files`). The lines are folded where they are read: to hand them from there through Java to another Python worker
+would cost as much as to fold them.
 """
 
 from __future__ import annotations
 
-import gzip
+import itertools
+import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
+from twisted_kafka_spark import cells
+from twisted_kafka_spark.stream.followed_files import NOTHING, Look, Offset, files, is_plain, opened
+
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 NAME = "twisted_kafka_tail"
-_SUFFIXES = (".jsonl", ".jsonl.zst", ".jsonl.gz", ".parquet", ".log")
-_PIECE_BYTES = 32 << 20
-"""What one task reads of a file at most."""
+_BATCH_BYTES = 1 << 30
+"""What is read in one batch, about; more waits for the next."""
+_TASK_BYTES = 32 << 20
 _CHUNK_BYTES = 2 << 20
-_BATCH_LINES = 1 << 16
-
-Offset = dict[str, list[int]]
-"""By file: bytes and lines read so far."""
+_CHUNK_ROWS = 1 << 14
 
 
-class _Piece(InputPartition):
-    def __init__(self, path: str, start: int, end: int, lines: int) -> None:
-        super().__init__((path, start, end, lines))
-        self.path, self.start, self.end, self.lines = path, start, end, lines
+class _Piece(NamedTuple):
+    """Part of a file: the lines that begin in these bytes, or, of a compressed file, those with these numbers."""
+
+    name: str
+    path: str
+    start: int
+    end: int
+    is_numbered: bool
 
 
-def stem(path: Path) -> str:
-    """Return the name by which a file is known as long as it lives."""
-    name = path.name.lstrip(".")
-    for suffix in (".zst", ".gz"):
-        name = name.removesuffix(suffix)
-    return str(path.parent / name.removesuffix(".parquet").removesuffix(".jsonl"))
-
-
-def files(directory: Path) -> dict[str, Path]:
-    """Return the files to follow by stem, open ones too; where there are two forms of one, the lines as they were written."""
-    found: dict[str, Path] = {}
-    for path in sorted(directory.rglob("*"), key=lambda path: (not path.name.endswith((".jsonl", ".log")), str(path))):
-        name = path.name.lstrip(".")
-        is_unfinished = path.name.startswith(".") and not name.endswith((".jsonl", ".log"))
-        if name.startswith("_") or is_unfinished or not name.endswith(_SUFFIXES):
-            continue
-        if any(part.startswith(("_", ".")) for part in path.relative_to(directory).parts[:-1]):
-            continue
-        found.setdefault(stem(path), path)
-    return found
-
-
-def _whole_lines(path: Path, start: int) -> tuple[int, int]:
-    """Return where the last whole line after `start` ends, and how many lines there are until there."""
-    end, lines, position = start, 0, start
-    with path.open("rb") as file:
-        file.seek(start)
-        while data := file.read(_CHUNK_BYTES):
-            newline = data.rfind(b"\n")
-            if newline >= 0:
-                end = position + newline + 1
-                lines += data.count(b"\n")
-            position += len(data)
-    return end, lines
-
-
-def _decompressed(path: Path) -> Any:
-    if path.name.endswith(".gz"):
-        return gzip.open(path)
-    import pyarrow as pa
-
-    return pa.input_stream(str(path), compression="zstd")
+class _Task(InputPartition):
+    def __init__(self, pieces: Sequence[_Piece]) -> None:
+        super().__init__(tuple(pieces))
+        self.pieces = pieces
 
 
 class TailReader(DataSourceStreamReader):
-    """Plans and reads; lives in a worker of its own for as long as the stream."""
+    """Plans and reads; lives in a worker of its own for as long as the stream.
 
-    def __init__(self, directory: str, *, is_once: bool = False) -> None:
+    With `is_once` it shows no more than was there at first.
+    """
+
+    def __init__(self, directory: str, *, is_once: bool = False, utc_offset_s: int = 0) -> None:
         self._directory = Path(directory)
-        self._position: Offset = {}
+        self._utc_offset_s = utc_offset_s
+        self._position: Offset | None = None
         self._is_once = is_once
-        self._end: Offset | None = None
+        self._sizes: dict[str, int] | None = None
+        self._look = Look(self._directory, _BATCH_BYTES)
 
     def initialOffset(self) -> Offset:
         """Begin with the first line of every file."""
         return {}
 
     def latestOffset(self, start: Offset | None = None, limit: Any = None) -> Offset:
-        """Return how far whole lines go now. Spark 4.0 and 4.1 do not tell `start`: then it is where the last batch ended."""
-        if self._is_once and self._end is not None:
-            return self._end  # what is appended meanwhile is for the next time
+        """Return how far the next batch goes. Spark 4.0 and 4.1 do not tell `start`: then it is where the last batch ended."""
+        if self._is_once and self._sizes is None:
+            self._sizes = self._look.sizes()
         before = self._position if start is None else start
-        self._end = offset = dict(before)
-        for name, path in files(self._directory).items():
-            try:
-                after = self._after(path, before.get(name, [0, 0]))
-            except FileNotFoundError:
-                continue  # renamed just now: it is there under its other name the next time
-            if after[1] != before.get(name, [0, 0])[1]:
-                offset[name] = after
-        return offset
-
-    def _after(self, path: Path, before: list[int]) -> list[int]:
-        if path.name.endswith((".jsonl", ".log")):
-            if path.stat().st_size < before[0]:
-                before = [0, 0]  # cut or written anew, as log4j does with the file it appends to
-            end, lines = _whole_lines(path, before[0])
-            return [end, before[1] + lines]
-        if path.name.endswith(".parquet"):
-            from pyarrow import parquet
-
-            return [before[0], parquet.ParquetFile(path).metadata.num_rows]
-        lines = size = 0
-        with _decompressed(path) as file:
-            while data := file.read(_CHUNK_BYTES):
-                lines += data.count(b"\n")
-                size += len(data)
-        return [size, lines]
+        # Where the last run ended is not known after a restart of Spark 4.0 and 4.1: one must not stop before that.
+        return self._look.beyond(before or {}, self._sizes, is_bounded=before is not None)
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Divide what was appended between two offsets among tasks."""
         self._position = end
+        tasks: list[InputPartition] = []
+        waiting: list[_Piece] = []
+        filled = 0
+        for piece, weight in self._pieces(start, end):
+            if waiting and filled + weight > _TASK_BYTES:
+                tasks.append(_Task(waiting))
+                waiting, filled = [], 0
+            waiting.append(piece)
+            filled += weight
+        return [*tasks, _Task(waiting)] if waiting else tasks
+
+    def _pieces(self, start: Offset, end: Offset) -> Iterator[tuple[_Piece, int]]:
         there = files(self._directory)
-        pieces: list[InputPartition] = []
         for name, (last, lines) in sorted(end.items()):
-            first, lines_before = start.get(name, [0, 0])
+            first, lines_before = start.get(name, NOTHING)
             if lines == lines_before:
                 continue
             path = there.get(name)
             if path is None:
                 raise RuntimeError(f"{name} was deleted before it was read to its end")
-            if path.name.endswith((".jsonl", ".log")):
-                if last < first:
-                    first = 0
-                pieces += [_Piece(str(path), at, min(at + _PIECE_BYTES, last), 0) for at in range(first, last, _PIECE_BYTES)]
+            if is_plain(path):
+                for at in range(first if first <= last else 0, last, _TASK_BYTES):
+                    stop = min(at + _TASK_BYTES, last)
+                    yield _Piece(name, str(path), at, stop, False), stop - at
             else:
-                pieces.append(_Piece(str(path), lines_before, lines, 1))
-        return pieces
+                yield _Piece(name, str(path), lines_before, lines, True), _TASK_BYTES
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Give the lines of one piece in blocks."""
-        assert isinstance(partition, _Piece)
-        path = Path(partition.path)
+        """Give the cells of the lines of one task, packed."""
+        from twisted_kafka_spark.fold import Folding  # the processes that only plan start without it
+
+        return Folding(grain_s=cells.MINUTE_S, utc_offset_s=self._utc_offset_s).rows_of_blocks(self.blocks(partition))
+
+    def blocks(self, partition: InputPartition) -> Iterator[bytes]:
+        """Give the lines of one task in blocks."""
+        assert isinstance(partition, _Task)
+        for piece in partition.pieces:
+            yield from self._blocks(piece)
+
+    def _blocks(self, piece: _Piece) -> Iterator[bytes]:
+        path = Path(piece.path)
         if not path.exists():
-            found = files(self._directory).get(stem(path))
+            found = files(self._directory).get(piece.name)
             if found is None:
                 raise RuntimeError(f"{path} was deleted before it was read to its end")
             path = found
-        if partition.lines:
-            return _skipping(path, partition.start, partition.end)
-        if not path.name.endswith((".jsonl", ".log")):
-            return _bytes_of(path, partition.start, partition.end)
-        return _lines_of(path, partition.start, partition.end)
+        if piece.is_numbered:
+            return _numbered(path, piece.start, piece.end)
+        if not is_plain(path):
+            return _bytes_of(path, piece.start, piece.end)
+        return _lines_of(path, piece.start, piece.end)
 
     def commit(self, end: Offset) -> None:
         """Nothing to do: the offsets are in Spark's checkpoint."""
 
 
-def _batch(data: bytes) -> pa.RecordBatch:
-    """Return a block of whole lines as one row: Spark hands few large values on faster than many small ones."""
-    import pyarrow as pa
-
-    return pa.record_batch({"value": pa.array([data] if data else [], pa.binary())})
-
-
-def _lines_of(path: Path, start: int, end: int) -> Iterator[pa.RecordBatch]:
+def _lines_of(path: Path, start: int, end: int) -> Iterator[bytes]:
     """Give the lines that begin in [start, end): the one before `start` belongs to the task before."""
     with path.open("rb") as file:
         if start:
@@ -180,9 +140,20 @@ def _lines_of(path: Path, start: int, end: int) -> Iterator[pa.RecordBatch]:
         yield from _until(file, start, end)
 
 
-def _bytes_of(path: Path, start: int, end: int) -> Iterator[pa.RecordBatch]:
+def _until(file: BinaryIO, start: int, end: int) -> Iterator[bytes]:
+    position = start
+    while position < end:
+        data = file.read(min(_CHUNK_BYTES, end - position))
+        if not data:
+            return
+        data += b"" if data.endswith(b"\n") else file.readline()
+        position += len(data)
+        yield data
+
+
+def _bytes_of(path: Path, start: int, end: int) -> Iterator[bytes]:
     """The same of a file that was compressed after the piece was planned."""
-    with _decompressed(path) as file:
+    with opened(path) as file:
         skipped, last = 0, b"\n"
         while skipped < start and (data := file.read(min(_CHUNK_BYTES, start - skipped))):
             skipped += len(data)
@@ -196,40 +167,26 @@ def _bytes_of(path: Path, start: int, end: int) -> Iterator[pa.RecordBatch]:
             rest += more if newline < 0 else more[: newline + 1]
             if newline >= 0:
                 break
-    yield _batch(rest[begin:])
+    yield rest[begin:]
 
 
-def _until(file: Any, start: int, end: int) -> Iterator[pa.RecordBatch]:
-    position = start
-    while position < end:
-        data = file.read(min(_CHUNK_BYTES, end - position))
-        if not data:
-            return
-        data += b"" if data.endswith(b"\n") else file.readline()
-        position += len(data)
-        yield _batch(data)
-
-
-def _skipping(path: Path, first: int, last: int) -> Iterator[pa.RecordBatch]:
+def _numbered(path: Path, first: int, last: int) -> Iterator[bytes]:
     """Give the lines of a compressed file, or the rows of a Parquet file as lines, from number `first` up to `last`."""
-    import itertools
-    import json
-
     if path.name.endswith(".parquet"):
         from pyarrow import parquet
 
-        rows = (row for batch in parquet.ParquetFile(path).iter_batches(_BATCH_LINES) for row in batch.to_pylist())
+        rows = (row for batch in parquet.ParquetFile(path).iter_batches(_CHUNK_ROWS) for row in batch.to_pylist())
         texts: Iterator[bytes] = (json.dumps(row).encode() for row in itertools.islice(rows, first, last))
     else:
         import io
 
-        texts = (line.rstrip(b"\n") for line in itertools.islice(io.BufferedReader(_decompressed(path)), first, last))
-    while lines := list(itertools.islice(texts, _BATCH_LINES)):
-        yield _batch(b"\n".join(lines))
+        texts = (line.rstrip(b"\n") for line in itertools.islice(io.BufferedReader(opened(path)), first, last))
+    while lines := list(itertools.islice(texts, _CHUNK_ROWS)):
+        yield b"\n".join(lines)
 
 
 class TailSource(DataSource):
-    """The data source; options `path`: a local directory; `once`: show no more than is there at first."""
+    """The data source; options `path`: a local directory; `once`: show no more than is there at first; `utc_offset_s`."""
 
     @classmethod
     def name(cls) -> str:
@@ -237,18 +194,21 @@ class TailSource(DataSource):
         return NAME
 
     def schema(self) -> str:
-        """One column, `value`: blocks of whole lines."""
-        return "value binary"
+        """Packed cells."""
+        return cells.PACKED_DDL
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
         """The reader of a stream."""
-        return TailReader(os.path.abspath(self.options["path"]), is_once=self.options.get("once") == "true")
+        utc_offset_s = int(self.options.get("utc_offset_s", "0"))
+        is_once = self.options.get("once") == "true"
+        return TailReader(os.path.abspath(self.options["path"]), is_once=is_once, utc_offset_s=utc_offset_s)
 
 
-def follow_files(spark: SparkSession, directory: str, *, is_once: bool = False) -> DataFrame:
-    """Return blocks of the lines of the files below a directory as a stream, from the first line of each on.
+def follow_files(spark: SparkSession, directory: str, *, is_once: bool = False, utc_offset_s: int = 0) -> DataFrame:
+    """Return packed cells of the lines of the files below a directory as a stream, from the first line of each on.
 
     With `is_once` it has no more than is there when it starts.
     """
     spark.dataSource.register(TailSource)
-    return spark.readStream.format(NAME).option("path", directory).option("once", str(is_once).lower()).load()
+    options = {"path": directory, "once": str(is_once).lower(), "utc_offset_s": str(utc_offset_s)}
+    return spark.readStream.format(NAME).options(**options).load()

@@ -1,0 +1,151 @@
+"""Minutes of a stream: what came of each is kept until it is over, then written once.
+
+Spark repeats a batch that was not finished, with the same lines and the same number. So what a batch does depends on its lines and
+on the state that the batch before it left, nothing else, and it leaves files with its number in their names: done again, it writes
+the same again. The state is small: the cells of the minutes that may still change. Spark's own state store would hold each cell as
+a row of 35 columns and merge them by its own aggregation, which costs more than all that is done here.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import parquet
+
+from twisted_kafka_spark import bundles, cells
+from twisted_kafka_spark.cells import MINUTE_S, TIME
+from twisted_kafka_spark.stream.watch import WINDOW, Told, Watch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from twisted_kafka_spark.stream.folder import Folder
+
+_MICROSECOND = 1_000_000
+_STATE = b"state"
+_ROLLED = f"grain={MINUTE_S}"
+
+
+@dataclass(slots=True)
+class State:
+    """What is known after a batch: the cells of open minutes, the last minute seen (microseconds since 1970), findings told."""
+
+    open: dict[str, pa.Table] = field(default_factory=dict)
+    last_us: int | None = None
+    told: Told = field(default_factory=dict)
+
+    def to_bytes(self) -> bytes:
+        """Return the content of a file."""
+        told = json.dumps({"last_us": self.last_us, "told": self.told}).encode()
+        schema = pa.schema([("part", pa.int32()), ("cells", pa.binary())], {_STATE: told})
+        sink = io.BytesIO()
+        with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+            for row in bundles.rows(self.open.items()):
+                writer.write_batch(row)
+        return sink.getvalue()
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> State:
+        """Return what a file holds."""
+        with pa.ipc.open_stream(content) as reader:
+            told = json.loads(reader.schema.metadata[_STATE])
+            return cls(dict(bundles.unpacked(reader)), told["last_us"], told["told"])
+
+
+class Rolling:
+    """Does what is to be done with each batch of a stream of packed cells; made for `foreachBatch`.
+
+    A minute is over when a line has come from a minute that began `late_s` or more after its end. Lines that come later still are
+    not lost: their cells are written with their batch, beside those that the minute has already.
+    """
+
+    def __init__(self, out: Folder, checkpoint: Folder, late_s: int, watch: Watch | None = None) -> None:
+        self._out, self._checkpoint = out, checkpoint
+        self._late_us = late_s * _MICROSECOND
+        self._watch = watch
+        self._after: tuple[int, State] | None = None
+
+    def __call__(self, batch: DataFrame, number: int) -> None:
+        """Take the cells of batch `number`; raise RuntimeError when what the batch before it left is not there."""
+        before = self._state_before(number)
+        tables = [*before.open.items(), *bundles.unpacked(batch.toArrow().to_batches())]
+        closed, after = self._divided(bundles.joined(tables), before)
+        name = f"{_ROLLED}/batch={number}/cells.parquet"
+        if closed.num_rows:
+            sink = io.BytesIO()
+            parquet.write_table(closed, sink, compression="zstd")
+            self._out.write(name, sink.getvalue())
+            if self._watch is not None:
+                self._watch.add(closed)
+                after.told = self._watch.told
+        self._checkpoint.write(_state_name(number), after.to_bytes())
+        self._checkpoint.delete(_state_name(number - 2))
+        self._after = number, after
+
+    def _divided(self, whole: dict[str, pa.Table], before: State) -> tuple[pa.Table, State]:
+        """Return the cells of the minutes that are over, and the state that the others make."""
+        times = [int(bundles.microseconds(table).max()) for kind, table in whole.items() if kind == "requests" and table.num_rows]
+        last_us = max([*times, *([before.last_us] if before.last_us is not None else [])], default=None)
+        if last_us is None:  # no minute is known yet: no line could be read
+            return cells.arrow_schema().empty_table(), State(whole, None, before.told)
+        over_us = last_us - self._late_us - MINUTE_S * _MICROSECOND
+        closed, still_open = {}, {}
+        for kind, table in whole.items():
+            timed = _timed(table, last_us)
+            is_over = pa.array(bundles.microseconds(timed) <= over_us)
+            closed[kind], still_open[kind] = timed.filter(is_over), timed.filter(pc.invert(is_over))
+        return bundles.wide(closed.items()), State(still_open, last_us, before.told)
+
+    def _state_before(self, number: int) -> State:
+        if self._after is not None and self._after[0] == number - 1:
+            return self._after[1]
+        if number == 0:
+            others = [name for name in self._out.names(_ROLLED) if name not in (_folder(0), "_checkpoint")]
+            if others:
+                raise RuntimeError(f"{self._out.url} holds rollups of another checkpoint ({min(others)}): take another --out")
+            return State()
+        content = self._checkpoint.read(_state_name(number - 1))
+        if content is None:
+            raise RuntimeError(f"{self._checkpoint.url}/{_state_name(number - 1)} is not there: start with another --out")
+        state = State.from_bytes(content)
+        if self._watch is not None:
+            self._watch.told = state.told
+            self._watch.remember(self._written_before(number))
+        return state
+
+    def _written_before(self, number: int) -> Iterator[pa.Table]:
+        """Give the cells of the last hours, from the batches before this one."""
+        batches = sorted(int(name.partition("=")[2]) for name in self._out.names(_ROLLED) if name.startswith("batch="))
+        last_us: int | None = None
+        for each in reversed([batch for batch in batches if batch < number]):
+            content = self._out.read(f"{_ROLLED}/{_folder(each)}/cells.parquet")
+            if content is None:
+                continue
+            table = parquet.read_table(io.BytesIO(content), schema=cells.arrow_schema())
+            yield table
+            newest_us = int(bundles.microseconds(table).max())
+            last_us = newest_us if last_us is None else last_us
+            if newest_us < last_us - WINDOW.total_seconds() * _MICROSECOND:
+                return
+
+
+def _folder(number: int) -> str:
+    return f"batch={number}"
+
+
+def _state_name(number: int) -> str:
+    return f"open/{_folder(number)}.arrow"
+
+
+def _timed(table: pa.Table, at_us: int) -> pa.Table:
+    """Give cells without a time, those of lines that could not be read, the time of those read beside them."""
+    times = table[TIME.name]
+    if not times.null_count:
+        return table
+    return table.set_column(0, TIME.name, pc.fill_null(times, pa.scalar(at_us, times.type)))
