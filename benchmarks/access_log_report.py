@@ -1,27 +1,30 @@
 """How long the report of an access log takes, beside DuckDB, Polars and GoAccess where they are there.
 
-    python -m benchmarks.access_log_report [--rows 1000000] [--directory DIR] [--rounds 1] [--only report,duckdb]
+    python -m benchmarks.access_log_report [--rows 1000000] [--brokers 1] [--skewed] [--directory DIR] [--rounds 1]
+                                          [--only report,duckdb]
 
 A quiet synthetic day is written as JSONL, and turned into Parquet as the broker's archive does it. Each program runs in a process
 of its own: wall time from its start to its end. `report` makes the whole report (every table, page and JSON); the others
 answer a part of it: requests, errors, bytes and p99 by minute, API and client, and bytes by topic. GoAccess reads the same requests
 as lines of a web server, and makes its own report. The marginal rate leaves out what a report of a thousand rows takes, which is
-Java's and Spark's start. Programs take turns in each round, the fastest round of each is told, with the
-machine's load before it. Files in `--directory` are made once and used again.
+Java's and Spark's start. Programs take turns in each round, the fastest round of each is told, with the machine's load before it,
+and the most memory that its processes had together. `--brokers N` gives each of N brokers the lines of the same day, N times `--rows`
+in all; with `--skewed` nine lines of ten are made those of one client. Files in `--directory` are made once and used again.
 """
 
 import argparse
 import contextlib
 import importlib.util
 import json
-import math
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from twisted_kafka.access_log.archive import PARQUET, Archive
 from twisted_kafka.timing.clock import ManualClock
@@ -29,6 +32,8 @@ from twisted_kafka_spark.synthetic.day import Day
 
 FAR_AHEAD_MS = 4_000_000_000_000
 SMALL_ROWS = 1000
+SAMPLE_S = 0.5
+CLIENT = re.compile(rb'"client_id":"[^"]*"')
 
 DUCKDB = """
 import duckdb, sys
@@ -56,9 +61,9 @@ pl.collect_all([one, two])
 """
 
 
-def to_parquet(directory: Path) -> None:
-    """Turn every file into what access.log.archive.format=parquet makes of it."""
-    Archive(directory, 1, ManualClock(wall_ms=FAR_AHEAD_MS), form=PARQUET, retention_hours=-1, retention_bytes=-1).run_once()
+def to_parquet(directory: Path, node: int) -> None:
+    """Turn every file of a broker into what access.log.archive.format=parquet makes of it."""
+    Archive(directory, node, ManualClock(wall_ms=FAR_AHEAD_MS), form=PARQUET, retention_hours=-1, retention_bytes=-1).run_once()
 
 
 def as_web_log(log: Path, out: Path) -> None:
@@ -74,24 +79,76 @@ def as_web_log(log: Path, out: Path) -> None:
                 )
 
 
-def made(directory: Path, rows: int) -> dict[str, Path]:
+def more_of(log: Path, out: Path, brokers: int, *, is_skewed: bool) -> None:
+    """Write the lines of a log once for each broker, nine of ten as those of one client if wished."""
+    one = b'"client_id":"billing"'
+    for path in sorted(log.rglob("*.jsonl")):
+        lines = path.read_bytes().splitlines(keepends=True)
+        if is_skewed:
+            lines = [CLIENT.sub(one, line, 1) if number % 10 else line for number, line in enumerate(lines)]
+        data = b"".join(lines)
+        for node in range(1, brokers + 1):
+            copy = out / path.parent.relative_to(log) / f"node-{node}-000001.jsonl"
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(data.replace(b'"node":1,', b'"node":%d,' % node))
+
+
+def made(directory: Path, rows: int, brokers: int = 1, *, is_skewed: bool = False) -> dict[str, Path]:
     """Make the files of one size, unless they are there; return where each form is."""
-    forms = {"JSONL": directory / f"{rows}", "Parquet": directory / f"{rows}-parquet", "web": directory / f"{rows}.log"}
+    name = str(rows) + (f"x{brokers}" if brokers > 1 else "") + ("-skewed" if is_skewed else "")
+    forms = {"JSONL": directory / name, "Parquet": directory / f"{name}-parquet", "web": directory / f"{name}.log"}
+    if not (directory / str(rows)).exists():
+        Day(rows).write(directory / str(rows))
     if not forms["JSONL"].exists():
-        Day(rows).write(forms["JSONL"])
+        more_of(directory / str(rows), forms["JSONL"], brokers, is_skewed=is_skewed)
     if not forms["Parquet"].exists():
         shutil.copytree(forms["JSONL"], forms["Parquet"])
-        to_parquet(forms["Parquet"])
+        for node in range(1, brokers + 1):
+            to_parquet(forms["Parquet"], node)
     if not forms["web"].exists():
         as_web_log(forms["JSONL"], forms["web"])
     return forms
 
 
-def timed(command: list[str]) -> float:
-    """Run a program and return its wall seconds; raise CalledProcessError when it fails."""
+class Seen(NamedTuple):
+    """What a run took."""
+
+    wall_s: float
+    cpu_s: float
+    memory_mb: float
+    load: float
+
+
+def timed(command: list[str]) -> Seen:
+    """Run a program; raise CalledProcessError when it fails."""
+    load = os.getloadavg()[0]
     began = time.perf_counter()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    return time.perf_counter() - began
+    most_kb, ticks = 0, 0
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as running:
+        while running.poll() is None:
+            now_kb, now_ticks = used(running.pid)
+            most_kb, ticks = max(most_kb, now_kb), max(ticks, now_ticks)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                running.wait(SAMPLE_S)
+    wall_s = time.perf_counter() - began
+    if running.returncode:
+        raise subprocess.CalledProcessError(running.returncode, command)
+    return Seen(wall_s, ticks / os.sysconf("SC_CLK_TCK"), most_kb / 1024, load)
+
+
+def used(pid: int) -> tuple[int, int]:
+    """Return the KB of memory (shared ones once) and the processor's ticks of a process and all below it; 0 where Linux is not."""
+    try:
+        memory = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        below = [child for thread in Path(f"/proc/{pid}/task").iterdir() for child in (thread / "children").read_text().split()]
+    except OSError:
+        return 0, 0
+    kb, ticks = sum(int(line.split()[1]) for line in memory.splitlines() if line.startswith("Pss:")), sum(map(int, state[11:15]))
+    for child in below:
+        more = used(int(child))
+        kb, ticks = kb + more[0], ticks + more[1]
+    return kb, ticks
 
 
 def report(log: Path, out: Path) -> list[str]:
@@ -116,30 +173,33 @@ def commands(forms: dict[str, Path], out: Path) -> dict[str, list[str]]:
 
 
 def measure(directory: Path, options: argparse.Namespace) -> None:
-    small, forms = made(directory, SMALL_ROWS), made(directory, options.rows)
+    small, forms = made(directory, SMALL_ROWS), made(directory, options.rows, options.brokers, is_skewed=options.skewed)
+    rows = options.rows * options.brokers
     size_mb = sum(path.stat().st_size for path in forms["JSONL"].rglob("*.jsonl")) / 1e6
-    print(f"{options.rows:,} rows, {size_mb:,.0f} MB of JSONL, {os.cpu_count()} cores")
+    print(f"{rows:,} rows, {size_mb:,.0f} MB of JSONL, {os.cpu_count()} cores")
     out = directory / "report.html"
     chosen = options.only.split(",") if options.only else ()
     whole = commands(forms, out)
     wanted = {"start": report(small["JSONL"], out)}
     wanted.update((name, command) for name, command in whole.items() if not chosen or name.partition(",")[0] in chosen)
-    best: dict[str, tuple[float, float]] = {}
+    best: dict[str, Seen] = {}
     for _ in range(options.rounds):
         for name, command in wanted.items():
-            load = os.getloadavg()[0]
-            best[name] = min(best.get(name, (math.inf, 0.0)), (timed(command), load))
-    print(f"{'':20}{'wall':>9}{'rows/s':>12}{'marginal rows/s':>17}{'load':>7}")
-    base = best.pop("start")[0]
-    print(f"{'report of 1,000 rows':20}{base:7.1f} s")
-    for name, (wall, load) in best.items():
-        marginal = f"{options.rows / max(wall - base, 0.1):17,.0f}" if name.startswith("report") else f"{'':17}"
-        print(f"{name:20}{wall:7.1f} s{options.rows / wall:12,.0f}{marginal}{load:7.1f}")
+            seen = timed(command)
+            best[name] = min(best.get(name, seen), seen)
+    print(f"{'':20}{'wall':>9}{'processor':>12}{'memory':>11}{'rows/s':>12}{'marginal rows/s':>17}{'load':>7}")
+    base = best.pop("start")
+    print(f"{'report of 1,000 rows':20}{base.wall_s:7.1f} s{base.cpu_s:10.1f} s{base.memory_mb:8,.0f} MB{'':29}{base.load:7.1f}")
+    for name, (wall, cpu, memory, load) in best.items():
+        marginal = f"{rows / max(wall - base.wall_s, 0.1):17,.0f}" if name.startswith("report") else f"{'':17}"
+        print(f"{name:20}{wall:7.1f} s{cpu:10.1f} s{memory:8,.0f} MB{rows / wall:12,.0f}{marginal}{load:7.1f}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--brokers", type=int, default=1)
+    parser.add_argument("--skewed", action="store_true")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--only", default="", help="names of programs: report, duckdb, polars, goaccess")
     parser.add_argument("--directory", type=Path, help="keep the files here; default: a temporary directory")
