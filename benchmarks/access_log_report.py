@@ -8,8 +8,8 @@ of its own: wall time from its start to its end. `report` makes the whole report
 answer a part of it: requests, errors, bytes and p99 by minute, API and client, and bytes by topic. GoAccess reads the same requests
 as lines of a web server, and makes its own report. The marginal rate leaves out what a report of a thousand rows takes, which is
 Java's and Spark's start. Programs take turns in each round, the fastest round of each is told, with the machine's load before it,
-and the most memory that its processes had together. `--brokers N` gives each of N brokers the lines of the same day, N times `--rows`
-in all; with `--skewed` nine lines of ten are made those of one client. Files in `--directory` are made once and used again.
+and the most memory that its processes had together. `--brokers N` gives each of N brokers the lines of the same day, N times
+`--rows` in all; with `--skewed` nine lines of ten are made those of one client. Files in `--directory` are made once and kept.
 """
 
 import argparse
