@@ -84,15 +84,17 @@ def test_files_with_restarts_and_a_kill(tmp_path: Path) -> None:
     with (tmp_path / "killed.out").open("wb") as output:
         running = subprocess.Popen(command(str(log), "--out", str(out), "--every", "1s"), stdout=output, stderr=output)
         try:
-            deadline = time.monotonic() + TIMEOUT_S
-            append(log / ".node-1-000002.jsonl", minutes(16, 18))
-            while len(written_batches(out)) < 3 and time.monotonic() < deadline:
-                assert running.poll() is None, (tmp_path / "killed.out").read_text()[-3000:]
-                time.sleep(0.2)
+            for batches in (2, 3):
+                append(log / ".node-1-000002.jsonl", minutes(12 + 2 * batches, 14 + 2 * batches))
+                deadline = time.monotonic() + TIMEOUT_S
+                while len(written_batches(out)) < batches:
+                    assert running.poll() is None, (tmp_path / "killed.out").read_text()[-3000:]
+                    assert time.monotonic() < deadline
+                    time.sleep(0.2)
         finally:
             running.kill()
             running.wait()
-    append(log / ".node-1-000002.jsonl", minutes(18, 30))
+    append(log / ".node-1-000002.jsonl", minutes(20, 30))
     told = follow(str(log), "--out", str(out), "--once")
     assert_exactly_once(written(out), last_line=29)
     assert "* error-burst: Produce failed with NOT_LEADER_OR_FOLLOWER" in told
