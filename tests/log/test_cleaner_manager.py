@@ -135,6 +135,41 @@ def test_a_log_that_cannot_be_read_is_left_alone_and_counted(broker):
     assert metrics.value("LogCleanerManager", "uncleanable-partitions-count", **tags) == 0
 
 
+def test_metrics_tell_of_the_last_cleaning(broker, monkeypatch):
+    metrics = MetricsRegistry(broker.clock)
+    manager = start(broker, metrics=metrics)
+    manager.cleaner.settings = manager.cleaner.settings._replace(dedupe_buffer_bytes=2400)
+    log = manager.get_or_create_log(ONE)
+    write(log, keys=40)
+    real, written = os.utime, []
+
+    def slow(*arguments, **options):
+        broker.clock.advance_ms(1700)
+        written.append(arguments)
+        real(*arguments, **options)
+
+    monkeypatch.setattr(os, "utime", slow)
+
+    def value(name, kind="LogCleaner"):
+        return metrics.value(kind, name)
+
+    assert value("max-clean-time-secs") == value("cleaner-recopy-percent") == value("max-buffer-utilization-percent") == 0
+    assert manager.cleaner.clean_filthiest()
+    took_ms = len(written) * 1700
+    assert value("max-dirty-percent", "LogCleanerManager") == 100
+    assert value("max-clean-time-secs") == took_ms // 1000 > 0
+    assert value("time-since-last-run-ms", "LogCleanerManager") == took_ms
+    assert value("cleaner-recopy-percent") == 100  # every key was written once
+    assert 0 < value("max-buffer-utilization-percent") < 90
+    write(log, keys=1)
+    assert manager.cleaner.clean_filthiest()
+    assert 0 < value("cleaner-recopy-percent") < 100
+    assert not manager.cleaner.clean_filthiest()
+    assert value("time-since-last-run-ms", "LogCleanerManager") == 0
+    manager.cleaner.shutdown()
+    assert value("max-clean-time-secs") == value("cleaner-recopy-percent") == value("max-buffer-utilization-percent") == 0
+
+
 def test_metrics_have_kafkas_names(broker):
     metrics = MetricsRegistry(broker.clock)
     manager = start(broker, metrics=metrics)

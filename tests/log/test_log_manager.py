@@ -9,6 +9,7 @@ import pytest
 
 from tests.log.support import NOW_MS, append, contents, data_of
 from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.log import log_directories
 from twisted_kafka.log.broker_metadata import (
     MetaProperties,
     MetaPropertiesError,
@@ -17,6 +18,7 @@ from twisted_kafka.log.broker_metadata import (
     read_meta_properties,
     write_meta_properties,
 )
+from twisted_kafka.log.files import sync_file_system
 from twisted_kafka.log.log_directory import LogDirectory, LogDirectoryError
 from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.log.recovery import LoadingInterruptedError
@@ -583,3 +585,40 @@ def test_recovery_points_follow_what_recovery_cut_at_once(broker):
     os.truncate(path, position)
     assert broker.start().get_log(ONE).log_end_offset == 3
     assert recovery_points(broker) == ["one 0 3"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_many_logs_go_to_disk_at_once(tmp_path, monkeypatch, fails):
+    """Each is flushed all the same; what cannot be written is not called clean."""
+    synced = []
+
+    def sync(path):
+        synced.append((path, [log.recovery_point for log in logs]))
+        if fails:
+            raise OSError(errno.EIO, "no disk")
+
+    monkeypatch.setattr(log_directories, "FEWEST_TO_SYNC_AT_ONCE", 2)
+    monkeypatch.setattr(log_directories, "sync_file_system", sync)
+    broker = Broker(tmp_path)
+    manager = broker.start()
+    logs = [manager.get_or_create_log(partition) for partition in (ONE, TWO)]
+    append(logs[0], b"a")
+    manager.shutdown()
+    assert synced == []
+    manager = broker.start()
+    logs = [manager.get_or_create_log(partition) for partition in (ONE, TWO)]
+    for log in logs:
+        append(log, b"b")
+    manager.shutdown()
+    assert synced == [(tmp_path / "a", [1, 0])]
+    assert [log.recovery_point for log in logs] == ([1, 0] if fails else [2, 1])
+    manager = broker.start()
+    assert manager.directories[0].was_clean is not fails
+    assert contents(manager.get_log(ONE)) == [(0, b"a"), (1, b"b")]
+    manager.shutdown()
+
+
+def test_a_file_system_is_written_to_disk(tmp_path):
+    sync_file_system(tmp_path)
+    with pytest.raises(OSError, match="not-there"):
+        sync_file_system(tmp_path / "not-there")

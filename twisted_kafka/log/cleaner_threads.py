@@ -112,6 +112,7 @@ class LogCleaner:
             if thread.is_alive():
                 _log.warn("{thread} did not end within {seconds} s", thread=thread.name, seconds=STOP_TIMEOUT_S)
         self._threads = []
+        self._last_stats.clear()  # a thread that there is no more has nothing to tell
 
     @staticmethod
     def validate(old: KafkaConfig, new: KafkaConfig) -> None:

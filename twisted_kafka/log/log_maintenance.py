@@ -229,13 +229,20 @@ class LogMaintenance(LogState):
             for segment in self._segments:
                 segment.move_to(directory)
 
+    def write_out(self) -> None:
+        """Write what is only in memory, a producer snapshot and the last index entries; nothing of it is durable yet."""
+        with self._lock:
+            if self._is_closed:
+                return
+            try:
+                self._write_snapshot()
+                self._active.write_indexes(closing=True)
+            except OSError as error:
+                raise self._storage_error("write out", error) from error
+
     def flush_and_close(self) -> None:
         """Make everything durable and close the log, so that the next start need not read it."""
-        with self._lock:
-            try:
-                self._write_snapshot()  # now, to go to disk with all the rest
-            except OSError as error:
-                raise self._storage_error("close", error) from error
+        self.write_out()  # now, to go to disk with all the rest
         self.flush()
         self.close()
 
