@@ -21,7 +21,7 @@ KEYS = 50
 ROUNDS = 200
 WAIT_S = 60
 
-pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(900)]
 
 
 @pytest.fixture

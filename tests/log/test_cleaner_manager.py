@@ -138,7 +138,7 @@ def test_a_log_that_cannot_be_read_is_left_alone_and_counted(broker):
 def test_metrics_tell_of_the_last_cleaning(broker, monkeypatch):
     metrics = MetricsRegistry(broker.clock)
     manager = start(broker, metrics=metrics)
-    manager.cleaner.settings = manager.cleaner.settings._replace(dedupe_buffer_bytes=2400)
+    manager.cleaner.settings = manager.cleaner.settings._replace(dedupe_buffer_bytes=12_000)
     log = manager.get_or_create_log(ONE)
     write(log, keys=40)
     real, written = os.utime, []
