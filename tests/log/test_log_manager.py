@@ -260,7 +260,7 @@ def test_a_failed_directory_goes_offline_and_the_others_serve(broker, monkeypatc
     def broken(*_):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("twisted_kafka.log.segment.write_fully", broken)
+    monkeypatch.setattr(os, "pwrite", broken)
     with pytest.raises(KafkaStorageError):
         append(one, b"x")
     monkeypatch.undo()

@@ -399,11 +399,15 @@ def test_the_topic_id_is_kept(log, bench):
 def test_a_failing_disk_is_told_and_leaves_the_log_as_it_was(log, bench, monkeypatch):
     append(log, b"a")
 
-    def full(fd, data, position):
-        os.pwrite(fd, data[:20], position)
-        raise OSError(28, "No space left on device")
+    real, written = os.pwrite, []
 
-    monkeypatch.setattr("twisted_kafka.log.segment.write_fully", full)
+    def full(fd, data, position):
+        if written:
+            raise OSError(28, "No space left on device")
+        written.append(real(fd, data[:20], position))
+        return 20
+
+    monkeypatch.setattr(os, "pwrite", full)
     with pytest.raises(KafkaStorageError):
         append(log, b"b")
     monkeypatch.undo()

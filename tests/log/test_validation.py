@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from twisted_kafka.log import validation_convert
+from twisted_kafka.log.results import LogAppendInfo
 from twisted_kafka.log.validation import (
     AppendOrigin,
     InvalidRecordsError,
     InvalidTimestampsError,
     ValidationContext,
-    ValidationResult,
     check_produced_records,
     validate_and_assign_offsets,
 )
@@ -58,7 +58,7 @@ class Rules:
     compact: bool = False
 
 
-def validate(data: Buffer, origin: AppendOrigin = AppendOrigin.CLIENT, **rules: Any) -> ValidationResult:
+def validate(data: Buffer, origin: AppendOrigin = AppendOrigin.CLIENT, **rules: Any) -> LogAppendInfo:
     now_ns = itertools.count(0, TICK_NS).__next__
     context = ValidationContext(TopicPartition("topic", 0), 1000, 7, NOW, origin, Rules(**rules), now_ns)
     return validate_and_assign_offsets(data, context)
@@ -72,7 +72,7 @@ def patched(data: bytes, position: int, form: str, *values: int) -> bytes:
     return bytes(out)
 
 
-def one_batch(result: ValidationResult) -> DefaultBatch:
+def one_batch(result: LogAppendInfo) -> DefaultBatch:
     (batch,) = batches(result.records)
     assert isinstance(batch, DefaultBatch)
     batch.ensure_valid()
@@ -111,7 +111,7 @@ def test_a_good_batch_is_patched_where_it_lies(codec: Compression) -> None:
     assert memory[5:] == result.records
     assert result.records[12 + 4 :] == sent[12 + 4 :]
     assert (result.record_count, result.source_compression, result.log_append_time_ms) == (5, codec, -1)
-    assert (result.max_timestamp_ms, result.offset_of_max_timestamp_ms) == (NOW + 4, 1004)
+    assert (result.max_timestamp_ms, result.last_offset) == (NOW + 4, 1004)
 
 
 def test_bytes_that_cannot_be_written_are_copied() -> None:

@@ -1,11 +1,12 @@
 """What the log answers with."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from functools import partial
 from typing import NamedTuple, cast
 
-from twisted_kafka.protocol.regions import FileRegion
+from twisted_kafka.log.batch_headers import BatchLike
+from twisted_kafka.protocol.regions import Buffer, FileRegion
 
 UNKNOWN_POSITION = -1
 
@@ -67,12 +68,15 @@ class Conversion(NamedTuple):
 
 
 class LogAppendInfo:
-    """What an append did. Offsets are -1 for an append of nothing; ``log_append_time_ms`` is -1 unless the topic stamps records.
+    """What is appended, as its validation found it, and then what the append did (Kafka: LogAppendInfo).
 
-    ``conversion`` is None for records that were written as they came, and not compressed.
+    Offsets are -1 without a complete batch; ``log_append_time_ms`` is -1 unless the topic stamps records. ``records`` has what is
+    written, ``batches`` what the log wants to know of it. ``conversion`` is None for records that were written as they came and are
+    not compressed.
     """
 
     __slots__ = (
+        "batches",
         "conversion",
         "first_offset",
         "is_duplicate",
@@ -81,19 +85,27 @@ class LogAppendInfo:
         "log_start_offset",
         "max_timestamp_ms",
         "record_count",
+        "records",
         "size_bytes",
+        "source_compression",
     )
 
-    def __init__(self, first_offset: int, last_offset: int, max_timestamp_ms: int, log_start_offset: int) -> None:
-        self.first_offset = first_offset
-        self.last_offset = last_offset
-        self.max_timestamp_ms = max_timestamp_ms
-        self.log_start_offset = log_start_offset
-        self.log_append_time_ms = -1
-        self.record_count = 0
-        self.size_bytes = 0
-        self.is_duplicate = False
+    def __init__(self, records: Buffer, batches: "Sequence[BatchLike]", record_count: int) -> None:
+        self.records = records
+        self.batches = batches
+        self.record_count = record_count
+        self.size_bytes = len(records)
+        self.log_append_time_ms = self.log_start_offset = -1
+        self.source_compression = 0
         self.conversion: Conversion | None = None
+        self.is_duplicate = False
+        if batches:
+            batch = batches[-1]
+            self.first_offset = batches[0].base_offset
+            self.last_offset = batch.last_offset
+            self.max_timestamp_ms = batch.max_timestamp_ms
+        else:
+            self.first_offset = self.last_offset = self.max_timestamp_ms = -1
 
 
 class FetchDataInfo:

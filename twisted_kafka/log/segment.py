@@ -131,7 +131,8 @@ class LogSegment(SegmentFiles):
         start = self.size_bytes
         fd = self.file.fileno()
         try:
-            write_fully(fd, records, start)
+            if os.pwrite(fd, records, start) != len(records):
+                write_fully(fd, records, start)
         except OSError:
             os.ftruncate(fd, start)
             raise

@@ -28,7 +28,7 @@ from twisted_kafka.log.results import (
 from twisted_kafka.log.segment import MAX_RELATIVE_OFFSET, LogSegment
 from twisted_kafka.log.segments import Segments
 from twisted_kafka.log.timestamps import find_max_timestamp, find_timestamp
-from twisted_kafka.log.validation import AppendOrigin, ValidationContext, ValidationResult, validate_and_assign_offsets
+from twisted_kafka.log.validation import AppendOrigin, ValidationContext, validate_and_assign_offsets
 from twisted_kafka.protocol.errors import OffsetOutOfRangeError, RecordBatchTooLargeError
 from twisted_kafka.protocol.regions import Buffer, FileRegion
 from twisted_kafka.protocol.topic_partition import TopicPartition
@@ -86,27 +86,22 @@ class UnifiedLog(LogMaintenance):
             context = ValidationContext(
                 self.topic_partition, self._end[0], leader_epoch, clock.wall_ms(), origin, config, clock.monotonic_ns
             )
-            result = validate_and_assign_offsets(records, context)
-            batches = result.batches
+            info = validate_and_assign_offsets(records, context)
+            info.log_start_offset = self.log_start_offset
+            batches = info.batches
             if not batches:
-                return LogAppendInfo(-1, -1, -1, self.log_start_offset)
-            size_bytes = len(result.records)
-            if size_bytes > config.segment_bytes:
+                return info
+            if info.size_bytes > config.segment_bytes:
                 raise RecordBatchTooLargeError(
-                    f"{size_bytes} bytes for {self.topic_partition} exceed segment.bytes, {config.segment_bytes}"
+                    f"{info.size_bytes} bytes for {self.topic_partition} exceed segment.bytes, {config.segment_bytes}"
                 )
             if batches[0].producer_id != NO_PRODUCER_ID:
-                duplicate = self._check_producers(result, origin)
+                duplicate = self._check_producers(info, origin)
                 if duplicate is not None:
                     return _duplicate_info(duplicate, self.log_start_offset)
             if leader_epoch > self.leader_epochs.latest_epoch:
-                self._assign_epoch(leader_epoch, result.first_offset)
-            info = LogAppendInfo(result.first_offset, result.last_offset, result.max_timestamp_ms, self.log_start_offset)
-            info.log_append_time_ms = result.log_append_time_ms
-            info.record_count = result.record_count
-            info.size_bytes = size_bytes
-            info.conversion = result.conversion
-            end = self._append(result.records, batches, result.max_timestamp_ms, result.last_offset)
+                self._assign_epoch(leader_epoch, info.first_offset)
+            end = self._append(info)
             if is_alone:
                 self._set_high_watermark(end)
         if end[0] - self.recovery_point >= config.flush_messages:
@@ -121,29 +116,27 @@ class UnifiedLog(LogMaintenance):
         with self._lock:
             self._ensure_open()
             batches = check_replicated(records, self._end[0], self.topic_partition)
+            size_bytes = batches[-1].position + batches[-1].size_bytes if batches else 0
+            whole = records if len(records) == size_bytes else memoryview(records)[:size_bytes]
+            info = LogAppendInfo(whole, batches, sum([max(batch.count, 1) for batch in batches]))
+            info.log_start_offset = self.log_start_offset
             if not batches:
-                return LogAppendInfo(-1, -1, -1, self.log_start_offset)
-            info = LogAppendInfo(
-                batches[0].base_offset,
-                batches[-1].last_offset,
-                max([batch.max_timestamp_ms for batch in batches]),
-                self.log_start_offset,
-            )
-            info.size_bytes = batches[-1].position + batches[-1].size_bytes
-            info.record_count = sum([max(batch.count, 1) for batch in batches])
+                return info
+            info.max_timestamp_ms = max([batch.max_timestamp_ms for batch in batches])
             for batch in batches:
                 if batch.leader_epoch > self.leader_epochs.latest_epoch:
                     self._assign_epoch(batch.leader_epoch, batch.base_offset)
-            whole = records if len(records) == info.size_bytes else memoryview(records)[: info.size_bytes]
-            self._append(whole, batches, info.max_timestamp_ms, info.last_offset)
+            self._append(info)
         if self._end[0] - self.recovery_point >= self.config.flush_messages:
             self.flush()
         return info
 
-    def _append(self, records: Buffer, batches: Sequence[BatchLike], max_timestamp_ms: int, last_offset: int) -> LogOffsetMetadata:
-        size = len(records)
+    def _append(self, info: LogAppendInfo) -> LogOffsetMetadata:
+        records, batches, last_offset = info.records, info.batches, info.last_offset
         active = self._active
-        if active.size_bytes + size > self.config.segment_bytes or self._should_roll(active, max_timestamp_ms, last_offset):
+        if active.size_bytes + info.size_bytes > self.config.segment_bytes or self._should_roll(
+            active, info.max_timestamp_ms, last_offset
+        ):
             # Named after the end even where a follower's batches leave a gap: recovery takes one between segments for a loss.
             end_offset = self._end[0]
             active = self._roll(end_offset if last_offset - end_offset <= MAX_RELATIVE_OFFSET else batches[0].base_offset)
@@ -173,13 +166,13 @@ class UnifiedLog(LogMaintenance):
             return True  # so that it can be compacted in time
         return age_ms > config.segment_ms - active.jitter_ms
 
-    def _check_producers(self, result: ValidationResult, origin: AppendOrigin) -> ProducerBatch | None:
+    def _check_producers(self, info: LogAppendInfo, origin: AppendOrigin) -> ProducerBatch | None:
         state = self.producer_state
-        for batch in result.batches:
+        for batch in info.batches:
             if batch.producer_id == NO_PRODUCER_ID:
                 continue
             if batch.is_control:
-                state.check_marker(batch, result.records)
+                state.check_marker(batch, info.records)
             elif (duplicate := state.check(batch, is_client=origin == AppendOrigin.CLIENT)) is not None:
                 return duplicate
         return None
@@ -354,8 +347,9 @@ class UnifiedLog(LogMaintenance):
 
 
 def _duplicate_info(batch: ProducerBatch, log_start_offset: int) -> LogAppendInfo:
-    info = LogAppendInfo(batch.first_offset, batch.last_offset, batch.timestamp_ms, log_start_offset)
-    info.record_count = batch.offset_delta + 1
+    info = LogAppendInfo(b"", (), batch.offset_delta + 1)
+    info.first_offset, info.last_offset = batch.first_offset, batch.last_offset
+    info.max_timestamp_ms, info.log_start_offset = batch.timestamp_ms, log_start_offset
     info.log_append_time_ms = batch.timestamp_ms  # whatever the topic's timestamp type: Kafka does the same
     info.is_duplicate = True
     return info

@@ -7,7 +7,7 @@ deltas that aren't 0, 1, 2...) is written anew. Records that would not parse at 
 import struct
 from typing import NoReturn
 
-from twisted_kafka.log.results import Conversion
+from twisted_kafka.log.results import Conversion, LogAppendInfo
 from twisted_kafka.log.validation_convert import (
     check_size,
     decompression_limit,
@@ -28,7 +28,6 @@ from twisted_kafka.log.validation_types import (
     RecordValidationError,
     TopicRules,
     ValidationContext,
-    ValidationResult,
 )
 from twisted_kafka.protocol.errors import CorruptRecordError, InvalidRecordError, UnsupportedCompressionTypeError
 from twisted_kafka.protocol.records.batch import (
@@ -56,14 +55,12 @@ __all__ = [
     "RecordValidationError",
     "TopicRules",
     "ValidationContext",
-    "ValidationResult",
     "check_produced_records",
     "validate_and_assign_offsets",
 ]
 
 _LATEST_MAGIC = 2
 _CODEC_COUNT = len(CODECS)
-_NONE = Compression.NONE
 _CLIENT = AppendOrigin.CLIENT
 _RAFT_LEADER = AppendOrigin.RAFT_LEADER
 _unpack_header = HEADER.unpack_from
@@ -80,7 +77,7 @@ _FIRST_VERSION_OF_FORMAT_2 = 3
 _FIRST_VERSION_WITH_ZSTD = 7
 
 
-def validate_and_assign_offsets(records: Buffer, context: ValidationContext) -> ValidationResult:
+def validate_and_assign_offsets(records: Buffer, context: ValidationContext) -> LogAppendInfo:
     """Check the records of one partition and return them with the offsets that follow ``context.offset``.
 
     Where possible the bytes are patched in place when they are writable, and in one copy when not. A last batch that isn't there
@@ -97,7 +94,7 @@ def validate_and_assign_offsets(records: Buffer, context: ValidationContext) -> 
             return _validate_batch(view, header, context)  # one batch of format 2, no less and no more, as nearly all are
     size = batch_size(view)
     if size is None or size > len(view):
-        return ValidationResult(b"", [], 0, _NONE)
+        return LogAppendInfo(b"", (), 0)
     if view[MAGIC_AT] != _LATEST_MAGIC:
         return validate_message_set(view, context)
     if size != len(view):
@@ -123,7 +120,7 @@ def _refuse_base_offset(base_offset: int) -> NoReturn:
     raise InvalidRecordError(f"the base offset of a batch from a client should be 0, and is {base_offset}")
 
 
-def _validate_batch(view: memoryview, header: tuple[int, ...], context: ValidationContext) -> ValidationResult:
+def _validate_batch(view: memoryview, header: tuple[int, ...], context: ValidationContext) -> LogAppendInfo:
     base_offset, _, leader_epoch, _, crc, attributes, last_delta, base_timestamp, max_timestamp, producer, _, sequence, count = (
         header
     )
@@ -182,7 +179,7 @@ def _timestamps(header: tuple[int, ...], scan: RecordScan, context: ValidationCo
 
 def _assign(
     view: memoryview, header: tuple[int, ...], payload: bytes, scan: RecordScan, context: ValidationContext
-) -> ValidationResult:
+) -> LogAppendInfo:
     config = context.config
     attributes, max_timestamp = _timestamps(header, scan, context)
     source = CODECS[attributes & COMPRESSION_MASK]
@@ -210,7 +207,8 @@ def _assign(
     info.producer_id, info.producer_epoch, info.base_sequence, count = header[9:]
     info.is_transactional = attributes & TRANSACTIONAL_FLAG != 0
     info.is_control = attributes & CONTROL_FLAG != 0
-    result = ValidationResult(records, [info], count, source)
+    result = LogAppendInfo(records, (info,), count)
+    result.source_compression = source
     result.conversion = conversion
     if attributes & TIMESTAMP_TYPE_MASK:
         result.log_append_time_ms = context.now_ms

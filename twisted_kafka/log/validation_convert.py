@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from twisted_kafka.log.results import Conversion
+from twisted_kafka.log.results import Conversion, LogAppendInfo
 from twisted_kafka.log.validation_records import LOG_APPEND_TIME, check_records
 from twisted_kafka.log.validation_types import (
     AppendOrigin,
@@ -10,7 +10,6 @@ from twisted_kafka.log.validation_types import (
     InvalidChecksumError,
     InvalidMagicError,
     ValidationContext,
-    ValidationResult,
 )
 from twisted_kafka.protocol.errors import CorruptRecordError, InvalidRecordError, RecordTooLargeError
 from twisted_kafka.protocol.records.batch import DefaultBatch, Record, RecordBatch, TimestampType, batches
@@ -79,12 +78,12 @@ def ensure_few(count: int) -> None:
         raise RecordTooLargeError(f"{count} records would have to be written anew, more than {MOST_REWRITTEN}")
 
 
-def validate_message_set(view: memoryview, context: ValidationContext) -> ValidationResult:
+def validate_message_set(view: memoryview, context: ValidationContext) -> LogAppendInfo:
     """Validate messages of format 0 or 1 and return them as one batch of format 2, with the offsets that follow the log's end."""
     started_ns = context.now_ns()
     messages = _checked_messages(view, context)
     if not messages:
-        return ValidationResult(b"", [], 0, Compression.NONE)
+        return LogAppendInfo(b"", (), 0)
     source = next((message.compression for message in messages if message.compression), Compression.NONE)
     if source and len(messages) > 1:
         raise InvalidRecordError("a compressed message must be the only one of a message set")
@@ -108,7 +107,8 @@ def validate_message_set(view: memoryview, context: ValidationContext) -> Valida
         options["log_append_time_ms"] = context.now_ms
     batch = build_batch(records, **options)
     check_size(len(batch), context)
-    result = ValidationResult(batch, [batch_info(DefaultBatch(memoryview(batch)))], len(records), source)
+    result = LogAppendInfo(batch, (batch_info(DefaultBatch(memoryview(batch))),), len(records))
+    result.source_compression = source
     result.conversion = Conversion(len(records), context.now_ns() - started_ns, temporary_bytes + len(batch))
     if append_time:
         result.log_append_time_ms = context.now_ms

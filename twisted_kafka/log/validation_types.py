@@ -4,11 +4,8 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Protocol
 
-from twisted_kafka.log.results import Conversion
 from twisted_kafka.protocol.errors import CorruptRecordError, InvalidRecordError, InvalidTimestampError, KafkaError
-from twisted_kafka.protocol.records.compression import Compression
-from twisted_kafka.protocol.records.record import NO_SEQUENCE, NO_TIMESTAMP, increment_sequence
-from twisted_kafka.protocol.regions import Buffer
+from twisted_kafka.protocol.records.record import NO_SEQUENCE, increment_sequence
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 
@@ -104,46 +101,6 @@ class BatchInfo:
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return increment_sequence(self.base_sequence, self.last_offset - self.base_offset)
-
-
-class ValidationResult:
-    """The records to write and what is known of them.
-
-    Timestamps are in milliseconds; ``log_append_time_ms`` is -1 when the records keep their own. ``offset_of_max_timestamp_ms``
-    is the last offset of the batch with the largest timestamp, as Kafka 3.9 has it. Without any complete batch in what was sent,
-    offsets are -1 and the count is 0. ``conversion`` is None for records that are written as they came, and not compressed.
-    """
-
-    __slots__ = (
-        "batches",
-        "conversion",
-        "first_offset",
-        "last_offset",
-        "log_append_time_ms",
-        "max_timestamp_ms",
-        "offset_of_max_timestamp_ms",
-        "record_count",
-        "record_errors",
-        "records",
-        "source_compression",
-    )
-
-    def __init__(self, records: Buffer, batches: list[BatchInfo], record_count: int, source_compression: Compression) -> None:
-        self.records = records
-        self.batches = batches
-        self.record_count = record_count
-        self.source_compression = source_compression
-        self.record_errors: list[tuple[int, str]] = []
-        self.log_append_time_ms = NO_TIMESTAMP
-        self.conversion: Conversion | None = None
-        if batches:
-            batch = batches[-1]
-            self.first_offset = batches[0].base_offset
-            self.last_offset = self.offset_of_max_timestamp_ms = batch.last_offset
-            self.max_timestamp_ms = batch.max_timestamp_ms
-        else:
-            self.first_offset = self.last_offset = self.offset_of_max_timestamp_ms = -1
-            self.max_timestamp_ms = NO_TIMESTAMP
 
 
 class InvalidChecksumError(CorruptRecordError):

@@ -55,7 +55,9 @@ def scan_records(payload: bytes, count: int) -> RecordScan:
         vectorised = _vectorised()
         if vectorised is not None:
             return scan_in_steps(payload, count, PATIENCE) or vectorised(payload, count)
-    return scan_in_python(payload, count)
+    scan = scan_in_steps(payload, count, count)
+    assert scan is not None, "each step checks one record at least"
+    return scan
 
 
 _Scanner = Callable[[bytes, int], RecordScan]
@@ -76,7 +78,7 @@ def _vectorised() -> _Scanner | None:
 def scan_in_python(payload: bytes, count: int) -> RecordScan:
     """Check as :func:`scan_records` does, record by record, several at once where they have the shape of the one before."""
     scan = scan_in_steps(payload, count, count)
-    assert scan is not None, "each step checks one record at least"
+    assert scan is not None
     return scan
 
 
