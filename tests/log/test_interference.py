@@ -195,6 +195,54 @@ def test_a_recovery_point_from_before_a_truncation_is_not_written_after_it(tmp_p
     assert directory.recovery_points.read() == {FakeLog.topic_partition: 40}
 
 
+def test_a_flush_beside_a_new_leader_epoch_blames_no_disk(tmp_path, monkeypatch):
+    """Both want the file of epochs to be written: the flush comes to it while the election is at it."""
+    bench = Bench(tmp_path / "topic-0")
+    log = bench.open()
+    append(log, b"a")
+    election = Beside(lambda: log.assign_epoch_start_offset(7, 1))
+    flushed = threading.Event()
+    hooked(monkeypatch, "fdatasync", election)
+    real, first = os.replace, []
+
+    def replace(source, target):
+        if not first:
+            first.append(target)
+            flushed.wait(2 * A_MOMENT_S)
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    log.flush()
+    flushed.set()
+    election.end()
+    assert election.error is None
+    assert bench.failures == []
+    assert (log.dir / "leader-epoch-checkpoint").read_text() == "0\n2\n0 0\n7 1\n"
+
+
+def test_an_epoch_that_begins_while_the_file_is_flushed_is_flushed_next(tmp_path, monkeypatch):
+    log = Bench(tmp_path / "topic-0").open()
+    append(log, b"a")
+    election = Beside(lambda: log.assign_epoch_start_offset(7, 1))
+    synced = []
+    real = os.fsync
+
+    def fsync(fd):
+        real(fd)
+        name = os.readlink(f"/proc/self/fd/{fd}")
+        synced.append(name.rpartition("/")[2])
+        if synced[-1] == "leader-epoch-checkpoint":
+            election.begin()
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    log.flush()
+    election.end()
+    append(log, b"b", epoch=7)
+    synced.clear()
+    log.flush()
+    assert "leader-epoch-checkpoint" in synced
+
+
 def test_files_that_are_to_be_removed_are_found_where_the_log_lies_by_then(tmp_path):
     bench = Bench(tmp_path / "topic-0.0123456789abcdef-future", retention_bytes=0)
     log = of_closed_segments(bench)

@@ -1,6 +1,7 @@
 """Which leader wrote from which offset on: KIP-101's leader epochs, in ``leader-epoch-checkpoint``."""
 
 import bisect
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -28,12 +29,14 @@ class LeaderEpochCache:
     Every change is written at once but only made durable by ``sync``, with the flush of the records that it belongs to.
     """
 
-    __slots__ = ("_entries", "_is_written", "_on_malformed", "_unsynced", "is_damaged", "latest_epoch", "path")
+    __slots__ = ("_entries", "_is_written", "_on_malformed", "_unsynced", "_writing", "is_damaged", "latest_epoch", "path")
 
     def __init__(self, directory: Path, on_malformed: Callable[[MalformedCheckpointError], None]) -> None:
         self.path = directory / LEADER_EPOCH_CHECKPOINT
         self._unsynced = False
         self._is_written = True
+        self._writing = threading.Lock()
+        """The log's lock is not held while it is flushed."""
         self.is_damaged = False
         """Whether ``load`` found a file, but no epochs in it that can be read."""
         self._on_malformed = on_malformed
@@ -106,10 +109,14 @@ class LeaderEpochCache:
         """Make the file's content durable, its name not yet; returns whether that was needed. Raises OSError."""
         if not self._unsynced:
             return False
-        if not self._is_written:
-            self._write()
-        sync_file(self.path)
-        self._unsynced = False
+        self._unsynced = False  # before: what is written meanwhile is not durable
+        try:
+            if not self._is_written:
+                self._write()
+            sync_file(self.path)
+        except OSError:
+            self._unsynced = True
+            raise
         return True
 
     def _set(self, entries: tuple[EpochEntry, ...]) -> None:
@@ -118,12 +125,16 @@ class LeaderEpochCache:
 
     def _replace(self, entries: tuple[EpochEntry, ...]) -> None:
         self._set(entries)
-        self._unsynced, self._is_written = True, False
+        self._is_written = False
+        self._unsynced = True
         self._write()
 
     def _write(self) -> None:
-        write_entries(self.path, [f"{entry.epoch} {entry.start_offset}" for entry in self._entries], sync=False)
-        self._is_written = True
+        with self._writing:
+            if not self._is_written:
+                entries = self._entries
+                write_entries(self.path, [f"{entry.epoch} {entry.start_offset}" for entry in entries], sync=False)
+                self._is_written = entries is self._entries
 
 
 def parse_epoch_entry(line: str) -> EpochEntry:
