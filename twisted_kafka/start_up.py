@@ -22,7 +22,7 @@ _TLS_LIBRARY = "OpenSSL"
 def without_collector() -> Iterator[None]:
     """Keep the garbage collector from running, and from ever looking at what was made meanwhile.
 
-    Importing makes some 200,000 objects that stay. The collector would look through them time and again, a fifth of the start;
+    Importing makes some 200,000 objects that stay. The collector would look through them time and again, an eighth of the start;
     afterwards each full collection would stop all threads for as long as it takes to look at them once more.
     """
     if not gc.isenabled():
