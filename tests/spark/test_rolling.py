@@ -173,6 +173,20 @@ def test_a_finding_is_told_once_also_after_a_restart_that_remembers_what_was_usu
     assert [found.name for found in following.told] == ["error-burst"]
 
 
+def test_a_finding_of_hours_ago_is_told_when_a_backlog_is_read_at_once(following: Following) -> None:
+    times = [f"2026-11-21T{hour:02}:{minute:02}:30.250Z" for hour in range(8) for minute in range(60)]
+    usual = [line("Fetch", 0, time=time, topics=[topic("orders", 1)]) for time in times for _ in range(5)]
+    failed = [topic("gone", 0, "NOT_LEADER_OR_FOLLOWER")]
+    burst = [
+        line("Produce", 0, time=time, error="NOT_LEADER_OR_FOLLOWER", topics=failed)
+        for time in times
+        if "T01:30" <= time[10:] < "T01:34"
+        for _ in range(40)
+    ]
+    following.batch(0, usual, burst)
+    assert [found.name for found in following.told] == ["error-burst"]
+
+
 def test_tables_whose_times_overlap_in_part_are_merged_where_they_do() -> None:
     parts = [minutes(0, 3), minutes(2, 5), minutes(8, 9)]
     tables = [cell for part in parts for cell in bundles.unpacked(Batch(part).toArrow().to_batches())]

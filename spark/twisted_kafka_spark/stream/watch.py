@@ -16,7 +16,7 @@ from twisted_kafka_spark.findings.finding import Finding
 
 WINDOW = datetime.timedelta(hours=3)
 """The minutes that findings are looked for in: an unusual one is unusual against these."""
-_STEP = datetime.timedelta(hours=1)
+_STEP = WINDOW
 """Of a backlog at most so much is added before one looks again."""
 _AGAIN = datetime.timedelta(minutes=30)
 """A finding that goes on is told again after this."""
