@@ -1,7 +1,7 @@
 """How long the report of an access log takes, beside DuckDB, Polars and GoAccess where they are there.
 
     python -m benchmarks.access_log_report [--rows 1000000] [--brokers 1] [--skewed] [--directory DIR] [--rounds 1]
-                                          [--only report,duckdb]
+                                          [--only report,duckdb] [--jsonl-only]
 
 A quiet synthetic day is written as JSONL, and turned into Parquet as the broker's archive does it. Each program runs in a process
 of its own: wall time from its start to its end. `report` makes the whole report (every table, page and JSON); the others
@@ -93,7 +93,7 @@ def more_of(log: Path, out: Path, brokers: int, *, is_skewed: bool) -> None:
             copy.write_bytes(data.replace(b'"node":1,', b'"node":%d,' % node))
 
 
-def made(directory: Path, rows: int, brokers: int = 1, *, is_skewed: bool = False) -> dict[str, Path]:
+def made(directory: Path, rows: int, brokers: int = 1, *, is_skewed: bool = False, is_jsonl_only: bool = False) -> dict[str, Path]:
     """Make the files of one size, unless they are there; return where each form is."""
     name = str(rows) + (f"x{brokers}" if brokers > 1 else "") + ("-skewed" if is_skewed else "")
     forms = {"JSONL": directory / name, "Parquet": directory / f"{name}-parquet", "web": directory / f"{name}.log"}
@@ -101,6 +101,8 @@ def made(directory: Path, rows: int, brokers: int = 1, *, is_skewed: bool = Fals
         Day(rows).write(directory / str(rows))
     if not forms["JSONL"].exists():
         more_of(directory / str(rows), forms["JSONL"], brokers, is_skewed=is_skewed)
+    if is_jsonl_only:
+        return {"JSONL": forms["JSONL"]}
     if not forms["Parquet"].exists():
         shutil.copytree(forms["JSONL"], forms["Parquet"])
         for node in range(1, brokers + 1):
@@ -158,13 +160,15 @@ def report(log: Path, out: Path) -> list[str]:
 def commands(forms: dict[str, Path], out: Path) -> dict[str, list[str]]:
     """Return what is measured by name; say what is not installed."""
     found = {}
-    for form in ("JSONL", "Parquet"):
+    for form in (form for form in ("JSONL", "Parquet") if form in forms):
         found[f"report, {form}"] = report(forms[form], out)
         for name, program in {"duckdb": DUCKDB, "polars": POLARS}.items():
             if importlib.util.find_spec(name) is not None:
                 found[f"{name}, {form}"] = [sys.executable, "-c", program, str(forms[form]), form.lower()]
             else:
                 print(f"{name} is not installed: pip install {name}")
+    if "web" not in forms:
+        return found
     if shutil.which("goaccess") is not None:
         found["goaccess, web log"] = ["goaccess", str(forms["web"]), "--log-format=COMMON", "-o", str(out), "--no-progress"]
     else:
@@ -173,7 +177,8 @@ def commands(forms: dict[str, Path], out: Path) -> dict[str, list[str]]:
 
 
 def measure(directory: Path, options: argparse.Namespace) -> None:
-    small, forms = made(directory, SMALL_ROWS), made(directory, options.rows, options.brokers, is_skewed=options.skewed)
+    small = made(directory, SMALL_ROWS)
+    forms = made(directory, options.rows, options.brokers, is_skewed=options.skewed, is_jsonl_only=options.jsonl_only)
     rows = options.rows * options.brokers
     size_mb = sum(path.stat().st_size for path in forms["JSONL"].rglob("*.jsonl")) / 1e6
     print(f"{rows:,} rows, {size_mb:,.0f} MB of JSONL, {os.cpu_count()} cores")
@@ -200,6 +205,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--brokers", type=int, default=1)
     parser.add_argument("--skewed", action="store_true")
+    parser.add_argument("--jsonl-only", action="store_true", help="neither Parquet nor GoAccess, whose files take long to make")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--only", default="", help="names of programs: report, duckdb, polars, goaccess")
     parser.add_argument("--directory", type=Path, help="keep the files here; default: a temporary directory")
