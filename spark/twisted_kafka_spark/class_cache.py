@@ -58,10 +58,11 @@ def prepare(master: str = "") -> Path:
     spark = session.start(master, class_cache_out=str(making))
     try:
         with tempfile.TemporaryDirectory() as directory:
-            Day(_ROWS).write(Path(directory))
-            run(spark, Job(paths=[directory], rollup_out=f"{directory}/rollup"))
-            run(spark, Job(paths=[directory], selection=Selection("api = 'Fetch'")))
-            options = parser().parse_args(["follow", directory, "--once", "--out", f"{directory}/followed"])
+            log = f"{directory}/log"
+            Day(_ROWS).write(Path(log))
+            run(spark, Job(paths=[log], rollup_out=f"{directory}/rollup"))
+            run(spark, Job(paths=[log], selection=Selection("api = 'Fetch'")))
+            options = parser().parse_args(["follow", log, "--once", "--out", f"{directory}/followed"])
             follow(spark, options, trigger_s=1, tell=lambda finding: None)
     finally:
         spark.stop()

@@ -66,7 +66,10 @@ def _cut(path: str, size: int, limit: int) -> Iterator[tuple[Piece, int]]:
     if path.endswith(PARQUET):
         from pyarrow import parquet
 
-        groups = parquet.read_metadata(path).num_row_groups
+        metadata = parquet.read_metadata(path)
+        if "time" not in metadata.schema.to_arrow_schema().names:
+            raise ValueError(f"{path} is no access log: it has no column `time`")
+        groups = metadata.num_row_groups
         each = max(1, groups * limit // max(1, size))
         for first in range(0, groups, each):
             yield Piece(path, first, min(groups, first + each)), size * each // groups

@@ -20,6 +20,8 @@ COMPRESSED = ("", ".gz", ".bz2", ZSTD)
 _OPEN = (".", "_")
 """What the name of a file begins with that is still being written, or that is not for readers."""
 _KAFKA_LOG = re.compile(r"\.log(\.\d{4}-\d\d-\d\d(-\d\d)?)?$")
+ROLLUP_FOLDER = re.compile(r"(^|/)grain=\d+/")
+"""Rollups may be kept below a log; they are none of its files."""
 _HOUR_FOLDERS = re.compile(r"date=(\d{4}-\d\d-\d\d)/hour=(\d\d)/")
 
 
@@ -122,7 +124,7 @@ def _remote_files(spark: SparkSession, path: str) -> list[tuple[str, int]]:
 
 def _is_log(path: str) -> bool:
     name = path.rpartition("/")[2]
-    if name.startswith(_OPEN):
+    if name.startswith(_OPEN) or ROLLUP_FOLDER.search(path):
         return False
     plain = name
     for suffix in COMPRESSED[1:]:

@@ -137,6 +137,14 @@ def test_a_line_longer_than_what_is_read_at_a_time_does_not_stop_it(tmp_path: Pa
     assert once == {"node-1-000001": [103, 2]}
 
 
+def test_rollups_below_the_log_are_not_read(tail: Tail, tmp_path: Path) -> None:
+    append(tmp_path / CLOSED, "one\n")
+    rolled = tmp_path / "rollups" / "grain=60" / "batch=0"
+    rolled.mkdir(parents=True)
+    (rolled / "cells.parquet").write_bytes(b"no lines")
+    assert tail.read() == ["one"]
+
+
 def test_files_that_are_gone_are_forgotten_but_not_at_once(tmp_path: Path) -> None:
     path = tmp_path / CLOSED
     append(path, "one\n")

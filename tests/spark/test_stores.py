@@ -8,7 +8,9 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
+import pyarrow as pa
 import zstandard
+from pyarrow import parquet
 
 from tests.spark.access_lines import line, topic
 from twisted_kafka.access_log.archive import Archive
@@ -16,6 +18,7 @@ from twisted_kafka.timing.clock import ManualClock
 from twisted_kafka_spark import rollup
 from twisted_kafka_spark.fold import Folding
 from twisted_kafka_spark.job import Job, run
+from twisted_kafka_spark.pieces import tasks
 from twisted_kafka_spark.read import NoAccessLogError, find_sources
 from twisted_kafka_spark.stream.folder import folder
 
@@ -100,3 +103,13 @@ def test_cells_of_one_minute_in_several_files_are_merged(
     assert found["latency"] == (30, 5)
     assert found["clients"] == (30, 2)
     assert found["connections"] == (30, 2)
+
+
+def test_rollups_below_a_log_are_left_alone_and_other_parquet_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "node-1-000001.jsonl").write_text(line("Fetch", 1))
+    kept = tmp_path / "rollup" / "grain=60" / "part-0.parquet"
+    kept.parent.mkdir(parents=True)
+    parquet.write_table(pa.table({"at": [1]}), kept)
+    assert find_sources(None, [str(tmp_path)]).parquet == []
+    with pytest.raises(ValueError, match="is no access log"):
+        tasks([(str(kept), kept.stat().st_size)], 2)
