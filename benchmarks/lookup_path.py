@@ -7,16 +7,13 @@ rounds of 100 requests, in microseconds, so that a busy machine disturbs little.
 """
 
 import argparse
-import cProfile
 import itertools
-import pstats
 import random
 import tempfile
-import time
 
 from benchmarks.beside import frames
 from benchmarks.log_beside_kafka import FIRST_MS, SETTINGS, STORED_BATCH, stored_batch, time_frame
-from benchmarks.request_path import capture, one_thread
+from benchmarks.request_path import capture, measure, one_thread
 from twisted_kafka import Broker
 
 ROUNDS, PER_ROUND = 300, 100
@@ -48,22 +45,8 @@ def main() -> None:
         }
         for name in [options.profile] if options.profile else list(lookups):
             requests = itertools.cycle(lookups[name])
-            profiler = cProfile.Profile() if options.profile else None
-            best = 1e9
-            for _ in range(ROUNDS):
-                batch = list(itertools.islice(requests, PER_ROUND))
-                if profiler:
-                    profiler.enable()
-                started = time.perf_counter()
-                for data in batch:
-                    channel.dataReceived(data)
-                    pump()
-                best = min(best, (time.perf_counter() - started) / PER_ROUND)
-                if profiler:
-                    profiler.disable()
-            print(f"{name:24} {best * 1e6:8.1f} us")
-            if profiler:
-                pstats.Stats(profiler).sort_stats("tottime").print_stats(40)
+            batches = (list(itertools.islice(requests, PER_ROUND)) for _ in range(ROUNDS))
+            measure(name, channel, pump, batches, is_profiled=options.profile is not None)
 
 
 if __name__ == "__main__":
