@@ -55,7 +55,7 @@ class NetworkThread:
                 _log.failure(
                     "Network thread {name} failed, closing its {count} connections",
                     name=self.thread.name,
-                    count=len(self.processor.channels),
+                    count=self.processor.connection_count,
                 )
             self.processor.abandon_connections()
             if self._make_reactor is None or not self._begin_anew(self._make_reactor):
@@ -89,7 +89,7 @@ class NetworkThread:
     @property
     def connection_count(self) -> int:
         """Connections that it has open."""
-        return len(self.processor.channels) if self.thread.is_alive() else 0
+        return self.processor.connection_count if self.thread.is_alive() else 0
 
     def begin_shutdown(self) -> None:
         """Take no more requests; answer those under way."""

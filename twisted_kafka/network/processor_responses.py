@@ -104,8 +104,6 @@ class ProcessorResponses(ProcessorLoop):
         self._complete(request)
 
     def _complete(self, request: Request) -> None:
-        request.frame = b""  # observers keep requests for a while, which must not keep megabytes
-        request.parts = ()
         for tell in self._observers:
             try:
                 tell(request)

@@ -10,6 +10,8 @@ from twisted_kafka.protocol.types import UUID_BYTES
 
 MAX_VARINT_BYTES = 5
 MAX_STRING_BYTES = 0x7FFF
+LONGEST_COMPACT_TEXT = 126
+"""The length of a longer compact string takes two bytes; so its readers for one byte leave it to the codecs."""
 # Buffers from here on stay parts of their own: sendmsg gathers them, which costs less than copying.
 SEPARATE_PART_BYTES = 8192
 CACHED_ARRAY_LENGTHS = 64

@@ -11,7 +11,7 @@ from typing import Final
 
 from twisted_kafka.protocol.regions import Buffer, Part
 from twisted_kafka.protocol.topic_partition import topic_partition_of
-from twisted_kafka.protocol.wire import MalformedMessageError, coalesce, unsigned_varint, varint_bytes
+from twisted_kafka.protocol.wire import LONGEST_COMPACT_TEXT, MalformedMessageError, coalesce, unsigned_varint, varint_bytes
 from twisted_kafka.replication.fetch_context import NO_FETCHES
 from twisted_kafka.replication.fetch_data import CONSUMER_REPLICA_ID, NO_UUID, PartitionFetch, PartitionRead
 from twisted_kafka.server.dispatch import ReadyResponse
@@ -26,8 +26,6 @@ _FIRST_WITH_RACKS: Final = 11
 _FIRST_FLEXIBLE: Final = 12
 _FIRST_WITH_TOPIC_IDS: Final = 13
 _FIRST_WITHOUT_REPLICA: Final = 15
-_LONGEST_COMPACT_TEXT: Final = 126
-"""Longer ones have a length of two bytes, and go the other way."""
 
 _UUID_BYTES: Final = 16
 _NO_SESSION: Final = (0, -1)
@@ -150,7 +148,7 @@ def _read_compact(frame: Buffer, version: int, offset: int, topic_name: Callable
             name = topic_name(topic_id)
         else:
             length = frame[position]
-            if not 2 <= length <= _LONGEST_COMPACT_TEXT + 1:
+            if not 2 <= length <= LONGEST_COMPACT_TEXT + 1:
                 return None
             topic_id = NO_UUID
             name = str(frame[position + 1 : position + length], "utf-8")

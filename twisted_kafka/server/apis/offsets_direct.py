@@ -9,6 +9,7 @@ from typing import Final
 
 from twisted_kafka.log.results import TimestampAndOffset
 from twisted_kafka.protocol.regions import Buffer, Part
+from twisted_kafka.protocol.wire import LONGEST_COMPACT_TEXT
 from twisted_kafka.server.dispatch import ReadyResponse
 
 FIRST_VERSION: Final = 1
@@ -17,8 +18,6 @@ FIRST_VERSION: Final = 1
 _FIRST_WITH_ISOLATION: Final = 2
 _FIRST_WITH_EPOCHS: Final = 4
 _FIRST_FLEXIBLE: Final = 6
-_LONGEST_COMPACT_NAME: Final = 126
-"""Longer ones have a length of two bytes, and go the other way."""
 _NOT_FOUND: Final = TimestampAndOffset(-1, -1, -1)
 
 # The reader's replica id, the isolation level, one topic, the length of its name; one partition, its index, epoch and time.
@@ -85,7 +84,7 @@ def _read_plain(frame: Buffer, version: int, offset: int) -> OneQuestion | None:
 
 def _read_compact(frame: Buffer, offset: int) -> OneQuestion | None:
     replica_id, isolation_level, topics, length = _COMPACT_HEAD.unpack_from(frame, offset)
-    if topics != 2 or not 2 <= length <= _LONGEST_COMPACT_NAME + 1:
+    if topics != 2 or not 2 <= length <= LONGEST_COMPACT_TEXT + 1:
         return None
     start = offset + _COMPACT_HEAD.size
     end = start + length - 1

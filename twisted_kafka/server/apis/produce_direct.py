@@ -8,7 +8,7 @@ import struct
 from typing import Final
 
 from twisted_kafka.protocol.regions import Buffer, Part
-from twisted_kafka.protocol.wire import MalformedMessageError, unsigned_varint
+from twisted_kafka.protocol.wire import LONGEST_COMPACT_TEXT, MalformedMessageError, unsigned_varint
 from twisted_kafka.server.dispatch import ReadyResponse
 
 FIRST_VERSION: Final = 3
@@ -17,8 +17,6 @@ FIRST_VERSION: Final = 3
 _FIRST_VERSION_WITH_START: Final = 5
 _FIRST_VERSION_WITH_REASONS: Final = 8
 _FIRST_FLEXIBLE: Final = 9
-_LONGEST_COMPACT_NAME: Final = 126
-"""Longer ones have a length of two bytes, and go the other way."""
 
 # No transactional id, acks, timeout, one topic, the length of its name; one partition, its index, the length of its records.
 _HEAD: Final = struct.Struct(">hhiih")
@@ -71,7 +69,7 @@ def _read_plain(frame: Buffer, offset: int) -> OneBatch | None:
 
 def _read_compact(frame: Buffer, offset: int) -> OneBatch | None:
     transactional_id, acks, timeout_ms, topics, length = _COMPACT_HEAD.unpack_from(frame, offset)
-    if transactional_id or topics != 2 or not 2 <= length <= _LONGEST_COMPACT_NAME + 1:
+    if transactional_id or topics != 2 or not 2 <= length <= LONGEST_COMPACT_TEXT + 1:
         return None
     start = offset + _COMPACT_HEAD.size
     end = start + length - 1
