@@ -1,4 +1,4 @@
-"""Where the threads of a plane run: on one CPU while requests are small, anywhere otherwise. (docs/adr/0016.)
+"""Where the threads of a plane run: on one CPU while requests are small, anywhere otherwise. (docs/adr/0017.)
 
 Under the interpreter lock network threads and handlers take turns, whatever the number of CPUs. To wake a thread on another CPU
 that sleeps costs more than most requests do, several times as much as to switch to one on the same CPU. So while many small
