@@ -8,10 +8,7 @@ from collections.abc import Collection
 
 from twisted.logger import Logger
 
-from twisted_kafka.controller.context import ControllerContext
-from twisted_kafka.controller.partition_machine import PartitionStateMachine
-from twisted_kafka.controller.replica_machine import ReplicaStateMachine
-from twisted_kafka.controller.requests import RequestBatch
+from twisted_kafka.controller.machinery import Machinery
 from twisted_kafka.controller.states import PartitionStatus, ReplicaStatus
 from twisted_kafka.controller.topic_deletion import TopicDeletion
 from twisted_kafka.protocol.errors import ErrorCode
@@ -24,18 +21,11 @@ _log = Logger()
 class BrokerChanges:
     """Drives the state machines for brokers that started, failed or answered."""
 
-    def __init__(
-        self,
-        context: ControllerContext,
-        requests: RequestBatch,
-        partitions: PartitionStateMachine,
-        replicas: ReplicaStateMachine,
-        deletion: TopicDeletion,
-    ) -> None:
-        self._context = context
-        self._requests = requests
-        self._partitions = partitions
-        self._replicas = replicas
+    def __init__(self, machinery: Machinery, deletion: TopicDeletion) -> None:
+        self._context = machinery.context
+        self._requests = machinery.requests
+        self._partitions = machinery.partitions
+        self._replicas = machinery.replicas
         self._deletion = deletion
 
     def started(self, new: Collection[int]) -> None:

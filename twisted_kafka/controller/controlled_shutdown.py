@@ -4,11 +4,9 @@ from collections.abc import Sequence
 
 from twisted.logger import Logger
 
-from twisted_kafka.controller.context import ControllerContext, Leadership
+from twisted_kafka.controller.context import Leadership
 from twisted_kafka.controller.elections import Elected, offline_leader
-from twisted_kafka.controller.partition_machine import PartitionStateMachine
-from twisted_kafka.controller.replica_machine import ReplicaStateMachine
-from twisted_kafka.controller.requests import RequestBatch
+from twisted_kafka.controller.machinery import Machinery
 from twisted_kafka.controller.states import PartitionStatus, ReplicaStatus
 from twisted_kafka.protocol.errors import BrokerNotAvailableError, StaleBrokerEpochError
 from twisted_kafka.protocol.topic_partition import TopicPartition
@@ -22,17 +20,11 @@ class ControlledShutdown:
 
     log = Logger()
 
-    def __init__(
-        self,
-        context: ControllerContext,
-        requests: RequestBatch,
-        partitions: PartitionStateMachine,
-        replicas: ReplicaStateMachine,
-    ) -> None:
-        self._context = context
-        self._requests = requests
-        self._partitions = partitions
-        self._replicas = replicas
+    def __init__(self, machinery: Machinery) -> None:
+        self._context = machinery.context
+        self._requests = machinery.requests
+        self._partitions = machinery.partitions
+        self._replicas = machinery.replicas
 
     def begin(self, broker: int, broker_epoch: int) -> list[TopicPartition]:
         """Move what the broker leads to other replicas; return what it still leads, for want of one in sync.

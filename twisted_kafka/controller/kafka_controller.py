@@ -21,6 +21,7 @@ from twisted_kafka.controller.election import ControllerElection
 from twisted_kafka.controller.interfaces import IBrokerChannels
 from twisted_kafka.controller.leader_elections import LeaderElections
 from twisted_kafka.controller.loader import ContextLoader
+from twisted_kafka.controller.machinery import Machinery
 from twisted_kafka.controller.node_watches import NodeWatches
 from twisted_kafka.controller.partition_machine import PartitionStateMachine
 from twisted_kafka.controller.reassignments import Reassignments
@@ -29,16 +30,8 @@ from twisted_kafka.controller.requests import RequestBatch, ResponseHandlers
 from twisted_kafka.controller.states import PartitionStatus, ReplicaStatus
 from twisted_kafka.controller.topic_deletion import TopicDeletion
 from twisted_kafka.metadata import znodes
-from twisted_kafka.metadata.store import (
-    IMetadataStore,
-    IWatch,
-    NoNodeError,
-    StoreClosedError,
-    WatchEvent,
-)
+from twisted_kafka.metadata.store import IMetadataStore, IWatch, NoNodeError, StoreClosedError, WatchEvent
 from twisted_kafka.metadata.worker import SerialWorker
-from twisted_kafka.metadata.znode_json import BadNodeError
-from twisted_kafka.metadata.znodes_admin import LogDirEventNode, PartitionsNode
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import NotControllerError
 from twisted_kafka.protocol.messages.inter_broker import LeaderAndIsrResponse, StopReplicaResponse
@@ -87,13 +80,12 @@ class KafkaController:
         self._partitions = PartitionStateMachine(
             self.context, store, self._requests, self._unclean_election, elected_unclean=self._metrics.unclean_election
         )
-        self._deletion = TopicDeletion(
-            self.context, store, self._requests, self._partitions, self._replicas, deleted=self._topics_deleted
-        )
-        self._brokers = BrokerChanges(self.context, self._requests, self._partitions, self._replicas, self._deletion)
+        machinery = Machinery(self.context, store, self._requests, self._partitions, self._replicas)
+        self._deletion = TopicDeletion(machinery, deleted=self._topics_deleted)
+        self._brokers = BrokerChanges(machinery, self._deletion)
         self.elections = LeaderElections(self.context, self._partitions)
-        self.controlled_shutdown = ControlledShutdown(self.context, self._requests, self._partitions, self._replicas)
-        self.reassignments = Reassignments(self.context, store, self._requests, self._partitions, self._replicas)
+        self.controlled_shutdown = ControlledShutdown(machinery)
+        self.reassignments = Reassignments(machinery)
         self._metrics.show(self.context, lambda: self.is_active, lambda: self._worker.waiting)
 
     # From outside
@@ -166,7 +158,6 @@ class KafkaController:
 
     def elect_for_offline(self) -> None:
         """Try again to find leaders for partitions without one: an unclean election may be allowed now. From any thread."""
-
         self._submit_active(self._partitions.elect_for_offline, State.UNCLEAN_LEADER_ELECTION_ENABLE)
 
     def add_topics_listener(self, listener: TopicsListener) -> None:
@@ -234,7 +225,7 @@ class KafkaController:
             self._store.watch(znodes.LOG_DIR_EVENTS, self._on_change(self._log_dirs_failed, State.LOG_DIR_CHANGE)),
         ]
         # Every broker is told of all its replicas below: what it lost meanwhile, it says then.
-        self._loader.take(znodes.LOG_DIR_EVENTS)
+        self._loader.take_log_dir_events()
         context.brokers = self._loader.live_brokers()
         for broker in context.brokers:
             self._add_broker(broker)
@@ -369,15 +360,14 @@ class KafkaController:
 
     def _isrs_changed(self) -> None:
         """Leaders changed in-sync replicas in the store by themselves: read them, and tell everybody."""
-        partitions = [partition for data in self._loader.take(znodes.ISR_CHANGES) for partition in _isr_changes(data)]
-        known = [partition for partition in dict.fromkeys(partitions) if partition in self.context.leaderships]
+        known = [partition for partition in self._loader.take_isr_changes() if partition in self.context.leaderships]
         self._loader.load_leaderships(known)
         self._requests.update_metadata(self.context.brokers, known)
         self.reassignments.resume(known)
 
     def _log_dirs_failed(self) -> None:
         """Brokers lost log directories: their answers to LeaderAndIsr tell which replicas were in them (KIP-112)."""
-        brokers = {_broker_of_event(data) for data in self._loader.take(znodes.LOG_DIR_EVENTS)} & self.context.brokers.keys()
+        brokers = self._loader.take_log_dir_events() & self.context.brokers.keys()
         if brokers:
             self.log.warn("Brokers {brokers} tell of failed log directories", brokers=sorted(brokers))
             self._replicas.handle(self.context.replicas_on(brokers), ReplicaStatus.ONLINE)
@@ -385,19 +375,3 @@ class KafkaController:
     def _unclean_election(self, topic: str) -> bool:
         own = self._configs.topic_config(topic).get("unclean.leader.election.enable")
         return self._config.boolean("unclean.leader.election.enable") if own is None else own.strip().lower() == "true"
-
-
-def _isr_changes(data: bytes) -> list[TopicPartition]:
-    """Return the partitions that a notification names; none when it cannot be read."""
-    try:
-        return PartitionsNode.decode(data).partitions
-    except BadNodeError:
-        return []
-
-
-def _broker_of_event(data: bytes) -> int:
-    """Return the broker that a notification is of; -1 when it cannot be read."""
-    try:
-        return LogDirEventNode.decode(data).broker_id
-    except BadNodeError:
-        return -1

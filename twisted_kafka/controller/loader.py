@@ -1,5 +1,6 @@
 """Reads the cluster's state from the metadata store into the controller's context."""
 
+import contextlib
 from collections.abc import Collection, Iterable
 
 from twisted.logger import Logger
@@ -10,6 +11,7 @@ from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.store import IMetadataStore, NoNodeError, Set, StoreError
 from twisted_kafka.metadata.znode_json import BadNodeError
 from twisted_kafka.metadata.znodes import BrokerNode, TopicNode
+from twisted_kafka.metadata.znodes_admin import LogDirEventNode, PartitionsNode
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.protocol.types import random_uuid
 
@@ -30,7 +32,23 @@ class ContextLoader:
         except NoNodeError:
             return []
 
-    def take(self, path: str) -> list[bytes]:
+    def take_isr_changes(self) -> list[TopicPartition]:
+        """Return the partitions, each once, whose in-sync replicas leaders changed by themselves, and delete the notifications."""
+        partitions: dict[TopicPartition, None] = {}
+        for data in self._take(znodes.ISR_CHANGES):
+            with contextlib.suppress(BadNodeError):
+                partitions.update(dict.fromkeys(PartitionsNode.decode(data).partitions))
+        return list(partitions)
+
+    def take_log_dir_events(self) -> set[int]:
+        """Return the brokers that told of failed log directories, and delete the notifications."""
+        brokers = set()
+        for data in self._take(znodes.LOG_DIR_EVENTS):
+            with contextlib.suppress(BadNodeError):
+                brokers.add(LogDirEventNode.decode(data).broker_id)
+        return brokers
+
+    def _take(self, path: str) -> list[bytes]:
         """Return what the node's children hold, notifications in their order, and delete them."""
         taken = []
         for name in self.children(path):

@@ -8,14 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from twisted.logger import Logger
 
-from twisted_kafka.controller.context import ControllerContext, Leadership, ReplicaAssignment
+from twisted_kafka.controller.context import Leadership, ReplicaAssignment
 from twisted_kafka.controller.elections import Elected, reassigned_leader
-from twisted_kafka.controller.partition_machine import PartitionStateMachine
-from twisted_kafka.controller.replica_machine import ReplicaStateMachine
-from twisted_kafka.controller.requests import RequestBatch
+from twisted_kafka.controller.machinery import Machinery
 from twisted_kafka.controller.states import PartitionStatus, ReplicaStatus
 from twisted_kafka.metadata import znodes
-from twisted_kafka.metadata.store import IMetadataStore, Set, StoreError
+from twisted_kafka.metadata.store import Set, StoreError
 from twisted_kafka.metadata.znodes import TopicNode
 from twisted_kafka.protocol.errors import (
     InvalidReplicaAssignmentError,
@@ -32,19 +30,11 @@ class Reassignments:
 
     log = Logger()
 
-    def __init__(
-        self,
-        context: ControllerContext,
-        store: IMetadataStore,
-        requests: RequestBatch,
-        partitions: PartitionStateMachine,
-        replicas: ReplicaStateMachine,
-    ) -> None:
-        self._context = context
-        self._store = store
-        self._requests = requests
-        self._partitions = partitions
-        self._replicas = replicas
+    def __init__(self, machinery: Machinery) -> None:
+        self._context = machinery.context
+        self._store = machinery.store
+        self._partitions = machinery.partitions
+        self._replicas = machinery.replicas
 
     def under_way(self) -> dict[TopicPartition, ReplicaAssignment]:
         """Return the partitions that are being reassigned."""

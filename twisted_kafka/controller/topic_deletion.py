@@ -8,13 +8,11 @@ from collections.abc import Callable, Collection, Iterable
 
 from twisted.logger import Logger
 
-from twisted_kafka.controller.context import ControllerContext, Replica
-from twisted_kafka.controller.partition_machine import PartitionStateMachine
-from twisted_kafka.controller.replica_machine import ReplicaStateMachine
-from twisted_kafka.controller.requests import RequestBatch
+from twisted_kafka.controller.context import Replica
+from twisted_kafka.controller.machinery import Machinery
 from twisted_kafka.controller.states import PartitionStatus, ReplicaStatus
 from twisted_kafka.metadata import znodes
-from twisted_kafka.metadata.store import Delete, IMetadataStore, NoNodeError, Operation, StoreError
+from twisted_kafka.metadata.store import Delete, NoNodeError, Operation, StoreError
 
 
 class TopicDeletion:
@@ -22,22 +20,13 @@ class TopicDeletion:
 
     log = Logger()
 
-    def __init__(
-        self,
-        context: ControllerContext,
-        store: IMetadataStore,
-        requests: RequestBatch,
-        partitions: PartitionStateMachine,
-        replicas: ReplicaStateMachine,
-        *,
-        deleted: Callable[[Collection[str]], None],
-    ) -> None:
+    def __init__(self, machinery: Machinery, *, deleted: Callable[[Collection[str]], None]) -> None:
         """``deleted`` is called with topics of which nothing is left."""
-        self._context = context
-        self._store = store
-        self._requests = requests
-        self._partitions = partitions
-        self._replicas = replicas
+        self._context = machinery.context
+        self._store = machinery.store
+        self._requests = machinery.requests
+        self._partitions = machinery.partitions
+        self._replicas = machinery.replicas
         self._deleted = deleted
 
     def enqueue(self, topics: Iterable[str]) -> None:

@@ -1,0 +1,20 @@
+"""What the steps of the controller share: the cluster as it knows it, and what changes it."""
+
+from dataclasses import dataclass
+
+from twisted_kafka.controller.context import ControllerContext
+from twisted_kafka.controller.partition_machine import PartitionStateMachine
+from twisted_kafka.controller.replica_machine import ReplicaStateMachine
+from twisted_kafka.controller.requests import RequestBatch
+from twisted_kafka.metadata.store import IMetadataStore
+
+
+@dataclass(frozen=True, slots=True)
+class Machinery:
+    """One controller's parts. Used on its event thread only."""
+
+    context: ControllerContext
+    store: IMetadataStore
+    requests: RequestBatch
+    partitions: PartitionStateMachine
+    replicas: ReplicaStateMachine
