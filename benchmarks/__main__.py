@@ -8,17 +8,21 @@ names the scenarios. Both brokers run in turn on the machine's own loopback inte
 
 import argparse
 import contextlib
+import os
 import shlex
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from benchmarks.scratch import scratch
 from tests.clients.clients import java_class_path
 from tests.clients.served import ServedBroker
 from tests.oracle.apache_kafka import ApacheKafka
+from tests.processes import start_tied
 
 HERE = Path(__file__).resolve().parent
+BUILD = Path(tempfile.gettempdir()) / "kafka-bench-build"
+"""Where the load generators are compiled to, once."""
 COMPILED = HERE.parent / "build" / "compiled"
 DEFAULT = (
     "req:apiversions3:*,req:metadata1:*,req:produce_1x100:*,req:fetch_empty:*,"
@@ -26,16 +30,22 @@ DEFAULT = (
 )
 
 
-def run_tool(name: str, *arguments: str) -> int:
-    return subprocess.run([sys.executable, str(HERE / "beside" / name), *arguments], cwd=HERE / "beside").returncode
+def run_tool(name: str, directory: Path, *arguments: str) -> int:
+    """Run a program of ``beside``, whose temporary files are below ``directory``."""
+    environment = {**os.environ, "TMPDIR": str(directory)}
+    tool = start_tied([sys.executable, str(HERE / "beside" / name), *arguments], cwd=HERE / "beside", env=environment)
+    try:
+        return tool.wait()
+    finally:
+        tool.kill()  # before the brokers, of whose end it would complain
 
 
 def measure(options: argparse.Namespace, directory: Path) -> int:
     """Start the brokers and run bench.py over them."""
     with contextlib.ExitStack() as stack:
         ours = ServedBroker(directory / "ours", *options.override)
-        ours.start()
         stack.callback(ours.kill)
+        ours.start()
         words = []
         if options.kafka:
             (directory / "kafka").mkdir()
@@ -48,12 +58,16 @@ def measure(options: argparse.Namespace, directory: Path) -> int:
         if options.compiled:
             compiled = ServedBroker(directory / "compiled", *options.override)
             compiled.environment["PYTHONPATH"] = str(COMPILED)
-            compiled.start()
             stack.callback(compiled.kill)
+            compiled.start()
             assert compiled.process is not None
             words += ["--broker", f"compiled={compiled.bootstrap}", "--pid", f"compiled={compiled.process.pid}"]
         return run_tool(
-            "bench.py", *words, "--rounds", str(options.rounds), "--seconds", str(options.seconds), "--warm", str(options.warm)
+            "bench.py",
+            directory,
+            *words,
+            *("--rounds", str(options.rounds), "--seconds", str(options.seconds), "--warm", str(options.warm)),
+            *("--build", str(BUILD)),
         )
 
 
@@ -74,7 +88,7 @@ def start_up(options: argparse.Namespace, directory: Path) -> int:
         "--restarts",
         "1",
     ]
-    return run_tool("startup.py", *words)
+    return run_tool("startup.py", directory, *words)
 
 
 def main() -> int:
@@ -94,8 +108,8 @@ def main() -> int:
     options = parser.parse_args()
     if options.kafka is None:
         options.kafka = not options.startup and java_class_path() is not None
-    with tempfile.TemporaryDirectory(prefix="kafka-bench-") as directory:
-        return (start_up if options.startup else measure)(options, Path(directory))
+    with scratch() as directory:
+        return (start_up if options.startup else measure)(options, directory)
 
 
 if __name__ == "__main__":

@@ -8,13 +8,13 @@ takes of the interpreter is not in it: it works between the rounds.
 
 import argparse
 import contextlib
-import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
 
 from benchmarks import request_path
 from benchmarks.request_path import PER_ROUND, capture, frames, one_thread, rounds_for
+from benchmarks.scratch import scratch
 from twisted_kafka import Broker
 
 
@@ -35,8 +35,9 @@ def main() -> None:
     capture("KafkaApis")
     with contextlib.ExitStack() as stack:
         sides = []
-        for config in ({}, {"access.log.dir": stack.enter_context(tempfile.TemporaryDirectory())}):
-            broker = stack.enter_context(Broker(config))
+        directory = stack.enter_context(scratch())
+        for name, config in ("without", {}), ("with", {"access.log.dir": directory / "access"}):
+            broker = stack.enter_context(Broker(config, data_dir=directory / name))
             prepared = frames.prepare("127.0.0.1", broker.listeners[0].port, "bench")
             sides.append((prepared, *one_thread()))
         print(f"{'request':24} {'without':>10} {'with':>10} {'the log':>10}   (us)")

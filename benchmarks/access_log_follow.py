@@ -17,12 +17,12 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 from pyarrow import compute, parquet
 
+from benchmarks.scratch import scratch
 from twisted_kafka_spark.synthetic.day import Day
 
 SMALL_ROWS = 1000
@@ -126,19 +126,19 @@ def main() -> None:
     parser.add_argument("--trickle-rows", type=int, default=2000)
     parser.add_argument("--directory", type=Path, help="keep the files of the days here; default: a temporary directory")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as temporary:
-        directory = options.directory or Path(temporary)
+    with scratch() as temporary:
+        directory = options.directory or temporary
         small, large = made(directory, SMALL_ROWS), made(directory, options.rows)
         start = wall = math.inf
         for number in range(options.rounds):
-            scratch = Path(temporary, str(number))
-            scratch.mkdir()
+            outputs = temporary / str(number)
+            outputs.mkdir()
             load = os.getloadavg()[0]
-            start, wall = min(start, backlog(small, scratch)), min(wall, backlog(large, scratch))
+            start, wall = min(start, backlog(small, outputs)), min(wall, backlog(large, outputs))
         print(f"{SMALL_ROWS:,} rows at once: {start:.1f} s; {options.rows:,}: {wall:.1f} s, "
               f"{options.rows / max(wall - start, 0.1):,.0f} rows/s beyond the start; load {load:.1f}")  # fmt: skip
         if options.trickle_seconds:
-            trickle(large, Path(temporary), options)
+            trickle(large, temporary, options)
 
 
 if __name__ == "__main__":

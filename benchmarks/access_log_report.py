@@ -21,11 +21,11 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks.scratch import scratch
 from twisted_kafka.access_log.archive import PARQUET, Archive
 from twisted_kafka.timing.clock import ManualClock
 from twisted_kafka_spark.synthetic.day import Day
@@ -211,7 +211,7 @@ def main() -> None:
     parser.add_argument("--directory", type=Path, help="keep the files here; default: a temporary directory")
     options = parser.parse_args()
     with contextlib.ExitStack() as stack:
-        directory = options.directory or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        directory = options.directory or stack.enter_context(scratch())
         measure(directory, options)
 
 

@@ -15,11 +15,12 @@ import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.scratch import scratch
+from tests.processes import start_tied
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log.cleaner import Cleaner
@@ -114,7 +115,7 @@ def java(class_path: str, main: str, *arguments: object, output: Path, heap: str
     )
     command = ["java", f"-Xmx{heap}", f"-Dlog4j.configuration=file:{log4j}", "-cp", class_path, main, *map(str, arguments)]
     with output.open("wb") as file:
-        process = subprocess.Popen(command, stdout=file, stderr=file, stdin=subprocess.DEVNULL)
+        process = start_tied(command, stdout=file, stderr=file, stdin=subprocess.DEVNULL)
     try:
         yield process
     finally:
@@ -203,16 +204,15 @@ def main() -> None:
     parser.add_argument("--directory", type=Path, help="where to make the logs")
     parser.add_argument("--cases", default=",".join(CASES), help="which logs")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=options.directory) as holder:
-        scratch = Path(holder)
-        data, copy = scratch / "data", scratch / "copy"
+    with scratch(options.directory) as folder:
+        data, copy = folder / "data", folder / "copy"
         data.mkdir()
         for name in options.cases.split(","):
             make(data, name, options.mb)
         kafka: dict[str, float] = {}
         if options.kafka:
             shutil.copytree(data, copy)
-            kafka = clean_with_kafka(options.kafka.read_text().strip(), copy, scratch)
+            kafka = clean_with_kafka(options.kafka.read_text().strip(), copy, folder)
         print(f"{'log':10s}{'MB':>8s}{'after':>8s}{'s':>8s}{'MB/s':>8s}{'Kafka s':>9s}{'MB/s':>8s}{'times':>7s}")
         for name in options.cases.split(","):
             before, after, seconds = clean_here(data, name)

@@ -15,10 +15,10 @@ import socket
 import statistics
 import struct
 import sys
-import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.scratch import scratch
 from tests.clients.served import ServedBroker
 from tests.oracle.apache_kafka import ApacheKafka
 
@@ -107,14 +107,14 @@ def main() -> int:
     options = parser.parse_args()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    with tempfile.TemporaryDirectory(prefix="kafka-bench-") as directory, contextlib.ExitStack() as stack:
-        ours = ServedBroker(Path(directory) / "ours")
-        ours.start()
+    with scratch() as directory, contextlib.ExitStack() as stack:
+        ours = ServedBroker(directory / "ours")
         stack.callback(ours.kill)
+        ours.start()
         assert ours.process is not None
         measure("this broker", ours.port, ours.process.pid, options)
         if options.kafka:
-            kafka = ApacheKafka(Path(directory) / "kafka")
+            kafka = ApacheKafka(directory / "kafka")
             stack.callback(kafka.kill)
             kafka.start()
             measure("Apache Kafka", kafka.port, kafka.broker_pid, options)

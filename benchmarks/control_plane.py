@@ -8,17 +8,19 @@ where orders share the data plane's threads and queue with the produce requests.
 
 import argparse
 import multiprocessing
+import os
 import select
 import socket
 import statistics
 import struct
 import sys
-import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.scratch import scratch
 from tests.clients.served import ServedBroker, free_port
 from tests.oracle.talk import Talk
+from tests.processes import end_with_parent
 from twisted_kafka.protocol.messages.inter_broker import UpdateMetadataRequest
 from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from twisted_kafka.protocol.records.builder import build_batch
@@ -62,8 +64,9 @@ def produce_frames() -> list[bytes]:
     return frames
 
 
-def flood(port: int, connections: int, in_flight: int) -> None:
-    """Produce without end."""
+def flood(parent: int, port: int, connections: int, in_flight: int) -> None:
+    """Produce until ``parent`` is gone."""
+    end_with_parent(parent)
     frames = produce_frames()
     poll = select.epoll()
     by_fd = {}
@@ -114,15 +117,17 @@ def measure(own_plane: bool, directory: Path, options: argparse.Namespace) -> No
     name = "control plane" if own_plane else "shared plane"
     broker = TwoPlanes(directory / "two") if own_plane else ServedBroker(directory / "one", "broker.id=1")
     control_port = broker.control_port if isinstance(broker, TwoPlanes) else broker.port
-    broker.start()
     flooders = []
     try:
+        broker.start()
         talk = Talk(broker.port, "flooded")
         talk.create("x", PARTITIONS)
         talk.close()
         print(f"{name}, idle: {told(orders(control_port, 1, 2))}", flush=True)
         flooders = [
-            multiprocessing.Process(target=flood, args=(broker.port, options.connections, options.in_flight), daemon=True)
+            multiprocessing.Process(
+                target=flood, args=(os.getpid(), broker.port, options.connections, options.in_flight), daemon=True
+            )
             for _ in range(options.flooders)
         ]
         for flooder in flooders:
@@ -144,9 +149,9 @@ def main() -> int:
     parser.add_argument("--connections", type=int, default=16)
     parser.add_argument("--in-flight", type=int, default=4)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="kafka-bench-") as directory:
+    with scratch() as directory:
         for own_plane in (True, False):
-            measure(own_plane, Path(directory), options)
+            measure(own_plane, directory, options)
     return 0
 
 

@@ -14,12 +14,11 @@ import argparse
 import contextlib
 import math
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from benchmarks.group_members import ClassicMember, ConsumerMember, Member, find_coordinator, run
+from benchmarks.scratch import scratch
 from tests.clients.served import ServedBroker
 from tests.oracle.apache_kafka import ApacheKafka
 
@@ -136,10 +135,10 @@ def main() -> None:
     measures = (sizes,) if options.sizes else (classic, consumer)
     figures: dict[str, dict[str, list[float]]] = {}
     with contextlib.ExitStack() as stack:
-        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        directory = stack.enter_context(scratch())
         ours = ServedBroker(directory / "ours", *[f"{key}={value}" for key, value in SETTINGS.items()])
-        ours.start()
         stack.callback(ours.kill)
+        ours.start()
         brokers = {"ours": ours.port}
         if options.kafka:
             (directory / "kafka").mkdir()

@@ -5,11 +5,11 @@ Run it with ``python -m benchmarks.log_append_read [DIRECTORY]``; it needs about
 
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks.scratch import scratch
 from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log.environment import LogEnvironment
 from twisted_kafka.log.loader import CLEAN_STOP
@@ -138,8 +138,7 @@ def restarts(directory: Path) -> None:
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory(dir=sys.argv[1] if len(sys.argv) > 1 else None) as name:
-        directory = Path(name)
+    with scratch(Path(sys.argv[1]) if len(sys.argv) > 1 else None) as directory:
         appends(directory)
         reads(directory)
         restarts(directory)

@@ -26,6 +26,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.beside import frames
+from benchmarks.scratch import scratch
 from tests.clients.served import ServedBroker
 from tests.oracle.apache_kafka import ApacheKafka
 from twisted_kafka.protocol.records.builder import build_batch
@@ -184,8 +185,7 @@ def main() -> None:
     parser.add_argument("--only", default="*", help="pattern of the cases")
     parser.add_argument("--no-kafka", action="store_true")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="log-beside-") as holder, contextlib.ExitStack() as stack:
-        folder = Path(holder)
+    with scratch() as folder, contextlib.ExitStack() as stack:
         kload = folder / "kload"
         subprocess.run(["gcc", "-O2", "-w", "-o", kload, Path(frames.__file__).with_name("kload.c")], check=True)
         ours = ServedBroker(folder / "ours", *[f"{key}={value}" for key, value in SETTINGS.items()])

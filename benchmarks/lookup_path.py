@@ -9,11 +9,11 @@ rounds of 100 requests, in microseconds, so that a busy machine disturbs little.
 import argparse
 import itertools
 import random
-import tempfile
 
 from benchmarks.beside import frames
 from benchmarks.log_beside_kafka import FIRST_MS, SETTINGS, STORED_BATCH, stored_batch, time_frame
 from benchmarks.request_path import capture, measure, one_thread
+from benchmarks.scratch import scratch
 from twisted_kafka import Broker
 
 ROUNDS, PER_ROUND = 300, 100
@@ -28,7 +28,7 @@ def main() -> None:
     capture("SocketServer")
     capture("KafkaApis")
     settings = {key: str(value) for key, value in SETTINGS.items()}
-    with tempfile.TemporaryDirectory() as directory, Broker({"access.log.dir": directory, **settings}) as broker:
+    with scratch() as directory, Broker({"access.log.dir": directory / "access", **settings}, data_dir=directory) as broker:
         connection = frames.Connection("127.0.0.1", broker.listeners[0].port)
         connection.create(["stored"], 1, segment_bytes=SEGMENT_BYTES, retention_ms=-1)
         count = (options.megabytes << 20) // len(stored_batch(0))

@@ -10,11 +10,12 @@ import cProfile
 import itertools
 import pstats
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+from benchmarks.scratch import scratch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "beside"))
 
@@ -107,7 +108,7 @@ def main() -> None:
     options = parser.parse_args()
     capture("SocketServer")
     capture("KafkaApis")
-    with tempfile.TemporaryDirectory() as directory, Broker({"access.log.dir": directory}) as broker:
+    with scratch() as directory, Broker({"access.log.dir": directory / "access"}, data_dir=directory) as broker:
         port = broker.listeners[0].port
         prepared = frames.prepare("127.0.0.1", port, "bench")
         channel, pump = one_thread()

@@ -10,7 +10,6 @@ Maven for Apache Kafka, and some GB in the temporary directory.
 import argparse
 import contextlib
 import os
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +17,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from benchmarks.scratch import scratch
 from tests.clients import served
 from tests.clients.served import ServedBroker
 from tests.oracle.apache_kafka import ApacheKafka
@@ -144,8 +144,8 @@ def main() -> None:
     served.START_TIMEOUT_S = served.STOP_TIMEOUT_S = WAIT_S  # with many partitions, patience
     results: dict[str, dict[str, float]] = {}
     for kind in (Ours,) if options.no_kafka else (Ours, Kafka):
-        with tempfile.TemporaryDirectory(prefix="restart-") as folder:
-            results[kind.name] = measure(kind(Path(folder) / "broker", options.directories), options.partitions, options.megabytes)
+        with scratch() as folder:
+            results[kind.name] = measure(kind(folder / "broker", options.directories), options.partitions, options.megabytes)
     print(f"{options.partitions} partitions, {options.megabytes} MB, {options.directories} log directories; seconds")
     print(f"{'':40}" + "".join(f"{name:>16}" for name in results))
     for step in next(iter(results.values())):

@@ -15,12 +15,12 @@ import socket
 import ssl
 import struct
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.scratch import scratch
 from tests.certificates import Authority
 from tests.clients.clients import java_class_path
 from tests.clients.served import ServedBroker, free_port
@@ -211,8 +211,8 @@ def brokers(options: argparse.Namespace, folder: Path) -> Iterator[list[tuple[st
             free_port(),
         )
         ours.listeners += f",SSL://127.0.0.1:{port}"
-        ours.start()
         stack.callback(ours.kill)
+        ours.start()
         assert ours.process is not None
         started.append(("twisted_kafka", ours.process.pid, ours.port, port))
         if options.kafka:
@@ -239,7 +239,7 @@ def main() -> int:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    with tempfile.TemporaryDirectory(prefix="kafka-bench-") as directory, brokers(options, Path(directory)) as started:
+    with scratch() as directory, brokers(options, directory) as started:
         for name, pid, plain, secure in started:
             print(f"{name}\n  PLAINTEXT")
             of_listener(pid, plain, None, options.seconds)

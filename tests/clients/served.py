@@ -9,6 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+from tests.processes import start_tied
+
 START_TIMEOUT_S = 30
 START_CPU_S = 10
 """A broker that has had less of the processor than this is not late but starved: it is waited for on, up to START_LIMIT_S."""
@@ -73,7 +75,7 @@ class ServedBroker:
 
     def start(self) -> None:
         with self.output.open("ab") as output:
-            self.process = subprocess.Popen(
+            self.process = start_tied(
                 self.command(),
                 stdout=output,
                 stderr=output,

@@ -16,6 +16,7 @@ import pytest
 
 from tests.clients.clients import HERE, java_class_path, java_command, kafkajs_ready, new_group
 from tests.clients.served import ServedBroker
+from tests.processes import start_tied
 
 PARTITIONS = 8
 RATE = 400
@@ -42,7 +43,7 @@ class Member:
         self.output = folder / f"member-{number}.out"
         self.errors = folder / f"member-{number}.err"
         with self.output.open("wb") as output, self.errors.open("wb") as errors:
-            self.process = subprocess.Popen(command, stdout=output, stderr=errors, stdin=subprocess.DEVNULL)
+            self.process = start_tied(command, stdout=output, stderr=errors, stdin=subprocess.DEVNULL)
 
     def read(self) -> set[tuple[int, int]]:
         """What it has read so far, as (partition, offset)."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.clients.clients import HERE, java_class_path
 from tests.clients.served import answers, free_port
+from tests.processes import start_tied
 
 START_TIMEOUT_S = 90
 STOP_TIMEOUT_S = 30
@@ -137,6 +138,6 @@ class ApacheKafka:
         logging = f"-Dlog4j.configuration=file:{self.log4j}"
         command = ["java", "-Xmx512M", logging, f"-Dkafka.logs.dir={self.directory}", "-cp", class_path, main, *arguments]
         with (self.directory / f"{main}.log").open("ab") as output:
-            process = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, cwd=self.directory)
+            process = start_tied(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, cwd=self.directory)
         self._processes.append(process)
         return process

@@ -14,6 +14,7 @@ from tests.clients.served import ServedBroker
 from tests.oracle.apache_kafka import ApacheKafka
 from tests.oracle.scenarios_transactions import transactional
 from tests.oracle.talk import Talk
+from tests.processes import start_tied
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -63,9 +64,7 @@ class ToolRunner:
         logging = f"-Dlog4j.configuration=file:{CLIENTS / 'java' / 'log4j.properties'}"
         source = Path(__file__).parent / "java" / "Tools.java"
         command = ["java", "-Xmx512M", "-XX:TieredStopAtLevel=1", logging, "-cp", class_path, str(source)]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=directory
-        )
+        self._process = start_tied(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=directory)
 
     def file(self, name: str, content: object) -> str:
         path = self.directory / name

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.processes import start_tied
+
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
@@ -82,7 +84,7 @@ def test_files_with_restarts_and_a_kill(tmp_path: Path) -> None:
     append(log / OPEN, minutes(10, 16))
     (log / OPEN).rename(log / CLOSED)
     with (tmp_path / "killed.out").open("wb") as output:
-        running = subprocess.Popen(command(str(log), "--out", str(out), "--every", "1s"), stdout=output, stderr=output)
+        running = start_tied(command(str(log), "--out", str(out), "--every", "1s"), stdout=output, stderr=output)
         try:
             for batches in (2, 3):
                 append(log / ".node-1-000002.jsonl", minutes(12 + 2 * batches, 14 + 2 * batches))
