@@ -7,6 +7,24 @@ import pytest
 from twisted_kafka.network.request import ConnectionInfo, RequestContext
 from twisted_kafka.protocol.api import ApiKey, request_class, response_class
 from twisted_kafka.protocol.errors import ErrorCode, InvalidTopicError
+from twisted_kafka.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from twisted_kafka.protocol.messages.groups import Coordinator, FindCoordinatorResponse
+from twisted_kafka.protocol.messages.metadata import MetadataResponse
+from twisted_kafka.protocol.messages.offsets import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+)
+from twisted_kafka.protocol.messages.partitions import ElectLeadersResponse
+from twisted_kafka.protocol.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceResponse
 from twisted_kafka.protocol.schema import ListOf, StructType
 from twisted_kafka.protocol.types import Wire
 from twisted_kafka.server.error_responses import (
@@ -82,8 +100,6 @@ def test_a_topic_that_was_asked_for_by_id_has_an_empty_name(version: int) -> Non
 
 
 def test_produce_says_it_for_each_partition() -> None:
-    from twisted_kafka.protocol.messages.produce import ProduceRequest, ProduceResponse
-
     request = ProduceRequest.decode(example(ProduceRequest, 9).encode(9), 9)
     request.acks = -1
     request.topic_data[0].name = "orders"
@@ -95,8 +111,6 @@ def test_produce_says_it_for_each_partition() -> None:
 
 
 def test_a_produce_without_acks_has_no_error_response() -> None:
-    from twisted_kafka.protocol.messages.produce import ProduceRequest, ProduceResponse
-
     assert error_response(ProduceRequest(acks=0), ProduceResponse, 9, CODE, "no") is None
 
 
@@ -113,8 +127,6 @@ NONE, NOT_LEADER, UNKNOWN_TOPIC = (
 
 
 def produced(*codes: int) -> Any:
-    from twisted_kafka.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
-
     return ProduceResponse(
         responses=[
             TopicProduceResponse(
@@ -125,15 +137,11 @@ def produced(*codes: int) -> Any:
 
 
 def fetched(*codes: int) -> Any:
-    from twisted_kafka.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-
     partitions = [PartitionData(partition_index=i, error_code=code) for i, code in enumerate(codes)]
     return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=partitions)])
 
 
 def offsets_fetched() -> Any:
-    from twisted_kafka.protocol.messages.offsets import OffsetFetchResponse, OffsetFetchResponseGroup
-
     return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id=name) for name in "ab"])
 
 
@@ -157,7 +165,32 @@ def test_one_error_code_needs_no_counts() -> None:
     assert counted(produced(NOT_LEADER), 9) == (NOT_LEADER, None)
 
 
-def test_codes_that_a_version_has_no_field_for_do_not_count_but_for_those_of_fetch() -> None:
+def test_codes_that_a_version_has_no_field_for_count_where_kafka_counts_them() -> None:
     assert counted(fetched(NONE), 12) == counted(fetched(NONE), 4) == (NONE, {NONE: 2})
     assert counted(offsets_fetched(), 8) == (NONE, {NONE: 2})  # its own error code went with version 7
-    assert counted(offsets_fetched(), 1) == (NONE, {})
+    assert counted(offsets_fetched(), 1) == (NONE, None)
+    assert counted(ElectLeadersResponse(), 0) == (NONE, None)
+    assert counted(MetadataResponse(), 12) == (NONE, {})
+
+
+def test_a_search_for_no_coordinator_counts_once() -> None:
+    assert counted(FindCoordinatorResponse(), 3) == counted(FindCoordinatorResponse(), 4) == (NONE, None)
+    assert counted(FindCoordinatorResponse(coordinators=[Coordinator(), Coordinator()]), 4) == (NONE, {NONE: 2})
+
+
+@pytest.mark.parametrize(("version", "count"), [(4, 2), (6, 2), (7, 2), (12, 2), (13, 1)])
+def test_a_fetch_that_failed_says_it_as_a_whole_too(version: int, count: int) -> None:
+    request = FetchRequest(topics=[FetchTopic(topic="t", partitions=[FetchPartition()])])
+    response = error_response(request, FetchResponse, version, NOT_LEADER, None)
+    assert response is not None
+    assert counted(response, version) == (NOT_LEADER, {NOT_LEADER: 2} if count == 2 else None)
+    response.encode(version)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_an_old_offset_fetch_that_failed_says_it_as_a_whole_too(version: int) -> None:
+    request = OffsetFetchRequest(topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0])])
+    response = error_response(request, OffsetFetchResponse, version, NOT_LEADER, None)
+    assert response is not None
+    assert counted(response, version) == (NOT_LEADER, {NOT_LEADER: 2})
+    response.encode(version)

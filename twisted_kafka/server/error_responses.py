@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from twisted_kafka.network.request import RequestContext
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.codec import Message
-from twisted_kafka.protocol.errors import KafkaError
+from twisted_kafka.protocol.errors import ErrorCode, KafkaError
 from twisted_kafka.protocol.schema import ListOf, StructType
 
 _LAST = 0x7FFF
@@ -93,6 +93,9 @@ _MIRRORS: dict[int, tuple[_Mirror, ...]] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (_Mirror("topics", "topics", "name"),),
 }
 
+# The response as a whole says its error to the metrics in versions without a field for it, too.
+_WHOLE_WITHOUT_FIELD = (ApiKey.FETCH, ApiKey.OFFSET_FETCH)
+
 # The lists above stay empty in these versions, where the response as a whole has an error code.
 _WHOLE_ONLY_SINCE = {ApiKey.METADATA: 13}
 
@@ -109,6 +112,8 @@ def error_response(request: Message, response_class: type[Message], version: int
         _set_error(response, version, code, message)
         if code and response_class.KEY == ApiKey.FETCH:
             response.session_id = request.session_id  # type: ignore[attr-defined]
+    elif response_class.KEY in _WHOLE_WITHOUT_FIELD:
+        response.error_code = code  # type: ignore[attr-defined]
     for mirror in _MIRRORS.get(response_class.KEY, ()):
         if mirror.since <= version <= mirror.until and version < _WHOLE_ONLY_SINCE.get(ApiKey(response_class.KEY), _LAST):
             setattr(response, mirror.answered, _mirrored(request, response_class, mirror, version, code, message))
@@ -130,8 +135,8 @@ class ErrorPlaces(NamedTuple):
 
 _ERROR_FIELDS = ("error_code", "partition_error_code")
 
-# These say their error in metrics in any version, also those without a field for it.
-_ALWAYS_COUNTED = (ApiKey.FETCH,)
+# The error of the whole response counts in the metrics up to these versions, also in those without a field for it.
+_COUNTED_UNTIL: dict[int, int] = {ApiKey.FETCH: _LAST, ApiKey.OFFSET_FETCH: 7, ApiKey.ELECT_LEADERS: _LAST}
 
 
 @cache
@@ -140,10 +145,12 @@ def error_places(struct: StructType, version: int | None = None) -> ErrorPlaces:
     lists = []
     own = ""
     for field in struct.FIELDS:
-        if version is not None and not field.at(version) and struct.KEY not in _ALWAYS_COUNTED:
-            continue
+        is_there = version is None or field.at(version)
         if field.name in _ERROR_FIELDS:
-            own = field.name
+            if version is None or is_there or version <= _COUNTED_UNTIL.get(struct.KEY, -1):
+                own = field.name
+        elif not is_there:
+            continue
         elif isinstance(field.type, ListOf) and isinstance(field.type.element, StructType):
             inner = error_places(field.type.element, version)
             if inner:
@@ -169,6 +176,8 @@ def note_errors(context: RequestContext, response: Message) -> None:
     """Note how often a response says which error code, NONE too, for the metrics. (Kafka: AbstractResponse.errorCounts.)"""
     counts: dict[int, int] = {}
     _count_errors(response, error_places(type(response), context.api_version), counts)
+    if not counts and response.KEY == ApiKey.FIND_COORDINATOR:
+        counts = {ErrorCode.NONE: 1}  # nobody was asked for: what counts then is the response as a whole
     for code in counts:
         context.note_error(code)
     if len(counts) != 1 or counts.get(context.error) != 1:
