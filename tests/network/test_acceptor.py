@@ -265,6 +265,44 @@ def test_a_connection_that_cannot_be_handed_on_is_closed_and_the_next_is_served(
     assert here.quotas.total == 2
 
 
+def test_it_goes_on_with_another_reactor_of_its_network_thread(accepting: Any) -> None:
+    one = accepting([0])
+    one.reactor = ReadersReactor()
+    one.acceptor.attach(one.reactor)
+    assert one.is_accepting, "it serves already"
+    one.connect(2)
+    assert not one.is_accepting, "there is no room at the processor"
+    one.reactor = ReadersReactor()
+    one.processors[0].room = 5
+    one.acceptor.attach(one.reactor)
+    assert one.accepted == [1], "what waited goes on, whatever the reactor that was lost would have told it"
+    assert one.is_accepting
+    one.acceptor.doRead()
+    assert one.accepted == [2]
+
+
+def test_it_is_closed_by_its_network_thread_if_that_answers(accepting: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = accepting([1]), accepting([1])
+    port = one.acceptor.port
+    reactor = ReadersReactor()
+    one.acceptor.attach(reactor)
+    reactor.callFromThread = lambda function, *args: function(*args)  # type: ignore[method-assign]
+    with capturedLogs() as logs:
+        one.acceptor.close()
+        assert one.acceptor not in reactor.readers
+        socket.create_server(("127.0.0.1", port)).close()
+        assert not logs
+        monkeypatch.setattr(acceptor_module, "CLOSE_S", 0.01)
+        port = other.acceptor.port
+        other.acceptor.attach(ReadersReactor())  # on which nothing runs any more
+        other.acceptor.close()
+        socket.create_server(("127.0.0.1", port)).close()
+        assert "does not answer" in str(formatEvent(logs[0]))
+    reactor = ReadersReactor()
+    other.acceptor.attach(reactor)
+    assert other.acceptor not in reactor.readers, "a thread that begins anew meanwhile leaves it closed"
+
+
 def test_rejections_do_not_flood_the_log(accepting: Any) -> None:
     here = accepting([9], {"max.connections.per.ip": "1"})
     with capturedLogs() as lines:

@@ -212,6 +212,35 @@ def test_echo_on_any_reactor(running: Callable[..., Running], factory: Any) -> N
     assert "data-plane-kafka-request-handler-2" in names
 
 
+def test_one_network_thread_accepts_by_itself_also_when_further_ones_come(
+    running: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = running({"num.network.threads": "1"})
+    accepted_on: list[str] = []
+    record_accept = server.server.quotas.record_accept
+
+    def note(listener_name: str) -> int:
+        accepted_on.append(threading.current_thread().name)
+        return record_accept(listener_name)
+
+    monkeypatch.setattr(server.server.quotas, "record_accept", note)
+    server.start().enable()
+    clients = [server.connect()]
+    echo(clients[0], 1)
+    more = KafkaConfig.from_properties({"listeners": "PLAINTEXT://127.0.0.1:0", "num.network.threads": "2"})
+    server.call(server.server.resize_threads, more)
+    for _ in range(3):
+        clients.append(server.connect())
+        echo(clients[-1], 2)
+    assert accepted_on == ["data-plane-kafka-network-thread-5-ListenerName(PLAINTEXT)-PLAINTEXT-0"] * 4
+    assert [len(processor.channels) for processor in server.server.processors] == [3, 1]
+    port = server.server.bound_port("PLAINTEXT")
+    server.stop_processing()
+    socket.create_server(("127.0.0.1", port)).close()
+    for client in clients:
+        client.close()
+
+
 def test_binds_first_and_serves_when_told(running: Callable[..., Running]) -> None:
     server = running().start()
     client = server.connect()

@@ -1,4 +1,7 @@
-"""A listening socket on the main reactor; what it accepts is counted and goes to its processors in turn. (Kafka: Acceptor.)
+"""A listening socket on a reactor; what it accepts is counted and goes to its processors in turn. (Kafka: Acceptor.)
+
+The reactor is the main one, or that of the listener's network thread if it has one only: then a connection changes no thread on
+its way, which under the interpreter lock costs as much as all else that is done for it.
 
 A connection that may not go on yet, for a rate's sake, for want of a slot, or because every processor has enough new ones, is
 kept, and no further one is accepted until it has gone on: the others wait in the system's backlog. None is dropped.
@@ -7,6 +10,7 @@ kept, and no further one is accepted until it has gone on: the others wait in th
 import errno
 import socket
 import sys
+import threading
 from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Any
@@ -20,10 +24,14 @@ from twisted_kafka.metrics.instruments import Meter
 from twisted_kafka.network.connection_quotas import ConnectionQuotas, ConnectionThrottledError, TooManyConnectionsError
 from twisted_kafka.network.interfaces import IBlockedAcceptor, IConnectionProcessor
 from twisted_kafka.network.log_limit import LogLimit
+from twisted_kafka.network.new_connections import NEW_CONNECTIONS
 from twisted_kafka.timing.clock import IClock
 
-ACCEPTS_PER_TURN = 100
-"""After so many connections it is the main reactor's other work's turn."""
+ACCEPTS_PER_TURN = NEW_CONNECTIONS
+"""After so many connections it is the reactor's other work's turn; so many a processor has room for when it comes from its own."""
+
+CLOSE_S = 1.0
+"""Who closes an acceptor on a network thread waits so long for that thread, which may be lost."""
 
 LOOK_AGAIN_S = 1.0
 """A connection that waits is looked at again after this time, should nobody have said before that there is room."""
@@ -74,14 +82,17 @@ class _Waiting:
 
 @implementer(IReadDescriptor, IBlockedAcceptor)
 class Acceptor:
-    """Accepts for one listener. On the main reactor's thread, all but the constructor and ``room_for_connections``."""
+    """Accepts for one listener.
+
+    Whoever makes it starts and closes it, on one thread; ``room_for_connections`` is for any; all else is its reactor's thread's.
+    """
 
     disconnected = False
 
     def __init__(
         self, end_point: EndPoint, reactor: Any, options: SocketOptions, clock: IClock, blocked: Meter, quotas: ConnectionQuotas
     ) -> None:
-        """Bind; raise BindError."""
+        """Bind; raise BindError. ``reactor`` is the one on whose thread this is called, and counts until ``attach``."""
         self.end_point = end_point
         self.processors: Sequence[IConnectionProcessor] = ()
         self._name = end_point.listener_name
@@ -96,6 +107,9 @@ class Acceptor:
         self._throttled: list[tuple[int, int, socket.socket]] = []  # a heap by time; the number decides between equal times
         self._throttled_count = 0
         self._is_serving = False
+        self._is_elsewhere = False
+        self._is_closing = False
+        self._closed = threading.Event()
         self._out_of_room = False
         self._rejections = LogLimit(clock.monotonic_ns)
         self._socket = self._bind()
@@ -130,14 +144,41 @@ class Acceptor:
             raise BindError(f"Socket server failed to bind to {host}:{port}: {error.strerror or error}") from error
         return listening
 
+    def attach(self, reactor: Any) -> None:
+        """Accept on the reactor of a network thread: to be called before ``start``, and by that thread when it has another one."""
+        self._reactor = reactor
+        self._is_elsewhere = True
+        if self._is_closing:
+            self._close()
+        elif self._is_serving:
+            self._look_again = None
+            self._close_all_throttled()  # what was to be called later is lost with the former reactor
+            self._resume()
+            self._go_on()
+
     def start(self) -> None:
         """Begin to accept; until now clients waited in the system's backlog."""
-        if not self._is_serving and not self.disconnected:
-            self._is_serving = True
-            self._reactor.addReader(self)
+        if self._is_serving or self.disconnected:
+            return
+        self._is_serving = True
+        if self._is_elsewhere:
+            self._reactor.callFromThread(self._resume)
+        else:
+            self._resume()
 
     def close(self) -> None:
-        """Stop accepting and free the port."""
+        """Stop accepting and free the port; of an acceptor on a network thread, that thread does it, within ``CLOSE_S``."""
+        if self._is_elsewhere and self._is_serving and not self.disconnected:
+            self._is_closing = True  # in this order: a thread that begins anew meanwhile sees it, or is seen
+            self._reactor.callFromThread(self._close)
+            if self._closed.wait(CLOSE_S):
+                return
+            _log.warn("{who} is closed without its network thread, which does not answer", who=self.logPrefix())
+        self._close()
+
+    def _close(self) -> None:
+        if self.disconnected:
+            return
         if self._is_serving:
             self._is_serving = False
             self._reactor.removeReader(self)
@@ -147,9 +188,9 @@ class Acceptor:
         if self._look_again is not None and self._look_again.active():
             self._look_again.cancel()
         self._close_all_throttled()
-        if not self.disconnected:
-            self.disconnected = True
-            self._socket.close()
+        self.disconnected = True
+        self._socket.close()
+        self._closed.set()
 
     # What the reactor calls.
 
@@ -163,7 +204,7 @@ class Acceptor:
 
     def connectionLost(self, reason: object) -> None:
         """Close, when the reactor says so."""
-        self.close()
+        self._close()
 
     def doRead(self) -> None:
         """Accept what is there."""

@@ -12,7 +12,10 @@ _log = Logger()
 
 
 class Listener:
-    """Changed on the main reactor's thread only."""
+    """Changed on the main reactor's thread only.
+
+    One that begins with a single network thread accepts on it, also when it gets further ones: the first is the last to end.
+    """
 
     def __init__(self, configured: EndPoint, acceptor: Acceptor, make_thread: Callable[[], NetworkThread]) -> None:
         """``configured`` is the end point as the settings have it: its port may be 0."""
@@ -41,6 +44,8 @@ class Listener:
         ending = self.threads[count:]
         self.threads = [*self.threads[:count], *added]
         self.acceptor.processors = [thread.processor for thread in self.threads]
+        if not before and count == 1:
+            added[0].accept_for(self.acceptor)
         if start:
             for thread in added:
                 thread.thread.start()

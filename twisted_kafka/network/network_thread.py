@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from twisted.internet.base import ReactorBase
 from twisted.logger import Logger
 
+from twisted_kafka.network.acceptor import Acceptor
 from twisted_kafka.network.processor import Processor
 from twisted_kafka.network.reactors import close_reactor
 from twisted_kafka.timing.clock import IClock
@@ -29,7 +30,7 @@ class NetworkThread:
     giving it connections.)
     """
 
-    __slots__ = ("_lock", "_make_reactor", "_reactor", "_stopping", "processor", "thread")
+    __slots__ = ("_acceptor", "_lock", "_make_reactor", "_reactor", "_stopping", "processor", "thread")
 
     def __init__(
         self, processor: Processor, reactor: ReactorBase, name: str, make_reactor: Callable[[], ReactorBase] | None = None
@@ -38,9 +39,15 @@ class NetworkThread:
         self.processor = processor
         self._reactor = reactor
         self._make_reactor = make_reactor
+        self._acceptor: Acceptor | None = None
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def accept_for(self, acceptor: Acceptor) -> None:
+        """Have an acceptor, which has not started yet, accept on this thread."""
+        self._acceptor = acceptor
+        acceptor.attach(self._reactor)
 
     def _run(self) -> None:
         with self.processor.placed():
@@ -83,6 +90,8 @@ class NetworkThread:
                 return False
             failed, self._reactor = self._reactor, reactor
             self.processor.attach(reactor)
+        if self._acceptor is not None:
+            self._acceptor.attach(reactor)
         close_reactor(failed)
         return True
 

@@ -109,7 +109,8 @@ class Processor(ProcessorResponses):
         """Take over an accepted connection (``IConnectionProcessor.accept``)."""
         if not self.new_connections.put(connected, peer, blocked):
             return False
-        self._wake_up()
+        if not self._is_awake:  # else it looks for new connections before it sleeps
+            self._wake_up()
         return True
 
     def check_connections(self) -> None:
