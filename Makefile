@@ -24,14 +24,10 @@ $(BIN)/python:
 		{ echo "Python 3.11 or newer with venv is needed; name it with: make PYTHON=/path/to/python3" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-# The checkout is put on the path as it is, by a .pth file, and gets its metadata beside it: changes count at once, twistd
-# finds twisted/plugins, and no import hook slows each start down as that of an editable installation does.
+# The checkout is put on the path as it is (setup.py says how): changes count at once, and twistd finds twisted/plugins.
 $(VENV)/.installed: setup.py | $(BIN)/python
 	$(PIP) install 'setuptools>=69'
-	$(BIN)/python -c 'import pathlib, sysconfig; \
-		pathlib.Path(sysconfig.get_path("purelib"), "twisted_kafka_checkout.pth").write_text("$(CURDIR)\n$(CURDIR)/spark\n")'
-	$(BIN)/python setup.py --quiet egg_info
-	$(PIP) install 'twisted_kafka[test]'
+	$(PIP) install --editable '.[test]'
 	$(COMPILE)
 	touch $@
 

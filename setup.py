@@ -6,8 +6,9 @@ import tomllib
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
+from setuptools.command import editable_wheel
 
-_HERE = Path(__file__).parent
+_HERE = Path(__file__).resolve().parent
 _VERSION = re.search(r'^__version__ = "(.+)"$', (_HERE / "twisted_kafka" / "__init__.py").read_text(), re.MULTILINE)
 assert _VERSION is not None
 
@@ -47,6 +48,17 @@ def compiled_modules() -> list[Extension]:
     options = {"opt_level": os.environ.get("TWISTED_KAFKA_OPT_LEVEL", "3"), "debug_level": "0"}
     # One group: calls between these modules are calls of C functions.
     return mypycify(paths, group_name="twisted_kafka_compiled", target_dir="build/compiled-c", **options)
+
+
+class EditableWheel(editable_wheel.editable_wheel):
+    """`pip install -e`: the checkout's two roots on the path as they are (docs/adr/0004-checkout-on-the-path.md).
+
+    For packages in two places setuptools installs an import hook, which keeps twistd from finding twisted/plugins. What is
+    replaced here is not its public interface, but has been there for as long as it has made editable installations.
+    """
+
+    def _select_strategy(self, name: str, *_: object) -> object:
+        return editable_wheel._StaticPth(self.distribution, name, [_HERE, _HERE / "spark"])
 
 
 setup(
@@ -92,6 +104,7 @@ setup(
     },
     entry_points={"console_scripts": ["twisted-kafka = twisted_kafka.tools.main:main"]},
     ext_modules=compiled_modules(),
+    cmdclass={"editable_wheel": EditableWheel},
     zip_safe=False,
     classifiers=[
         "Development Status :: 3 - Alpha",
