@@ -6,9 +6,11 @@
 In a program with a reactor, `twisted_kafka.service.BrokerService` is the same as a Twisted service.
 """
 
+import os
 import shutil
 import tempfile
 import threading
+import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -36,7 +38,8 @@ class Broker:
     `properties` are settings by Kafka's names. Without `config` they are completed for a broker that lives inside a program: it
     listens on a free port of 127.0.0.1, groups form without delay, the internal topics have few partitions, and there is an
     access log only if `access.log.dir` says where. What it stores lies in `data_dir`, or in a temporary directory that goes
-    with it. `reactor` is the application's: `start` and `stop` are then to be called as BrokerService does.
+    with it, at the end of the program at the latest. A setting that is None has its default. `reactor` is the application's:
+    `start` and `stop` are then to be called as BrokerService does.
 
     Brokers are independent of each other; a process may have several. A broker is started once.
     """
@@ -60,12 +63,13 @@ class Broker:
             raise TypeError("a broker is given a config, or properties and a data_dir")
         self._clock = clock if clock is not None else SystemClock()
         self._reactor = reactor
-        self._temporary: Path | None = None
+        self._remove_temporary: Callable[[], object] = _nothing
         if config is None:
-            settings = {key: _setting(value) for key, value in (properties or {}).items()}
+            settings = {key: _setting(value) for key, value in (properties or {}).items() if value is not None}
             if data_dir is None and not ("log.dirs" in settings or "log.dir" in settings):
-                self._temporary = Path(tempfile.mkdtemp(prefix="twisted-kafka-"))
-                data_dir = self._temporary
+                data_dir = tempfile.mkdtemp(prefix="twisted-kafka-")
+                # Also for a broker that is never started, or not stopped before the program ends.
+                self._remove_temporary = weakref.finalize(self, _remove, data_dir, os.getpid())
             if data_dir is not None:
                 settings["log.dirs"] = str(Path(data_dir).absolute() / "log")
             settings.setdefault("listeners", _LOCAL_LISTENER)
@@ -164,9 +168,14 @@ class Broker:
         """First and last version of every API that it serves, by key."""
         return self._assembly.supported_apis
 
-    def _remove_temporary(self) -> None:
-        if self._temporary is not None:
-            shutil.rmtree(self._temporary, ignore_errors=True)
+
+def _nothing() -> None: ...
+
+
+def _remove(directory: str, process_id: int) -> None:
+    # A process that was forked from this one has the same brokers at its end, and the directory is not its own.
+    if os.getpid() == process_id:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _setting(value: object) -> str:

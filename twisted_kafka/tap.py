@@ -45,7 +45,7 @@ class Options(usage.Options):
         "A Kafka broker that any Kafka client can use. Without options it listens on port 9092 of every interface and keeps what "
         "it stores in ./kafka-data: the records in log/, one line about every request in access/. Settings have the names that "
         "Apache Kafka gives them, and a server.properties file of Kafka's works as it is. The other options go before --override, "
-        "that goes before --config, and that before Kafka's defaults. SIGTERM and ctrl-C stop the broker cleanly."
+        "that goes before --config, and that before Kafka's defaults. SIGTERM, SIGHUP and ctrl-C stop the broker cleanly."
     )
     optParameters = [  # noqa: N815, RUF012  (the form that usage.Options reads)
         ["config", "c", None, "A file of settings in Kafka's server.properties form."],
@@ -87,7 +87,10 @@ class Options(usage.Options):
             refuse(str(error))
 
     def postOptions(self) -> None:
-        """Make the configuration of the options."""
+        """Make the configuration of the options; refuse an empty value, which is a shell variable that was not set."""
+        for name in ("config", "listeners", "data-dir", "broker-id"):
+            if self[name] == "":
+                raise usage.UsageError(f"option --{name} must have a value that is not empty")
         self.config = make_config(self, self.overrides)
 
 
@@ -176,13 +179,19 @@ def _allow_open_files() -> None:
             _log.info("Open files are limited to {soft}, {wanted} are not allowed: {error}", soft=soft, wanted=wanted, error=error)
 
 
+def _stopping_signals() -> list[int]:
+    """Return the signals that stop a broker, as a JVM's: SIGHUP, of a terminal that is closed, unless nohup had it ignored."""
+    hang_up = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
+    return [signal.SIGTERM, signal.SIGINT, *hang_up]
+
+
 def _interrupt_on_signals(service: "BrokerService", received: list[str]) -> None:
     def interrupt(number: int, _: FrameType | None) -> None:
         if not received:
             received.append(signal.Signals(number).name)
             service.broker.interrupt_start()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in _stopping_signals():
         signal.signal(number, interrupt)
 
 
@@ -193,7 +202,7 @@ def _stop_cleanly_on_signals(reactor: Any, received: list[str]) -> None:
             received.append(signal.Signals(number).name)
             reactor.callFromThread(_stop, reactor, received[0])
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in _stopping_signals():
         signal.signal(number, stop)
     if received:
         # It came after the start could have been interrupted.

@@ -4,6 +4,8 @@ import json
 import os
 import socket
 import struct
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -39,6 +41,17 @@ def test_it_serves_inside_a_with_block_and_leaves_nothing_behind() -> None:
     assert set(threading.enumerate()) <= threads
     with pytest.raises(OSError, match="refused"):
         ask_versions(broker)
+
+
+def test_a_directory_of_its_own_goes_without_a_start_too(tmp_path: Path) -> None:
+    program = "import twisted_kafka; kept = twisted_kafka.Broker(); twisted_kafka.Broker(); started = twisted_kafka.Broker(); "
+    program += "started.start(); import os; forked = os.fork(); forked and os.wait(); assert os.listdir(os.environ['TMPDIR'])"
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program], env=environment, capture_output=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert not list(tmp_path.iterdir())
 
 
 def open_files() -> list[str]:
@@ -90,6 +103,7 @@ def test_settings_may_be_of_pythons_types(tmp_path: Path) -> None:
     assert broker.config.boolean("auto.create.topics.enable") is False
     assert broker.config.int("num.partitions") == 3
     assert broker.config.list("log.cleanup.policy") == ("compact",)
+    assert not Broker({"broker.rack": None}, data_dir=tmp_path).config.is_set("broker.rack")
     with pytest.raises(ConfigError, match=r"num\.partitions"):
         Broker({"num.partitions": 0})
 

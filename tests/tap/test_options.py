@@ -1,3 +1,4 @@
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,11 @@ def test_a_file_may_say_where_the_log_lies(tmp_path: Path) -> None:
         (["--override", "x"], "Invalid setting 'x': must be KEY=VALUE"),
         (["--override", "num.io.threads=0"], "Invalid value '0' for num.io.threads: must be at least 1"),
         (["--broker-id", "one"], "Invalid value 'one' for broker.id: must be a whole number of 32 bits"),
+        (["--listeners", ""], "option --listeners must have a value that is not empty"),
+        (["--data-dir", ""], "option --data-dir must have a value that is not empty"),
+        (["--config", ""], "option --config must have a value that is not empty"),
+        (["--broker-id", ""], "option --broker-id must have a value that is not empty"),
+        (["--config", sys.executable], f"Cannot read the configuration {sys.executable}: it is not a text file"),
         (["--config", "/no/such/file"], "Cannot read the configuration /no/such/file: No such file or directory"),
     ],
 )

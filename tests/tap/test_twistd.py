@@ -52,7 +52,7 @@ def twistd(tmp_path: Path) -> Iterator[Twistd]:
             process.communicate(timeout=_TIMEOUT_S)
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_it_serves_and_stops_cleanly(twistd: Twistd, how: signal.Signals) -> None:
     process, port = twistd.started()
     with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
@@ -66,6 +66,19 @@ def test_it_serves_and_stops_cleanly(twistd: Twistd, how: signal.Signals) -> Non
     lines = [line for file in (twistd.folder / "kafka-data" / "access").rglob("node-*.jsonl") for line in file.open()]
     assert len(lines) == 1
     assert '"api":"ApiVersions"' in lines[0]
+
+
+def test_nohup_keeps_it_running(twistd: Twistd) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        process, port = twistd.started()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    process.send_signal(signal.SIGHUP)
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
+        client.sendall(bytes.fromhex("0000000a 0012 0000 00000007 ffff"))
+        assert client.recv(8)[4:8] == bytes.fromhex("00000007")
+    assert process.poll() is None
 
 
 def test_it_may_open_as_many_files_as_the_system_allows(twistd: Twistd) -> None:

@@ -17,6 +17,8 @@ def load_properties(path: Path | str) -> dict[str, str]:
         data = Path(path).read_bytes()
     except OSError as error:
         raise ConfigError(f"Cannot read the configuration {path}: {error.strerror}") from error
+    if b"\0" in data:
+        raise ConfigError(f"Cannot read the configuration {path}: it is not a text file")
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
