@@ -160,8 +160,15 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Its addresses as clients want them: host:port, the first listener's first."""
-        return ",".join(f"{_reachable(end_point.host)}:{end_point.port}" for end_point in self.listeners)
+        """Its addresses as clients want them: host:port of the first listener, and of others with the same security protocol.
+
+        The listener of the control plane is no address for clients.
+        """
+        bound = {end_point.listener_name: end_point for end_point in self.listeners}
+        bound.pop(self.config.control_plane_listener_name or "", None)
+        ordered = [bound[each.listener_name] for each in self.config.listeners if each.listener_name in bound]
+        alike = [each for each in ordered if each.security_protocol == ordered[0].security_protocol]
+        return ",".join(f"{_reachable(end_point.host)}:{end_point.port}" for end_point in alike)
 
     @property
     def supported_apis(self) -> dict[int, tuple[int, int]]:

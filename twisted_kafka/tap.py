@@ -4,7 +4,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -116,7 +116,9 @@ def makeService(options: Options, reactor: Any) -> "BrokerService":
 
     config = options.config
     assert config is not None, "the options have been parsed"
-    _tell_in_one_line(StartError)
+    # A daemon has no stderr: there its log is told.
+    tell = _complain if options.parent is None or options.parent["nodaemon"] else _log_why
+    _tell_in_one_line(StartError, tell)
     _allow_open_files()
     received: list[str] = []
     reactor.callWhenRunning(_stop_cleanly_on_signals, reactor, received)
@@ -128,7 +130,7 @@ def makeService(options: Options, reactor: Any) -> "BrokerService":
             try:
                 super().startService()
             except StartInterruptedError as error:
-                _complain(f"{received[0]} received: {error}")
+                tell(f"{received[0]} received: {error}")
                 sys.exit(EXIT_STATUS_STOPPED)
 
     return Service(config, reactor, lambda why: reactor.callFromThread(_give_up, reactor, why))
@@ -151,14 +153,18 @@ def _complain(message: str) -> None:
     print(f"twistd kafka: {one_line}", file=sys.__stderr__)
 
 
-def _tell_in_one_line(expected: type[Exception]) -> None:
+def _log_why(message: str) -> None:
+    _log.critical("{why}", why=message)
+
+
+def _tell_in_one_line(expected: type[Exception], tell: Callable[[str], object]) -> None:
     # twistd lets an exception of startService end the program with a traceback and status 1; for what an operator can put
     # right, the one line of its message is what helps.
     shown_otherwise = sys.excepthook
 
     def show(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
         if issubclass(kind, expected):
-            _complain(str(error))
+            tell(str(error))
         else:
             shown_otherwise(kind, error, traceback)
 

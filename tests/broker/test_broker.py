@@ -76,6 +76,20 @@ def test_it_leaves_no_file_descriptor_open(tmp_path: Path) -> None:
         assert open_files() == before
 
 
+def test_clients_are_given_addresses_that_they_can_use_together() -> None:
+    """Not the control plane's, nor those of another security protocol; the first of listeners first, whatever brokers use."""
+    protocols = "OUT:PLAINTEXT,IN:PLAINTEXT,ORDERS:PLAINTEXT"
+    settings = {
+        "listeners": "OUT://127.0.0.1:0,IN://127.0.0.2:0,ORDERS://127.0.0.1:0",
+        "listener.security.protocol.map": protocols,
+        "inter.broker.listener.name": "IN",
+        "control.plane.listener.name": "ORDERS",
+    }
+    with Broker(settings) as broker:
+        ports = {end_point.listener_name: end_point.port for end_point in broker.listeners}
+        assert broker.bootstrap_servers == f"127.0.0.1:{ports['OUT']},127.0.0.2:{ports['IN']}"
+
+
 def test_a_process_may_have_several() -> None:
     with Broker() as one, Broker() as two:
         assert one.cluster_id != two.cluster_id

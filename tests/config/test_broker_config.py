@@ -15,10 +15,17 @@ def test_defaults_are_kafkas_but_for_one_broker_with_the_interpreter_lock() -> N
     assert config.warnings == ()
 
 
-def test_with_zookeeper_the_internal_topics_have_kafkas_replication() -> None:
+def test_a_file_for_zookeeper_gives_the_internal_topics_one_replica_too() -> None:
+    """It starts one broker, and no group could be formed with three replicas of its offsets."""
     config = KafkaConfig.from_properties({"zookeeper.connect": "localhost:2181"})
-    assert config.int("offsets.topic.replication.factor") == 3
-    assert config.int("transaction.state.log.min.isr") == 2
+    assert config.int("offsets.topic.replication.factor") == 1
+    assert config.int("transaction.state.log.min.isr") == 1
+
+
+def test_more_replicas_than_there_are_brokers_are_warned_of() -> None:
+    config = KafkaConfig.from_properties({"offsets.topic.replication.factor": "3", "min.insync.replicas": "2"})
+    (line,) = config.warnings
+    assert "offsets.topic.replication.factor=3, min.insync.replicas=2" in line
 
 
 def test_a_broker_inside_a_program_forms_groups_at_once() -> None:

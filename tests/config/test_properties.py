@@ -42,3 +42,9 @@ def test_latin_1_is_taken_where_it_is_not_utf_8(tmp_path: Path) -> None:
     path = tmp_path / "a.properties"
     path.write_bytes(b"broker.rack=\xe9")
     assert load_properties(path) == {"broker.rack": "\u00e9"}
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_key(tmp_path: Path) -> None:
+    path = tmp_path / "a.properties"
+    path.write_bytes(b"\xef\xbb\xbfbroker.rack=r1")
+    assert load_properties(path) == {"broker.rack": "r1"}

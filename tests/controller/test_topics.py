@@ -1,6 +1,7 @@
 import random
 
 import pytest
+from twisted.logger import capturedLogs, formatEvent
 
 from twisted_kafka.controller import topic_rules
 from twisted_kafka.controller.topic_orders import NewPartitions, NewTopic
@@ -177,6 +178,15 @@ def test_internal_topics_get_their_own_settings(cluster):
         ("segment.bytes", "104857600"),
         ("unclean.leader.election.enable", "false"),
     ]
+
+
+def test_an_internal_topic_that_cannot_be_made_is_one_line_however_often_it_is_asked_for(cluster):
+    topics = Topics(cluster, 1, offsets_topic_replication_factor="3")
+    with capturedLogs() as events:
+        for _ in range(3):
+            topics.manager.create_internal_topic("__consumer_offsets")
+    (line,) = map(formatEvent, events)
+    assert line == ("Topic __consumer_offsets cannot be made: INVALID_REPLICATION_FACTOR: Only 1 brokers are alive for 3 replicas")
 
 
 def test_topics_that_are_asked_about_come_by_themselves(topics):

@@ -108,6 +108,17 @@ def test_a_locked_directory_is_one_line_and_status_1(twistd: Twistd) -> None:
     assert f"{twistd.folder}/kafka-data/log is in use" in errors
 
 
+def test_a_daemon_logs_why_it_cannot_start(twistd: Twistd) -> None:
+    twistd.started()
+    log = twistd.folder / "log"
+    words = ["--pidfile=", "--logfile", str(log), "kafka", "--listeners", "PLAINTEXT://127.0.0.1:0"]
+    command = [str(Path(sys.executable).with_name("twistd")), *words]
+    done = subprocess.run(command, cwd=twistd.folder, capture_output=True, timeout=_TIMEOUT_S, check=False)
+    assert done.returncode == 1
+    (line,) = [line for line in log.read_text().splitlines() if "critical" in line]
+    assert f"{twistd.folder}/kafka-data/log is in use" in line
+
+
 def test_another_brokers_directory_is_one_line_and_status_1(twistd: Twistd) -> None:
     process, _ = twistd.started("--broker-id", "3")
     process.send_signal(signal.SIGTERM)

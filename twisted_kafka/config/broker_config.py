@@ -21,7 +21,7 @@ _MS_PER_HOUR = 3_600_000
 # With the interpreter lock more threads only take turns: see the figures in docs/architecture.md.
 _WITH_LOCK: dict[str, Value] = {"num.network.threads": 1, "num.io.threads": 4}
 
-# One broker cannot hold three replicas of anything.
+# One broker cannot hold three replicas of anything; with zookeeper.connect, which is ignored so far, there is one as well.
 _ALONE: dict[str, Value] = {
     "offsets.topic.replication.factor": 1,
     "transaction.state.log.replication.factor": 1,
@@ -55,7 +55,7 @@ class KafkaConfig(TypedValues):
         self.generation = 0
         """Counts the changes: what was computed from one generation's values is good for that only."""
         self.unknown_keys: tuple[str, ...] = tuple(sorted(key for key in self.originals if base_key(key) is None))
-        self._defaults = _defaults(self.originals, in_process)
+        self._defaults = _defaults(in_process)
         super().__init__(dict(self._defaults))
         self._prefixed: dict[str, Value] = {}
         for name, text in self.originals.items():
@@ -244,12 +244,10 @@ def parse_overrides(settings: Sequence[str]) -> dict[str, str]:
     return overrides
 
 
-def _defaults(originals: Mapping[str, str], in_process: bool) -> dict[str, Value]:
-    defaults = _DECLARED_DEFAULTS | _AS_KAFKA_4
+def _defaults(in_process: bool) -> dict[str, Value]:
+    defaults = _DECLARED_DEFAULTS | _AS_KAFKA_4 | _ALONE
     if HAS_INTERPRETER_LOCK:
         defaults.update(_WITH_LOCK)
-    if not originals.get("zookeeper.connect"):
-        defaults.update(_ALONE)
     if in_process:
         defaults.update(_IN_PROCESS)
     return defaults

@@ -12,7 +12,7 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def load_properties(path: Path | str) -> dict[str, str]:
-    """Read a properties file (UTF-8, or Latin-1 where it is not); raise ConfigError when it cannot be read."""
+    """Read a properties file (UTF-8, a byte order mark is passed over; or Latin-1); raise ConfigError when it cannot be read."""
     try:
         data = Path(path).read_bytes()
     except OSError as error:
@@ -20,7 +20,7 @@ def load_properties(path: Path | str) -> dict[str, str]:
     if b"\0" in data:
         raise ConfigError(f"Cannot read the configuration {path}: it is not a text file")
     try:
-        text = data.decode("utf-8")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         text = data.decode("latin-1")
     try:

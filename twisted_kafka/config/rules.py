@@ -11,6 +11,12 @@ if TYPE_CHECKING:
 _META_ADDRESS = "0.0.0.0"
 _SHOWN_KEYS_MAX = 40
 _CLEANER_MIN_BYTES = 1024 * 1024
+_COUNTS_OF_REPLICAS = (
+    "default.replication.factor",
+    "offsets.topic.replication.factor",
+    "transaction.state.log.replication.factor",
+    "min.insync.replicas",
+)
 
 
 def check(config: "KafkaConfig") -> None:
@@ -35,6 +41,9 @@ def warnings(config: "KafkaConfig") -> tuple[str, ...]:
         lines.append("ZooKeeper is not supported yet: zookeeper.connect is ignored, and this broker keeps its metadata to itself")
     if config.string("authorizer.class.name"):
         lines.append("This broker has no ACLs yet: authorizer.class.name is ignored, and everybody may do everything")
+    wanted = [f"{key}={config.int(key)}" for key in _COUNTS_OF_REPLICAS if config.int(key) > 1]
+    if wanted:
+        lines.append(f"There is one broker, which cannot meet {', '.join(wanted)}: set 1, or what needs more replicas will fail")
     explained = {"process.roles", "zookeeper.connect", "authorizer.class.name"}
     silent = tuple(key for key in config.without_effect if key not in explained)
     if silent:

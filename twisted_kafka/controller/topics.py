@@ -62,6 +62,8 @@ from twisted_kafka.protocol.types import NO_UUID, random_uuid
 MAX_NEW_PARTITIONS: Final = 10_000
 """A request that would make more is refused, as by Kafka in KRaft mode: a slip of a few zeros would use up memory and files."""
 
+_ON_THEIR_WAY: Final = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER)
+
 
 class TopicManager:
     """Topics by order of clients, where this broker is the controller."""
@@ -86,6 +88,7 @@ class TopicManager:
         self._waits = waits
         self._policies = policies or Policies(config)
         self._randrange = randrange
+        self._unmade: dict[str, str] = {}
         controller.add_topics_listener(waits.topics_changed)
 
     # Creation
@@ -177,19 +180,28 @@ class TopicManager:
         return bool(partitions) and all(partition.leader != NO_LEADER for partition in partitions)
 
     def create_internal_topic(self, topic: str) -> None:
-        """Begin to make ``__consumer_offsets`` or ``__transaction_state``, with their own settings; that it fails is logged."""
-        error = self.auto_create([topic])[topic]
-        if error != ErrorCode.LEADER_NOT_AVAILABLE:
-            self.log.error("Topic {topic} cannot be made: {error}", topic=topic, error=error.name)
+        """Begin to make ``__consumer_offsets`` or ``__transaction_state``, with their own settings.
+
+        That it fails is logged, once for each reason: every client that looks for its coordinator asks again and again.
+        """
+        (result,) = self._create_automatically([topic])
+        reason = f"{result.error.name}: {result.message}"
+        if result.error not in _ON_THEIR_WAY and self._unmade.get(topic) != reason:
+            self._unmade[topic] = reason
+            self.log.error("Topic {topic} cannot be made: {reason}", topic=topic, reason=reason)
 
     def auto_create(self, topics: Iterable[str]) -> dict[str, ErrorCode]:
         """Begin to make topics that somebody asked about; LEADER_NOT_AVAILABLE is the answer for those on their way.
 
         Internal topics get their own settings, others the defaults (Kafka: ``AutoTopicCreationManager``).
         """
-        results = self.create_topics([self._automatic(topic) for topic in topics], 0).result()
-        on_their_way = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER)
-        return {each.name: ErrorCode.LEADER_NOT_AVAILABLE if each.error in on_their_way else each.error for each in results}
+        return {
+            each.name: ErrorCode.LEADER_NOT_AVAILABLE if each.error in _ON_THEIR_WAY else each.error
+            for each in self._create_automatically(topics)
+        }
+
+    def _create_automatically(self, topics: Iterable[str]) -> list[TopicResult]:
+        return self.create_topics([self._automatic(topic) for topic in topics], 0).result()
 
     def _automatic(self, topic: str) -> NewTopic:
         config = self._config
