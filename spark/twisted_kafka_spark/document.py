@@ -26,7 +26,6 @@ MOST_TICKS = 150
 APIS_IN_CHART = 7
 """The busiest APIs have a colour of their own; the others share one."""
 HEAT_APIS = 4
-TABLE_ROWS = 30
 _SUMS = ("requests", "failed", "throttled", "request_bytes", "response_bytes")
 
 

@@ -103,8 +103,6 @@ FIELDS: tuple[Field, ...] = (
 )
 """The fields of a line, in their order."""
 
-FIELD_NAMES: tuple[str, ...] = tuple(field.name for field in FIELDS)
-
 
 def ddl(fields: tuple[Field, ...] = FIELDS) -> str:
     """Return the schema in Spark's DDL."""

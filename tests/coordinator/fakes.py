@@ -8,7 +8,7 @@ from zope.interface import implementer
 
 from twisted_kafka.coordinator.group.classic.member import MemberTerms
 from twisted_kafka.coordinator.group.consumer.assignors.loading import load_assignors
-from twisted_kafka.coordinator.group.coordinator import GROUP_METADATA_TOPIC, GroupCoordinator, GroupShards
+from twisted_kafka.coordinator.group.coordinator import GroupCoordinator, GroupShards
 from twisted_kafka.coordinator.group.group_config import GroupConfig
 from twisted_kafka.coordinator.group.group_configs import GroupConfigs
 from twisted_kafka.coordinator.group.group_metrics import GroupMetrics
@@ -21,7 +21,7 @@ from twisted_kafka.metadata.cache import MetadataSnapshot
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import ErrorCode, NotLeaderOrFollowerError
 from twisted_kafka.protocol.records.batch import batches
-from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition
 from twisted_kafka.timing.clock import ManualClock
 from twisted_kafka.timing.scheduler import ManualScheduler
 from twisted_kafka.timing.timer import Timer

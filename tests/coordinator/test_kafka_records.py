@@ -8,7 +8,6 @@ import pytest
 
 from tests.coordinator.fakes import Bench, MemoryLog
 from twisted_kafka.coordinator.group.consumer.consumer_group import ConsumerGroup
-from twisted_kafka.coordinator.group.coordinator import GROUP_METADATA_TOPIC
 from twisted_kafka.coordinator.group.offsets import OffsetFetch
 from twisted_kafka.coordinator.group.requests import Sender
 from twisted_kafka.coordinator.group.subscription import subscribed_topics
@@ -16,7 +15,7 @@ from twisted_kafka.coordinator.hashing import partition_for
 from twisted_kafka.coordinator.records import GROUP_RECORD_KINDS, UnknownRecordKindError, decode_record
 from twisted_kafka.protocol.json_form import to_json
 from twisted_kafka.protocol.records.batch import batches
-from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition
 
 SEGMENTS = Path(__file__).parent.parent / "data" / "coordinator" / "segments"
 VERSIONS = sorted(path.name for path in SEGMENTS.iterdir())

@@ -6,7 +6,6 @@ from concurrent.futures import Future
 import pytest
 
 from tests.coordinator.fakes import Bench, join
-from twisted_kafka.coordinator.group.coordinator import GROUP_METADATA_TOPIC
 from twisted_kafka.coordinator.group.group_records import offset_commit
 from twisted_kafka.coordinator.group.offsets import OffsetFetch
 from twisted_kafka.coordinator.group.requests import Sender
@@ -14,7 +13,7 @@ from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
 from twisted_kafka.protocol.records.builder import build_batch, end_transaction_marker
 from twisted_kafka.protocol.records.record import SimpleRecord
-from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition
 from twisted_kafka.timing.futures import gather, then
 
 PARTITION = TopicPartition("t", 0)

@@ -14,7 +14,6 @@ from tests.coordinator.fakes import Bench
 from tests.coordinator.transcript_consumer import ConsumerCommands, parsed, subscription
 from twisted_kafka.coordinator.group.classic.member import MemberTerms
 from twisted_kafka.coordinator.group.consumer.consumer_group import ConsumerGroup
-from twisted_kafka.coordinator.group.coordinator import GROUP_METADATA_TOPIC
 from twisted_kafka.coordinator.group.group_config import MigrationPolicy
 from twisted_kafka.coordinator.group.offsets import OffsetFetch
 from twisted_kafka.coordinator.group.requests import JoinRequest, LeavingMember, Sender, SyncRequest
@@ -22,11 +21,10 @@ from twisted_kafka.coordinator.group.subscription import decode_assignment, enco
 from twisted_kafka.coordinator.records import Producer
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.coordinator_records import GroupMetadataValue, OffsetCommitValue
-from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition
 
 GROUP = "g"
 OFFSETS = TopicPartition(GROUP_METADATA_TOPIC, 0)
-MIN_SESSION_MS = 6_000
 
 
 class Client:

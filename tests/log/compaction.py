@@ -48,7 +48,7 @@ def committed(log: UnifiedLog) -> list[Record]:
         if not whole:
             break
         for batch in whole:
-            batch.ensure_valid()
+            assert batch.is_valid()
             assert batch.last_offset >= offset
             is_aborted = batch.is_transactional and any(
                 each.first_offset <= batch.base_offset <= each.last_offset for each in aborted.get(batch.producer_id, ())

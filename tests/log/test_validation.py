@@ -75,7 +75,7 @@ def patched(data: bytes, position: int, form: str, *values: int) -> bytes:
 def one_batch(result: LogAppendInfo) -> DefaultBatch:
     (batch,) = batches(result.records)
     assert isinstance(batch, DefaultBatch)
-    batch.ensure_valid()
+    assert batch.is_valid()
     (info,) = result.batches
     assert (
         (info.base_offset, info.last_offset) == (batch.base_offset, batch.last_offset) == (result.first_offset, result.last_offset)

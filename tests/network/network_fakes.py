@@ -99,11 +99,6 @@ class Recorder:
         self.completed.append(request)
 
 
-def transport_of(channel: KafkaChannel) -> FakeTransport:
-    assert isinstance(channel.transport, FakeTransport)
-    return channel.transport
-
-
 class Layer:
     """One processor with its request channel and some clients."""
 

@@ -1,26 +1,12 @@
 """The same requests to Apache Kafka 3.9 and to this broker; every version, good input and bad; the answers are compared."""
 
+import importlib
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.clients.served import ServedBroker
-from tests.oracle import (
-    scenarios_admin,
-    scenarios_broker_keys,
-    scenarios_cluster,
-    scenarios_configs,
-    scenarios_consumer_groups,
-    scenarios_control,
-    scenarios_data,
-    scenarios_errors,
-    scenarios_formats,
-    scenarios_groups,
-    scenarios_log_dirs,
-    scenarios_members,
-    scenarios_quotas,
-    scenarios_transactions,
-)
 from tests.oracle.apache_kafka import ApacheKafka
 from tests.oracle.documented_errors import DOCUMENTED, PROVOKED
 from tests.oracle.expected_differences import EXPECTED, NEWER, NOT_YET, Difference, reason
@@ -28,22 +14,9 @@ from tests.oracle.talk import SCENARIOS, Scenario, Talk, differences
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest
 
-REGISTERED = (
-    scenarios_admin,
-    scenarios_broker_keys,
-    scenarios_cluster,
-    scenarios_configs,
-    scenarios_consumer_groups,
-    scenarios_control,
-    scenarios_data,
-    scenarios_errors,
-    scenarios_formats,
-    scenarios_groups,
-    scenarios_log_dirs,
-    scenarios_members,
-    scenarios_quotas,
-    scenarios_transactions,
-)
+for module in sorted(Path(__file__).parent.glob("scenarios_*.py")):
+    importlib.import_module(f"tests.oracle.{module.stem}")  # adds its scenarios to SCENARIOS
+
 pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(900)]
 
 RUN: set[str] = set()

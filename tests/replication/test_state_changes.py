@@ -12,6 +12,7 @@ from twisted_kafka.protocol.messages.inter_broker import (
     UpdateMetadataRequest,
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.replication.control_plane import ControlPlane
 
 BOTH = (BROKER, OTHER)
 
@@ -136,14 +137,14 @@ def test_a_log_that_is_left_over_is_deleted_too(h):
 
 def test_deleted_partitions_are_told(h):
     told = []
-    h.control.add_deletion_listener(told.append)
+    h.control = ControlPlane(h.replicas, [told.append])
     h.lead()
     h.announce(leader=-2)
     assert told == [[TP]]
 
 
 def test_metadata_of_nothing(h):
-    h.control.update_metadata(UpdateMetadataRequest(controller_epoch=1))
+    assert h.control.update_metadata(UpdateMetadataRequest(controller_epoch=1)).error_code == 0
 
 
 class TestCheckpoints:

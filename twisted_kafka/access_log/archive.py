@@ -19,7 +19,6 @@ from twisted_kafka.timing.clock import IClock
 JSONL: Final = "jsonl"
 ZSTD: Final = "zstd"
 PARQUET: Final = "parquet"
-FORMATS: Final = (JSONL, ZSTD, PARQUET)
 SUFFIXES: Final = {JSONL: ".jsonl", ZSTD: ".jsonl.zst", PARQUET: ".parquet"}
 
 _SETTLE_MS: Final = 60_000

@@ -10,10 +10,9 @@ from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.controller.dynamic_config import ConfigRepository
 from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.controller.partition_admin import PartitionAdmin
-from twisted_kafka.controller.topic_rules import TRANSACTION_TOPIC
 from twisted_kafka.controller.topic_waits import TopicWaits
 from twisted_kafka.controller.topics import TopicManager
-from twisted_kafka.coordinator.group.coordinator import GROUP_METADATA_TOPIC, GroupCoordinator
+from twisted_kafka.coordinator.group.coordinator import GroupCoordinator
 from twisted_kafka.coordinator.group.group_metrics import CONSUMER
 from twisted_kafka.coordinator.group.legacy_offsets import LegacyOffsets
 from twisted_kafka.coordinator.hashing import partition_for
@@ -23,6 +22,7 @@ from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.store import IMetadataStore
 from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TRANSACTION_TOPIC
 from twisted_kafka.quota.client_quotas import ClientQuotas
 from twisted_kafka.replication.control_plane import ControlPlane
 from twisted_kafka.replication.fetch_session import FetchSessionCache

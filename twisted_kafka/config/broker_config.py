@@ -164,11 +164,6 @@ class KafkaConfig(TypedValues):
         )
         return max(age_ms, -1)
 
-    @property
-    def log_flush_interval_ms(self) -> int:
-        """The age at which a log is forced to disk, from log.flush.interval.ms or log.flush.scheduler.interval.ms."""
-        return self._first_of(("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1))
-
     @cached_property
     def security_protocol_map(self) -> dict[str, str]:
         """The security protocol of each listener name."""

@@ -10,13 +10,11 @@ from twisted_kafka.protocol.errors import (
     InvalidReplicationFactorError,
     InvalidTopicError,
 )
+from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TRANSACTION_TOPIC
 
 MAX_NAME_LENGTH: Final = 249
-GROUP_TOPIC: Final = "__consumer_offsets"
-TRANSACTION_TOPIC: Final = "__transaction_state"
-SHARE_TOPIC: Final = "__share_group_state"
 CLUSTER_TOPIC: Final = "__cluster_metadata"
-INTERNAL_TOPICS: Final = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC})
+INTERNAL_TOPICS: Final = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_TOPIC})
 """What clients are told is internal; 4.x's share groups are not served."""
 
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")

@@ -19,8 +19,6 @@ from twisted_kafka.controller.policies import Policies, TopicOrder
 from twisted_kafka.controller.topic_orders import DEFAULT_COUNT, NewPartitions, NewTopic, TopicResult
 from twisted_kafka.controller.topic_rules import (
     CLUSTER_TOPIC,
-    GROUP_TOPIC,
-    TRANSACTION_TOPIC,
     assign_replicas,
     collision_key,
     ensure_valid_assignment,
@@ -57,6 +55,7 @@ from twisted_kafka.protocol.errors import (
     UnknownServerError,
     UnknownTopicOrPartitionError,
 )
+from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TRANSACTION_TOPIC
 from twisted_kafka.protocol.types import NO_UUID, random_uuid
 
 MAX_NEW_PARTITIONS: Final = 10_000
@@ -205,7 +204,7 @@ class TopicManager:
 
     def _automatic(self, topic: str) -> NewTopic:
         config = self._config
-        if topic == GROUP_TOPIC:
+        if topic == GROUP_METADATA_TOPIC:
             own = {"compression.type": "producer", "cleanup.policy": "compact"}
             own["segment.bytes"] = str(config.int("offsets.topic.segment.bytes"))
             return NewTopic(

@@ -12,7 +12,6 @@ from twisted.logger import Logger
 
 from twisted_kafka.log.checkpoints import (
     CLEANER_CHECKPOINT,
-    HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     MalformedCheckpointError,
@@ -50,7 +49,6 @@ class LogDirectory:
         self.logs: dict[TopicPartition, UnifiedLog] = {}
         self.recovery_points = OffsetCheckpoint(path / RECOVERY_POINT_CHECKPOINT)
         self.log_start_offsets = OffsetCheckpoint(path / LOG_START_OFFSET_CHECKPOINT)
-        self.high_watermarks = OffsetCheckpoint(path / HIGH_WATERMARK_CHECKPOINT)
         self.cleaner_offsets = OffsetCheckpoint(path / CLEANER_CHECKPOINT)
         self.was_clean = False
         self.is_online = True

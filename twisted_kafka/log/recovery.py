@@ -60,11 +60,6 @@ class LoadingProgress:
         if self._interrupted:
             raise LoadingInterruptedError("told to stop while the logs were loaded")
 
-    @property
-    def is_interrupted(self) -> bool:
-        """Whether it is to stop."""
-        return self._interrupted
-
     def begin(self, directory: LogDirectory, count: int) -> None:
         """Note how many logs a directory has."""
         path = str(directory.path)

@@ -1,8 +1,12 @@
-"""The name of one partition."""
+"""The name of one partition, and the names of the topics that brokers keep for themselves."""
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, cast
+from typing import Final, NamedTuple, cast
+
+GROUP_METADATA_TOPIC: Final = "__consumer_offsets"
+TRANSACTION_TOPIC: Final = "__transaction_state"
+SHARE_TOPIC: Final = "__share_group_state"
 
 
 class TopicPartition(NamedTuple):

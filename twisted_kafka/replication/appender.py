@@ -27,7 +27,7 @@ from twisted_kafka.protocol.errors import (
     UnknownTopicOrPartitionError,
 )
 from twisted_kafka.protocol.regions import Buffer
-from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC, TopicPartition
 from twisted_kafka.replication.append_result import PartitionResult
 from twisted_kafka.replication.delayed_produce import DelayedProduce
 from twisted_kafka.replication.partition import ACKS_ALL, Partition
@@ -38,7 +38,8 @@ from twisted_kafka.replication.topic_stats import BrokerTopicStats
 
 _CLIENT: Final = AppendOrigin.CLIENT
 
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+INTERNAL_TOPICS: Final = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC})
+"""What clients may not write to (Kafka: Topic.isInternal)."""
 VALID_ACKS: Final = (-1, 0, 1)
 
 Response = TypeVar("Response")

@@ -33,11 +33,7 @@ class ControlPlane:
 
     def __init__(self, replicas: ReplicaManager, on_deleted: Sequence[DeletionListener] = ()) -> None:
         self._replicas = replicas
-        self._on_deleted = list(on_deleted)
-
-    def add_deletion_listener(self, listener: DeletionListener) -> None:
-        """Tell ``listener`` too."""
-        self._on_deleted.append(listener)
+        self._on_deleted = tuple(on_deleted)
 
     def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         """Take the roles on."""

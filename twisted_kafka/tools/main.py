@@ -7,13 +7,13 @@ from pathlib import Path
 
 import orjson
 
-from twisted_kafka.controller.topic_rules import GROUP_TOPIC
 from twisted_kafka.coordinator.records import GROUP_RECORD_KINDS, UnknownRecordKindError, decode_record
 from twisted_kafka.log.files import parse_partition_directory
 from twisted_kafka.log.log_directory import LogDirectory, LogDirectoryError
 from twisted_kafka.protocol.codec import MalformedMessageError
 from twisted_kafka.protocol.json_form import to_json
 from twisted_kafka.protocol.records.record import Record
+from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC
 from twisted_kafka.tools.log_files import DescribeRecord, Item, items
 from twisted_kafka.tools.verify import verify
 from twisted_kafka.tools.verify_partition import ERROR
@@ -123,7 +123,7 @@ def _describer(path: Path) -> DescribeRecord | None:
         partition = parse_partition_directory(path.absolute().parent.name)
     except ValueError:
         return None
-    return _describe_group_record if partition.topic == GROUP_TOPIC else None
+    return _describe_group_record if partition.topic == GROUP_METADATA_TOPIC else None
 
 
 def _describe_group_record(record: Record) -> Item:

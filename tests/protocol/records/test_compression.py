@@ -4,7 +4,10 @@ import struct
 import tracemalloc
 import zlib
 
+import cramjam
+import lz4.frame
 import pytest
+import zstandard
 
 from twisted_kafka.protocol.errors import CorruptRecordError, RecordTooLargeError
 from twisted_kafka.protocol.records import lz4_frames, snappy
@@ -86,7 +89,6 @@ def test_gzip_checks_its_checksum() -> None:
 
 
 def test_raw_snappy_is_read() -> None:
-    cramjam = pytest.importorskip("cramjam")
     raw = bytes(cramjam.snappy.compress_raw(TEXT))
     assert decompress(Compression.SNAPPY, raw, limit_bytes=LIMIT) == TEXT
 
@@ -138,22 +140,21 @@ def test_what_follows_an_lz4_frame_is_ignored() -> None:
 
 
 def test_lz4_blocks_that_depend_on_each_other_are_refused_as_kafka_does() -> None:
-    frame = pytest.importorskip("lz4.frame")
     with pytest.raises(CorruptRecordError, match="depend"):
-        decompress(Compression.LZ4, frame.compress(TEXT, block_linked=True), limit_bytes=LIMIT)
+        decompress(Compression.LZ4, lz4.frame.compress(TEXT, block_linked=True), limit_bytes=LIMIT)
 
 
 @pytest.mark.parametrize("store_size", [False, True])
 @pytest.mark.parametrize("checksums", [False, True])
 def test_lz4_frames_with_any_option_are_read(store_size: bool, checksums: bool) -> None:
-    frame = pytest.importorskip("lz4.frame")
-    packed = frame.compress(TEXT, block_linked=False, store_size=store_size, content_checksum=checksums, block_checksum=checksums)
+    packed = lz4.frame.compress(
+        TEXT, block_linked=False, store_size=store_size, content_checksum=checksums, block_checksum=checksums
+    )
     assert decompress(Compression.LZ4, packed, limit_bytes=LIMIT) == TEXT
 
 
 def test_a_content_size_that_lies_allocates_nothing() -> None:
-    frame = pytest.importorskip("lz4.frame")
-    packed = bytearray(frame.compress(b"abc", block_linked=False, store_size=True))
+    packed = bytearray(lz4.frame.compress(b"abc", block_linked=False, store_size=True))
     struct.pack_into("<Q", packed, 6, 1 << 60)
     packed[14] = lz4_frames.header_checksum(packed[4:14])
     with pytest.raises(CorruptRecordError):
@@ -161,7 +162,6 @@ def test_a_content_size_that_lies_allocates_nothing() -> None:
 
 
 def test_zstd_frames_of_unknown_size_and_several_of_them_are_read() -> None:
-    zstandard = pytest.importorskip("zstandard")
     stream = zstandard.ZstdCompressor(write_content_size=False).compressobj()
     unknown = stream.compress(TEXT) + stream.flush()
     skippable = struct.pack("<II", 0x184D2A53, 3) + b"abc"

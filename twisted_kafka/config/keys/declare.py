@@ -26,7 +26,6 @@ READ_ONLY: Final = "read-only"
 PER_BROKER: Final = "per-broker"
 CLUSTER_WIDE: Final = "cluster-wide"
 
-MAX_SHORT: Final = (1 << 15) - 1
 MAX_INT: Final = (1 << 31) - 1
 MAX_LONG: Final = (1 << 63) - 1
 MAX_DOUBLE: Final = 1.7976931348623157e308

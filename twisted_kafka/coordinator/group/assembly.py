@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.coordinator.group.consumer.assignors.loading import AssignorError, load_assignors
-from twisted_kafka.coordinator.group.coordinator import GROUP_METADATA_TOPIC, GroupCoordinator, GroupShards
+from twisted_kafka.coordinator.group.coordinator import GroupCoordinator, GroupShards
 from twisted_kafka.coordinator.group.group_config import GroupConfig
 from twisted_kafka.coordinator.group.group_configs import GroupConfigs
 from twisted_kafka.coordinator.group.group_metrics import GroupMetrics
@@ -15,7 +15,7 @@ from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSetting
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.records.compression import Compression
-from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import IScheduler

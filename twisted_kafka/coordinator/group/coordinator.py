@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from twisted_kafka.controller.topic_rules import GROUP_TOPIC
 from twisted_kafka.coordinator.effects import Effects
 from twisted_kafka.coordinator.group.consumer.validation import check_heartbeat, is_leaving
 from twisted_kafka.coordinator.group.group_configs import GroupConfigs
@@ -34,10 +33,8 @@ from twisted_kafka.protocol.messages.consumer_groups import (
     ConsumerGroupHeartbeatResponse,
     DescribedGroup,
 )
-from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition
 from twisted_kafka.timing.scheduler import IScheduler
-
-GROUP_METADATA_TOPIC = GROUP_TOPIC
 
 COUNTS_KEPT_NS = 1_000_000_000
 

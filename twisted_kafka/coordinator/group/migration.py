@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from twisted_kafka.coordinator.group.classic.classic_group import ClassicGroup
 from twisted_kafka.coordinator.group.consumer.consumer_group import ConsumerGroup
-from twisted_kafka.coordinator.group.consumer.member import ClassicMetadata, ConsumerMember, Current, Partitions, Profile
+from twisted_kafka.coordinator.group.consumer.member import ConsumerMember, Current, Partitions, classic_profile
 from twisted_kafka.coordinator.group.consumer.states import MemberState
 from twisted_kafka.coordinator.group.consumer.topic_image import TopicSnapshot, known_topics
 from twisted_kafka.coordinator.group.subscription import (
@@ -45,16 +45,7 @@ def consumer_group_of(group: ClassicGroup, snapshot: TopicSnapshot) -> ConsumerG
                 "into assignments"
             )
         assigned = topic_partitions(((each.topic, each.partitions) for each in assignment.assigned_partitions), snapshot)
-        profile = Profile(
-            member.instance_id,
-            subscription.rack_id,
-            terms.client_id,
-            terms.client_host,
-            frozenset(subscription.topics),
-            rebalance_timeout_ms=terms.rebalance_timeout_ms,
-            classic=ClassicMetadata(terms.session_timeout_ms, terms.protocols),
-        )
-        upgraded.put_profile(member.member_id, profile)
+        upgraded.put_profile(member.member_id, classic_profile(member.instance_id, subscription, terms))
         upgraded.put_current(member.member_id, Current(group.generation, group.generation, MemberState.STABLE, assigned))
         upgraded.put_target(member.member_id, assigned)
     upgraded.topics = known_topics(snapshot, upgraded.topic_names())

@@ -1,12 +1,11 @@
-"""Convert batches between formats: down for consumers that ask with old versions of Fetch, up for the log."""
+"""Convert batches to older formats, for consumers that ask with old versions of Fetch."""
 
 import sys
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections.abc import Iterator
 
 from twisted_kafka.protocol.errors import UnsupportedCompressionTypeError
 from twisted_kafka.protocol.records.batch import Record, RecordBatch, TimestampType, batches
-from twisted_kafka.protocol.records.builder import BatchOptions, MessageSetWriter, build_batch
+from twisted_kafka.protocol.records.builder import MessageSetWriter
 from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.protocol.regions import Buffer
 
@@ -55,47 +54,3 @@ def _messages(batch: RecordBatch, records: Iterator[Record], magic: int) -> byte
     for record in records:
         writer.add(record.offset - base, record)
     return writer.finish(base)
-
-
-def _rebuilt(batch: RecordBatch, records: Sequence[Record], magic: int) -> bytes:
-    if not records:
-        return b""
-    # Inner offsets of a compressed message count from the batch's first offset, which may belong to a record that was compacted
-    # away.
-    base = batch.base_offset if batch.compression and magic else records[0].offset
-    return build_batch(records, **_options(batch, records, base, magic))
-
-
-def _options(batch: RecordBatch, records: Sequence[Record], base: int, magic: int) -> BatchOptions:
-    options = BatchOptions(
-        base_offset=base,
-        magic=magic,
-        compression=batch.compression,
-        offset_deltas=[record.offset - base for record in records],
-    )
-    if batch.timestamp_type == TimestampType.LOG_APPEND_TIME:
-        options["timestamp_type"] = TimestampType.LOG_APPEND_TIME
-        options["log_append_time_ms"] = batch.max_timestamp_ms
-    return options
-
-
-def up_convert(data: Buffer) -> bytes:
-    """Return the batches with messages of the formats 0 and 1 as batches of format 2, their offsets and codecs kept.
-
-    Uncompressed messages that follow each other become one batch, unless their timestamps are of different kinds.
-    """
-    return b"".join(_up_converted(data))
-
-
-def _up_converted(data: Buffer) -> Iterator[Buffer]:
-    for (magic, attributes), group in groupby(batches(data), key=lambda batch: (batch.magic, batch.attributes)):
-        if magic == 2:
-            yield from (batch.data for batch in group)
-        elif attributes & 7:
-            for batch in group:
-                yield _rebuilt(batch, list(batch.records()), 2)
-        else:
-            members = list(group)
-            records = [record for batch in members for record in batch.records()]
-            last = max(members, key=lambda batch: batch.max_timestamp_ms)
-            yield build_batch(records, **_options(last, records, records[0].offset, 2))

@@ -194,13 +194,6 @@ class RecordBatch:
         """Whether the checksum is right."""
         raise NotImplementedError
 
-    def ensure_valid(self) -> None:
-        """Raise CorruptRecordError unless the checksum is right."""
-        if not self.is_valid():
-            from twisted_kafka.protocol.errors import CorruptRecordError
-
-            raise CorruptRecordError(f"the record batch is corrupt: its checksum {self.crc} is not that of its bytes")
-
     def records(self, limit_bytes: int = DEFAULT_DECOMPRESSION_LIMIT_BYTES) -> Iterator[Record]:
         """Parse the records one after the other.
 

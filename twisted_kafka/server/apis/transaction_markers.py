@@ -7,7 +7,7 @@ the leader of a partition in which a transaction hangs (KIP-664).
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 
-from twisted_kafka.coordinator.group.coordinator import GROUP_METADATA_TOPIC, GroupCoordinator
+from twisted_kafka.coordinator.group.coordinator import GroupCoordinator
 from twisted_kafka.coordinator.records import Producer
 from twisted_kafka.log.validation import AppendOrigin
 from twisted_kafka.network.request import RequestContext
@@ -22,7 +22,7 @@ from twisted_kafka.protocol.messages.transactions import (
 )
 from twisted_kafka.protocol.records.builder import end_transaction_marker
 from twisted_kafka.protocol.regions import Buffer
-from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition
 from twisted_kafka.replication.append_result import PartitionResult
 from twisted_kafka.replication.partition import ACKS_ALL
 from twisted_kafka.replication.replica_manager import ReplicaManager

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from twisted_kafka.coordinator.effects import Write
 from twisted_kafka.coordinator.group.consumer.consumer_group import ConsumerGroup
-from twisted_kafka.coordinator.group.consumer.member import ClassicMetadata, ConsumerMember, Profile
+from twisted_kafka.coordinator.group.consumer.member import ConsumerMember, classic_profile
 from twisted_kafka.coordinator.group.consumer.members import ConsumerMembers
 from twisted_kafka.coordinator.group.consumer.protocol import ConsumerProtocol
 from twisted_kafka.coordinator.group.consumer.states import MemberState
@@ -54,15 +54,7 @@ class ClassicMembers:
             else:
                 old = group.static_member(instance_id)
             subscription = decode_subscription(terms.protocols[0][1])
-            profile = Profile(
-                instance_id,
-                subscription.rack_id,
-                terms.client_id,
-                terms.client_host,
-                frozenset(subscription.topics),
-                rebalance_timeout_ms=terms.rebalance_timeout_ms,
-                classic=ClassicMetadata(terms.session_timeout_ms, terms.protocols),
-            )
+            profile = classic_profile(instance_id, subscription, terms)
             owned = topic_partitions(
                 ((each.topic, each.partitions) for each in subscription.owned_partitions), self._members.updater.snapshot
             )

@@ -262,10 +262,6 @@ class ConsumerGroup:
         """Return how many members subscribe with the expression."""
         return self._regex_subscribers[regex]
 
-    def subscribed_regexes(self) -> list[str]:
-        """Return the expressions that members subscribe with."""
-        return list(self._regex_subscribers)
-
     def preferred_assignor(self, old: Profile | None, new: Profile | None) -> str | None:
         """Return the assignor that most members ask for, with one member's new profile for its old; None: nobody asks."""
         votes = self._assignor_votes.copy()

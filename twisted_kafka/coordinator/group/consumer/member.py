@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
-from twisted_kafka.coordinator.group.classic.member import Protocols
+from twisted_kafka.coordinator.group.classic.member import MemberTerms, Protocols
 from twisted_kafka.coordinator.group.consumer.states import MemberState
+from twisted_kafka.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 
 Partitions = Mapping[bytes, frozenset[int]]
 """Partitions by topic id; a topic without any is not in it. Never changed, so that it can be shared."""
@@ -50,6 +51,19 @@ class Profile(NamedTuple):
     rebalance_timeout_ms: int = -1
     assignor: str | None = None
     classic: ClassicMetadata | None = None
+
+
+def classic_profile(instance_id: str | None, subscription: ConsumerProtocolSubscription, terms: MemberTerms) -> Profile:
+    """Return what a member that speaks the classic protocol says of itself in its JoinGroup."""
+    return Profile(
+        instance_id,
+        subscription.rack_id,
+        terms.client_id,
+        terms.client_host,
+        frozenset(subscription.topics),
+        rebalance_timeout_ms=terms.rebalance_timeout_ms,
+        classic=ClassicMetadata(terms.session_timeout_ms, terms.protocols),
+    )
 
 
 class Current(NamedTuple):
