@@ -11,7 +11,7 @@ from zope.interface import classImplements
 from twisted_kafka.access_log.access_log import AccessLog, make_access_log
 from twisted_kafka.broker_parts.administration import Administration
 from twisted_kafka.broker_parts.channel_builders import SERVED_PROTOCOLS, channel_builders
-from twisted_kafka.broker_parts.dynamic_configs import DynamicConfigs
+from twisted_kafka.broker_parts.dynamic_configs import DynamicConfigs, follow_group_configs, follow_move_quota
 from twisted_kafka.broker_parts.families import Parts, make_families
 from twisted_kafka.broker_parts.identity import establish
 from twisted_kafka.broker_parts.main_reactor import MainReactor
@@ -25,6 +25,7 @@ from twisted_kafka.broker_parts.reconfigurables import (
     NetworkThreads,
     ThreadPool,
 )
+from twisted_kafka.broker_parts.stops import Stops
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.dynamic import DynamicBrokerConfig
 from twisted_kafka.config.endpoints import EndPoint
@@ -36,8 +37,6 @@ from twisted_kafka.controller.interfaces import IControlPlane
 from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.controller.registration import broker_node, prepare_store, register_broker, tell_of_failed_directory
 from twisted_kafka.coordinator.group.assembly import make_group_coordinator
-from twisted_kafka.coordinator.group.coordinator import GroupCoordinator
-from twisted_kafka.coordinator.group.group_configs import ENTITY_TYPE, group_id_of
 from twisted_kafka.log import validation
 from twisted_kafka.log.broker_metadata import MetaPropertiesError
 from twisted_kafka.log.log_directory import LogDirectory, LogDirectoryError
@@ -72,25 +71,6 @@ _CONTROLLER_TIMEOUT_S: Final = 60.0
 
 # What an operator can put right: such an error becomes one line.
 _EXPECTED: Final = (BindError, ConfigError, LogDirectoryError, MetaPropertiesError, StoreError, OSError)
-
-# No new requests; let those under way end; write everything down; close the connections. As Kafka: KafkaServer.shutdown.
-_STOP_ORDER: Final = (
-    "ports",
-    "request handlers",
-    "control plane's request handler",
-    "scheduler",
-    "group coordinator",
-    "replica manager",
-    "log manager",
-    "controller",
-    "administration",
-    "dynamic configs",
-    "metadata store",
-    "network threads",
-    "metrics listener",
-    "timer",
-    "access log",
-)
 
 _log = Logger()
 
@@ -128,7 +108,7 @@ class Assembly:
         self._metadata_path: Path | None = None
         self._interrupted = False
         self._broker_epoch = -1
-        self._stops: dict[str, Callable[[], object]] = {}
+        self._stops = Stops()
 
     def start(self, main: MainReactor) -> None:
         """Start everything and serve; raise StartError, after which nothing is left running."""
@@ -156,14 +136,7 @@ class Assembly:
 
     def stop(self) -> None:
         """Stop what runs, in order; what goes wrong with a part is logged and keeps no other from stopping."""
-        for name in _STOP_ORDER:
-            stop = self._stops.pop(name, None)
-            if stop is None:
-                continue
-            try:
-                stop()
-            except Exception:  # noqa: BLE001 the other parts have to be stopped too
-                _log.failure("The {part} did not stop as it should", part=name)
+        self._stops.run()
 
     def _start(self, main: MainReactor) -> None:
         scheduler, timer = self._start_time()
@@ -175,7 +148,7 @@ class Assembly:
         sockets = self._bind(main, channel)
         replicas = self._start_replicas(logs, metadata, scheduler, timer)
         groups = make_group_coordinator(self.config, replicas, metadata, scheduler, timer, self._clock, self.metrics)
-        self._follow_group_configs(configs, groups)
+        follow_group_configs(configs, groups.group_configs)
         self._stops["group coordinator"] = groups.shutdown
         groups.startup()
         self._register(store, sockets)
@@ -199,7 +172,7 @@ class Assembly:
             supported=lambda: self.supported_apis,
             access_log=self._access_log,
         )
-        self._follow_move_quota(configs, replicas)
+        follow_move_quota(configs, self.config.broker_id, replicas.moves)
         IpConnectionRates(configs, sockets.quotas).start()
         handlers = self._serve(main, channel, sockets, parts)
         dynamic.follow(
@@ -216,17 +189,6 @@ class Assembly:
                 *([] if logs.cleaner is None else [LogCleaning(logs.cleaner)]),
             ]
         )
-
-    def _follow_move_quota(self, configs: ConfigRepository, replicas: ReplicaManager) -> None:
-        """Bound the moves between log directories by what the broker's own dynamic settings say (Kafka: BrokerConfigHandler)."""
-        broker_id = self.config.broker_id
-
-        def changed(name: str, settings: dict[str, str]) -> None:
-            if name == str(broker_id):
-                replicas.moves.configure(settings)
-
-        configs.add_listener("brokers", changed)
-        replicas.moves.configure(configs.broker_config(broker_id))
 
     def _start_time(self) -> tuple[KafkaScheduler, Timer]:
         scheduler = KafkaScheduler(self._clock, self.config.int("background.threads"))
@@ -260,16 +222,6 @@ class Assembly:
         prepare_store(store)
         self.cluster_id = establish(self.config, logs, store)
         return logs, store
-
-    def _follow_group_configs(self, configs: ConfigRepository, groups: GroupCoordinator) -> None:
-        """Have the groups use the settings that they have of their own, those of now and of later."""
-
-        def update(name: str, settings: dict[str, str]) -> None:
-            groups.group_configs.update(group_id_of(name), settings)
-
-        configs.add_listener(ENTITY_TYPE, update)
-        for name in configs.names(ENTITY_TYPE):
-            update(name, configs.config(f"{ENTITY_TYPE}/{name}"))
 
     def _directory_failed(self, logs: LogManager, failed: LogDirectory) -> None:
         """Take a directory's partitions offline, and have the controller find other leaders (Kafka: handleLogDirFailure).

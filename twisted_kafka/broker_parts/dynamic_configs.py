@@ -1,11 +1,13 @@
-"""Applies the brokers' dynamic settings of the metadata store, at the start and when they change (Kafka: BrokerConfigHandler)."""
+"""Applies dynamic settings of the metadata store, at the start and when they change (Kafka: the ConfigHandlers)."""
 
 from collections.abc import Iterable
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.dynamic import DynamicBrokerConfig, IReconfigurable
 from twisted_kafka.controller.dynamic_config import ConfigRepository
+from twisted_kafka.coordinator.group.group_configs import ENTITY_TYPE, GroupConfigs, group_id_of
 from twisted_kafka.metadata.znodes import DEFAULT_ENTITY
+from twisted_kafka.replication.alter_log_dirs import AlterLogDirs
 
 
 class DynamicConfigs:
@@ -40,3 +42,25 @@ class DynamicConfigs:
             self.broker.update_defaults(settings)
         elif name == str(self._broker_id):
             self.broker.update_own(settings)
+
+
+def follow_move_quota(repository: ConfigRepository, broker_id: int, moves: AlterLogDirs) -> None:
+    """Bound the moves between log directories by what the broker's own settings say (Kafka: BrokerConfigHandler)."""
+
+    def changed(name: str, settings: dict[str, str]) -> None:
+        if name == str(broker_id):
+            moves.configure(settings)
+
+    repository.add_listener("brokers", changed)
+    moves.configure(repository.broker_config(broker_id))
+
+
+def follow_group_configs(repository: ConfigRepository, groups: GroupConfigs) -> None:
+    """Have the groups use the settings that they have of their own (Kafka: GroupConfigHandler)."""
+
+    def changed(name: str, settings: dict[str, str]) -> None:
+        groups.update(group_id_of(name), settings)
+
+    repository.add_listener(ENTITY_TYPE, changed)
+    for name in repository.names(ENTITY_TYPE):
+        changed(name, repository.config(f"{ENTITY_TYPE}/{name}"))
