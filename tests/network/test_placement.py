@@ -138,6 +138,30 @@ def test_waiting_a_little_for_the_cpu_is_no_crowd() -> None:
     scene.cpus.delays[HANDLER] += 400_000_000
     scene.pass_requests()
     assert scene.masks == GATHERED
+    assert not scene.placement.is_calm  # but somebody else is there
+
+
+def test_it_is_calm_while_many_small_requests_pass_and_nobody_else_wants_the_cpu() -> None:
+    scene = Scene()
+    placement = scene.placement
+    assert not placement.is_calm
+    scene.pass_requests()
+    assert not placement.is_calm  # how long they wait on their CPU is seen from here on
+    scene.cpus.delays[HANDLER] += 150_000_000
+    scene.pass_requests()
+    assert placement.is_calm
+    scene.pass_requests(size_bytes=SMALL_BYTES + 1)
+    assert not placement.is_calm
+    scene.pass_requests()
+    scene.pass_requests()
+    assert placement.is_calm
+    scene.pass_requests(count=900)
+    assert not placement.is_calm
+    scene.pass_requests()
+    assert placement.is_calm
+    scene.cpus.delays[HANDLER] += 300_000_000
+    scene.pass_requests()
+    assert not placement.is_calm
 
 
 def test_a_thread_that_a_placed_one_started_is_freed() -> None:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -47,9 +48,11 @@ from twisted_kafka.metadata.embedded import SqliteStore
 from twisted_kafka.metadata.store import IMetadataStore, StoreError
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.acceptor import BindError
+from twisted_kafka.network.busy_poll import busy_poll_rule
 from twisted_kafka.network.interfaces import IRequestObserver
 from twisted_kafka.network.placement import make_placement
 from twisted_kafka.network.plane import CONTROL_PLANE
+from twisted_kafka.network.reactors import make_reactor
 from twisted_kafka.network.request_channel import RequestChannel
 from twisted_kafka.network.request_metrics import RequestMetrics
 from twisted_kafka.network.socket_server import SocketServer
@@ -284,6 +287,7 @@ class Assembly:
             self._clock,
             self.metrics,
             observers,
+            partial(make_reactor, busy_poll=busy_poll_rule(self.config.int("network.busy.poll.us"), channel.placement)),
             builder_of=channel_builders(self.config, self.metrics),
         )
         self._stops["ports"] = lambda: main.call(sockets.stop_processing_requests)

@@ -58,6 +58,7 @@ _BROKER = """
     access.log.roll.ms access.log.max.topics access.log.archive.format access.log.retention.hours access.log.retention.bytes
     access.log.sample.rate access.log.sample.slow.ms access.log.fields.exclude access.log.fields.hash access.log.hash.key
     access.log.topic.enable access.log.topic.num.partitions metrics.listener thread.placement.enable
+    network.busy.poll.us
 """
 
 _TOPIC = """

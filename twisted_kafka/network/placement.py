@@ -33,6 +33,9 @@ SMALL_BYTES: Final = 32_768
 CROWDED_RATIO: Final = 0.5
 """Threads that wait for their CPU for more than this part of the time have it taken from them by somebody else."""
 
+CALM_RATIO: Final = 0.25
+"""Up to this part of it, nobody but these threads wants their CPU: they themselves, waking each other, wait for 0.02 to 0.15."""
+
 FIRST_PAUSE_NS: Final = 2_000_000_000
 MAX_PAUSE_NS: Final = 120_000_000_000
 """After a CPU was found crowded the threads are left alone, each time twice as long, at most so long."""
@@ -114,10 +117,14 @@ class ThreadPlacement:
         "_paused_until_ns",
         "_seen",
         "_totals",
+        "is_calm",
     )
 
     def __init__(self, clock: IClock, cpus: ICpus, free: frozenset[int]) -> None:
         """``free`` are the CPUs that the threads may use when they are let go."""
+        self.is_calm = False
+        """Whether many small requests pass and nobody else wanted the threads' CPU lately: then it may be kept while there is
+        nothing to do for a moment."""
         self._clock = clock
         self._cpus = cpus
         self._free = free
@@ -183,6 +190,8 @@ class ThreadPlacement:
         new_requests, new_bytes = requests - self._seen[0], size_bytes - self._seen[1]
         self._seen = (requests, size_bytes)
         delayed_before_ns, self._delayed_ns = self._delayed_ns, self._sum_of_delays()
+        delay_ratio = (self._delayed_ns - delayed_before_ns) / elapsed_ns
+        self.is_calm = False
         if new_requests * 1_000_000_000 < BUSY_PER_S * elapsed_ns:
             if self._home is not None:
                 self._free_others(self._home)
@@ -192,11 +201,12 @@ class ThreadPlacement:
         elif self._home is None:
             if now_ns >= self._paused_until_ns:
                 self._gather()
-        elif self._delayed_ns - delayed_before_ns > CROWDED_RATIO * elapsed_ns:
+        elif delay_ratio > CROWDED_RATIO:
             self._let_go()
             self._paused_until_ns = now_ns + self._pause_ns
             self._pause_ns = min(2 * self._pause_ns, MAX_PAUSE_NS)
         else:
+            self.is_calm = delay_ratio <= CALM_RATIO
             self._free_others(self._home)
 
     def _sum_of_delays(self) -> int:
@@ -240,6 +250,7 @@ class ThreadPlacement:
 
     def _give_up(self, why: str) -> None:
         self._is_over = True
+        self.is_calm = False
         _log.info("Network threads and request handlers are left on the CPUs where they are: {why}", why=why)
 
 

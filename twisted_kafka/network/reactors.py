@@ -7,7 +7,6 @@ when they wait (``ILoopHooks``), measure how long, and end when they fail again 
 
 import math
 import os
-from collections.abc import Callable, Iterable
 from typing import Any
 
 from twisted.internet.base import ReactorBase
@@ -16,6 +15,7 @@ from twisted.internet.selectreactor import SelectReactor
 from twisted.logger import Logger
 from zope.interface import Interface, implementer
 
+from twisted_kafka.network.busy_poll import BusyPoll, BusyPollRule, Poll
 from twisted_kafka.timing.clock import IClock
 
 try:
@@ -134,10 +134,14 @@ class HookedLoop(ReactorBase):
         self.waited_ns = 0
         self.waiting_since_ns = 0
         super().__init__()
-        self._poll: Callable[[float, int], Iterable[tuple[int, Any]]] = self._make_poll()
+        self._poll: Poll = self._make_poll()
 
     def _make_poll(self) -> Any:
         raise NotImplementedError
+
+    def poll_busily(self, rule: BusyPollRule) -> None:
+        """Look for events before each wait, as ``rule`` says and while that pays (``BusyPoll``)."""
+        self._poll = BusyPoll(self._make_poll(), self._now_ns, rule)
 
     def doIteration(self, timeout: float | None) -> None:
         """Wait for events at most ``timeout`` seconds, and handle them."""
@@ -219,15 +223,22 @@ if KQueueReactor is not None:  # pragma: no cover BSD and macOS
             return poll
 
 
-def make_reactor(clock: IClock) -> ReactorBase:
-    """Make the best reactor of this platform, for a thread of its own; it is run with ``run(installSignalHandlers=False)``."""
+def make_reactor(clock: IClock, busy_poll: BusyPollRule | None = None) -> ReactorBase:
+    """Make the best reactor of this platform, for a thread of its own; it is run with ``run(installSignalHandlers=False)``.
+
+    ``busy_poll`` says whether and how it looks for events before it sleeps.
+    """
     if EPollReactor is not None:
-        return ProcessorReactor(clock)
-    if KQueueReactor is not None:  # pragma: no cover BSD and macOS
-        return ProcessorKQueueReactor(clock)
-    if PollReactor is not None:  # pragma: no cover other systems
-        return make_poll_reactor(clock)
-    return make_select_reactor(clock)  # pragma: no cover
+        reactor: HookedLoop = ProcessorReactor(clock)
+    elif KQueueReactor is not None:  # pragma: no cover BSD and macOS
+        reactor = ProcessorKQueueReactor(clock)
+    elif PollReactor is not None:  # pragma: no cover other systems
+        reactor = ProcessorPollReactor(clock)
+    else:  # pragma: no cover
+        return make_select_reactor(clock)
+    if busy_poll is not None:
+        reactor.poll_busily(busy_poll)
+    return reactor
 
 
 def make_poll_reactor(clock: IClock) -> ReactorBase:

@@ -63,6 +63,8 @@ KEYS: tuple[ConfigKey, ...] = (
               "Where Prometheus reads the metrics over HTTP: host:port, the page is /metrics; unset: nowhere."),
     ConfigKey("thread.placement.enable", BOOLEAN, True, None, LOW, READ_ONLY,
               "Network threads and request handlers share a CPU while requests are small (Linux; with the interpreter lock only)."),
+    ConfigKey("network.busy.poll.us", INT, 100, Between(0, 10_000), LOW, READ_ONLY,
+              "A network thread looks so long for requests before it sleeps, while some come within that time; 0: not at all."),
     ConfigKey("ssl.handshake.timeout.ms", INT, 10_000, at_least(1), LOW, READ_ONLY,
               "A connection to a TLS listener whose handshake takes longer is closed."),
     ConfigKey("ssl.handshake.max.pending", INT, 1_000, at_least(1), LOW, READ_ONLY,
