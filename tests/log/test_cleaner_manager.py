@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from tests.log.compaction import last_values
+from tests.log.log_managers import ONE, TWO, Broker
 from tests.log.support import NOW_MS
-from tests.log.test_log_manager import ONE, TWO, Broker
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.log.cleaner import LogCleaningAbortedError

@@ -5,8 +5,8 @@ import random
 from collections import Counter
 
 from tests.log.crash_disk import CrashDisk
+from tests.log.log_managers import ONE, TWO, Broker
 from tests.log.support import NOW_MS, append, contents, data_of
-from tests.log.test_log_manager import ONE, TWO, Broker
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.protocol.errors import KafkaStorageError
 from twisted_kafka.protocol.records.batch import batches

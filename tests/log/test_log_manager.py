@@ -7,69 +7,15 @@ import sys
 
 import pytest
 
-from tests.log.support import NOW_MS, append, contents, data_of
+from tests.log.log_managers import ONE, TWO, Broker
+from tests.log.support import append, contents
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.log import log_directories
-from twisted_kafka.log.broker_metadata import (
-    MetaProperties,
-    MetaPropertiesError,
-    claim_directories,
-    load_meta_properties,
-    read_meta_properties,
-    write_meta_properties,
-)
 from twisted_kafka.log.files import sync_file_system
 from twisted_kafka.log.log_directory import LogDirectory, LogDirectoryError
-from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.log.recovery import LoadingInterruptedError
-from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.metrics.registry import MetricsRegistry
-from twisted_kafka.protocol.errors import KafkaStorageError, LogDirNotFoundError
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.timing.clock import ManualClock
-from twisted_kafka.timing.scheduler import ManualScheduler
-
-ONE = TopicPartition("one", 0)
-TWO = TopicPartition("two", 0)
-
-
-class Broker:
-    """Log managers over the same directories, one after the other."""
-
-    def __init__(self, path):
-        self.path = path
-        self.clock = ManualClock(NOW_MS)
-        self.failed = []
-        self.topic_configs = {}
-
-    def manager(self, dirs=("a",), terminal=None, metrics=None, **settings):
-        self.scheduler = ManualScheduler(self.clock)
-        properties = {key.replace("_", "."): str(value) for key, value in settings.items()}
-        properties["log.dirs"] = ",".join(str(self.path / name) for name in dirs)
-        return LogManager(
-            KafkaConfig.from_properties(properties),
-            self.scheduler,
-            self.clock,
-            on_directory_failure=self.failed.append,
-            terminal=terminal,
-            metrics=metrics,
-        )
-
-    def start(self, dirs=("a",), **settings):
-        manager = self.manager(dirs, **settings)
-        manager.startup(lambda topic: self.topic_configs.get(topic, {}))
-        return manager
-
-    def crash(self, manager):
-        for directory in manager.directories:
-            directory.release()
-
-    def later(self, ms):
-        self.clock.advance_ms(ms)
-        self.scheduler.run_due()
-
-    def names(self, directory="a"):
-        return sorted(os.listdir(self.path / directory))
 
 
 @pytest.fixture
@@ -251,42 +197,6 @@ def test_topic_settings_can_change(broker):
     assert (log.config.retention_ms, log.config.segment_bytes) == (5, 12345)
 
 
-@pytest.mark.pure
-def test_a_failed_directory_goes_offline_and_the_others_serve(broker, monkeypatch):
-    manager = broker.start(("a", "b"))
-    one, two = manager.get_or_create_log(ONE), manager.get_or_create_log(TWO)
-    assert one.dir.parent != two.dir.parent
-
-    def broken(*_):
-        raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr(os, "pwrite", broken)
-    with pytest.raises(KafkaStorageError):
-        append(one, b"x")
-    monkeypatch.undo()
-    assert broker.failed == [manager.directories[0]]
-    append(two, b"x")
-    assert manager.get_or_create_log(TopicPartition("three", 0)).dir.parent == manager.directories[1].path
-    manager.shutdown()
-    assert ".kafka_cleanshutdown" not in broker.names("a")
-    assert ".kafka_cleanshutdown" in broker.names("b")
-
-
-def test_running_out_of_file_descriptors_is_no_failed_disk(broker, monkeypatch):
-    """Too many connections are enough for it: twistd with ``ulimit -Hn 256``, 400 connections, one new topic."""
-    manager = broker.start()
-
-    def no_room(*_args, **_options):
-        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-
-    with monkeypatch.context() as patched:
-        patched.setattr("twisted_kafka.log.segment.SegmentFile", no_room)
-        with pytest.raises(KafkaStorageError):
-            manager.get_or_create_log(ONE)
-    assert manager.directories[0].is_online
-    assert not broker.failed
-
-
 def test_other_directories_are_left_alone(broker):
     for name in ("lost+found", "notes", "one-0.abc-stray"):
         (broker.path / "a" / name).mkdir(parents=True)
@@ -332,163 +242,6 @@ def test_a_topic_id_that_a_crash_took_does_not_make_two_topics_of_one_partition(
     manager = broker.start(("a", "b"))
     assert manager.get_log(ONE).log_end_offset == 2
     assert manager.get_or_create_log(ONE, bytes(range(16))).topic_id == bytes(range(16))
-
-
-# meta.properties.
-
-
-def test_meta_properties(tmp_path):
-    first, second = tmp_path / "a", tmp_path / "b"
-    first.mkdir()
-    second.mkdir()
-    assert load_meta_properties([first, second]) == (None, None, None)
-    claim_directories([first], "clusterclusterclusterC", 7)
-    assert (first / "meta.properties").read_text() == "#\nversion=0\nbroker.id=7\ncluster.id=clusterclusterclusterC\n"
-    assert load_meta_properties([first, second]) == ("clusterclusterclusterC", 7, None)
-    claim_directories([first, second], "clusterclusterclusterC", 7)
-    assert read_meta_properties(second) == read_meta_properties(first)
-
-
-def test_directories_of_others_are_refused(tmp_path):
-    claim_directories([tmp_path], "mine", 7)
-    with pytest.raises(MetaPropertiesError, match="cluster mine"):
-        claim_directories([tmp_path], "other", 7)
-    with pytest.raises(MetaPropertiesError, match=r"broker\.id=8"):
-        claim_directories([tmp_path], "mine", 8)
-    (tmp_path / "b").mkdir()
-    write_meta_properties(tmp_path / "b", MetaProperties("other", 7))
-    with pytest.raises(MetaPropertiesError):
-        load_meta_properties([tmp_path, tmp_path / "b"])
-
-
-def test_the_directory_id_is_kept(tmp_path):
-    (tmp_path / "meta.properties").write_text("version=1\ndirectory.id=abc\nnode.id=3\n")
-    claim_directories([tmp_path], "c", 3)
-    assert read_meta_properties(tmp_path) == ("c", 3, "abc")
-
-
-@pytest.mark.parametrize("text", ["version=9\n", "broker.id=1\n", "version=0\nbroker.id=x\n"])
-def test_meta_properties_that_cannot_be(tmp_path, text):
-    (tmp_path / "meta.properties").write_text(text)
-    with pytest.raises(MetaPropertiesError):
-        read_meta_properties(tmp_path)
-
-
-# Several directories.
-
-
-def break_directory(path):
-    """What is left of a disk that is gone: a file where the directory was."""
-    path.rename(path.with_name(f"{path.name}-gone"))
-    path.write_text("")
-
-
-def mend_directory(path):
-    path.unlink()
-    path.with_name(f"{path.name}-gone").rename(path)
-
-
-def test_a_directory_that_cannot_be_used_is_left_out(broker):
-    manager = broker.start(("a", "b"))
-    manager.get_or_create_log(ONE)
-    lost = manager.directory_of(ONE).path
-    manager.shutdown()
-    break_directory(lost)
-    manager = broker.start(("a", "b"))
-    assert [directory.is_online for directory in manager.directories] == [
-        directory.path != lost for directory in manager.directories
-    ]
-    assert manager.get_log(ONE) is None
-    with pytest.raises(KafkaStorageError, match="which is offline"):
-        manager.get_or_create_log(ONE, is_new=False)
-    assert manager.get_or_create_log(TWO, is_new=True).parent != lost
-    manager.shutdown()
-    mend_directory(lost)
-    assert broker.start(("a", "b")).get_log(ONE).parent == lost
-
-
-def test_without_any_usable_directory_the_start_is_refused_in_one_line(broker):
-    for name in ("a", "b"):
-        (broker.path / name).write_text("")
-    with pytest.raises(LogDirectoryError, match=r"Cannot use the log directory .*a.*; Cannot use the log directory .*b") as caught:
-        broker.start(("a", "b"))
-    assert "\n" not in str(caught.value)
-
-
-def test_logs_of_a_directory_that_fails_are_forgotten_and_the_others_stay(broker):
-    manager = broker.start(("a", "b"))
-    logs = [manager.get_or_create_log(tp) for tp in (ONE, TWO)]
-    assert logs[0].parent != logs[1].parent
-    append(logs[0], b"x")
-    break_directory(logs[0].parent)
-    with pytest.raises(KafkaStorageError):
-        logs[0].flush()
-    (failed,) = broker.failed
-    manager.forget_directory(failed)
-    assert (manager.get_log(ONE), manager.get_log(TWO)) == (None, logs[1])
-    with pytest.raises(KafkaStorageError):
-        append(logs[0], b"y")
-    with pytest.raises(KafkaStorageError, match="which is offline"):
-        manager.get_or_create_log(ONE, is_new=False)
-    manager.shutdown()
-    assert ".kafka_cleanshutdown" in broker.names(logs[1].parent.name)
-    mend_directory(failed.path)
-    manager = broker.start(("a", "b"))
-    assert contents(manager.get_log(ONE)) == [(0, b"x")]
-
-
-def test_a_preferred_directory_gets_the_next_log(broker):
-    manager = broker.start(("a", "b"))
-    second = manager.directory_named(str(broker.path / "b"))
-    manager.prefer(ONE, second)
-    assert manager.get_or_create_log(ONE).parent == second.path
-    for wrong in ("", "b", str(broker.path / "c"), f"{broker.path}/b/"):
-        with pytest.raises(LogDirNotFoundError):
-            manager.directory_named(wrong)
-
-
-def test_a_future_log_replaces_the_log(broker):
-    manager = broker.start(("a", "b"))
-    source = manager.get_or_create_log(ONE, bytes(range(16)))
-    append(source, b"x")
-    source.update_high_watermark(1)
-    with pytest.raises(KafkaStorageError, match="nobody said"):
-        manager.get_or_create_future_log(ONE, source.topic_id)
-    target = next(directory for directory in manager.directories if directory.path != source.parent)
-    manager.prefer(ONE, target)
-    future = manager.get_or_create_future_log(ONE, source.topic_id)
-    assert future.is_future
-    assert future.dir.name.startswith("one-0.")
-    assert future.dir.name.endswith("-future")
-    assert manager.get_log(ONE) is source
-    assert set(manager.all_logs()) == {source, future}
-    future.append_as_follower(data_of(source.read(0, 1000, FetchIsolation.LOG_END).records))
-    future.flush()
-    assert manager.replace_by_future_log(ONE) is future is manager.get_log(ONE)
-    assert manager.get_future_log(ONE) is None
-    assert (future.is_future, future.high_watermark, future.topic_id) == (False, 1, bytes(range(16)))
-    assert future.dir == target.path / "one-0"
-    assert (target.path / "recovery-point-offset-checkpoint").read_text() == "0\n1\none 0 1\n"
-    broker.later(60_000)
-    assert not [name for name in broker.names(source.parent.name) if name.startswith("one-0")]
-    manager.shutdown()
-    assert contents(broker.start(("a", "b")).get_log(ONE)) == [(0, b"x")]
-
-
-def test_a_future_log_is_there_again_after_a_restart_and_can_be_given_up(broker):
-    manager = broker.start(("a", "b"))
-    source = manager.get_or_create_log(ONE)
-    target = next(directory for directory in manager.directories if directory.path != source.parent)
-    manager.prefer(ONE, target)
-    append(manager.get_or_create_future_log(ONE, None), b"x")
-    manager.shutdown()
-    manager = broker.start(("a", "b"))
-    assert manager.get_log(ONE).log_end_offset == 0
-    assert contents(manager.get_future_log(ONE)) == [(0, b"x")]
-    assert manager.delete_future_log(ONE)
-    assert not manager.delete_future_log(ONE)
-    broker.later(60_000)
-    assert [name for name in (*broker.names("a"), *broker.names("b")) if name.startswith("one")] == ["one-0"]
 
 
 @pytest.mark.parametrize("clean", [True, False])

@@ -18,8 +18,8 @@ from unittest.mock import patch
 import pytest
 
 from tests.log.crash_disk import CrashDisk, MachineDied
+from tests.log.log_managers import Broker
 from tests.log.support import NOW_MS, Bench, append, contents
-from tests.log.test_log_manager import Broker
 from twisted_kafka.log import log_directory
 from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.log.unified_log import UnifiedLog

@@ -1,0 +1,111 @@
+import errno
+import os
+
+import pytest
+
+from tests.log.log_managers import ONE, TWO, Broker
+from tests.log.support import append, contents
+from twisted_kafka.log.log_directory import LogDirectoryError
+from twisted_kafka.protocol.errors import KafkaStorageError
+from twisted_kafka.protocol.topic_partition import TopicPartition
+
+
+@pytest.fixture
+def broker(tmp_path):
+    return Broker(tmp_path)
+
+
+@pytest.mark.pure
+def test_a_failed_directory_goes_offline_and_the_others_serve(broker, monkeypatch):
+    manager = broker.start(("a", "b"))
+    one, two = manager.get_or_create_log(ONE), manager.get_or_create_log(TWO)
+    assert one.dir.parent != two.dir.parent
+
+    def broken(*_):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "pwrite", broken)
+    with pytest.raises(KafkaStorageError):
+        append(one, b"x")
+    monkeypatch.undo()
+    assert broker.failed == [manager.directories[0]]
+    append(two, b"x")
+    assert manager.get_or_create_log(TopicPartition("three", 0)).dir.parent == manager.directories[1].path
+    manager.shutdown()
+    assert ".kafka_cleanshutdown" not in broker.names("a")
+    assert ".kafka_cleanshutdown" in broker.names("b")
+
+
+def test_running_out_of_file_descriptors_is_no_failed_disk(broker, monkeypatch):
+    """Too many connections are enough for it: twistd with ``ulimit -Hn 256``, 400 connections, one new topic."""
+    manager = broker.start()
+
+    def no_room(*_args, **_options):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("twisted_kafka.log.segment.SegmentFile", no_room)
+        with pytest.raises(KafkaStorageError):
+            manager.get_or_create_log(ONE)
+    assert manager.directories[0].is_online
+    assert not broker.failed
+
+
+def break_directory(path):
+    """What is left of a disk that is gone: a file where the directory was."""
+    path.rename(path.with_name(f"{path.name}-gone"))
+    path.write_text("")
+
+
+def mend_directory(path):
+    path.unlink()
+    path.with_name(f"{path.name}-gone").rename(path)
+
+
+def test_a_directory_that_cannot_be_used_is_left_out(broker):
+    manager = broker.start(("a", "b"))
+    manager.get_or_create_log(ONE)
+    lost = manager.directory_of(ONE).path
+    manager.shutdown()
+    break_directory(lost)
+    manager = broker.start(("a", "b"))
+    assert [directory.is_online for directory in manager.directories] == [
+        directory.path != lost for directory in manager.directories
+    ]
+    assert manager.get_log(ONE) is None
+    with pytest.raises(KafkaStorageError, match="which is offline"):
+        manager.get_or_create_log(ONE, is_new=False)
+    assert manager.get_or_create_log(TWO, is_new=True).parent != lost
+    manager.shutdown()
+    mend_directory(lost)
+    assert broker.start(("a", "b")).get_log(ONE).parent == lost
+
+
+def test_without_any_usable_directory_the_start_is_refused_in_one_line(broker):
+    for name in ("a", "b"):
+        (broker.path / name).write_text("")
+    with pytest.raises(LogDirectoryError, match=r"Cannot use the log directory .*a.*; Cannot use the log directory .*b") as caught:
+        broker.start(("a", "b"))
+    assert "\n" not in str(caught.value)
+
+
+def test_logs_of_a_directory_that_fails_are_forgotten_and_the_others_stay(broker):
+    manager = broker.start(("a", "b"))
+    logs = [manager.get_or_create_log(tp) for tp in (ONE, TWO)]
+    assert logs[0].parent != logs[1].parent
+    append(logs[0], b"x")
+    break_directory(logs[0].parent)
+    with pytest.raises(KafkaStorageError):
+        logs[0].flush()
+    (failed,) = broker.failed
+    manager.forget_directory(failed)
+    assert (manager.get_log(ONE), manager.get_log(TWO)) == (None, logs[1])
+    with pytest.raises(KafkaStorageError):
+        append(logs[0], b"y")
+    with pytest.raises(KafkaStorageError, match="which is offline"):
+        manager.get_or_create_log(ONE, is_new=False)
+    manager.shutdown()
+    assert ".kafka_cleanshutdown" in broker.names(logs[1].parent.name)
+    mend_directory(failed.path)
+    manager = broker.start(("a", "b"))
+    assert contents(manager.get_log(ONE)) == [(0, b"x")]

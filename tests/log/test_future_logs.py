@@ -1,0 +1,65 @@
+import pytest
+
+from tests.log.log_managers import ONE, Broker
+from tests.log.support import append, contents, data_of
+from twisted_kafka.log.results import FetchIsolation
+from twisted_kafka.protocol.errors import KafkaStorageError, LogDirNotFoundError
+
+
+@pytest.fixture
+def broker(tmp_path):
+    return Broker(tmp_path)
+
+
+def test_a_preferred_directory_gets_the_next_log(broker):
+    manager = broker.start(("a", "b"))
+    second = manager.directory_named(str(broker.path / "b"))
+    manager.prefer(ONE, second)
+    assert manager.get_or_create_log(ONE).parent == second.path
+    for wrong in ("", "b", str(broker.path / "c"), f"{broker.path}/b/"):
+        with pytest.raises(LogDirNotFoundError):
+            manager.directory_named(wrong)
+
+
+def test_a_future_log_replaces_the_log(broker):
+    manager = broker.start(("a", "b"))
+    source = manager.get_or_create_log(ONE, bytes(range(16)))
+    append(source, b"x")
+    source.update_high_watermark(1)
+    with pytest.raises(KafkaStorageError, match="nobody said"):
+        manager.get_or_create_future_log(ONE, source.topic_id)
+    target = next(directory for directory in manager.directories if directory.path != source.parent)
+    manager.prefer(ONE, target)
+    future = manager.get_or_create_future_log(ONE, source.topic_id)
+    assert future.is_future
+    assert future.dir.name.startswith("one-0.")
+    assert future.dir.name.endswith("-future")
+    assert manager.get_log(ONE) is source
+    assert set(manager.all_logs()) == {source, future}
+    future.append_as_follower(data_of(source.read(0, 1000, FetchIsolation.LOG_END).records))
+    future.flush()
+    assert manager.replace_by_future_log(ONE) is future is manager.get_log(ONE)
+    assert manager.get_future_log(ONE) is None
+    assert (future.is_future, future.high_watermark, future.topic_id) == (False, 1, bytes(range(16)))
+    assert future.dir == target.path / "one-0"
+    assert (target.path / "recovery-point-offset-checkpoint").read_text() == "0\n1\none 0 1\n"
+    broker.later(60_000)
+    assert not [name for name in broker.names(source.parent.name) if name.startswith("one-0")]
+    manager.shutdown()
+    assert contents(broker.start(("a", "b")).get_log(ONE)) == [(0, b"x")]
+
+
+def test_a_future_log_is_there_again_after_a_restart_and_can_be_given_up(broker):
+    manager = broker.start(("a", "b"))
+    source = manager.get_or_create_log(ONE)
+    target = next(directory for directory in manager.directories if directory.path != source.parent)
+    manager.prefer(ONE, target)
+    append(manager.get_or_create_future_log(ONE, None), b"x")
+    manager.shutdown()
+    manager = broker.start(("a", "b"))
+    assert manager.get_log(ONE).log_end_offset == 0
+    assert contents(manager.get_future_log(ONE)) == [(0, b"x")]
+    assert manager.delete_future_log(ONE)
+    assert not manager.delete_future_log(ONE)
+    broker.later(60_000)
+    assert [name for name in (*broker.names("a"), *broker.names("b")) if name.startswith("one")] == ["one-0"]

@@ -1,0 +1,137 @@
+from pathlib import Path
+
+import pytest
+
+from tests.log.support import NOW_MS, Bench, append, batch, contents
+from twisted_kafka.protocol.errors import (
+    OffsetOutOfRangeError,
+)
+
+SMALL = 1024
+
+
+@pytest.fixture
+def bench(tmp_path):
+    return Bench(tmp_path / "topic-0", segment_bytes=SMALL, index_interval_bytes=200)
+
+
+@pytest.fixture
+def log(bench):
+    return bench.open()
+
+
+def fill(log, count):
+    for number in range(count):
+        append(log, b"value-%d" % number)
+
+
+@pytest.mark.parametrize("offset", [1, 2, 9, 10, 11, 20, 39])
+def test_truncation_keeps_what_was_before(log, bench, offset):
+    fill(log, 40)
+    log.update_high_watermark(40)
+    assert log.truncate_to(offset)
+    assert log.log_end_offset == log.high_watermark == offset
+    append(log, b"new", epoch=1)
+    wanted = [(number, b"value-%d" % number) for number in range(offset)] + [(offset, b"new")]
+    assert contents(log) == wanted
+    assert contents(bench.reopen_clean(log)) == wanted
+    assert contents(bench.open()) == wanted
+
+
+def test_truncation_takes_whole_batches(log):
+    append(log, b"a", b"b", b"c")
+    append(log, b"d", b"e", b"f")
+    log.truncate_to(4)
+    assert log.log_end_offset == 3
+    assert not log.truncate_to(3)
+
+
+def test_truncation_forgets_epochs_and_times(log):
+    for epoch in range(4):
+        append(log, b"a", epoch=epoch, timestamp_ms=NOW_MS + epoch)
+    log.truncate_to(2)
+    assert log.latest_epoch == 1
+    assert log.max_timestamp_offset().timestamp_ms == NOW_MS + 1
+
+
+def test_truncation_to_before_the_first_segment_begins_anew(log):
+    log.truncate_fully_and_start_at(50)
+    append(log, b"a")
+    log.truncate_to(20)
+    assert (log.log_start_offset, log.log_end_offset) == (20, 20)
+    assert append(log, b"b") == 20
+
+
+def test_the_log_start_moves_up_to_the_high_watermark(log):
+    fill(log, 10)
+    with pytest.raises(OffsetOutOfRangeError):
+        log.increment_log_start_offset(5)
+    log.update_high_watermark(5)
+    assert log.increment_log_start_offset(5, "client delete records")
+    assert not log.increment_log_start_offset(4)
+    with pytest.raises(OffsetOutOfRangeError):
+        log.read(4, 100)
+    assert log.leader_epochs.entries == ((0, 5),)
+
+
+def test_segments_before_the_log_start_are_deleted(log):
+    fill(log, 60)
+    log.update_high_watermark(60)
+    bases = [segment.base_offset for segment in log.segments]
+    log.increment_log_start_offset(bases[2] + 1)
+    assert log.delete_old_segments() == 2
+    assert [segment.base_offset for segment in log.segments] == bases[2:]
+    assert log.log_start_offset == bases[2] + 1
+
+
+def test_retention_by_size(tmp_path):
+    log = Bench(tmp_path / "topic-0", segment_bytes=SMALL, retention_bytes=3 * SMALL).open()
+    fill(log, 100)
+    log.update_high_watermark(100)
+    assert log.delete_old_segments() > 0
+    assert 3 * SMALL <= log.size_bytes < 4 * SMALL
+    assert log.log_start_offset == log.segments.first.base_offset > 0
+    assert log.delete_old_segments() == 0
+
+
+def test_retention_by_time_rolls_even_the_active_segment(tmp_path):
+    bench = Bench(tmp_path / "topic-0", segment_bytes=SMALL, retention_ms=1000)
+    log = bench.open()
+    fill(log, 20)
+    log.update_high_watermark(20)
+    bench.clock.advance_ms(1000)
+    assert log.delete_old_segments() == 0
+    bench.clock.advance_ms(1)
+    assert log.delete_old_segments() == 2
+    assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (20, 20, 0)
+    assert append(log, b"a") == 20
+    again = bench.open()
+    assert (again.log_start_offset, again.log_end_offset) == (20, 21)
+
+
+def test_retention_leaves_what_is_above_the_high_watermark(tmp_path):
+    bench = Bench(tmp_path / "topic-0", segment_bytes=SMALL, retention_ms=1000)
+    log = bench.open()
+    fill(log, 40)
+    bench.clock.advance_ms(5000)
+    assert log.delete_old_segments() == 0
+
+
+def test_compacted_topics_have_no_retention(tmp_path):
+    bench = Bench(tmp_path / "topic-0", segment_bytes=SMALL, retention_ms=1, cleanup_policy=("compact",))
+    log = bench.open()
+    for number in range(20):
+        log.append_as_follower(batch(b"x" * 100, base_offset=number))
+    log.update_high_watermark(20)
+    bench.clock.advance_ms(5000)
+    assert log.delete_old_segments() == 0
+
+
+def test_truncation_keeps_index_entries_that_were_only_in_memory(tmp_path: Path) -> None:
+    log = Bench(tmp_path / "topic-0", index_interval_bytes=0).open()
+    for times in ([0, 1], [0], [0, 1, 2], [0], [0]):
+        append(log, *[b"value" for _ in times])
+    log.truncate_to(log.log_end_offset - 1)
+    found = log.offset_for_timestamp(NOW_MS + 1)
+    assert found is not None
+    assert found[:2] == (NOW_MS + 1, 1)

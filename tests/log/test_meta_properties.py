@@ -1,0 +1,47 @@
+import pytest
+
+from twisted_kafka.log.broker_metadata import (
+    MetaProperties,
+    MetaPropertiesError,
+    claim_directories,
+    load_meta_properties,
+    read_meta_properties,
+    write_meta_properties,
+)
+
+
+def test_meta_properties(tmp_path):
+    first, second = tmp_path / "a", tmp_path / "b"
+    first.mkdir()
+    second.mkdir()
+    assert load_meta_properties([first, second]) == (None, None, None)
+    claim_directories([first], "clusterclusterclusterC", 7)
+    assert (first / "meta.properties").read_text() == "#\nversion=0\nbroker.id=7\ncluster.id=clusterclusterclusterC\n"
+    assert load_meta_properties([first, second]) == ("clusterclusterclusterC", 7, None)
+    claim_directories([first, second], "clusterclusterclusterC", 7)
+    assert read_meta_properties(second) == read_meta_properties(first)
+
+
+def test_directories_of_others_are_refused(tmp_path):
+    claim_directories([tmp_path], "mine", 7)
+    with pytest.raises(MetaPropertiesError, match="cluster mine"):
+        claim_directories([tmp_path], "other", 7)
+    with pytest.raises(MetaPropertiesError, match=r"broker\.id=8"):
+        claim_directories([tmp_path], "mine", 8)
+    (tmp_path / "b").mkdir()
+    write_meta_properties(tmp_path / "b", MetaProperties("other", 7))
+    with pytest.raises(MetaPropertiesError):
+        load_meta_properties([tmp_path, tmp_path / "b"])
+
+
+def test_the_directory_id_is_kept(tmp_path):
+    (tmp_path / "meta.properties").write_text("version=1\ndirectory.id=abc\nnode.id=3\n")
+    claim_directories([tmp_path], "c", 3)
+    assert read_meta_properties(tmp_path) == ("c", 3, "abc")
+
+
+@pytest.mark.parametrize("text", ["version=9\n", "broker.id=1\n", "version=0\nbroker.id=x\n"])
+def test_meta_properties_that_cannot_be(tmp_path, text):
+    (tmp_path / "meta.properties").write_text(text)
+    with pytest.raises(MetaPropertiesError):
+        read_meta_properties(tmp_path)
