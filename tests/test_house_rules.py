@@ -46,3 +46,10 @@ def test_a_module_keeps_the_rules(path: Path) -> None:
     if path != CLOCK:
         assert list(_calls_of_time(tree)) == [], "an IClock is passed in"
     assert text.count("\n") <= LONGEST_MODULE, "a module of its own for a part of this"
+
+
+def test_each_decision_has_a_number_of_its_own_and_is_listed() -> None:
+    decisions = sorted(path.name for path in (PACKAGE.parent / "docs" / "adr").glob("0*.md"))
+    assert [name[:4] for name in decisions] == [f"{number:04}" for number in range(1, len(decisions) + 1)]
+    listed = (PACKAGE.parent / "docs" / "adr" / "README.md").read_text()
+    assert [name for name in decisions if f"({name})" not in listed] == []

@@ -1,4 +1,4 @@
-"""Looking for events for a moment without sleeping, where that has paid lately. (docs/adr/0019.)
+"""Looking for events for a moment without sleeping, where that has paid lately. (docs/adr/0020.)
 
 A client that was just answered often asks again within some ten microseconds. To sleep until then and be woken takes longer than
 the wait itself, and more processor time, above all on a virtual machine. Where nobody asks again soon, looking is in vain: so each
