@@ -25,6 +25,9 @@ def fill(log, count):
         append(log, b"value-%d" % number)
 
 
+# Truncation.
+
+
 @pytest.mark.parametrize("offset", [1, 2, 9, 10, 11, 20, 39])
 def test_truncation_keeps_what_was_before(log, bench, offset):
     fill(log, 40)
@@ -62,6 +65,9 @@ def test_truncation_to_before_the_first_segment_begins_anew(log):
     assert append(log, b"b") == 20
 
 
+# The start of the log.
+
+
 def test_the_log_start_moves_up_to_the_high_watermark(log):
     fill(log, 10)
     with pytest.raises(OffsetOutOfRangeError):
@@ -82,6 +88,9 @@ def test_segments_before_the_log_start_are_deleted(log):
     assert log.delete_old_segments() == 2
     assert [segment.base_offset for segment in log.segments] == bases[2:]
     assert log.log_start_offset == bases[2] + 1
+
+
+# Retention.
 
 
 def test_retention_by_size(tmp_path):

@@ -140,6 +140,9 @@ def test_offset_metadata_tells_segment_and_position(log):
     assert log.offset_metadata(30) == log.log_end_offset_metadata
 
 
+# Timestamps.
+
+
 def test_records_are_found_by_time(log):
     for number in range(50):
         append(log, b"a", b"b", timestamp_ms=NOW_MS + 10 * number)
@@ -171,6 +174,9 @@ def test_the_largest_timestamp_is_known_after_a_restart(log, bench):
     again = bench.reopen_clean(log)
     assert again.max_timestamp_offset() == (NOW_MS + 1000, 7, 0)
     assert again.offset_for_timestamp(NOW_MS + 9).offset == 7
+
+
+# Rolling.
 
 
 def test_a_segment_is_rolled_by_its_age_in_record_time(tmp_path):
@@ -229,6 +235,9 @@ def test_flush_messages(tmp_path):
     assert log.recovery_point == 3
 
 
+# Followers.
+
+
 def test_a_follower_takes_offsets_and_epochs_as_they_are(log):
     data = batch(b"a", b"b", base_offset=5, partition_leader_epoch=2) + batch(b"c", base_offset=9, partition_leader_epoch=3)
     info = log.append_as_follower(data)
@@ -252,6 +261,9 @@ def test_a_follower_refuses_corrupt_and_repeated_batches(log):
         with pytest.raises(CorruptRecordError):
             log.append_as_follower(data)
     assert log.log_end_offset == 1
+
+
+# Identity, failure, end.
 
 
 def test_a_topic_id_that_a_crash_cut_short_is_as_good_as_none(log, bench):
