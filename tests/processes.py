@@ -13,7 +13,7 @@ _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)  # loaded here: between fork and exec there is to be as little as possible
 
 
-def start_tied(command: list[str], **options: Any) -> "subprocess.Popen[bytes]":
+def start_tied(command: list[str], **options: Any) -> "subprocess.Popen[Any]":
     """Start a program that is killed as soon as this process is gone, whatever ended it.
 
     What Linux tells is the death of the thread that started it: a program that another than the main thread starts is not tied,

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import start_tied
+
 _TIMEOUT_S = 30
 
 
@@ -23,7 +25,7 @@ class Twistd:
 
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
         command = [str(Path(sys.executable).with_name("twistd")), "-n", "--pidfile=", "kafka", *arguments]
-        process = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = start_tied(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.running.append(process)
         return process
 

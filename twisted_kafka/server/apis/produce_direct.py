@@ -14,8 +14,8 @@ from twisted_kafka.server.dispatch import ReadyResponse
 FIRST_VERSION: Final = 3
 """Before it there are no batches."""
 
-_FIRST_VERSION_WITH_START: Final = 5
-_FIRST_VERSION_WITH_REASONS: Final = 8
+_FIRST_WITH_START: Final = 5
+_FIRST_WITH_REASONS: Final = 8
 _FIRST_FLEXIBLE: Final = 9
 
 # No transactional id, acks, timeout, one topic, the length of its name; one partition, its index, the length of its records.
@@ -102,8 +102,8 @@ class AppendedResponse(ReadyResponse):
             head = _COMPACT_ANSWER_HEAD(2, len(name) + 1)
             return [prefix + head + name + _COMPACT_ANSWER(2, index, 0, offset, time_ms, start, 1)]
         head = prefix + _ANSWER_HEAD(1, len(name)) + name
-        if version >= _FIRST_VERSION_WITH_REASONS:
+        if version >= _FIRST_WITH_REASONS:
             return [head + _ANSWER_8(1, index, 0, offset, time_ms, start, -1)]
-        if version >= _FIRST_VERSION_WITH_START:
+        if version >= _FIRST_WITH_START:
             return [head + _ANSWER_5(1, index, 0, offset, time_ms, start)]
         return [head + _ANSWER_3(1, index, 0, offset, time_ms)]
