@@ -159,6 +159,13 @@ def test_the_access_log_counts_what_the_metrics_count(tmp_path: Path) -> None:
     assert {line["api"] for line in lines} == {"ApiVersions"}
 
 
+def test_an_access_log_that_cannot_be_written_is_told_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for place in ("file", "file/access"):
+        with pytest.raises(StartError, match=rf"Cannot use access\.log\.dir: .*{place}"):
+            Broker({"access.log.dir": tmp_path / place}).start()
+
+
 def test_a_twisted_application_may_have_it_on_its_own_reactor(tmp_path: Path) -> None:
     reactor = EPollReactor()
     config = KafkaConfig.embedded({"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path)})

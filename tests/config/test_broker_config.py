@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from twisted_kafka.config.broker_config import KafkaConfig, parse_overrides
@@ -20,6 +22,15 @@ def test_a_file_for_zookeeper_gives_the_internal_topics_one_replica_too() -> Non
     config = KafkaConfig.from_properties({"zookeeper.connect": "localhost:2181"})
     assert config.int("offsets.topic.replication.factor") == 1
     assert config.int("transaction.state.log.min.isr") == 1
+
+
+@pytest.mark.parametrize("second", ["a", "./a", "link"])
+def test_a_log_directory_cannot_come_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("link").symlink_to("a")
+    assert KafkaConfig.from_properties({"log.dirs": "a,b"}).log_dirs == ("a", "b")
+    with pytest.raises(ConfigError, match=r"for log\.dirs: must be a list with no directory twice"):
+        KafkaConfig.from_properties({"log.dirs": f"a,b,{second}"})
 
 
 def test_more_replicas_than_there_are_brokers_are_warned_of() -> None:

@@ -50,8 +50,11 @@ class AccessLog:
         self.writer.publish = publish
 
     def start(self) -> None:
-        """Begin to write."""
-        self.writer.start()
+        """Begin to write; raise ConfigError where no file can be written."""
+        try:
+            self.writer.start()
+        except OSError as error:
+            raise ConfigError(f"Cannot use access.log.dir: {error.strerror}: {error.filename}") from error
         self._archive.start()
 
     def stop(self) -> None:

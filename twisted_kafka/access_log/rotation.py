@@ -4,6 +4,7 @@
 whoever reads the directory (Spark passes such names over) never takes a half-written file for a whole one.
 """
 
+import errno
 import os
 from pathlib import Path
 from typing import Final
@@ -14,6 +15,9 @@ _log = Logger()
 
 _TAIL_BYTES: Final = 1 << 16
 """How much of a file is read at a time, from the end, to find its last whole line."""
+
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+"""A disk that is full today: lines are dropped, and told, until there is room."""
 
 
 class LogFiles:
@@ -32,6 +36,17 @@ class LogFiles:
         self._hour = ""
         self._size_bytes = 0
         self._opened_ms = 0
+
+    def prepare(self) -> None:
+        """Make the directory; raise OSError where that is not possible, or nothing can be written into it."""
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+        else:
+            if not os.access(self._directory, os.W_OK | os.X_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self._directory))
 
     def write(self, hour: str, data: bytes, now_ms: int) -> None:
         """Append whole lines of the hour `YYYY-MM-DDTHH`; raise OSError when they cannot be written."""

@@ -69,7 +69,8 @@ class AccessLogWriter:
         return self._lines_dropped.count
 
     def start(self) -> None:
-        """Start the thread, which first closes what an earlier run left open."""
+        """Start the thread, which first closes what an earlier run left open; raise OSError where no file can be written."""
+        self._files.prepare()
         self._thread.start()
 
     def stop(self) -> None:

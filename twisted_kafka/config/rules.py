@@ -1,5 +1,6 @@
 """What must hold between settings, and what the operator is warned of (Kafka: KafkaConfig.validateValues)."""
 
+import os
 from typing import TYPE_CHECKING
 
 from twisted_kafka.config.endpoints import EndPoint, ensure_distinct
@@ -136,6 +137,8 @@ def _check_limits(config: "KafkaConfig") -> None:
 
 def _check_log(config: "KafkaConfig") -> None:
     _ensure(bool(config.log_dirs), config, "log.dirs", "a list with at least one directory")
+    places = {os.path.realpath(directory) for directory in config.log_dirs}
+    _ensure(len(places) == len(config.log_dirs), config, "log.dirs", "a list with no directory twice")
     for key, low in (("log.roll.ms", 1), ("log.roll.jitter.ms", 0)):
         _ensure(config[key] is None or config.int(key) >= low, config, key, f"at least {low}")
     for key in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
