@@ -45,7 +45,9 @@ def _report(options: argparse.Namespace) -> int:
     if not options.out.absolute().parent.is_dir():
         raise NotADirectoryError(f"{options.out.absolute().parent} is not a directory; --out needs an existing one")
     if not options.bootstrap_servers and not options.merge and not any(is_remote(path) for path in options.paths):
-        find_sources(None, options.paths)  # what is missing is said before Spark takes its seconds to start
+        find_sources(
+            None, options.paths, with_open=not options.rollup
+        )  # what is missing is said before Spark takes its seconds to start
     spark = session.start(options.master, is_verbose=options.verbose)
     try:
         from pyspark.errors import PySparkException

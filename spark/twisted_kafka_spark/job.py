@@ -84,7 +84,8 @@ def _about(job: Job, source: str, sources: Sources | None = None) -> About:
 
 
 def _from_files(spark: SparkSession, job: Job) -> tuple[pa.Table, About]:
-    sources = find_sources(spark, job.paths, job.folding.since, job.folding.until)
+    # What is kept for later reports has no part of a file: the next time it would be counted again.
+    sources = find_sources(spark, job.paths, job.folding.since, job.folding.until, with_open=not job.rollup_out)
     return roll_up_files(spark, sources, job.folding, job.selection), _about(job, ", ".join(job.paths), sources)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import os
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -22,6 +23,7 @@ _LARGEST_TASK_BYTES, _SMALLEST_TASK_BYTES = 64 << 20, 4 << 20
 _FILE_BYTES = 1 << 20
 """What opening a file costs, as bytes read."""
 _TASKS_PER_CORE = 4
+_TAIL_BYTES = 1 << 16
 _ROWS = 1 << 16
 _DICTIONARIES = ("listener", "protocol", "connection", "principal", "client_id", "software", "software_version", "api", "error")
 """Read as codes. Those within `topics` are not: Arrow refuses it where one of its chunks is no dictionary."""
@@ -43,6 +45,38 @@ class Piece(NamedTuple):
 def local_path(path: str) -> str:
     """Return the path that a `file:` URL names; other paths as they are."""
     return unquote(urlsplit(path).path) if path.startswith("file:") else path
+
+
+def is_open(path: str) -> bool:
+    """Tell whether a broker still writes a file: its name begins with a dot until it is closed."""
+    return path.rpartition("/")[2].startswith(".")
+
+
+def closed_name(path: str) -> str:
+    """Return the name that an open file gets when it is closed."""
+    folder, slash, name = path.rpartition("/")
+    return f"{folder}{slash}{name.removeprefix('.')}"
+
+
+def file_size(path: str) -> tuple[str, int]:
+    """Return a file's name and size as of now; of an open one up to its last whole line. It may have been closed meanwhile."""
+    try:
+        with open(path, "rb") as file:
+            return path, _whole_lines_end(file) if is_open(path) else os.fstat(file.fileno()).st_size
+    except FileNotFoundError:
+        return closed_name(path), os.path.getsize(closed_name(path))
+
+
+def _whole_lines_end(file: BinaryIO) -> int:
+    end = file.seek(0, os.SEEK_END)
+    while end:
+        start = max(0, end - _TAIL_BYTES)
+        file.seek(start)
+        newline = file.read(end - start).rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
+        end = start
+    return 0
 
 
 def tasks(files: Iterable[tuple[str, int]], cores: int) -> list[list[Piece]]:
@@ -86,11 +120,18 @@ def blocks(piece: Piece) -> Iterator[bytes]:
     A compressed file that is damaged, or ends too early, gives the lines before that, and one that says so and counts as garbled.
     """
     if not piece.path.endswith(_COMPRESSED):
-        with open(piece.path, "rb") as file:
+        with _opened_lines(piece.path) as file:
             yield from _lines_between(file, piece.start, piece.stop)
         return
     with opened(piece.path) as file:
         yield from whole_lines(file, piece.path.rpartition(".")[2])
+
+
+def _opened_lines(path: str) -> BinaryIO:
+    try:
+        return open(path, "rb")
+    except FileNotFoundError:
+        return open(closed_name(path), "rb")  # the broker closed it since it was listed
 
 
 def opened(path: str) -> Any:

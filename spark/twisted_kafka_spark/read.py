@@ -1,15 +1,17 @@
-"""Find the closed files of a log, and have Spark read those of file systems that the tasks do not see by themselves."""
+"""Find the files of a log, and have Spark read those of file systems that the tasks do not see by themselves."""
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from twisted_kafka_spark.pieces import PARQUET, ZSTD, local_path, whole_lines
+from twisted_kafka_spark.pieces import PARQUET, ZSTD, closed_name, is_open, local_path, whole_lines
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,8 +19,9 @@ if TYPE_CHECKING:
 
 LINE_SUFFIXES = (".jsonl", ".log")
 COMPRESSED = ("", ".gz", ".bz2", ZSTD)
-_OPEN = (".", "_")
-"""What the name of a file begins with that is still being written, or that is not for readers."""
+_NOT_FOR_READERS = (".", "_")
+_OPEN = re.compile(r"/\.node-\d+-\d+\.jsonl$")
+"""A file that a broker still writes; only its whole lines are read."""
 _KAFKA_LOG = re.compile(r"\.log(\.\d{4}-\d\d-\d\d(-\d\d)?)?$")
 ROLLUP_FOLDER = re.compile(r"(^|/)grain=\d+/")
 """Rollups may be kept below a log; they are none of its files."""
@@ -26,7 +29,7 @@ _HOUR_FOLDERS = re.compile(r"date=(\d{4}-\d\d-\d\d)/hour=(\d\d)/")
 
 
 class NoAccessLogError(Exception):
-    """There is no closed access-log file."""
+    """There is no access-log file."""
 
 
 @dataclass(slots=True)
@@ -47,10 +50,13 @@ def is_remote(path: str) -> bool:
     return bool(urlsplit(path).scheme) and not path.startswith("file:")
 
 
-def find_sources(spark: SparkSession | None, paths: Sequence[str], since: str = "", until: str = "") -> Sources:
-    """Return the closed files at or below `paths`; `spark` is needed for remote ones only.
+def find_sources(
+    spark: SparkSession | None, paths: Sequence[str], since: str = "", until: str = "", *, with_open: bool = True
+) -> Sources:
+    """Return the files at or below `paths`; `spark` is needed for remote ones only.
 
-    Files of hours that end before `since`, or begin after `until` (times as in the field `time`), are left out.
+    Files that a broker still writes are among them where this machine sees them, unless `with_open` is false. Files of hours that
+    end before `since`, or begin after `until` (times as in the field `time`), are left out.
     Raises NoAccessLogError when there is none.
     """
     listed: list[tuple[str, int]] = []
@@ -60,13 +66,11 @@ def find_sources(spark: SparkSession | None, paths: Sequence[str], since: str = 
             listed += _remote_files(spark, path)
         else:
             listed += _local_files(Path(local_path(path)))
-    closed = [(path, size) for path, size in listed if _is_log(path) and _in_period(path, since, until)]
-    if not closed:
-        raise NoAccessLogError(
-            f"{', '.join(paths)}: no closed access-log file (date=.../hour=.../node-*.jsonl) nor a Kafka request log; stop the "
-            "broker or wait for it to roll"
-        )
-    return _without_repeats(closed)
+    wanted = [(path, size) for path, size in listed if _is_log(path, with_open) and _in_period(path, since, until)]
+    if not wanted:
+        which = "access-log file" if with_open else "closed access-log file"
+        raise NoAccessLogError(f"{', '.join(paths)}: no {which} (date=.../hour=.../node-*.jsonl) nor a Kafka request log")
+    return _without_repeats(wanted)
 
 
 def read_lines(spark: SparkSession, files: Sequence[str]) -> list[DataFrame]:
@@ -104,7 +108,19 @@ def _local_files(path: Path) -> list[tuple[str, int]]:
         return [(str(path), path.stat().st_size)]
     if not path.is_dir():
         raise NoAccessLogError(f"{path} is not a file or directory; expected the broker's access.log.dir or a Kafka request log")
-    return [(str(each), each.stat().st_size) for each in sorted(path.rglob("*")) if each.is_file()]
+    found = map(_still_there, sorted(map(str, path.rglob("*"))))
+    return [(name, size) for name, size in dict.fromkeys(found) if size >= 0]
+
+
+def _still_there(path: str) -> tuple[str, int]:
+    """Return the name and size of a file, which may have been closed since it was listed; -1 for what is none."""
+    for name in (path, closed_name(path)):
+        try:
+            found = os.stat(name)
+        except FileNotFoundError:
+            continue
+        return name, found.st_size if stat.S_ISREG(found.st_mode) else -1
+    return path, -1
 
 
 def _remote_files(spark: SparkSession, path: str) -> list[tuple[str, int]]:
@@ -122,9 +138,11 @@ def _remote_files(spark: SparkSession, path: str) -> list[tuple[str, int]]:
     return sorted(found)
 
 
-def _is_log(path: str) -> bool:
+def _is_log(path: str, with_open: bool) -> bool:
+    if with_open and _OPEN.search(path) and not is_remote(path):
+        return True
     name = path.rpartition("/")[2]
-    if name.startswith(_OPEN) or ROLLUP_FOLDER.search(path):
+    if name.startswith(_NOT_FOR_READERS) or ROLLUP_FOLDER.search(path):
         return False
     plain = name
     for suffix in COMPRESSED[1:]:
@@ -157,13 +175,13 @@ def _without_repeats(files: Iterable[tuple[str, int]]) -> Sources:
     return sources
 
 
-def _rank(path: str) -> tuple[int, str]:
+def _rank(path: str) -> tuple[int, bool, str]:
     """The lines as they were written come first: what was made of them may be from before the crash."""
-    return (0 if path.endswith(LINE_SUFFIXES) else 1, path)
+    return (0 if path.endswith(LINE_SUFFIXES) else 1, is_open(path), path)
 
 
 def _stem(path: str) -> str:
-    stem = path
+    stem = closed_name(path)
     for suffix in (*COMPRESSED[1:], PARQUET):
         stem = stem.removesuffix(suffix)
     return stem.removesuffix(".jsonl")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import reduce
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from twisted_kafka_spark import bundles, cells
 from twisted_kafka_spark.fold import Planned
-from twisted_kafka_spark.pieces import Piece, local_path, tasks
+from twisted_kafka_spark.pieces import Piece, file_size, local_path, tasks
 from twisted_kafka_spark.read import Sources, is_remote, read_lines, read_parquet
 from twisted_kafka_spark.schema import ddl
 
@@ -76,8 +75,7 @@ def _merging_tasks(spark: SparkSession) -> int:
 
 
 def _planned(spark: SparkSession, files: list[str]) -> list[list[Piece]]:
-    paths = [local_path(path) for path in files]
-    return tasks([(path, os.path.getsize(path)) for path in paths], spark.sparkContext.defaultParallelism)
+    return tasks([file_size(local_path(path)) for path in files], spark.sparkContext.defaultParallelism)
 
 
 def _folded(spark: SparkSession, planned: list[list[Piece]], folding: Folding) -> Iterator[tuple[str, pa.Table]]:

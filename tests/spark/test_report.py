@@ -13,6 +13,7 @@ pytest.importorskip("pyarrow")
 from tests.spark.access_lines import line, topic
 from twisted_kafka_spark import cli, session
 from twisted_kafka_spark.cli import main
+from twisted_kafka_spark.pieces import Piece, blocks, file_size
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -49,7 +50,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (hour / "node-1-000002.jsonl.gz").write_bytes(
         gzip.compress(line("Metadata", 2, sequence=4, client_id='<b>"x"</b>', software=None, total_us=9000).encode())
     )
-    (hour / ".node-1-000003.jsonl").write_text(line("Metadata", 3) * 100)
+    (hour / ".node-1-000003.jsonl.zst").write_text(line("Metadata", 3) * 100)  # is being made
     return directory
 
 
@@ -141,11 +142,35 @@ def test_days_merge_without_their_logs(tmp_path: Path) -> None:
     assert (tmp_path / "rollup" / "all" / "grain=3600").is_dir()
 
 
+def test_a_running_brokers_log_counts_up_to_now(tmp_path: Path) -> None:
+    """The first report that somebody makes is of a broker that runs for a minute."""
+    hour = tmp_path / "access" / "date=2026-11-21" / "hour=08"
+    hour.mkdir(parents=True)
+    whole = "".join(line("Metadata", 1, sequence=number) for number in range(1, 4))
+    (hour / ".node-1-000001.jsonl").write_text(whole + line("Metadata", 1, sequence=4)[:-20])
+    for choice in ((), ("--filter", "api = 'Metadata'")):
+        document, _ = report(tmp_path / "access", tmp_path, *choice)
+        assert document["total"]["requests"] == 3
+        assert document["source"]["lines"] == {"read": 3}
+    rollup = ["--rollup", str(tmp_path / "rollup")]
+    assert main(["report", str(tmp_path / "access"), "--out", str(tmp_path / "page.html"), *rollup]) == 1
+    (hour / "node-1-000001.jsonl").write_text(whole + line("Metadata", 1, sequence=4))  # closed: while it was listed, say
+    document, _ = report(tmp_path / "access", tmp_path, *rollup)
+    assert document["total"]["requests"] == 4
+
+
+def test_a_file_that_is_closed_while_it_is_read_is_found_nospark(tmp_path: Path) -> None:
+    closed, being_written = tmp_path / "node-1-000001.jsonl", str(tmp_path / ".node-1-000001.jsonl")
+    closed.write_text("a\nb\n")
+    assert file_size(being_written) == (str(closed), 4)
+    assert list(blocks(Piece(being_written, 0, 4))) == [b"a\nb\n"]
+
+
 def test_mistakes_are_one_clear_line_nospark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(tmp_path), "--out", str(tmp_path / "page.html")]) == 1
     told = capsys.readouterr().err
     assert told.count("\n") == 1
-    assert "no closed access-log file" in told
+    assert "no access-log file" in told
     assert main(["report", str(tmp_path / "none")]) == 1
     assert "is not a file or directory" in capsys.readouterr().err
     assert main(["report", str(tmp_path), "--fail-on", "nonsense"]) == 2
