@@ -1,11 +1,18 @@
-"""The metrics over HTTP, for Prometheus: ``GET /metrics`` at the address of the key ``metrics.listener``."""
+"""The metrics over HTTP, for Prometheus: ``GET /metrics`` at the address of the key ``metrics.listener``.
 
+It shares the main reactor with the broker's own work, so whoever can connect must not be able to keep that busy, or to fill
+memory or the disk: one request for each connection, no bodies, so many connections for so long, pages made so often at most.
+"""
+
+from io import BytesIO
 from typing import Any
-from weakref import WeakSet
 
 from twisted.internet.defer import Deferred
 from twisted.internet.error import CannotListenError
-from twisted.web.http import NOT_FOUND
+from twisted.internet.interfaces import IDelayedCall, ITCPTransport
+from twisted.internet.protocol import connectionDone
+from twisted.python.failure import Failure
+from twisted.web.http import NOT_FOUND, HTTPChannel
 from twisted.web.http import Request as HttpRequest
 from twisted.web.resource import Resource
 from twisted.web.server import Request, Site
@@ -14,9 +21,18 @@ from twisted_kafka.metrics.prometheus import CONTENT_TYPE, render
 from twisted_kafka.metrics.registry import MetricsRegistry
 
 TIMEOUT_S = 60
-"""A connection on which nothing happens for so long is closed."""
+"""A connection is closed after so long, whatever happens on it."""
 
 BACKLOG = 50
+
+MAX_CONNECTIONS = 100
+"""One more closes the oldest."""
+
+MAX_BODY_BYTES = 64 * 1024
+"""A body is passed over; the connection of a longer one is closed."""
+
+PAUSES = 9
+"""After a page was made, the same one is given for so many times as long as that took: a tenth of the time is the most it takes."""
 
 
 class ListenError(OSError):
@@ -31,29 +47,86 @@ class MetricsPage(Resource):
     def __init__(self, registry: MetricsRegistry) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._registry = registry
+        self._page = b""
+        self._make_again_ns = 0
 
     def render_GET(self, request: Request) -> bytes:
-        """Answer with the metrics of this moment."""
+        """Answer with the metrics of this moment, or of one shortly before."""
         if request.path != b"/metrics":
             request.setResponseCode(NOT_FOUND)
             return b"The metrics are at /metrics\n"
         request.setHeader("content-type", CONTENT_TYPE)  # type: ignore[no-untyped-call]
-        return render(self._registry).encode()
+        now_ns = self._registry.clock.monotonic_ns
+        started_ns = now_ns()
+        if started_ns >= self._make_again_ns:
+            self._page = render(self._registry).encode()
+            ended_ns = now_ns()
+            self._make_again_ns = ended_ns + PAUSES * (ended_ns - started_ns)
+        return self._page
+
+    def render_HEAD(self, request: Request) -> bytes:
+        """Answer as to GET, without the page: Twisted's own way to that is a line in the log for each."""
+        request.setHeader(b"content-length", b"%d" % len(self.render_GET(request)))  # type: ignore[no-untyped-call]
+        return b""
+
+
+class _Request(Request):
+    """One whose body is not kept."""
+
+    channel: "_Channel"
+    _body_bytes = 0
+
+    def gotLength(self, length: int | None) -> None:
+        self.content = BytesIO()
+
+    def handleContentChunk(self, data: bytes) -> None:
+        self._body_bytes += len(data)
+        if self._body_bytes > MAX_BODY_BYTES:
+            self.channel.transport.abortConnection()
+
+
+class _Channel(HTTPChannel):
+    """A connection for one request, known to its site."""
+
+    factory: "_Site"
+    transport: ITCPTransport
+    _end: IDelayedCall
+
+    def connectionMade(self) -> None:
+        super().connectionMade()  # type: ignore[no-untyped-call]
+        self._end = self.factory.reactor.callLater(TIMEOUT_S, self.transport.abortConnection)
+        self.factory.opened(self)
+
+    def checkPersistence(self, request: HttpRequest, version: bytes) -> bool:
+        request.responseHeaders.setRawHeaders(b"connection", [b"close"])
+        return False
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        if self._end.active():
+            self._end.cancel()
+        self.factory.closed(self)
+        super().connectionLost(reason)  # type: ignore[no-untyped-call]
 
 
 class _Site(Site):
     """A site that says nothing of each request and knows its connections."""
 
     noisy = False
+    protocol = _Channel  # type: ignore[assignment]
 
     def __init__(self, root: Resource, reactor: Any) -> None:
-        super().__init__(root, timeout=TIMEOUT_S, reactor=reactor)  # type: ignore[no-untyped-call]
-        self.connections: WeakSet[Any] = WeakSet()
+        super().__init__(root, timeout=TIMEOUT_S, requestFactory=_Request, reactor=reactor)  # type: ignore[no-untyped-call]
+        self.connections: dict[_Channel, None] = {}
 
-    def buildProtocol(self, address: Any) -> Any:
-        connection = super().buildProtocol(address)  # type: ignore[no-untyped-call]
-        self.connections.add(connection)
-        return connection
+    def opened(self, connection: _Channel) -> None:
+        if len(self.connections) >= MAX_CONNECTIONS:
+            oldest = next(iter(self.connections))
+            del self.connections[oldest]  # its end is told later: further ones may come before
+            oldest.transport.abortConnection()
+        self.connections[connection] = None
+
+    def closed(self, connection: _Channel) -> None:
+        self.connections.pop(connection, None)
 
     def log(self, request: HttpRequest) -> None:
         """Say nothing: a line every few seconds about being read would hide what matters."""
