@@ -24,13 +24,14 @@ _log = Logger(__name__)
 class NewConnections:
     """Those of one processor: acceptors put them in, the processor's thread makes channels of them."""
 
-    __slots__ = ("_blocked", "_index", "_make_transport", "_number", "_settings", "_waiting")
+    __slots__ = ("_blocked", "_index", "_make_transport", "_number", "_settings", "waiting")
 
     def __init__(self, settings: ProcessorSettings, number: int, reactor: Any) -> None:
         """``number`` is the processor's, ``reactor`` the one on which its transports are to be."""
         self._settings = settings
         self._number = number
-        self._waiting: deque[tuple[socket.socket, tuple[Any, ...]]] = deque()
+        self.waiting: deque[tuple[socket.socket, tuple[Any, ...]]] = deque()
+        """Those that nobody has taken yet."""
         self._blocked: deque[IBlockedAcceptor] = deque()
         self._index = 0
         self.attach(reactor)
@@ -39,26 +40,23 @@ class NewConnections:
         """Make transports on ``reactor`` from now on."""
         self._make_transport = self._settings.channel_builder.for_processor(self._number, reactor)
 
-    def __len__(self) -> int:
-        return len(self._waiting)
-
     def put(self, connected: socket.socket, peer: tuple[Any, ...], blocked: IBlockedAcceptor | None) -> bool:
         """Take over a connection (``IConnectionProcessor.accept``)."""
-        if len(self._waiting) >= NEW_CONNECTIONS:
+        if len(self.waiting) >= NEW_CONNECTIONS:
             if blocked is None:
                 return False
             self._blocked.append(blocked)
-            if len(self._waiting) >= NEW_CONNECTIONS:  # else they were taken just before it was noted
+            if len(self.waiting) >= NEW_CONNECTIONS:  # else they were taken just before it was noted
                 return False
-        self._waiting.append((connected, peer))
+        self.waiting.append((connected, peer))
         return True
 
     def take(self, processor: "Processor") -> Iterator[KafkaChannel]:
         """Make channels of the connections, of so many in one turn as may wait; one that has gone already is passed over."""
         for _ in range(NEW_CONNECTIONS):
-            if not self._waiting:
+            if not self.waiting:
                 break
-            connected, peer = self._waiting.popleft()
+            connected, peer = self.waiting.popleft()
             try:
                 info = self.describe(connected.getsockname(), peer)
                 channel = KafkaChannel(info, processor, self._settings.max_request_bytes)

@@ -141,7 +141,7 @@ class Processor(ProcessorResponses):
     @property
     def _is_asked(self) -> bool:
         """Whether other threads want something beside responses."""
-        return bool(self.new_connections) or self._has_room or self._must_check_excess
+        return bool(self.new_connections.waiting) or self._has_room or self._must_check_excess
 
     @property
     def connection_count(self) -> int:
@@ -157,7 +157,7 @@ class Processor(ProcessorResponses):
     def run_pending(self) -> None:
         """Do what other threads have asked for."""
         self._wake_pending = False
-        if self.new_connections:
+        if self.new_connections.waiting:
             self.configure_new_connections()
         if self._responses:
             self.process_new_responses()
@@ -173,7 +173,7 @@ class Processor(ProcessorResponses):
         """Make channels of the accepted connections, of so many in one turn as may wait."""
         for channel in self.new_connections.take(self):
             self.add_channel(channel)
-        if self.new_connections:
+        if self.new_connections.waiting:
             self._wake_up()
         self.new_connections.tell_of_room()
 
@@ -320,7 +320,7 @@ class Processor(ProcessorResponses):
 
     def _close_channels(self) -> None:
         self._is_draining = True
-        while self.new_connections:
+        while self.new_connections.waiting:
             self.configure_new_connections()
         self._close_all_channels()
 
