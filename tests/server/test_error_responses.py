@@ -16,6 +16,7 @@ from twisted_kafka.protocol.messages.fetch import (
     PartitionData,
 )
 from twisted_kafka.protocol.messages.groups import Coordinator, FindCoordinatorResponse
+from twisted_kafka.protocol.messages.log_dirs import DescribeLogDirsResponse, DescribeLogDirsResult
 from twisted_kafka.protocol.messages.metadata import MetadataResponse
 from twisted_kafka.protocol.messages.offsets import (
     OffsetFetchRequest,
@@ -170,6 +171,7 @@ def test_codes_that_a_version_has_no_field_for_count_where_kafka_counts_them() -
     assert counted(offsets_fetched(), 8) == (NONE, {NONE: 2})  # its own error code went with version 7
     assert counted(offsets_fetched(), 1) == (NONE, None)
     assert counted(ElectLeadersResponse(), 0) == (NONE, None)
+    assert counted(DescribeLogDirsResponse(results=[DescribeLogDirsResult()]), 0) == (NONE, {NONE: 2})
     assert counted(MetadataResponse(), 12) == (NONE, {})
 
 

@@ -94,7 +94,7 @@ _MIRRORS: dict[int, tuple[_Mirror, ...]] = {
 }
 
 # The response as a whole says its error to the metrics in versions without a field for it, too.
-_WHOLE_WITHOUT_FIELD = (ApiKey.FETCH, ApiKey.OFFSET_FETCH)
+_WHOLE_WITHOUT_FIELD = (ApiKey.FETCH, ApiKey.OFFSET_FETCH, ApiKey.DESCRIBE_LOG_DIRS)
 
 # The lists above stay empty in these versions, where the response as a whole has an error code.
 _WHOLE_ONLY_SINCE = {ApiKey.METADATA: 13}
@@ -136,7 +136,15 @@ class ErrorPlaces(NamedTuple):
 _ERROR_FIELDS = ("error_code", "partition_error_code")
 
 # The error of the whole response counts in the metrics up to these versions, also in those without a field for it.
-_COUNTED_UNTIL: dict[int, int] = {ApiKey.FETCH: _LAST, ApiKey.OFFSET_FETCH: 7, ApiKey.ELECT_LEADERS: _LAST}
+_COUNTED_UNTIL: dict[int, int] = {
+    ApiKey.FETCH: _LAST,
+    ApiKey.OFFSET_FETCH: 7,
+    ApiKey.DESCRIBE_LOG_DIRS: _LAST,
+    ApiKey.ELECT_LEADERS: _LAST,
+}
+
+# If nothing else says an error, the response as a whole counts as one that says none.
+_COUNTED_IF_EMPTY = (ApiKey.FIND_COORDINATOR, ApiKey.ADD_PARTITIONS_TO_TXN)
 
 
 @cache
@@ -176,8 +184,8 @@ def note_errors(context: RequestContext, response: Message) -> None:
     """Note how often a response says which error code, NONE too, for the metrics. (Kafka: AbstractResponse.errorCounts.)"""
     counts: dict[int, int] = {}
     _count_errors(response, error_places(type(response), context.api_version), counts)
-    if not counts and response.KEY == ApiKey.FIND_COORDINATOR:
-        counts = {ErrorCode.NONE: 1}  # nobody was asked for: what counts then is the response as a whole
+    if not counts and response.KEY in _COUNTED_IF_EMPTY:
+        counts = {ErrorCode.NONE: 1}
     for code in counts:
         context.note_error(code)
     if len(counts) != 1 or counts.get(context.error) != 1:
