@@ -1,0 +1,130 @@
+"""The same requests to Apache Kafka 3.9 and to this broker: what both count of them, and under which names.
+
+Where the answers are the same, and as many requests were made (some scenarios ask until something is true), the metrics have to be.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from tests.clients.clients import java_class_path
+from tests.clients.served import ServedBroker, free_port
+from tests.oracle import scenarios_errors
+from tests.oracle.apache_kafka import ApacheKafka
+from tests.oracle.conftest import SETTINGS, warm
+from tests.oracle.metrics import KafkaMetrics, Labels, OurMetrics, grown
+from tests.oracle.talk import SCENARIOS, Scenario, Talk, differences
+from tests.oracle.test_against_kafka import KRAFT_ONLY, told_versions
+from twisted_kafka.network.request_metrics import MAX_VERSION, TIMES
+
+pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(1800)]
+
+CONVERSIONS = ("MessageConversionsTimeMs", "TemporaryMemoryBytes")
+COUNTED = ("RequestsPerSec", "ErrorsPerSec", "DeprecatedRequestsPerSec", "RequestBytes", *TIMES, *CONVERSIONS)
+BETWEEN_BROKERS = {"LeaderAndIsr", "StopReplica", "UpdateMetadata"}
+"""A Kafka with ZooKeeper sends them to itself whenever it likes."""
+
+MOST_ARE_COMPARED = 0.7
+"""The other scenarios have answers that differ on purpose, or wait for something by asking."""
+
+LOOKS = 10
+LOOK_AGAIN_S = 0.1
+"""An answer may be here before it is counted."""
+
+Metrics = KafkaMetrics | OurMetrics
+
+
+Both = tuple[tuple[int, Metrics], tuple[int, Metrics]]
+"""Apache Kafka's port and metrics, and this broker's."""
+
+
+@pytest.fixture(scope="module")
+def both(kafka: ApacheKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+    if java_class_path() is None:
+        pytest.skip("Java or Maven is not installed")
+    port = free_port()
+    settings = {**SETTINGS, "broker.id": 1, "metrics.listener": f"127.0.0.1:{port}"}
+    ours = ServedBroker(tmp_path_factory.mktemp("metrics") / "data", *(f"{key}={value}" for key, value in settings.items()))
+    ours.start()
+    try:
+        warm(ours.port)
+        with KafkaMetrics(kafka.broker_pid) as metrics:
+            yield (kafka.port, metrics), (ours.port, OurMetrics(port))
+    finally:
+        ours.stop()
+
+
+def few_versions() -> Iterator[tuple[Scenario, int]]:
+    """The first and the last version of each scenario that does not wait for something to expire."""
+    for scenario in SCENARIOS:
+        first, last = scenario.request.VERSIONS
+        if scenario.request.KEY not in KRAFT_ONLY and scenario.run.__module__ != scenarios_errors.__name__:
+            for version in sorted({max(first, scenario.versions[0]), min(last, scenario.versions[1])}):
+                yield scenario, version
+
+
+Counts = dict[str, Counter[Labels]]
+
+
+def read(metrics: Metrics) -> dict[str, dict[Labels, float]]:
+    return {name: metrics.read(name) for name in COUNTED}
+
+
+def counted(metrics: Metrics, before: dict[str, dict[Labels, float]]) -> Counts:
+    """Say what was counted since ``before``, versions that no API has taken together."""
+    found: Counts = {}
+    for name, after in read(metrics).items():
+        found[name] = Counter()
+        for labels, count in grown(before[name], after).items():
+            tags = dict(labels)
+            if tags["request"] in BETWEEN_BROKERS:
+                continue
+            if not tags.get("version", "0").isdigit() or int(tags.get("version", "0")) > MAX_VERSION:
+                tags["version"] = "other"
+            found[name][tuple(sorted(tags.items()))] += count
+    return found
+
+
+def run(both: Both, scenario: Scenario, version: int) -> tuple[bool, Counts, Counts]:
+    """Return whether both gave the same answers, and what each counted."""
+    befores = [read(metrics) for _, metrics in both]
+    answers = []
+    for port, _ in both:
+        talk = Talk(port, f"{scenario.name}.metrics.{version}")
+        try:
+            scenario.run(talk, version)
+        finally:
+            talk.close()
+        answers.append(talk.answers)
+    for _ in range(LOOKS):
+        theirs, ours = (counted(metrics, before) for (_, metrics), before in zip(both, befores, strict=True))
+        if theirs == ours:
+            break
+        time.sleep(LOOK_AGAIN_S)
+    return not [*differences(answers[0], answers[1])], theirs, ours
+
+
+def unequal(theirs: Counts, ours: Counts) -> Iterator[str]:
+    for name in COUNTED:
+        for labels in theirs[name].keys() | ours[name].keys():
+            if theirs[name][labels] != ours[name][labels]:
+                yield f"{name} {dict(labels)} {theirs[name][labels]}, here {ours[name][labels]}"
+
+
+def test_what_is_counted_of_requests_is_the_same(both: Both) -> None:
+    told = told_versions(both[0][0])
+    compared = left_out = 0
+    found = []
+    for scenario, version in few_versions():
+        if version > told[scenario.request.KEY][1]:
+            continue
+        is_same, theirs, ours = run(both, scenario, version)
+        if not is_same or theirs["RequestsPerSec"] != ours["RequestsPerSec"]:
+            left_out += 1
+            continue
+        compared += 1
+        found += [f"{scenario.name} v{version}: {each}" for each in unequal(theirs, ours)]
+    assert not found, "\n" + "\n".join(found)
+    assert compared > MOST_ARE_COMPARED * (compared + left_out), (compared, left_out)
