@@ -83,6 +83,29 @@ def test_the_brokers_limit_holds_for_all_but_the_listener_among_brokers() -> Non
     assert limited.waiting.told == 1
 
 
+def test_a_full_broker_still_hears_the_controller() -> None:
+    keys = {
+        "listeners": "INSIDE://:1,OUTSIDE://:2,CONTROL://:3",
+        "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT,CONTROL:PLAINTEXT",
+        "advertised.listeners": "INSIDE://h:1,OUTSIDE://h:2",
+        "inter.broker.listener.name": "INSIDE",
+        "control.plane.listener.name": "CONTROL",
+        "max.connections": "2",
+        "broker.id": "1",
+    }
+    clock = ManualClock()
+    config = KafkaConfig.from_properties(keys)
+    quotas = ConnectionQuotas(config, clock, MetricsRegistry(clock))
+    for name in ("INSIDE", "OUTSIDE", "CONTROL"):
+        quotas.add_listener(config, name)
+    quotas.inc("OUTSIDE", "10.0.0.1")
+    quotas.inc("OUTSIDE", "10.0.0.1")
+    waiting = Waiting()
+    assert [quotas.slot_available(name, waiting) for name in ("OUTSIDE", "INSIDE", "CONTROL")] == [False, True, True]
+    quotas.inc("CONTROL", "10.0.0.2")
+    assert [quotas.claim_excess(name) for name in ("CONTROL", "INSIDE", "OUTSIDE")] == [False, False, True]
+
+
 def test_a_single_listener_is_not_protected() -> None:
     limited = Limited(max_connections="1")
     limited.quotas.remove_listener("OUTSIDE")

@@ -161,3 +161,44 @@ def test_every_byte_comes_back_whatever_fails(seed: int) -> None:
         pass
     assert pool.used_bytes == 0
     assert not layer.processor.channels
+
+
+def test_who_is_silent_may_not_keep_others_waiting_for_memory() -> None:
+    layer, pool = make_layer(1000)
+    silent, silent_transport = layer.connect()
+    slow, slow_transport = layer.connect()
+    announced = frame(1, b"x" * 500)
+    feed(silent, silent_transport, announced[:100])
+    feed(slow, slow_transport, announced[:100])
+    for _ in range(30):
+        layer.advance_ms(1000)
+    assert not silent_transport.is_closed, "nobody waits"
+    assert pool.available_bytes < 0
+    waiting, _ = layer.connect()
+    waiting.dataReceived(frame(3))
+    assert layer.take() is None
+    for second in range(9):
+        layer.advance_ms(1000)
+        assert feed(slow, slow_transport, announced[100 + second : 101 + second]) == b""
+    assert not silent_transport.is_closed
+    layer.advance_ms(1000)
+    layer.advance_ms(1000)
+    assert silent_transport.is_closed
+    assert not slow_transport.is_closed
+    layer.reactor.run_asked()
+    request = layer.take()
+    assert request is not None, "there is memory again"
+    assert request.channel is waiting
+
+
+def test_an_upload_that_takes_long_is_not_idle() -> None:
+    layer = Layer(idle_ms=1000)
+    channel, transport = layer.connect()
+    data = frame(1, b"x" * 30)
+    for at in range(len(data) - 1):
+        feed(channel, transport, data[at : at + 1])
+        layer.advance_ms(500)
+        assert not transport.is_closed
+    for _ in range(3):
+        layer.advance_ms(500)
+    assert transport.is_closed

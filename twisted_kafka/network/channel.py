@@ -90,6 +90,11 @@ class KafkaChannel:
         return self.state != CLOSED
 
     @property
+    def holds_memory(self) -> bool:
+        """Whether it has taken memory for a request that is not complete."""
+        return bool(self._reserved_bytes)
+
+    @property
     def has_waiting_requests(self) -> bool:
         """Whether further requests were received behind the one under way."""
         return bool(self._backlog)
@@ -230,6 +235,8 @@ class KafkaChannel:
             self._processor.process_completed_receive(self, frames[0])
         elif frames:
             self._keep(frames)
+        else:
+            self.last_active_ns = self._processor.now_ns()  # a part of a request is a sign of life, too
         if self.state != NOT_MUTED and self._backlog_bytes + self._reader.held_bytes > self._read_ahead_bytes:
             self.pause()
         elif self._pool is not None and self.state == NOT_MUTED:

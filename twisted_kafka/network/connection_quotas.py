@@ -76,7 +76,7 @@ class ConnectionQuotas:
         self._now_ns = clock.monotonic_ns
         self._metrics = metrics
         self._lock = threading.Lock()
-        self._inter_broker_listener = config.inter_broker_listener_name
+        self._protected = (config.inter_broker_listener_name, config.control_plane_listener_name)
         self._listeners: dict[str, _Listener] = {}
         self._left_of: dict[str, int] = {}
         """How many connections listeners had when they were removed, and have not closed yet."""
@@ -275,7 +275,8 @@ class ConnectionQuotas:
         return self._listeners[listener_name].count
 
     def _is_protected(self, listener_name: str) -> bool:
-        return listener_name == self._inter_broker_listener and len(self._listeners) > 1
+        # Kafka protects the first of the two only, and clients of a full broker keep the controller from it.
+        return listener_name in self._protected and len(self._listeners) > 1
 
     def _changed(self) -> None:
         self._tell_waiting()

@@ -4,10 +4,11 @@ A channel notes when it was last active; that is all that it costs a request. Wh
 somebody asks: every tenth of ``connections.max.idle.ms``, and when there are more connections than ``max.connections``.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
 
 from twisted_kafka.network.channel import KafkaChannel
 from twisted_kafka.network.request import Request
@@ -18,8 +19,15 @@ IDLE_CHECKS = 10
 MAX_IDLE_CHECK_S = 60.0
 """... but at least this often."""
 
+PATIENCE_S = 10.0
+"""While others wait for memory, a client that has announced a request may be silent for so long before it has sent it."""
+
+HOLD_CHECK_S = 1.0
+
 HALF_CLOSED_S = 1.0
 """A client that has shut down its sending side, or has gone, waits so long for the answer to its last request."""
+
+_log = Logger()
 
 
 def idle_channels(channels: Collection[KafkaChannel], limit_ns: int) -> list[KafkaChannel]:
@@ -38,13 +46,28 @@ def least_recently_used(channels: Collection[KafkaChannel]) -> KafkaChannel:
     return min(channels, key=_last_active)
 
 
-def start_idle_check(check: Any, idle_ms: int, reactor: Any) -> LoopingCall | None:
-    """Have ``check`` called often enough for ``idle_ms``, on ``reactor``'s thread; a limit below 0 is none."""
-    if idle_ms <= 0:
-        return None
-    call = LoopingCall(check)
+def silent_holders(channels: Collection[KafkaChannel], limit_ns: int) -> list[KafkaChannel]:
+    """Return those that hold memory for a request of which nothing has come since ``limit_ns``."""
+    return [channel for channel in channels if channel.holds_memory and channel.last_active_ns <= limit_ns]
+
+
+def idle_check_s(idle_ms: int) -> float:
+    """Return how often to look for connections that may be idle for ``idle_ms``."""
+    return min(idle_ms / 1000 / IDLE_CHECKS, MAX_IDLE_CHECK_S)
+
+
+def start_check(check: Callable[[], object], every_s: float, reactor: Any) -> LoopingCall:
+    """Have ``check`` called so often, on ``reactor``'s thread, also after it failed."""
+
+    def run() -> None:
+        try:
+            check()
+        except Exception:  # noqa: BLE001 it would be called no more
+            _log.failure("Looking after connections failed")
+
+    call = LoopingCall(run)
     call.clock = reactor
-    call.start(min(idle_ms / 1000 / IDLE_CHECKS, MAX_IDLE_CHECK_S), now=False)
+    call.start(every_s, now=False)
     return call
 
 

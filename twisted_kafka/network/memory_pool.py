@@ -69,6 +69,11 @@ class MemoryPool:
         """What is taken (Kafka's metric MemoryPoolUsed)."""
         return self._size_bytes - self._available
 
+    def waited_for_ns(self) -> int:
+        """Nanoseconds for which somebody has been waiting now; 0 when nobody is."""
+        since = self._depleted_since_ns
+        return self._now_ns() - since if since else 0
+
     def depleted_ns(self) -> int:
         """Nanoseconds in which somebody waited for memory (Kafka: MemoryPoolDepletedTimeTotal, in ms there)."""
         with self._lock:

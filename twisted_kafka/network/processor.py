@@ -28,7 +28,16 @@ from twisted.logger import Logger
 from zope.interface import classImplements
 
 from twisted_kafka.network.channel import KafkaChannel
-from twisted_kafka.network.expiry import close_after_last_answer, idle_channels, least_recently_used, start_idle_check
+from twisted_kafka.network.expiry import (
+    HOLD_CHECK_S,
+    PATIENCE_S,
+    close_after_last_answer,
+    idle_channels,
+    idle_check_s,
+    least_recently_used,
+    silent_holders,
+    start_check,
+)
 from twisted_kafka.network.interfaces import (
     IBlockedAcceptor,
     IConnectionProcessor,
@@ -59,9 +68,9 @@ class Processor(ProcessorResponses):
 
     # Not only for memory: attributes of an instance dictionary of more than 30 keys are slow to read.
     __slots__ = (
+        "_checks",
         "_has_room",
         "_held",
-        "_idle_check",
         "_must_check_excess",
         "_refusals",
         "_stopped",
@@ -95,7 +104,7 @@ class Processor(ProcessorResponses):
         self._stopped: dict[KafkaChannel, None] = {}
         self._has_room = False
         self._must_check_excess = False
-        self._idle_check: LoopingCall | None = None
+        self._checks: list[LoopingCall] = []
         request_channel.add_processor(cast(IProcessorControl, self))
 
     def attach(self, reactor: Any) -> None:
@@ -189,8 +198,14 @@ class Processor(ProcessorResponses):
             channel.transport.resumeProducing()
         except Exception:  # noqa: BLE001 one failing connection must not end the others
             self.fail(channel, "it cannot be read from")
-        if self._idle_check is None:
-            self._idle_check = start_idle_check(self.close_idle_connections, self.settings.idle_ms, self._reactor)
+        if not self._checks:
+            self._start_checks()
+
+    def _start_checks(self) -> None:
+        if self.settings.idle_ms > 0:
+            self._checks.append(start_check(self.close_idle_connections, idle_check_s(self.settings.idle_ms), self._reactor))
+        if self.memory_pool is not None:
+            self._checks.append(start_check(self.close_silent_holders, HOLD_CHECK_S, self._reactor))
 
     def process_completed_receive(self, channel: KafkaChannel, frame: Buffer) -> None:
         """Take a complete frame: parse its header, queue it. A bad header closes the connection."""
@@ -244,6 +259,14 @@ class Processor(ProcessorResponses):
             _log.info("Closing idle connection {id}", id=channel.connection_id)
             self.stats.expired_connections_killed += 1
             channel.close()
+
+    def close_silent_holders(self) -> None:
+        """Close what keeps others waiting for memory that it has taken for a request and does not fill."""
+        pool = self.memory_pool
+        if pool is None or pool.waited_for_ns() < PATIENCE_S * 1e9:
+            return
+        for channel in silent_holders(self.channels, self.now_ns() - int(PATIENCE_S * 1e9)):
+            self.refuse(channel, f"it has sent nothing of its request for {PATIENCE_S:g} s, and others wait for the memory")
 
     # What closes a connection.
 
@@ -338,9 +361,8 @@ class Processor(ProcessorResponses):
                 channel.connectionLost()
         while self._held:
             self._held.popleft().release_buffer()
-        if self._idle_check is not None and self._idle_check.running:
-            self._idle_check.stop()
-        self._idle_check = None
+        while self._checks:
+            self._checks.pop().stop()
 
 
 # No decorator: mypyc would take the class for one that may be anything.
