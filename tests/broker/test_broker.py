@@ -185,3 +185,26 @@ def test_a_twisted_application_may_have_it_on_its_own_reactor(tmp_path: Path) ->
     assert answers[0][4:8] == b"\0\0\0\7"
     assert not service.broker.is_running
     assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_a_service_may_be_started_again(tmp_path: Path) -> None:
+    reactor = EPollReactor()
+    service = BrokerService(KafkaConfig.embedded({"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path)}), reactor)
+    answers: list[tuple[str, bytes]] = []
+
+    def ask() -> None:
+        answers.append((service.broker.cluster_id, ask_versions(service.broker)))
+        reactor.callFromThread(stop)
+
+    def stop() -> None:
+        service.stopService().addCallback(lambda _: begin() if len(answers) < 2 else reactor.stop())
+
+    def begin() -> None:
+        service.startService()
+        threading.Thread(target=ask).start()
+
+    reactor.callWhenRunning(begin)
+    reactor.run(installSignalHandlers=False)
+    (first, _), (second, answer) = answers
+    assert first == second
+    assert answer[4:8] == b"\0\0\0\7"

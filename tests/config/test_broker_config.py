@@ -34,9 +34,9 @@ def test_a_log_directory_cannot_come_twice(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_more_replicas_than_there_are_brokers_are_warned_of() -> None:
-    config = KafkaConfig.from_properties({"offsets.topic.replication.factor": "3", "min.insync.replicas": "2"})
+    config = KafkaConfig.from_properties({"offsets.topic.replication.factor": "3", "default.replication.factor": "2"})
     (line,) = config.warnings
-    assert "offsets.topic.replication.factor=3, min.insync.replicas=2" in line
+    assert "default.replication.factor=2, offsets.topic.replication.factor=3" in line
 
 
 def test_a_broker_inside_a_program_forms_groups_at_once() -> None:

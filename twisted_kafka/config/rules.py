@@ -16,7 +16,6 @@ _COUNTS_OF_REPLICAS = (
     "default.replication.factor",
     "offsets.topic.replication.factor",
     "transaction.state.log.replication.factor",
-    "min.insync.replicas",
 )
 
 
