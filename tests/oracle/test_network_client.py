@@ -1,5 +1,7 @@
 """The client for other brokers talks to Apache Kafka, in plain text and over TLS with certificates on both sides."""
 
+import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from tests.oracle.apache_kafka import ApacheKafka
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.network.client.blocking import BlockingNetworkClient
 from twisted_kafka.network.client.connectors import connector_for
-from twisted_kafka.network.client.errors import AuthenticationError, DisconnectedError
+from twisted_kafka.network.client.errors import AuthenticationError, DisconnectedError, ResponseTimeoutError
 from twisted_kafka.network.client.network_client import NetworkClient
 from twisted_kafka.network.client.settings import ClientSettings, Node
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -117,8 +119,37 @@ def test_kafka_refuses_one_without_a_certificate(kafka: Kafka, connect: Callable
         connect("SSL", with_key=False).send(kafka.node("SSL"), MetadataRequest(topics=[])).result(TIMEOUT_S)
 
 
-def test_a_broker_that_goes_away_and_comes_back(kafka: Kafka, connect: Callable[..., BlockingNetworkClient]) -> None:
-    client, node = connect("PLAINTEXT"), kafka.node("PLAINTEXT")
+def test_kafka_under_a_name_that_its_certificate_has_not_is_refused(
+    kafka: Kafka, connect: Callable[..., BlockingNetworkClient]
+) -> None:
+    elsewhere = Node(1, "127.0.0.1", kafka.ssl_port)
+    with pytest.raises(AuthenticationError, match=r"its certificate is not for 127\.0\.0\.1"):
+        connect("SSL").send(elsewhere, MetadataRequest(topics=[])).result(TIMEOUT_S)
+
+
+@pytest.mark.parametrize("listener", ["PLAINTEXT", "SSL"])
+def test_a_broker_that_does_not_answer_for_a_while(
+    kafka: Kafka, connect: Callable[..., BlockingNetworkClient], listener: str
+) -> None:
+    client, node = connect(listener), kafka.node(listener)
+    assert client.send(node, MetadataRequest(topics=[])).result(TIMEOUT_S).brokers
+    os.kill(kafka.process.broker_pid, signal.SIGSTOP)
+    try:
+        late = client.send(node, MetadataRequest(topics=[]), timeout_ms=500)
+        behind = client.send(node, MetadataRequest(topics=[]), timeout_ms=30_000)
+        with pytest.raises(ResponseTimeoutError):
+            late.result(TIMEOUT_S)
+        with pytest.raises(DisconnectedError):
+            behind.result(TIMEOUT_S)
+        further = client.send(node, MetadataRequest(topics=[]))  # its connection is in Kafka's backlog
+    finally:
+        os.kill(kafka.process.broker_pid, signal.SIGCONT)
+    assert further.result(TIMEOUT_S).brokers
+
+
+@pytest.mark.parametrize("listener", ["PLAINTEXT", "SSL"])
+def test_a_broker_that_goes_away_and_comes_back(kafka: Kafka, connect: Callable[..., BlockingNetworkClient], listener: str) -> None:
+    client, node = connect(listener), kafka.node(listener)
     assert client.send(node, MetadataRequest(topics=[])).result(TIMEOUT_S).brokers
     waiting = FetchRequest(max_wait_ms=30_000, min_bytes=1, max_bytes=1, topics=[])
     future = client.send(node, waiting, latest_version=12)

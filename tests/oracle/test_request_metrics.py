@@ -3,6 +3,7 @@
 Where the answers are the same, and as many requests were made (some scenarios ask until something is true), the metrics have to be.
 """
 
+import struct
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -128,3 +129,40 @@ def test_what_is_counted_of_requests_is_the_same(both: Both) -> None:
         found += [f"{scenario.name} v{version}: {each}" for each in unequal(theirs, ours)]
     assert not found, "\n" + "\n".join(found)
     assert compared > MOST_ARE_COMPARED * (compared + left_out), (compared, left_out)
+
+
+REFUSED = {
+    "a version that is not served": struct.pack(">hhih", 3, 99, 1, -1),
+    "an older version that is not served": struct.pack(">hhih", 3, -1, 1, -1),
+    "an API that is not served": struct.pack(">hhih", 999, 0, 1, -1),
+    "half a header": struct.pack(">hh", 3, 1),
+}
+
+MALFORMED = {
+    "a body that ends too early": struct.pack(">hhihih", 3, 1, 1, -1, 5, 3),
+    "a negative count": struct.pack(">hhihi", 3, 0, 1, -1, -7),
+}
+
+
+def refused(both: Both, data: bytes) -> Iterator[Counts]:
+    for port, metrics in both:
+        before = read(metrics)
+        talk = Talk(port, "refused")
+        assert talk.exchange(data) is None
+        talk.close()
+        time.sleep(LOOK_AGAIN_S)
+        yield counted(metrics, before)
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_requests_that_no_handler_sees_are_not_counted(both: Both, what: str) -> None:
+    for counts in refused(both, REFUSED[what]):
+        assert not any(counts.values())
+
+
+@pytest.mark.parametrize("what", MALFORMED)
+def test_requests_with_a_malformed_body_are_counted_as_invalid_here(both: Both, what: str) -> None:
+    theirs, ours = refused(both, MALFORMED[what])
+    assert not any(theirs.values())  # Kafka's network thread decodes bodies, and closes the connection
+    assert ours["ErrorsPerSec"] == {(("error", "INVALID_REQUEST"), ("request", "Metadata")): 1}
+    assert ours["RequestsPerSec"].total() == 1
