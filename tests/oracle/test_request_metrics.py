@@ -33,6 +33,8 @@ MOST_ARE_COMPARED = 0.7
 LOOKS = 10
 LOOK_AGAIN_S = 0.1
 """An answer may be here before it is counted."""
+FRESH_S = 1.0
+"""The page of this broker may be one that was made a moment before; so long ago it was not."""
 
 Metrics = KafkaMetrics | OurMetrics
 
@@ -146,11 +148,12 @@ MALFORMED = {
 
 def refused(both: Both, data: bytes) -> Iterator[Counts]:
     for port, metrics in both:
+        time.sleep(FRESH_S)
         before = read(metrics)
         talk = Talk(port, "refused")
         assert talk.exchange(data) is None
         talk.close()
-        time.sleep(LOOK_AGAIN_S)
+        time.sleep(FRESH_S)
         yield counted(metrics, before)
 
 
