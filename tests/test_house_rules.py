@@ -9,6 +9,12 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "twisted_kafka"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 LONGEST_MODULE = 500
+LONGEST_FUNCTION = 60
+MOST_PARAMETERS = 8
+LONGER = {"scan_in_steps"}
+"""A loop over each record's bytes, in which a call would double the time."""
+MORE_PARAMETERS = {"field"}
+"""A declaration, by keywords alone."""
 CLOCK = PACKAGE / "timing" / "clock.py"
 TIME_OF_DAY = {"time", "monotonic", "time_ns", "monotonic_ns", "sleep"}
 
@@ -38,6 +44,19 @@ def _imports_of_reactor(tree: ast.AST) -> Iterator[str]:
             yield f"line {node.lineno}"
 
 
+def _functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def _length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    return (function.end_lineno or 0) - function.lineno + 1
+
+
+def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    named = [each.arg for each in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
+    return len(named) - (named[:1] in (["self"], ["cls"]))
+
+
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_a_module_keeps_the_rules(path: Path) -> None:
     text = path.read_text()
@@ -46,6 +65,10 @@ def test_a_module_keeps_the_rules(path: Path) -> None:
     if path != CLOCK:
         assert list(_calls_of_time(tree)) == [], "an IClock is passed in"
     assert text.count("\n") <= LONGEST_MODULE, "a module of its own for a part of this"
+    long = [each.name for each in _functions(tree) if _length(each) > LONGEST_FUNCTION]
+    assert set(long) <= LONGER, "a function of its own for a part of this"
+    wide = [each.name for each in _functions(tree) if _parameters(each) > MOST_PARAMETERS]
+    assert set(wide) <= MORE_PARAMETERS, "an object for what belongs together"
 
 
 def test_each_decision_has_a_number_of_its_own_and_is_listed() -> None:

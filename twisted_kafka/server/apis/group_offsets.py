@@ -6,8 +6,9 @@ v7 static members. OffsetFetch v0-9: v2 all partitions and an error of the group
 v0 of the first two is from before the group coordinator: its offsets are in the metadata store, apart from the others.
 """
 
+from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Final
+from typing import Final, TypeVar
 
 from twisted_kafka.coordinator.group.coordinator import GroupCoordinator
 from twisted_kafka.coordinator.group.legacy_offsets import LegacyOffsets
@@ -56,8 +57,7 @@ _NONE: Final = ErrorCode.NONE
 _UNKNOWN_PARTITION: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 _METADATA_TOO_LARGE: Final = ErrorCode.OFFSET_METADATA_TOO_LARGE
 
-PartitionOffset = tuple[int, int, str, ErrorCode]
-"""Offset, leader epoch, metadata, error."""
+_P = TypeVar("_P")
 
 
 class GroupOffsetApis:
@@ -227,13 +227,15 @@ def _answered_topics(
     return list(found.items())
 
 
-def _offset(fetched: Fetched, topic: str, index: int, error: ErrorCode) -> PartitionOffset:
+def _answered_partition(kind: Callable[..., _P], fetched: Fetched, topic: str, index: int, error: ErrorCode) -> _P:
+    """Build the answer for one partition, of the class that its version has for it."""
     value = fetched.get(TopicPartition(topic, index))
-    if value is None:
-        return NO_OFFSET, -1, "", error
-    if isinstance(value, ErrorCode):
-        return NO_OFFSET, -1, "", value
-    return value.offset, value.leader_epoch, value.metadata, error
+    if value is None or isinstance(value, ErrorCode):
+        offset, epoch, metadata = NO_OFFSET, -1, ""
+        error = error if value is None else value
+    else:
+        offset, epoch, metadata = value.offset, value.leader_epoch, value.metadata
+    return kind(partition_index=index, committed_offset=offset, committed_leader_epoch=epoch, metadata=metadata, error_code=error)
 
 
 def _fetched_group(context: RequestContext, request: OffsetFetchRequest, error: ErrorCode, fetched: Fetched) -> OffsetFetchResponse:
@@ -242,18 +244,7 @@ def _fetched_group(context: RequestContext, request: OffsetFetchRequest, error: 
         return OffsetFetchResponse(error_code=error)
     topics = []
     for name, indexes in _answered_topics(request.topics, fetched):
-        partitions = []
-        for index in indexes:
-            offset, epoch, metadata, failure = _offset(fetched, name, index, error)
-            partitions.append(
-                OffsetFetchResponsePartition(
-                    partition_index=index,
-                    committed_offset=offset,
-                    committed_leader_epoch=epoch,
-                    metadata=metadata,
-                    error_code=failure,
-                )
-            )
+        partitions = [_answered_partition(OffsetFetchResponsePartition, fetched, name, index, error) for index in indexes]
         context.note_topic(name, len(partitions), 0, 0, error)
         topics.append(OffsetFetchResponseTopic(name=name, partitions=partitions))
     return OffsetFetchResponse(topics=topics)
@@ -270,18 +261,7 @@ def _fetched_groups(
             continue
         topics = []
         for name, indexes in _answered_topics(group.topics, fetched):
-            partitions = []
-            for index in indexes:
-                offset, epoch, metadata, failure = _offset(fetched, name, index, error)
-                partitions.append(
-                    OffsetFetchResponsePartitions(
-                        partition_index=index,
-                        committed_offset=offset,
-                        committed_leader_epoch=epoch,
-                        metadata=metadata,
-                        error_code=failure,
-                    )
-                )
+            partitions = [_answered_partition(OffsetFetchResponsePartitions, fetched, name, index, error) for index in indexes]
             context.note_topic(name, len(partitions), 0, 0)
             topics.append(OffsetFetchResponseTopics(name=name, partitions=partitions))
         answered.append(OffsetFetchResponseGroup(group_id=group.group_id, topics=topics))
