@@ -2,6 +2,8 @@
 
 import importlib
 import re
+import threading
+from fnmatch import fnmatch
 from pathlib import Path
 
 import twisted_kafka
@@ -23,6 +25,17 @@ def test_the_one_path_exists() -> None:
     for class_name, method, module in steps:
         found = getattr(importlib.import_module(f"twisted_kafka.{module.replace('/', '.')}"), class_name)
         assert callable(getattr(found, method)), f"{class_name}.{method}"
+
+
+def test_the_table_of_threads_has_all_of_a_running_broker(tmp_path: Path) -> None:
+    table = (ROOT / "docs" / "architecture.md").read_text().partition("## Threads")[2].partition("\n- ")[0]
+    patterns = [name for line in table.splitlines() if "|" in line for name in re.findall(r"`([\w*-]+)`", line.split("|")[1])]
+    before = set(threading.enumerate())
+    settings = {"access.log.dir": tmp_path, "listeners": "A://127.0.0.1:0,B://127.0.0.1:0,C://127.0.0.1:0"}
+    settings |= {"listener.security.protocol.map": "A:PLAINTEXT,B:PLAINTEXT,C:PLAINTEXT", "inter.broker.listener.name": "A"}
+    with twisted_kafka.Broker({**settings, "control.plane.listener.name": "C"}):
+        names = {thread.name for thread in set(threading.enumerate()) - before}
+    assert [name for name in sorted(names) if not any(fnmatch(name.partition("ListenerName")[0], each) for each in patterns)] == []
 
 
 def test_the_packages_of_the_floors_exist() -> None:
