@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from twisted.internet.epollreactor import EPollReactor
+from twisted.logger import capturedLogs, formatEvent
 
 import twisted_kafka
 from twisted_kafka.broker import Broker, StartError
@@ -104,6 +105,18 @@ def test_its_identity_lasts_in_its_directory(tmp_path: Path) -> None:
         assert (broker.broker_id, broker.cluster_id) == first
     with pytest.raises(StartError, match=r"Invalid value '6' for broker\.id: must be 5"):
         Broker({"broker.id": 6}, data_dir=tmp_path).start()
+
+
+def test_logs_without_their_metadata_are_warned_of(tmp_path: Path) -> None:
+    """The broker would look empty, while retention goes on with the defaults."""
+    for number in range(2):
+        with capturedLogs() as events, Broker(data_dir=tmp_path):
+            told = [formatEvent(event) for event in events if event["log_level"].name == "warn"]
+            assert [line for line in told if "topics that are not in the metadata" in line] == told
+            assert len(told) == number
+        (tmp_path / "log" / "orders-0").mkdir(exist_ok=True)
+    assert "of 1 topics" in told[0]
+    assert "orders" in told[0]
 
 
 def test_without_a_number_it_gets_one_above_those_given_by_hand(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from twisted_kafka.broker_parts.reconfigurables import (
     ThreadPool,
 )
 from twisted_kafka.broker_parts.stops import Stops
+from twisted_kafka.broker_parts.unowned_logs import tell_of_unowned_logs
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.dynamic import DynamicBrokerConfig
 from twisted_kafka.config.endpoints import EndPoint
@@ -157,6 +158,7 @@ class Assembly:
         self._register(store, sockets)
         control = ControlPlane(replicas, [groups.on_partitions_deleted])
         controller = self._start_controller(store, configs, control)
+        tell_of_unowned_logs(logs, store)
         parts = Parts(
             config=self.config,
             clock=self._clock,
