@@ -134,13 +134,13 @@ def test_what_is_counted_of_requests_is_the_same(both: Both) -> None:
 
 
 REFUSED = {
-    "a version that is not served": struct.pack(">hhih", 3, 99, 1, -1),
-    "an older version that is not served": struct.pack(">hhih", 3, -1, 1, -1),
     "an API that is not served": struct.pack(">hhih", 999, 0, 1, -1),
     "half a header": struct.pack(">hh", 3, 1),
 }
 
-MALFORMED = {
+REFUSED_BY_HANDLERS = {
+    "a version that is not served": struct.pack(">hhihx", 3, 99, 1, -1),
+    "an older version that is not served": struct.pack(">hhih", 3, -1, 1, -1),
     "a body that ends too early": struct.pack(">hhihih", 3, 1, 1, -1, 5, 3),
     "a negative count": struct.pack(">hhihi", 3, 0, 1, -1, -7),
 }
@@ -163,9 +163,9 @@ def test_requests_that_no_handler_sees_are_not_counted(both: Both, what: str) ->
         assert not any(counts.values())
 
 
-@pytest.mark.parametrize("what", MALFORMED)
-def test_requests_with_a_malformed_body_are_counted_as_invalid_here(both: Both, what: str) -> None:
-    theirs, ours = refused(both, MALFORMED[what])
-    assert not any(theirs.values())  # Kafka's network thread decodes bodies, and closes the connection
+@pytest.mark.parametrize("what", REFUSED_BY_HANDLERS)
+def test_requests_that_a_handler_refuses_are_counted_as_invalid_here(both: Both, what: str) -> None:
+    theirs, ours = refused(both, REFUSED_BY_HANDLERS[what])
+    assert not any(theirs.values())  # Kafka's network thread decodes requests, and closes the connection
     assert ours["ErrorsPerSec"] == {(("error", "INVALID_REQUEST"), ("request", "Metadata")): 1}
     assert ours["RequestsPerSec"].total() == 1
