@@ -6,6 +6,8 @@ A pattern is matched against ``scenario vN: step request path``; what it names m
 import re
 from typing import NamedTuple
 
+from twisted_kafka.config.keys import own
+
 
 class Difference(NamedTuple):
     """Answers that differ on purpose: those at the places that ``pattern`` names, and the ``name`` they have in the document."""
@@ -17,9 +19,7 @@ class Difference(NamedTuple):
 EXPECTED: tuple[Difference, ...] = (
     Difference("threads", r"^describe_configs\w* v\d+: .*\.configs\.num\.(io|network)\.threads\."),
     Difference("own-place", r"^describe_configs v\d+: .*\.configs\.(listeners|log\.dirs)\."),
-    Difference(
-        "own-keys", r"^describe_configs v\d+: .*\.configs\.(access\.log|metrics\.listener|ssl\.handshake|thread\.placement)[a-z.]*$"
-    ),
+    Difference("own-keys", rf"^describe_configs v\d+: .*\.configs\.({'|'.join(re.escape(key.name) for key in own.KEYS)})$"),
     Difference("both-protocols", r"^describe_configs v\d+: .*\.configs\.group\.coordinator\.rebalance\.protocols\."),
     Difference("no-zookeeper", r"^describe_configs v\d+: .*\.configs\.zookeeper\.connect\."),
     Difference(
