@@ -41,14 +41,14 @@ class BusyPoll:
     def __call__(self, timeout: float, max_events: int) -> Iterable[tuple[int, Any]]:
         """Return events, waiting for them at most ``timeout`` seconds (-1: for ever)."""
         window_ns, is_calm = self._rule
-        if not timeout or not is_calm():
-            return self._poll(timeout, max_events)
-        if self._passes:
-            self._passes -= 1
-            return self._poll(timeout, max_events)
-        return self._look(window_ns if timeout < 0 else min(window_ns, int(timeout * 1e9)), max_events) or self._poll(
-            timeout, max_events
-        )
+        if timeout and is_calm():
+            if self._passes:
+                self._passes -= 1
+            else:
+                events = self._look(window_ns if timeout < 0 else min(window_ns, int(timeout * 1e9)), max_events)
+                if events:
+                    return events
+        return self._poll(timeout, max_events)
 
     def _look(self, window_ns: int, max_events: int) -> Iterable[tuple[int, Any]]:
         poll, now_ns = self._poll, self._now_ns

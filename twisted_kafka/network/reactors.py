@@ -141,7 +141,7 @@ class HookedLoop(ReactorBase):
 
     def poll_busily(self, rule: BusyPollRule) -> None:
         """Look for events before each wait, as ``rule`` says and while that pays (``BusyPoll``)."""
-        self._poll = BusyPoll(self._make_poll(), self._now_ns, rule)
+        self._poll = BusyPoll(self._poll, self._now_ns, rule)
 
     def doIteration(self, timeout: float | None) -> None:
         """Wait for events at most ``timeout`` seconds, and handle them."""
