@@ -56,6 +56,12 @@ def data_of(records: FileRegion | bytes) -> bytes:
     return records.read() if isinstance(records, FileRegion) else records
 
 
+def fill(log: UnifiedLog, count: int) -> None:
+    """Append the values value-0, value-1 ... in a batch each."""
+    for number in range(count):
+        append(log, b"value-%d" % number)
+
+
 def contents(log: UnifiedLog, start: int | None = None) -> list[tuple[int, bytes]]:
     """Return (offset, value) of everything from ``start`` on, read as a follower would."""
     found = []

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.log.support import NOW_MS, Bench, append, batch, contents
+from tests.log.support import NOW_MS, Bench, append, batch, contents, fill
 from twisted_kafka.protocol.errors import (
     OffsetOutOfRangeError,
 )
@@ -18,11 +18,6 @@ def bench(tmp_path):
 @pytest.fixture
 def log(bench):
     return bench.open()
-
-
-def fill(log, count):
-    for number in range(count):
-        append(log, b"value-%d" % number)
 
 
 # Truncation.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.log.support import NOW_MS, Bench, append, batch, contents, data_of
+from tests.log.support import NOW_MS, Bench, append, batch, contents, data_of, fill
 from twisted_kafka.log.results import EpochEndOffset, FetchIsolation, LogOffsetMetadata
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.errors import (
@@ -29,11 +29,6 @@ def bench(tmp_path):
 @pytest.fixture
 def log(bench):
     return bench.open()
-
-
-def fill(log, count):
-    for number in range(count):
-        append(log, b"value-%d" % number)
 
 
 def test_a_new_log_is_empty(log):
