@@ -5,6 +5,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,10 +23,13 @@ class Running:
         self.broker = broker
         configs = broker._assembly.configs
         assert configs is not None
-        self._configs = configs
+        self.configs = configs
+        store = broker._assembly._store
+        assert store is not None
+        self.store = store
 
     def write(self, settings: dict[str, str], name: str | None = None) -> None:
-        self._configs.write(f"brokers/{self.broker.broker_id if name is None else name}", settings)
+        self.configs.write(f"brokers/{self.broker.broker_id if name is None else name}", settings)
 
     def threads(self, prefix: str) -> int:
         return len([thread for thread in threading.enumerate() if thread.name.startswith(prefix)])
@@ -123,6 +127,54 @@ def _is_refused(running: Running, port: int) -> bool:
         return running.ask(port) == b""
     except ConnectionResetError:
         return True
+
+
+def test_a_name_server_that_hangs_keeps_no_watch_waiting(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, hang = threading.Event(), threading.Event()
+    look_up = socket.getaddrinfo
+
+    def slow(host: str, *arguments: Any, **options: Any) -> Any:
+        if host != "slow.example":
+            return look_up(host, *arguments, **options)
+        if options.get("flags") == socket.AI_NUMERICHOST:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        asked.set()
+        hang.wait(60)
+        return look_up("127.0.0.1", *arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    try:
+        running.configs.write("ips/slow.example", {"connection_creation_rate": "5"})
+        running.write({"max.connections.per.ip.overrides": "slow.example:5"}, DEFAULT_ENTITY)
+        assert asked.wait(WAIT_S)
+        came = threading.Event()
+        running.store.watch("/watched", lambda _: came.set())
+        running.store.create("/watched")
+        assert came.wait(WAIT_S)
+    finally:
+        hang.set()
+
+
+def test_a_main_reactor_that_is_busy_keeps_no_watch_waiting(running: Running) -> None:
+    main = running.broker._main
+    assert main is not None
+    blocked, release = threading.Event(), threading.Event()
+
+    def block() -> None:
+        blocked.set()
+        release.wait(60)
+
+    main.reactor.callFromThread(block)
+    assert blocked.wait(WAIT_S)
+    try:
+        running.write({"num.network.threads": "4"}, DEFAULT_ENTITY)
+        came = threading.Event()
+        running.store.watch("/watched", lambda _: came.set())
+        running.store.create("/watched")
+        assert came.wait(WAIT_S)
+    finally:
+        release.set()
+    eventually(lambda: running.threads("data-plane-kafka-network-thread-3-") == 4)
 
 
 def test_defaults_of_topics(running: Running) -> None:

@@ -98,7 +98,7 @@ class Cluster:
         self.config = KafkaConfig.embedded(
             {"broker.id": "1", **{key.replace("_", "."): value for key, value in properties.items()}}
         )
-        self.configs = ConfigRepository(self.store, self.clock)
+        self.configs = ConfigRepository(self.store, self.clock, threaded=False)
         self.controller = KafkaController(
             self.config, self.store, self.configs, self.brokers, self.clock, threaded=False, metrics=self.metrics
         )
@@ -123,7 +123,7 @@ class Cluster:
         self.open(**properties)
 
     def pump(self):
-        while self.store.pump() + self.controller.pump():
+        while self.store.pump() + self.configs.pump() + self.controller.pump():
             pass
 
     def make_topic(self, topic, *assignments, topic_id=b"t" * 16):

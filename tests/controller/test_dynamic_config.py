@@ -13,14 +13,21 @@ class Followed:
         self.clock = ManualClock()
         self.store = SqliteStore(path / "metadata.sqlite", self.clock, threaded=False)
         self.store.create(znodes.CONFIG_CHANGES, make_parents=True)
+        self.repositories = []
         self.configs, self.heard = self.follow()
 
     def follow(self):
         heard = []
-        configs = ConfigRepository(self.store, self.clock)
+        configs = ConfigRepository(self.store, self.clock, threaded=False)
         configs.add_listener("topics", lambda topic, config: heard.append((topic, config)))
         configs.startup()
+        self.repositories.append(configs)
         return configs, heard
+
+    def pump(self):
+        self.store.pump()
+        for configs in self.repositories:
+            configs.pump()
 
     def write(self, topic):
         self.configs.write(f"topics/{topic}", {"retention.ms": "1"})
@@ -40,20 +47,20 @@ def test_announcements_go_fifteen_minutes_after_they_were_made(followed):
     followed.write("a")
     followed.clock.advance_ms(CHANGES_KEPT_MS / 2)
     followed.write("b")
-    followed.store.pump()
+    followed.pump()
     assert [topic for topic, _ in followed.heard] == ["a", "b"]
     assert followed.announced() == 2
     followed.clock.advance_ms(CHANGES_KEPT_MS / 2)
     followed.write("c")
-    followed.store.pump()
+    followed.pump()
     assert followed.announced() == 3
     followed.clock.advance_ms(1)
     followed.write("d")
-    followed.store.pump()
+    followed.pump()
     assert followed.announced() == 3
     followed.clock.advance_ms(CHANGES_KEPT_MS + 1)
     followed.write("e")
-    followed.store.pump()
+    followed.pump()
     assert followed.announced() == 1
     assert [topic for topic, _ in followed.heard] == ["a", "b", "c", "d", "e"]
     assert followed.configs.topic_config("a") == {"retention.ms": "1"}
@@ -65,16 +72,16 @@ def test_a_start_deletes_old_ones_and_hears_of_the_next(followed):
     _, heard = followed.follow()
     assert followed.announced() == 0
     followed.write("b")
-    followed.store.pump()
+    followed.pump()
     assert [topic for topic, _ in heard] == ["b"]
 
 
 def test_two_brokers_delete_at_once(followed):
     configs, heard = followed.follow()
     followed.write("a")
-    followed.store.pump()
+    followed.pump()
     followed.clock.advance_ms(CHANGES_KEPT_MS + 1)
     configs.write("topics/b", {})
-    followed.store.pump()
+    followed.pump()
     assert followed.announced() == 1
     assert [topic for topic, _ in heard] == [topic for topic, _ in followed.heard] == ["a", "b"]

@@ -1,5 +1,6 @@
 """What transcripts of consumer groups do not show: assignors that fail, settings of a group, what is counted."""
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -9,11 +10,16 @@ from twisted_kafka.coordinator.group.group_config import GroupConfig
 from twisted_kafka.coordinator.group.group_configs import GroupConfigs, group_id_of, node_name
 from twisted_kafka.coordinator.group.group_metrics import COORDINATOR_TYPE, MANAGER_TYPE
 from twisted_kafka.coordinator.group.requests import Client, Sender
+from twisted_kafka.metrics.instruments import Gauge
 from twisted_kafka.metrics.windows import WINDOW_TICKS
 from twisted_kafka.protocol.errors import InvalidConfigurationError, UnknownServerError
 from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
 from twisted_kafka.protocol.topic_partition import TopicPartition
+
+
+def read(metrics):
+    return {name: each.value for name, each in metrics.items() if isinstance(each, Gauge)}
 
 
 def join(bench, member_id, group_id="g"):
@@ -74,6 +80,21 @@ def test_what_is_counted():
     bench.groups.expire_offsets()
     assert value(COORDINATOR_TYPE, "offset-expiration-count") == 1
     assert value(MANAGER_TYPE, "NumOffsets") == value(MANAGER_TYPE, "NumGroups") == 0
+
+
+def test_gauges_wait_for_no_operation():
+    bench = Bench()
+    bench.topics.change({"t": 2})
+    join(bench, "a")
+    metrics = {}
+
+    def read_meanwhile(_):
+        reader = threading.Thread(target=lambda: metrics.update(read(bench.metrics)), daemon=True)
+        reader.start()
+        reader.join(5)
+
+    bench.runtime.execute("g", read_meanwhile)
+    assert metrics, "the gauges waited for the operation"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from twisted.logger import Logger
 
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.store import IMetadataStore, IWatch, NoNodeError, WatchEvent
+from twisted_kafka.metadata.worker import SerialWorker
 from twisted_kafka.metadata.znode_json import BadNodeError
 from twisted_kafka.metadata.znodes import ConfigChangeNode, ConfigNode
 from twisted_kafka.timing.clock import IClock
@@ -17,21 +18,31 @@ Listener = Callable[[str, dict[str, str]], None]
 
 _CHANGE_PREFIX = "config_change_"
 
+SHUTDOWN_TIMEOUT_S: Final = 10.0
+"""How long a stop waits for a change that is being applied."""
+
 CHANGES_KEPT_MS: Final = 15 * 60 * 1000
 """So long a broker that was away for a moment finds what was announced meanwhile (Kafka: ZkNodeChangeNotificationListener)."""
 
 
 class ConfigRepository:
-    """Reads dynamic configs, and tells listeners what ``/config/changes`` announces."""
+    """Reads dynamic configs, and tells listeners what ``/config/changes`` announces.
+
+    Listeners are called on a thread of their own, one after the other: they look up host names and wait for other threads,
+    which must not keep the store's watches waiting (Kafka: the thread of ZkNodeChangeNotificationListener).
+    """
 
     log = Logger()
 
-    def __init__(self, store: IMetadataStore, clock: IClock) -> None:
+    def __init__(self, store: IMetadataStore, clock: IClock, *, threaded: bool = True) -> None:
+        """With ``threaded=False`` listeners are called only by ``pump()``."""
         self._store = store
         self._clock = clock
         self._listeners: dict[str, list[Listener]] = {}
         self._last_change: str | None = None
         self._watch: IWatch | None = None
+        self._worker = SerialWorker("config-change-thread", threaded=threaded)
+        self._is_queued = False
 
     def config(self, entity_path: str) -> dict[str, str]:
         """Return the config of ``topics/<topic>``, ``brokers/<id>`` ...; empty when there is none."""
@@ -79,7 +90,7 @@ class ConfigRepository:
             return {}
 
     def add_listener(self, entity_type: str, listener: Listener) -> None:
-        """Call ``listener`` on the store's watch thread after changes of that type: ``topics``, ``brokers``, ``users`` ..."""
+        """Call ``listener`` on the config-change thread after changes of that type: ``topics``, ``brokers``, ``users`` ..."""
         self._listeners.setdefault(entity_type, []).append(listener)
 
     def startup(self) -> None:
@@ -93,11 +104,24 @@ class ConfigRepository:
         self._watch = self._store.watch(znodes.CONFIG_CHANGES, self._changed)
 
     def shutdown(self) -> None:
-        """Follow changes no more."""
+        """Stop following changes; those whose event has come are still applied."""
         if self._watch is not None:
             self._watch.cancel()
+        if not self._worker.close(SHUTDOWN_TIMEOUT_S):
+            self.log.warn("A config change is still being applied after {seconds} s", seconds=SHUTDOWN_TIMEOUT_S)
+
+    def pump(self) -> int:
+        """Apply the changes that wait, on this thread; return how often there were some. Only with ``threaded=False``."""
+        return self._worker.pump()
 
     def _changed(self, _: WatchEvent) -> None:
+        # One that waits sees what came meanwhile, so there is never more than one.
+        if not self._is_queued:
+            self._is_queued = True
+            self._worker.submit(self._apply_changes)
+
+    def _apply_changes(self) -> None:
+        self._is_queued = False
         # Names end in a growing number of ten digits: those after the last one seen are new.
         last = self._last_change
         changes = self._store.children(znodes.CONFIG_CHANGES)

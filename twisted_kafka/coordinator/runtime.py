@@ -209,19 +209,24 @@ class CoordinatorRuntime:
 
     def partition_states(self) -> dict[str, int]:
         """Return how many partitions are ``loading``, ``active`` and ``failed``."""
-        with self._slots_lock:
-            states = [slot.state for slot in self._slots.values()]
+        states = [slot.state for slot in self._all_slots()]
         return {state.value: states.count(state) for state in (SlotState.LOADING, SlotState.ACTIVE, SlotState.FAILED)}
 
     def queue_size(self) -> int:
         """Return how much waits to be done: actions for shards that are held by another, and partitions to be loaded."""
-        with self._slots_lock:
-            return sum(slot.waiting for slot in self._slots.values()) + len(self._to_load)
+        return sum(slot.waiting for slot in self._all_slots()) + len(self._to_load)
 
     def busy_ns(self) -> int:
         """Return how long operations have run, on whatever threads."""
-        with self._slots_lock:
-            return self._past_busy_ns + sum(slot.busy_ns for slot in self._slots.values())
+        return self._past_busy_ns + sum(slot.busy_ns for slot in self._all_slots())
+
+    def peek(self) -> list[Any]:
+        """Return the shards that are in charge, without their locks: for reads, by whoever can do with a moment's disorder."""
+        return [slot.shard for slot in self._all_slots() if slot.state is ACTIVE]
+
+    def _all_slots(self) -> list[Slot]:
+        # In one step, so that it needs no lock.
+        return list(self._slots.values())
 
     def _refuse(self, slot: Slot | None) -> None:
         if not self._is_running:

@@ -321,8 +321,8 @@ class CleanerManager:
 
     def uncleanable_partitions(self, directory: LogDirectory) -> Sequence[TopicPartition]:
         """Return the partitions of a directory that are left alone."""
-        with self._condition:
-            return sorted(self._uncleanable.get(directory, ()))
+        # A gauge on the main reactor's thread: copied in one step, for the condition is held while logs are chosen.
+        return sorted(self._uncleanable.get(directory, ()))
 
     def uncleanable_bytes(self, directory: LogDirectory) -> int:
         """Return how many bytes of them would be cleaned."""

@@ -5,7 +5,6 @@ An acceptor counts each connection before a processor gets it: ``record_accept``
 an acceptor that has to is told when to look again.
 """
 
-import socket
 import threading
 from collections.abc import Mapping
 from functools import partial
@@ -18,6 +17,7 @@ from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.keys.declare import MAX_INT
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.metrics.sampled import RateQuota, SampledAverage
+from twisted_kafka.network.host_names import UnknownHostError, addresses
 from twisted_kafka.network.interfaces import IBlockedAcceptor, IConnectionProcessor, IConnectionQuotas
 from twisted_kafka.timing.clock import IClock
 
@@ -313,10 +313,9 @@ def parse_overrides(text: str) -> dict[str, int]:
     for pair in filter(None, (item.strip() for item in text.split(","))):
         host, _, count = pair.rpartition(":")
         try:
-            found = socket.getaddrinfo(host.strip().strip("[]"), None, type=socket.SOCK_STREAM)
-        except OSError as error:
+            found = addresses(host.strip().strip("[]"))
+        except UnknownHostError as error:
             key = MAX_CONNECTIONS_PER_IP_OVERRIDES
-            raise ConfigError(f"Invalid value {pair!r} for {key}: the host must be known, but {error.strerror}") from error
-        for info in found:
-            limits[str(info[4][0])] = int(count)
+            raise ConfigError(f"Invalid value {pair!r} for {key}: the host must be known, but {error}") from error
+        limits.update(dict.fromkeys(found, int(count)))
     return limits

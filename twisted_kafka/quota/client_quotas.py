@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from twisted_kafka.config.keys.declare import DOUBLE, INT
 from twisted_kafka.config.values import java_double
+from twisted_kafka.network.host_names import UnknownHostError, addresses
 from twisted_kafka.protocol.errors import InvalidRequestError, UnsupportedVersionError
-from twisted_kafka.quota.entities import CLIENT_ID, CLIENT_KEYS, IP, IP_KEYS, USER, Entity, addresses, entity_name, node_name
+from twisted_kafka.quota.entities import CLIENT_ID, CLIENT_KEYS, IP, IP_KEYS, USER, Entity, entity_name, node_name
 from twisted_kafka.quota.interfaces import IConfigs
 
 _WHOLE = 1e-6
@@ -125,8 +126,11 @@ def _checked(entity: Sequence[tuple[str, str | None]]) -> dict[str, str | None]:
         if len(names) > 1:
             raise InvalidRequestError("An address cannot be combined with a user or client")
         address = names[IP]
-        if address is not None and not addresses(address):
-            raise InvalidRequestError(f"{address} is not a valid IP or resolvable host.")
+        if address is not None:
+            try:
+                addresses(address)
+            except UnknownHostError as error:
+                raise InvalidRequestError(f"{address} is not a valid IP or resolvable host.") from error
     return names
 
 

@@ -1,6 +1,5 @@
 """Who has quotas, which, and under what name in the metadata store. (Kafka: ClientQuotaEntity, QuotaConfigs, Sanitizer.)"""
 
-import socket
 from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote, unquote
@@ -39,12 +38,3 @@ def node_name(name: str | None) -> str:
 def entity_name(node: str) -> str | None:
     """Return what a node's name stands for."""
     return None if node == DEFAULT_NODE else unquote(node)
-
-
-def addresses(name: str) -> list[str]:
-    """Return the addresses of a host, an address's own alone; none for a host that nobody knows."""
-    try:
-        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):
-        return []
-    return list(dict.fromkeys(str(info[4][0]) for info in found))

@@ -5,7 +5,8 @@ from typing import Protocol
 
 from twisted.logger import Logger
 
-from twisted_kafka.quota.entities import CONNECTION_CREATION_RATE, addresses, entity_name
+from twisted_kafka.network.host_names import UnknownHostError, addresses
+from twisted_kafka.quota.entities import CONNECTION_CREATION_RATE, entity_name
 from twisted_kafka.quota.interfaces import IConfigs
 
 _log = Logger()
@@ -42,8 +43,10 @@ class IpConnectionRates:
         if name is None:
             self._rates.set_ip_rate(None, rate)
             return
-        found = addresses(name)
-        if not found:
-            _log.error("The host of /config/ips/{node} is not known, its quota is passed over", node=node)
+        try:
+            found = addresses(name)
+        except UnknownHostError as error:
+            _log.error("The quota of /config/ips/{node} is ignored, the host is unknown: {error}", node=node, error=error)
+            return
         for address in found:
             self._rates.set_ip_rate(address, rate)

@@ -64,7 +64,7 @@ class OneBroker:
         self.store = SqliteStore(path / "metadata.sqlite", self.clock, threaded=False)
         prepare_store(self.store)
         self.cache = MetadataCache(1, cluster_id(self.store, "a-cluster"))
-        self.configs = ConfigRepository(self.store, self.clock)
+        self.configs = ConfigRepository(self.store, self.clock, threaded=False)
         channels = InProcessChannels(1, Control(self.cache))
         self.controller = KafkaController(self.config, self.store, self.configs, channels, self.clock, threaded=False)
         end_points = [EndPoint("in", 9092, "PLAINTEXT", "PLAINTEXT"), EndPoint("out", 9093, "OUT", "PLAINTEXT")]
@@ -95,7 +95,7 @@ class OneBroker:
         self.pump()
 
     def pump(self):
-        while self.store.pump() + self.controller.pump():
+        while self.store.pump() + self.configs.pump() + self.controller.pump():
             pass
 
     def ask(self, request, version, listener="PLAINTEXT"):

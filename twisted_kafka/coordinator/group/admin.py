@@ -41,11 +41,11 @@ class GroupAdmin:
         ]
 
     def counts(self) -> GroupCounts:
-        """Return how many groups are in each state."""
+        """Return how many groups are in each state; needs no lock, and may then see a change half done."""
         groups = list(self._store.groups.values())
         return GroupCounts(
             Counter(group.state for group in groups if isinstance(group, ClassicGroup)),
-            Counter(group.state for group in groups if isinstance(group, ConsumerGroup)),
+            Counter(group.peek_state() for group in groups if isinstance(group, ConsumerGroup)),
             len(self._store.offsets),
         )
 

@@ -90,11 +90,14 @@ class GroupCoordinator:
         self._parts.metrics.expose_work(self.runtime.queue_size, self.runtime.busy_ns)
 
     def _counts(self) -> GroupCounts:
-        """Return how many groups there are by state; counted once for all gauges that are read together."""
+        """Return how many groups there are by state; counted once for all gauges that are read together.
+
+        Metrics are read on the main reactor's thread, so this waits for no shard.
+        """
         now_ns = self._parts.clock.monotonic_ns()
         counted_ns, counts = self._counted
         if counts is None or now_ns - counted_ns >= COUNTS_KEPT_NS:
-            counts = GroupCounts.total(self.runtime.execute_everywhere(lambda shard: shard.admin.counts()))
+            counts = GroupCounts.total([shard.admin.counts() for shard in self.runtime.peek()])
             self._counted = (now_ns, counts)
         return counts
 

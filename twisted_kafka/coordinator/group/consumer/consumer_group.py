@@ -183,12 +183,16 @@ class ConsumerGroup:
             self._state = self._compute_state()
         return self._state
 
+    def peek_state(self) -> ConsumerGroupState:
+        """Return the state without keeping it: for readers without the shard's lock, which may see a change half done."""
+        return self._state or self._compute_state()
+
     def _compute_state(self) -> ConsumerGroupState:
         if not self.members:
             return ConsumerGroupState.EMPTY
         if self.epoch > self.target_epoch:
             return ConsumerGroupState.ASSIGNING
-        if all(member.current.is_reconciled_to(self.target_epoch) for member in self.members.values()):
+        if all(member.current.is_reconciled_to(self.target_epoch) for member in list(self.members.values())):
             return ConsumerGroupState.STABLE
         return ConsumerGroupState.RECONCILING
 
