@@ -23,10 +23,10 @@ from benchmarks.scratch import scratch
 from tests.processes import start_tied
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.topic_config import LogConfig
-from twisted_kafka.log.cleaner import Cleaner
-from twisted_kafka.log.cleaner_threads import CleanerSettings
+from twisted_kafka.log.cleaner.cleaner import Cleaner
+from twisted_kafka.log.cleaner.log_cleaner import CleanerSettings
 from twisted_kafka.log.environment import LogEnvironment
-from twisted_kafka.log.loader import CLEAN_STOP
+from twisted_kafka.log.loading.log_loader import CLEAN_STOP
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.compression import Compression

@@ -12,10 +12,10 @@ from pathlib import Path
 from benchmarks.scratch import scratch
 from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log.environment import LogEnvironment
-from twisted_kafka.log.loader import CLEAN_STOP
+from twisted_kafka.log.loading.log_loader import CLEAN_STOP
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.log.unified_log import UnifiedLog
-from twisted_kafka.log.validation import AppendOrigin, ValidationContext, validate_and_assign_offsets
+from twisted_kafka.log.validation.log_validator import AppendOrigin, ValidationContext, validate_and_assign_offsets
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.protocol.topic_partition import TopicPartition

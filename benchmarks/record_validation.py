@@ -9,7 +9,7 @@ import timeit
 from collections.abc import Callable
 
 from twisted_kafka.config.topic_config import LogConfig
-from twisted_kafka.log.validation import AppendOrigin, ValidationContext, validate_and_assign_offsets
+from twisted_kafka.log.validation.log_validator import AppendOrigin, ValidationContext, validate_and_assign_offsets
 from twisted_kafka.protocol.records.batch import SimpleRecord, parse_batch
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.compression import Compression

@@ -8,7 +8,7 @@ from twisted.internet import threads
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
-from twisted_kafka.broker import Broker
+from twisted_kafka.broker.broker import Broker
 from twisted_kafka.config.broker_config import KafkaConfig
 
 _log = Logger()

@@ -111,7 +111,7 @@ def make_config(options: "Options | dict[str, Any]", overrides: Sequence[str]) -
 
 def makeService(options: Options, reactor: Any) -> "BrokerService":
     """Return the service of a broker on this reactor; it starts with the application, after twistd has become a daemon."""
-    from twisted_kafka.broker import StartError, StartInterruptedError
+    from twisted_kafka.broker.broker import StartError, StartInterruptedError
     from twisted_kafka.service import BrokerService
 
     config = options.config

@@ -14,7 +14,7 @@ from twisted.internet.epollreactor import EPollReactor
 from twisted.logger import capturedLogs, formatEvent
 
 import twisted_kafka
-from twisted_kafka.broker import Broker, StartError
+from twisted_kafka.broker.broker import Broker, StartError
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.service import BrokerService

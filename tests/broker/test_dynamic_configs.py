@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from twisted_kafka.broker import Broker
+from twisted_kafka.broker.broker import Broker
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.metadata.znodes import DEFAULT_ENTITY
 

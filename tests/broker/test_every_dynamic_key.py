@@ -15,7 +15,7 @@ from cryptography import x509
 from tests.broker.test_dynamic_configs import WAIT_S, Running, eventually
 from tests.certificates import Authority, Identity
 from tests.oracle.talk import Talk
-from twisted_kafka.broker import Broker
+from twisted_kafka.broker.broker import Broker
 from twisted_kafka.config.dynamic_rules import check
 from twisted_kafka.config.effects import HONOURED
 from twisted_kafka.config.errors import ConfigError

@@ -10,7 +10,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 from kafka.errors import KafkaError
 
-from twisted_kafka.broker import Broker, StartError
+from twisted_kafka.broker.broker import Broker, StartError
 
 PARTITIONS = 6
 WAIT_S = 20

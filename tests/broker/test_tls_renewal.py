@@ -9,7 +9,7 @@ from cryptography import x509
 
 from tests.broker.test_dynamic_configs import Running, eventually
 from tests.certificates import Authority
-from twisted_kafka.broker import Broker
+from twisted_kafka.broker.broker import Broker
 
 CA = Authority()
 FIRST = CA.issue("CN=broker,O=Tests", ["localhost"])

@@ -3,9 +3,9 @@ from zope.interface.verify import verifyObject
 
 from twisted_kafka.controller.channels import InProcessChannels
 from twisted_kafka.controller.interfaces import IBrokerChannels
-from twisted_kafka.controller.registration import BrokerIdTakenError, cluster_id
 from twisted_kafka.controller.states import PARTITION_SOURCES, REPLICA_SOURCES, PartitionStatus, ReplicaStatus
 from twisted_kafka.metadata import znodes
+from twisted_kafka.metadata.registration import BrokerIdTakenError, cluster_id
 from twisted_kafka.metadata.znodes import ClusterIdNode, ConfigNode, ControllerNode, PartitionStateNode, TopicNode
 from twisted_kafka.metadata.znodes_admin import PartitionsNode
 from twisted_kafka.protocol.errors import ErrorCode

@@ -14,7 +14,7 @@ from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValu
 from twisted_kafka.protocol.records.builder import build_batch, end_transaction_marker
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition
-from twisted_kafka.timing.futures import gather, then
+from twisted_kafka.waiting.futures import gather, then
 
 PARTITION = TopicPartition("t", 0)
 LOG = TopicPartition(GROUP_METADATA_TOPIC, 0)

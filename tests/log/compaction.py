@@ -4,11 +4,11 @@ import random
 from pathlib import Path
 
 from tests.log.support import Bench, data_of
-from twisted_kafka.log import cleaner_offset_map
-from twisted_kafka.log.cleaner import Cleaner, CleanerLimits
+from twisted_kafka.log.cleaner import offset_map as cleaner_offset_map
+from twisted_kafka.log.cleaner.cleaner import Cleaner, CleanerLimits
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.log.unified_log import UnifiedLog
-from twisted_kafka.log.validation import AppendOrigin
+from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.protocol.records.batch import Record, batches
 from twisted_kafka.protocol.records.builder import build_batch, end_transaction_marker
 from twisted_kafka.protocol.records.compression import Compression

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log.environment import LogEnvironment
-from twisted_kafka.log.loader import LastStop
+from twisted_kafka.log.loading.log_loader import LastStop
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.records.batch import batches

@@ -9,12 +9,12 @@ import pytest
 
 from tests.log.compaction import LIMITS, RETENTION_MS, Unhindered, Writer, clean, committed, last_values, run
 from tests.log.support import NOW_MS, Bench, contents, data_of
-from twisted_kafka.log import cleaner_offset_map
-from twisted_kafka.log.cleaner import Cleaner, LogCleaningAbortedError
-from twisted_kafka.log.cleaner_offset_map import DataBatch, PlainOffsetMap
-from twisted_kafka.log.cleaner_offset_map_numpy import VectorOffsetMap
+from twisted_kafka.log.cleaner import offset_map as cleaner_offset_map
+from twisted_kafka.log.cleaner.cleaner import Cleaner, LogCleaningAbortedError
+from twisted_kafka.log.cleaner.offset_map import DataBatch, PlainOffsetMap
+from twisted_kafka.log.cleaner.offset_map_numpy import VectorOffsetMap
 from twisted_kafka.log.results import FetchIsolation
-from twisted_kafka.log.validation import AppendOrigin
+from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.protocol.errors import CorruptRecordError
 from twisted_kafka.protocol.records.batch import batches
 from twisted_kafka.protocol.records.builder import build_batch, encode_records, end_transaction_marker

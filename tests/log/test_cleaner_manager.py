@@ -11,9 +11,9 @@ from tests.log.log_managers import ONE, TWO, Broker
 from tests.log.support import NOW_MS
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
-from twisted_kafka.log.cleaner import LogCleaningAbortedError
-from twisted_kafka.log.cleaner_threads import LogCleaner
-from twisted_kafka.log.cleaner_throttle import CleanerThrottle
+from twisted_kafka.log.cleaner.cleaner import LogCleaningAbortedError
+from twisted_kafka.log.cleaner.log_cleaner import LogCleaner
+from twisted_kafka.log.cleaner.throttle import CleanerThrottle
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord

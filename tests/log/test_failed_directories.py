@@ -5,7 +5,7 @@ import pytest
 
 from tests.log.log_managers import ONE, TWO, Broker
 from tests.log.support import append, contents
-from twisted_kafka.log.log_directory import LogDirectoryError
+from twisted_kafka.log.directories.log_directory import LogDirectoryError
 from twisted_kafka.protocol.errors import KafkaStorageError
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
@@ -44,7 +44,7 @@ def test_running_out_of_file_descriptors_is_no_failed_disk(broker, monkeypatch):
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     with monkeypatch.context() as patched:
-        patched.setattr("twisted_kafka.log.segment.SegmentFile", no_room)
+        patched.setattr("twisted_kafka.log.segment.log_segment.SegmentFile", no_room)
         with pytest.raises(KafkaStorageError):
             manager.get_or_create_log(ONE)
     assert manager.directories[0].is_online

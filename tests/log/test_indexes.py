@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twisted_kafka.log import indexes
 from twisted_kafka.log.batch_headers import HEADER_BYTES, batches_in, crc_matches, find_batch, scan_batches, scan_headers
-from twisted_kafka.log.indexes import OffsetIndex, TimeIndex
+from twisted_kafka.log.segment import indexes
+from twisted_kafka.log.segment.indexes import OffsetIndex, TimeIndex
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
 

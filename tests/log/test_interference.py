@@ -10,12 +10,12 @@ import threading
 import pytest
 
 from tests.log.support import NOW_MS, Bench, append, batch, contents, data_of
-from twisted_kafka.log import index_check
-from twisted_kafka.log.log_directories import is_out_of_descriptors
-from twisted_kafka.log.log_directory import LogDirectory
+from twisted_kafka.log.directories.log_directories import is_out_of_descriptors
+from twisted_kafka.log.directories.log_directory import LogDirectory
 from twisted_kafka.log.results import AbortedTransaction, FetchIsolation
-from twisted_kafka.log.transaction_index import TransactionIndex
-from twisted_kafka.log.validation import AppendOrigin
+from twisted_kafka.log.segment import index_check
+from twisted_kafka.log.segment.transaction_index import TransactionIndex
+from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.protocol.errors import KafkaStorageError, OffsetOutOfRangeError
 from twisted_kafka.protocol.records.builder import build_batch, end_transaction_marker
 from twisted_kafka.protocol.records.record import SimpleRecord

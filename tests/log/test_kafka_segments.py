@@ -7,14 +7,14 @@ import pytest
 
 from tests.log.support import KAFKA_LOGS, data_of
 from twisted_kafka.config.topic_config import LogConfig
-from twisted_kafka.log.checkpoints import OffsetCheckpoint
+from twisted_kafka.log.directories.checkpoints import OffsetCheckpoint
 from twisted_kafka.log.environment import LogEnvironment
 from twisted_kafka.log.files import parse_partition_directory
-from twisted_kafka.log.indexes import OffsetIndex, TimeIndex
-from twisted_kafka.log.loader import LastStop
-from twisted_kafka.log.producer_snapshot import decode_snapshot, encode_snapshot
+from twisted_kafka.log.loading.log_loader import LastStop
+from twisted_kafka.log.producer_state.producer_snapshot import decode_snapshot, encode_snapshot
 from twisted_kafka.log.results import FetchIsolation
-from twisted_kafka.log.transaction_index import TransactionIndex
+from twisted_kafka.log.segment.indexes import OffsetIndex, TimeIndex
+from twisted_kafka.log.segment.transaction_index import TransactionIndex
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.timing.clock import ManualClock
 from twisted_kafka.timing.scheduler import ManualScheduler

@@ -10,10 +10,10 @@ import pytest
 from tests.log.log_managers import ONE, TWO, Broker
 from tests.log.support import append, contents
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.log import log_directories
+from twisted_kafka.log.directories import log_directories
+from twisted_kafka.log.directories.log_directory import LogDirectory, LogDirectoryError
 from twisted_kafka.log.files import sync_file_system
-from twisted_kafka.log.log_directory import LogDirectory, LogDirectoryError
-from twisted_kafka.log.recovery import LoadingInterruptedError
+from twisted_kafka.log.loading.loading_progress import LoadingInterruptedError
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
@@ -61,7 +61,7 @@ def test_a_directory_is_used_by_one_broker_only(broker):
 
 def test_another_process_keeps_its_directory(broker, tmp_path):
     program = (
-        "import sys, pathlib; from twisted_kafka.log.log_directory import *\n"
+        "import sys, pathlib; from twisted_kafka.log.directories.log_directory import *\n"
         "LogDirectory(pathlib.Path(sys.argv[1])).acquire(); print('held', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(

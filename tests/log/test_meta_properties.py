@@ -1,6 +1,6 @@
 import pytest
 
-from twisted_kafka.log.broker_metadata import (
+from twisted_kafka.log.directories.meta_properties import (
     MetaProperties,
     MetaPropertiesError,
     claim_directories,

@@ -10,8 +10,8 @@ from tests.log.crash_disk import CrashDisk, MachineDied
 from tests.log.support import NOW_MS, Bench, append, batch, contents
 from twisted_kafka.log.log_maintenance import LogMaintenance
 from twisted_kafka.log.results import AbortedTransaction, FetchIsolation
-from twisted_kafka.log.segment import LogSegment
-from twisted_kafka.log.transaction_index import TransactionIndex
+from twisted_kafka.log.segment.log_segment import LogSegment
+from twisted_kafka.log.segment.transaction_index import TransactionIndex
 from twisted_kafka.protocol.records.builder import build_message_set
 from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.protocol.records.record import SimpleRecord

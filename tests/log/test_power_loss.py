@@ -20,10 +20,10 @@ import pytest
 from tests.log.crash_disk import CrashDisk, MachineDied
 from tests.log.log_managers import Broker
 from tests.log.support import NOW_MS, Bench, append, contents
-from twisted_kafka.log import log_directory
+from twisted_kafka.log.directories import log_directory
 from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.log.unified_log import UnifiedLog
-from twisted_kafka.log.validation import AppendOrigin
+from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.protocol.errors import KafkaStorageError
 from twisted_kafka.protocol.records.builder import build_batch, end_transaction_marker
 from twisted_kafka.protocol.records.record import SimpleRecord
@@ -384,8 +384,8 @@ def run(directory: Path, seed: int) -> None:
     names = (uuid.UUID(int=number) for number in itertools.count())
     with (
         patch("twisted_kafka.log.files.uuid.uuid4", lambda: next(names)),
-        patch("twisted_kafka.log.startup.ThreadPoolExecutor", SameThread),
-        patch("twisted_kafka.log.log_directories.ThreadPoolExecutor", SameThread),
+        patch("twisted_kafka.log.loading.directory_loader.ThreadPoolExecutor", SameThread),
+        patch("twisted_kafka.log.directories.log_directories.ThreadPoolExecutor", SameThread),
     ):
         run_alone(directory, seed)
 

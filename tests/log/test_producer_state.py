@@ -4,9 +4,9 @@ import pytest
 
 from tests.log.support import NOW_MS, Bench, append, batch, contents
 from twisted_kafka.log.batch_headers import advance_sequence, retreat_sequence
-from twisted_kafka.log.producer_snapshot import CorruptSnapshotError, decode_snapshot, encode_snapshot
+from twisted_kafka.log.producer_state.producer_snapshot import CorruptSnapshotError, decode_snapshot, encode_snapshot
 from twisted_kafka.log.results import AbortedTransaction, FetchIsolation
-from twisted_kafka.log.validation import AppendOrigin
+from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.protocol.errors import (
     InvalidProducerEpochError,
     InvalidTxnStateError,

@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from tests.log.support import NOW_MS, Bench, append, batch, contents
-from twisted_kafka.log.loader import LogLoader
+from twisted_kafka.log.loading.log_loader import LogLoader
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ def test_a_clean_start_reads_no_segment(bench, monkeypatch):
     log.close()
     opened = []
     monkeypatch.setattr(LogLoader, "_recover", lambda *_: opened.append(1))
-    monkeypatch.setattr("twisted_kafka.log.segment.LogSegment.locate", lambda *_: opened.append(1))
+    monkeypatch.setattr("twisted_kafka.log.segment.log_segment.LogSegment.locate", lambda *_: opened.append(1))
     again = bench.open(was_clean=True)
     assert again.log_end_offset == 60
     assert not opened

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.log.support import NOW_MS, Bench, append
-from twisted_kafka.log import segment as segment_module
 from twisted_kafka.log.batch_headers import LARGE_BATCH_BYTES, find_batch, scan_headers
-from twisted_kafka.log.segment_file import SegmentFile
+from twisted_kafka.log.segment import log_segment as segment_module
+from twisted_kafka.log.segment.segment_file import SegmentFile
 from twisted_kafka.protocol.errors import InvalidRecordError
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.compression import Compression

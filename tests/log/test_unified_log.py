@@ -331,7 +331,7 @@ def test_a_segment_that_is_deleted_under_a_reader(tmp_path, bench, monkeypatch, 
         log.delete_old_segments()
         raise FileNotFoundError(first.path)
 
-    monkeypatch.setattr("twisted_kafka.log.segment.LogSegment.locate", delete_meanwhile)
+    monkeypatch.setattr("twisted_kafka.log.segment.log_segment.LogSegment.locate", delete_meanwhile)
     if by_time:
         assert log.offset_for_timestamp(0).offset == 20
     else:
@@ -364,7 +364,7 @@ def test_roll_that_fails_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch: p
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     with monkeypatch.context() as patched:
-        patched.setattr("twisted_kafka.log.segment.SegmentFile", no_room)
+        patched.setattr("twisted_kafka.log.segment.log_segment.SegmentFile", no_room)
         # An empty segment is replaced by what does not fit its base offset.
         far = partial(log.append_as_follower, batch(b"far", base_offset=3_000_000_000, partition_leader_epoch=0))
         with pytest.raises(KafkaStorageError):

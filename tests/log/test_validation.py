@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from twisted_kafka.log import validation_convert
 from twisted_kafka.log.results import LogAppendInfo
-from twisted_kafka.log.validation import (
+from twisted_kafka.log.validation import convert as validation_convert
+from twisted_kafka.log.validation.log_validator import (
     AppendOrigin,
     InvalidRecordsError,
     InvalidTimestampsError,

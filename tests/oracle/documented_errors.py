@@ -17,13 +17,13 @@ ALWAYS_LEADER = "a single broker is leader of every partition that it has; tests
 ALWAYS_CONTROLLER = "a single broker is the controller; tests/controller"
 NO_FOLLOWERS = "there are no other replicas to wait for; tests/coordinator/test_runtime.py and tests/replication"
 NO_PEERS = "takes another broker: one that is away, or has a replica"
-POLICY = "policies are Java classes there and Python classes here; tests/controller/test_policies.py"
-NO_DELETION = "delete.topic.enable=false would keep the other scenarios from deleting; tests/controller/test_topics.py"
+POLICY = "policies are Java classes there and Python classes here; tests/admin/test_policies.py"
+NO_DELETION = "delete.topic.enable=false would keep the other scenarios from deleting; tests/admin/test_topics.py"
 DISK = "takes a disk that fails; tests/clients/test_log_dirs.py"
 MUTATION_QUOTA = "takes quotas of controller mutations, which are not enforced yet"
 NO_MAGIC = "all logs have records of format 2"
 NO_FEATURES = "a broker with ZooKeeper has no features to update: everything else is INVALID_REQUEST before"
-PLUGIN = "Apache Kafka serves it with a Java plug-in only; tests/server/telemetry"
+PLUGIN = "Apache Kafka serves it with a Java plug-in only; tests/telemetry"
 QUICK = "an operation with one broker is over before it could be met"
 
 _COORDINATOR = {

@@ -14,10 +14,9 @@ from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.controller.broker_changes import BrokerChanges
 from twisted_kafka.controller.context import ControllerContext
 from twisted_kafka.controller.controlled_shutdown import ControlledShutdown
+from twisted_kafka.controller.controller_election import ControllerElection
 from twisted_kafka.controller.controller_metrics import ControllerMetrics
 from twisted_kafka.controller.controller_metrics import ControllerState as State
-from twisted_kafka.controller.dynamic_config import ConfigRepository
-from twisted_kafka.controller.election import ControllerElection
 from twisted_kafka.controller.interfaces import IBrokerChannels
 from twisted_kafka.controller.leader_elections import LeaderElections
 from twisted_kafka.controller.loader import ContextLoader
@@ -30,6 +29,7 @@ from twisted_kafka.controller.requests import RequestBatch, ResponseHandlers
 from twisted_kafka.controller.states import PartitionStatus, ReplicaStatus
 from twisted_kafka.controller.topic_deletion import TopicDeletion
 from twisted_kafka.metadata import znodes
+from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metadata.store import IMetadataStore, IWatch, NoNodeError, StoreClosedError, WatchEvent
 from twisted_kafka.metadata.worker import SerialWorker
 from twisted_kafka.metrics.registry import MetricsRegistry

@@ -8,7 +8,7 @@ from zope.interface import implementer
 
 from twisted_kafka.coordinator.interfaces import IPartitionReader, IPartitionWriter
 from twisted_kafka.log.results import FetchIsolation
-from twisted_kafka.log.validation import AppendOrigin
+from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.records.batch import batches
 from twisted_kafka.protocol.regions import Buffer

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log.files import FUTURE_DIRECTORY_SUFFIX, SWAP_SUFFIX, remove_if_there, sync_directory
-from twisted_kafka.log.loader import LoadedLog, reload_producers
+from twisted_kafka.log.loading.log_loader import LoadedLog, reload_producers
 from twisted_kafka.log.log_state import LogState
 from twisted_kafka.log.partition_metadata import write_topic_id
 from twisted_kafka.log.results import LogOffsetMetadata
-from twisted_kafka.log.segment import LogSegment
-from twisted_kafka.log.segments import Segments
+from twisted_kafka.log.segment.log_segment import LogSegment
+from twisted_kafka.log.segment.log_segments import Segments
 from twisted_kafka.protocol.errors import InconsistentTopicIdError
 
 

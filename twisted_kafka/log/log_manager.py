@@ -9,22 +9,22 @@ from twisted.logger import Logger
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.topic_config import LogConfig
-from twisted_kafka.log.cleaner_threads import LogCleaner
-from twisted_kafka.log.directory_wishes import DirectoryWishes
+from twisted_kafka.log.cleaner.log_cleaner import LogCleaner
+from twisted_kafka.log.directories.log_directories import LogDirectories
+from twisted_kafka.log.directories.log_directory import NO_BROKER_EPOCH, LogDirectory
+from twisted_kafka.log.directories.log_removal import LogRemover
+from twisted_kafka.log.directories.preferred_directories import DirectoryWishes
 from twisted_kafka.log.environment import LogEnvironment
 from twisted_kafka.log.files import (
     FUTURE_DIRECTORY_SUFFIX,
     marked_directory_name,
     sync_directory,
 )
-from twisted_kafka.log.loader import CLEAN_STOP
-from twisted_kafka.log.log_directories import LogDirectories
-from twisted_kafka.log.log_directory import NO_BROKER_EPOCH, LogDirectory
+from twisted_kafka.log.loading.directory_loader import DirectoryLoader
+from twisted_kafka.log.loading.loading_progress import LoadingProgress
+from twisted_kafka.log.loading.log_loader import CLEAN_STOP
 from twisted_kafka.log.log_metrics import LogMetrics
-from twisted_kafka.log.log_removal import LogRemover
 from twisted_kafka.log.log_tasks import LogTasks
-from twisted_kafka.log.recovery import LoadingProgress
-from twisted_kafka.log.startup import DirectoryLoader
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import KafkaStorageError

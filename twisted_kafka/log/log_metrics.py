@@ -1,6 +1,6 @@
 """Kafka's metrics of logs and log directories (group ``kafka.log``, but for the cleaner's)."""
 
-from twisted_kafka.log.log_directories import LogDirectories
+from twisted_kafka.log.directories.log_directories import LogDirectories
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.metrics.instruments import Histogram
 from twisted_kafka.metrics.registry import MetricsRegistry

@@ -12,12 +12,12 @@ from pathlib import Path
 from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log.environment import LogEnvironment
 from twisted_kafka.log.files import FUTURE_DIRECTORY_SUFFIX, sync_directory, sync_file
-from twisted_kafka.log.loader import LoadedLog
+from twisted_kafka.log.loading.log_loader import LoadedLog
 from twisted_kafka.log.partition_metadata import PARTITION_METADATA
-from twisted_kafka.log.producer_state import NO_OFFSET, ProducerEntry
+from twisted_kafka.log.producer_state.producer_state_manager import NO_OFFSET, ProducerEntry
 from twisted_kafka.log.results import LogOffsetMetadata
-from twisted_kafka.log.segment import LogSegment
-from twisted_kafka.log.segments import Segments
+from twisted_kafka.log.segment.log_segment import LogSegment
+from twisted_kafka.log.segment.log_segments import Segments
 from twisted_kafka.protocol.errors import KafkaStorageError, OffsetOutOfRangeError
 from twisted_kafka.protocol.topic_partition import TopicPartition
 

@@ -7,7 +7,7 @@ from typing import Protocol
 from twisted.logger import Logger
 
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.log.log_directory import LogDirectory
+from twisted_kafka.log.directories.log_directory import LogDirectory
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.errors import KafkaStorageError
 from twisted_kafka.timing.clock import IClock

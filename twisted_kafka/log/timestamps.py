@@ -12,8 +12,8 @@ from twisted_kafka.log.batch_headers import (
     is_plausible,
 )
 from twisted_kafka.log.results import TimestampAndOffset
-from twisted_kafka.log.segment import LogSegment
-from twisted_kafka.log.segments import Segments
+from twisted_kafka.log.segment.log_segment import LogSegment
+from twisted_kafka.log.segment.log_segments import Segments
 from twisted_kafka.protocol.errors import InvalidRecordError
 from twisted_kafka.protocol.records.batch import DefaultBatch, batches
 from twisted_kafka.protocol.records.record import COMPRESSION_MASK, TIMESTAMP_TYPE_MASK

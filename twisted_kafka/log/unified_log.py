@@ -9,11 +9,10 @@ from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log.batch_headers import BatchLike
 from twisted_kafka.log.environment import LogEnvironment
 from twisted_kafka.log.files import remove_if_there
-from twisted_kafka.log.follower_append import check_replicated
-from twisted_kafka.log.loader import UNKNOWN_STOP, LastStop, LogLoader, SegmentListener, tell_nobody
+from twisted_kafka.log.loading.log_loader import UNKNOWN_STOP, LastStop, LogLoader, SegmentListener, tell_nobody
 from twisted_kafka.log.log_maintenance import LogMaintenance
 from twisted_kafka.log.partition_metadata import PARTITION_METADATA, read_topic_id
-from twisted_kafka.log.producer_state import NO_PRODUCER_ID, ProducerBatch
+from twisted_kafka.log.producer_state.producer_state_manager import NO_PRODUCER_ID, ProducerBatch
 from twisted_kafka.log.results import (
     UNKNOWN_POSITION,
     AbortedTransaction,
@@ -25,10 +24,11 @@ from twisted_kafka.log.results import (
     TimestampAndOffset,
     log_offset_metadata_of,
 )
-from twisted_kafka.log.segment import MAX_RELATIVE_OFFSET, LogSegment
-from twisted_kafka.log.segments import Segments
+from twisted_kafka.log.segment.log_segment import MAX_RELATIVE_OFFSET, LogSegment
+from twisted_kafka.log.segment.log_segments import Segments
 from twisted_kafka.log.timestamps import find_max_timestamp, find_timestamp
-from twisted_kafka.log.validation import AppendOrigin, ValidationContext, validate_and_assign_offsets
+from twisted_kafka.log.validation.follower_append import check_replicated
+from twisted_kafka.log.validation.log_validator import AppendOrigin, ValidationContext, validate_and_assign_offsets
 from twisted_kafka.protocol.errors import OffsetOutOfRangeError, RecordBatchTooLargeError
 from twisted_kafka.protocol.regions import Buffer, FileRegion
 from twisted_kafka.protocol.topic_partition import TopicPartition

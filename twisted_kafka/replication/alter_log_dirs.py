@@ -13,8 +13,8 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.log.directories.log_directory import LogDirectory
 from twisted_kafka.log.files import FUTURE_DIRECTORY_SUFFIX, MAX_NAME_BYTES, marked_directory_name
-from twisted_kafka.log.log_directory import LogDirectory
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.metrics.instruments import Meter
 from twisted_kafka.metrics.registry import MetricsRegistry

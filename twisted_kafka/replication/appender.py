@@ -7,8 +7,8 @@ from typing import Final, TypeVar
 from twisted.logger import Logger
 
 from twisted_kafka.log.results import LogAppendInfo
-from twisted_kafka.log.validation import AppendOrigin
-from twisted_kafka.log.validation_types import (
+from twisted_kafka.log.validation.log_validator import AppendOrigin
+from twisted_kafka.log.validation.types import (
     InvalidChecksumError,
     InvalidMagicError,
     InvalidOffsetOrSequenceError,

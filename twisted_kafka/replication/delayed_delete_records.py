@@ -6,9 +6,9 @@ from typing import Generic, TypeVar
 
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError, NotLeaderOrFollowerError
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.replication.futures import resolve
 from twisted_kafka.replication.partition_table import PartitionTable
-from twisted_kafka.timing.purgatory import DelayedOperation
+from twisted_kafka.waiting.completion import resolve
+from twisted_kafka.waiting.purgatory import DelayedOperation
 
 Response = TypeVar("Response")
 

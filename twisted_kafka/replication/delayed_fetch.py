@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from twisted_kafka.log.results import LogOffsetMetadata
 from twisted_kafka.protocol.errors import KafkaError
 from twisted_kafka.replication.fetch_data import NO_EPOCH, FetchParams, PartitionFetch, PartitionRead
-from twisted_kafka.replication.futures import resolve
 from twisted_kafka.replication.partition import Partition
-from twisted_kafka.timing.purgatory import DelayedOperation
+from twisted_kafka.waiting.completion import resolve
+from twisted_kafka.waiting.purgatory import DelayedOperation
 
 if TYPE_CHECKING:
     from twisted_kafka.replication.reader import LogReader

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from twisted_kafka.log.results import EpochEndOffset, FetchIsolation, LogAppendInfo
 from twisted_kafka.log.unified_log import UnifiedLog
-from twisted_kafka.log.validation import AppendOrigin
+from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.protocol.errors import (
     ErrorCode,
     FencedLeaderEpochError,

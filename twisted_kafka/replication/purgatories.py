@@ -5,8 +5,8 @@ from functools import partial
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import IClock
-from twisted_kafka.timing.purgatory import DelayedOperationPurgatory
 from twisted_kafka.timing.timer import Timer
+from twisted_kafka.waiting.purgatory import DelayedOperationPurgatory
 
 
 class Purgatories:

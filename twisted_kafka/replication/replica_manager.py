@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.log.unified_log import UnifiedLog
-from twisted_kafka.log.validation import AppendOrigin
+from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.regions import Buffer
@@ -21,7 +21,6 @@ from twisted_kafka.replication.alter_log_dirs import IMovableLogs, make_moves
 from twisted_kafka.replication.append_result import PartitionResult
 from twisted_kafka.replication.appender import RecordAppender
 from twisted_kafka.replication.fetch_data import FetchParams, PartitionFetch, PartitionRead
-from twisted_kafka.replication.futures import identity
 from twisted_kafka.replication.high_watermarks import HighWatermarkCheckpoints
 from twisted_kafka.replication.interfaces import IReplicaFetchers, LeadershipListener, NoFetchers
 from twisted_kafka.replication.offset_queries import OffsetQueries
@@ -33,6 +32,7 @@ from twisted_kafka.replication.state_changes import StateChanges
 from twisted_kafka.replication.topic_stats import BrokerTopicStats
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import IScheduler, ScheduledTask
+from twisted_kafka.waiting.completion import identity
 
 CHECKPOINT_INTERVAL_KEY: Final = "replica.high.watermark.checkpoint.interval.ms"
 

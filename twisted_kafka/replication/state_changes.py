@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from twisted.logger import Logger
 
-from twisted_kafka.log.log_directories import is_out_of_descriptors
+from twisted_kafka.log.directories.log_directories import is_out_of_descriptors
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.errors import ErrorCode, InconsistentTopicIdError, KafkaError
 from twisted_kafka.protocol.topic_partition import TopicPartition

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from twisted_kafka.log.broker_metadata import META_PROPERTIES, MetaPropertiesError, read_meta_properties
-from twisted_kafka.log.checkpoints import MalformedCheckpointError, OffsetCheckpoint, read_entries
+from twisted_kafka.log.directories.checkpoints import MalformedCheckpointError, OffsetCheckpoint, read_entries
+from twisted_kafka.log.directories.meta_properties import META_PROPERTIES, MetaPropertiesError, read_meta_properties
 from twisted_kafka.log.files import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -21,11 +21,11 @@ from twisted_kafka.log.files import (
     UNFINISHED_SUFFIXES,
     offset_of_name,
 )
-from twisted_kafka.log.indexes import OffsetIndex, TimeIndex
 from twisted_kafka.log.leader_epoch import LEADER_EPOCH_CHECKPOINT, parse_epoch_entry
 from twisted_kafka.log.partition_metadata import PARTITION_METADATA, read_topic_id
-from twisted_kafka.log.producer_snapshot import CorruptSnapshotError, decode_snapshot
-from twisted_kafka.log.transaction_index import TransactionIndex
+from twisted_kafka.log.producer_state.producer_snapshot import CorruptSnapshotError, decode_snapshot
+from twisted_kafka.log.segment.indexes import OffsetIndex, TimeIndex
+from twisted_kafka.log.segment.transaction_index import TransactionIndex
 from twisted_kafka.protocol.errors import KafkaError
 from twisted_kafka.protocol.records.batch import RecordBatch, batches
 from twisted_kafka.protocol.records.record import Record

@@ -8,8 +8,8 @@ from pathlib import Path
 import orjson
 
 from twisted_kafka.coordinator.records import GROUP_RECORD_KINDS, UnknownRecordKindError, decode_record
+from twisted_kafka.log.directories.log_directory import LogDirectory, LogDirectoryError
 from twisted_kafka.log.files import parse_partition_directory
-from twisted_kafka.log.log_directory import LogDirectory, LogDirectoryError
 from twisted_kafka.protocol.codec import MalformedMessageError
 from twisted_kafka.protocol.json_form import to_json
 from twisted_kafka.protocol.records.record import Record

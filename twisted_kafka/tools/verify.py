@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from twisted_kafka.log.broker_metadata import MetaPropertiesError, read_meta_properties
-from twisted_kafka.log.checkpoints import (
+from twisted_kafka.log.directories.checkpoints import (
     CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -17,13 +16,14 @@ from twisted_kafka.log.checkpoints import (
     MalformedCheckpointError,
     OffsetCheckpoint,
 )
+from twisted_kafka.log.directories.log_directory import CLEAN_SHUTDOWN_FILE
+from twisted_kafka.log.directories.meta_properties import MetaPropertiesError, read_meta_properties
 from twisted_kafka.log.files import (
     DELETED_DIRECTORY_SUFFIX,
     FUTURE_DIRECTORY_SUFFIX,
     STRAY_DIRECTORY_SUFFIX,
     parse_partition_directory,
 )
-from twisted_kafka.log.log_directory import CLEAN_SHUTDOWN_FILE
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.tools.verify_partition import Finding, PartitionCheck, error, note
 

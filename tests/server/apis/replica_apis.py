@@ -6,11 +6,11 @@ from tests.replication.harness import Harness
 from twisted_kafka.coordinator.transaction.verification import TransactionVerification
 from twisted_kafka.network.request import ConnectionInfo, RequestContext
 from twisted_kafka.protocol.wire import join
-from twisted_kafka.replication.fetch_session import FetchSessionCache
 from twisted_kafka.server.apis.fetch import FetchApis
 from twisted_kafka.server.apis.offsets import OffsetApis
 from twisted_kafka.server.apis.produce import ProduceApis
 from twisted_kafka.server.dispatch import ApiRegistry, Outcome
+from twisted_kafka.server.fetch_session import FetchSessionCache
 
 
 class Apis(Harness):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from twisted_kafka.broker import Broker
+from twisted_kafka.broker.broker import Broker
 from twisted_kafka.protocol.api import response_class
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode

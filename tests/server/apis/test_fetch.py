@@ -4,7 +4,7 @@ import pytest
 
 from tests.replication.harness import BROKER, OTHER, TOPIC, batch_of, topic_id
 from tests.server.apis.replica_apis import Apis
-from twisted_kafka.log.validation import AppendOrigin
+from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.protocol.errors import ErrorCode, InvalidRequestError
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from twisted_kafka.protocol.records.batch import batches

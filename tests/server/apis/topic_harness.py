@@ -1,24 +1,25 @@
 """One broker's metadata without network or logs: store, controller, cache and the APIs over them, pumped by hand."""
 
+from twisted_kafka.admin.config_resource_types import BROKER, CLIENT_METRICS, GROUP, TOPIC
+from twisted_kafka.admin.config_resources import BrokerConfigs, ClientMetricsConfigs, TopicConfigs
+from twisted_kafka.admin.configs import ConfigAdmin
+from twisted_kafka.admin.loggers import LoggerLevels
+from twisted_kafka.admin.partitions import PartitionAdmin
+from twisted_kafka.admin.policies import Policies
+from twisted_kafka.admin.topic_waits import TopicWaits
+from twisted_kafka.admin.topics import TopicManager
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.config.dynamic import DynamicBrokerConfig
+from twisted_kafka.config.dynamic_broker_config import DynamicBrokerConfig
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.controller.channels import InProcessChannels
-from twisted_kafka.controller.config_admin import ConfigAdmin
-from twisted_kafka.controller.config_kinds import BROKER, CLIENT_METRICS, GROUP, TOPIC
-from twisted_kafka.controller.config_resources import BrokerConfigs, ClientMetricsConfigs, TopicConfigs
-from twisted_kafka.controller.dynamic_config import ConfigRepository
 from twisted_kafka.controller.kafka_controller import KafkaController
-from twisted_kafka.controller.partition_admin import PartitionAdmin
-from twisted_kafka.controller.policies import Policies
-from twisted_kafka.controller.registration import broker_node, cluster_id, prepare_store, register_broker
-from twisted_kafka.controller.topic_waits import TopicWaits
-from twisted_kafka.controller.topics import TopicManager
 from twisted_kafka.coordinator.group.group_config import GroupConfig
 from twisted_kafka.coordinator.group.group_configs import GroupConfigs
 from twisted_kafka.coordinator.group.group_resource import GroupResource
 from twisted_kafka.metadata.cache import MetadataCache
+from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metadata.embedded import SqliteStore
+from twisted_kafka.metadata.registration import broker_node, cluster_id, prepare_store, register_broker
 from twisted_kafka.network.request import ConnectionInfo, RequestContext
 from twisted_kafka.protocol.messages.inter_broker import LeaderAndIsrResponse, StopReplicaPartitionError, StopReplicaResponse
 from twisted_kafka.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -30,7 +31,6 @@ from twisted_kafka.server.apis.metadata import MetadataApis
 from twisted_kafka.server.apis.partitions import PartitionApis
 from twisted_kafka.server.apis.topics import TopicApis
 from twisted_kafka.server.dispatch import ApiRegistry, FrozenResponse
-from twisted_kafka.server.loggers import LoggerLevels
 from twisted_kafka.timing.clock import ManualClock
 from twisted_kafka.timing.timer import Timer
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from zope.interface import implementer
 
-from twisted_kafka.controller.config_admin import IConfigResource, ensure_list
+from twisted_kafka.admin.configs import IConfigResource, ensure_list
 from twisted_kafka.coordinator.group.group_configs import ENTITY_TYPE, GroupConfigs, node_name
 from twisted_kafka.protocol.errors import InvalidRequestError
 

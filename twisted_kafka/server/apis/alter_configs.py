@@ -9,8 +9,9 @@ from typing import Protocol, TypeVar
 
 from twisted.logger import Logger
 
-from twisted_kafka.controller.config_admin import ConfigAdmin, ConfigChange, ConfigOperation, IConfigResource
-from twisted_kafka.controller.config_kinds import BROKER, BROKER_LOGGER, TOPIC, ensure_own_broker
+from twisted_kafka.admin.config_resource_types import BROKER, BROKER_LOGGER, TOPIC, ensure_own_broker
+from twisted_kafka.admin.configs import ConfigAdmin, ConfigChange, ConfigOperation, IConfigResource
+from twisted_kafka.admin.loggers import LoggerLevels
 from twisted_kafka.network.request import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode, InvalidRequestError, KafkaError, error_of
 from twisted_kafka.protocol.messages.configs import (
@@ -24,7 +25,6 @@ from twisted_kafka.protocol.messages.configs import (
     IncrementalAlterConfigsResponseAlterConfigsResourceResponse,
 )
 from twisted_kafka.server.dispatch import api
-from twisted_kafka.server.loggers import LoggerLevels
 
 _log = Logger()
 

@@ -10,7 +10,7 @@ from twisted_kafka.config.keys import BROKER_KEYS, BROKER_SYNONYMS, TOPIC_KEYS
 from twisted_kafka.config.keys.declare import PASSWORD, READ_ONLY, ConfigKey, TopicKey
 from twisted_kafka.config.topic_config import topic_defaults
 from twisted_kafka.config.values import parse_value, value_text
-from twisted_kafka.controller.dynamic_config import ConfigRepository
+from twisted_kafka.metadata.config_repository import ConfigRepository
 
 UNKNOWN_SOURCE: Final = 0
 TOPIC_SOURCE: Final = 1

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable
 
+from twisted_kafka.admin.config_resource_types import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, ensure_own_broker
+from twisted_kafka.admin.loggers import LoggerLevels
+from twisted_kafka.admin.topic_rules import ensure_valid_name
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.controller.config_kinds import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, ensure_own_broker
-from twisted_kafka.controller.dynamic_config import ConfigRepository
-from twisted_kafka.controller.topic_rules import ensure_valid_name
 from twisted_kafka.coordinator.group.group_configs import GroupConfigs
 from twisted_kafka.coordinator.group.group_resource import group_entity_path
 from twisted_kafka.metadata.cache import MetadataCache
+from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.network.request import RequestContext
 from twisted_kafka.protocol.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError, error_of
 from twisted_kafka.protocol.messages.configs import (
@@ -21,7 +22,6 @@ from twisted_kafka.protocol.messages.configs import (
 )
 from twisted_kafka.server.apis.config_entries import DYNAMIC_BROKER_LOGGER, ConfigDescriber, Entry
 from twisted_kafka.server.dispatch import api
-from twisted_kafka.server.loggers import LoggerLevels
 
 
 class ConfigApis:

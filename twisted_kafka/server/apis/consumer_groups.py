@@ -20,7 +20,7 @@ from twisted_kafka.protocol.messages.consumer_groups import (
 )
 from twisted_kafka.server.apis.groups import GROUP_OPERATIONS, client_host
 from twisted_kafka.server.dispatch import api
-from twisted_kafka.timing.futures import gather
+from twisted_kafka.waiting.futures import gather
 
 _DISABLED: Final = "The consumer group protocol is not among group.coordinator.rebalance.protocols."
 

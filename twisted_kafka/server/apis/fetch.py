@@ -23,14 +23,14 @@ from twisted_kafka.protocol.messages.fetch import (
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.protocol.schema import maker
 from twisted_kafka.protocol.topic_partition import topic_partition_of
-from twisted_kafka.replication.fetch_context import NO_FETCHES, FetchContext, FetchManager
 from twisted_kafka.replication.fetch_data import CONSUMER_REPLICA_ID, NO_UUID, FetchParams, PartitionFetch, PartitionRead
-from twisted_kafka.replication.fetch_session import FetchSessionCache, PartitionKey
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.server.apis.down_conversion import DownConversion
 from twisted_kafka.server.apis.fetch_direct import FIRST_VERSION, FetchedResponse, News, by_topic, read_one, topic_of
 from twisted_kafka.server.apis.leaders import LeaderHints
 from twisted_kafka.server.dispatch import api
+from twisted_kafka.server.fetch_context import NO_FETCHES, FetchContext, FetchManager
+from twisted_kafka.server.fetch_session import FetchSessionCache, PartitionKey
 from twisted_kafka.timing.clock import IClock
 
 _FIRST_VERSION_WITH_TOPIC_IDS: Final = 13

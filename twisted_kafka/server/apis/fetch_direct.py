@@ -12,9 +12,9 @@ from typing import Final
 from twisted_kafka.protocol.regions import Buffer, Part
 from twisted_kafka.protocol.topic_partition import topic_partition_of
 from twisted_kafka.protocol.wire import LONGEST_COMPACT_TEXT, MalformedMessageError, coalesce, unsigned_varint, varint_bytes
-from twisted_kafka.replication.fetch_context import NO_FETCHES
 from twisted_kafka.replication.fetch_data import CONSUMER_REPLICA_ID, NO_UUID, PartitionFetch, PartitionRead
 from twisted_kafka.server.dispatch import ReadyResponse
+from twisted_kafka.server.fetch_context import NO_FETCHES
 
 FIRST_VERSION: Final = 4
 """Before it records are converted."""

@@ -42,7 +42,7 @@ from twisted_kafka.protocol.schema import maker
 from twisted_kafka.protocol.topic_partition import TopicPartition, topic_partition_of
 from twisted_kafka.server.dispatch import api
 from twisted_kafka.timing.clock import IClock
-from twisted_kafka.timing.futures import gather, then
+from twisted_kafka.waiting.futures import gather, then
 
 NO_OFFSET: Final = -1
 GROUP_ERROR_SINCE: Final = 2

@@ -39,7 +39,7 @@ from twisted_kafka.protocol.messages.groups import (
     SyncGroupResponse,
 )
 from twisted_kafka.server.dispatch import api
-from twisted_kafka.timing.futures import gather, then
+from twisted_kafka.waiting.futures import gather, then
 
 KNOWN_ID_SINCE: Final = 4
 SKIP_ASSIGNMENT_SINCE: Final = 9

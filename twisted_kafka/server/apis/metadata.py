@@ -5,8 +5,8 @@ DescribeCluster: 1 endpoint type. DescribeTopicPartitions 0, a page of partition
 from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
+from twisted_kafka.admin.topic_rules import INTERNAL_TOPICS, name_error
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.controller.topic_rules import INTERNAL_TOPICS, name_error
 from twisted_kafka.metadata.cache import NO_LEADER, MetadataCache, MetadataSnapshot, PartitionState
 from twisted_kafka.network.request import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode, InvalidRequestError

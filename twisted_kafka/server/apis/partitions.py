@@ -4,9 +4,9 @@ ListPartitionReassignments 0 (KIP-455)."""
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 
+from twisted_kafka.admin.partitions import PartitionAdmin, PartitionOutcome
 from twisted_kafka.controller.context import ReplicaAssignment
 from twisted_kafka.controller.leader_elections import ElectionType
-from twisted_kafka.controller.partition_admin import PartitionAdmin, PartitionOutcome
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.network.request import RequestContext
 from twisted_kafka.protocol.errors import (
@@ -32,7 +32,7 @@ from twisted_kafka.protocol.messages.partitions import (
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.server.dispatch import api
-from twisted_kafka.timing.futures import then
+from twisted_kafka.waiting.futures import then
 
 
 class PartitionApis:

@@ -1,7 +1,7 @@
 """DescribeProducers 0: who writes to partitions (KIP-664)."""
 
-from twisted_kafka.controller.topic_rules import ensure_valid_name
-from twisted_kafka.log.producer_state import ProducerEntry
+from twisted_kafka.admin.topic_rules import ensure_valid_name
+from twisted_kafka.log.producer_state.producer_state_manager import ProducerEntry
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.network.request import RequestContext
 from twisted_kafka.protocol.errors import KafkaError, UnknownTopicOrPartitionError, error_of

@@ -13,7 +13,7 @@ from twisted_kafka.protocol.messages.telemetry import (
     PushTelemetryResponse,
 )
 from twisted_kafka.server.dispatch import api
-from twisted_kafka.server.telemetry.client_metrics import ACCEPTED, ClientMetrics
+from twisted_kafka.telemetry.client_metrics import ACCEPTED, ClientMetrics
 
 
 class TelemetryApis:

@@ -4,8 +4,8 @@ DeleteTopics: 5 messages, 6 by id. CreatePartitions 0-3."""
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 
-from twisted_kafka.controller.topic_orders import NewPartitions, NewTopic, TopicResult
-from twisted_kafka.controller.topics import TopicManager
+from twisted_kafka.admin.topic_orders import NewPartitions, NewTopic, TopicResult
+from twisted_kafka.admin.topics import TopicManager
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.network.request import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode
@@ -25,7 +25,7 @@ from twisted_kafka.protocol.messages.topics import (
 from twisted_kafka.protocol.types import NO_UUID
 from twisted_kafka.server.apis.config_entries import ConfigDescriber
 from twisted_kafka.server.dispatch import api
-from twisted_kafka.timing.futures import then
+from twisted_kafka.waiting.futures import then
 
 _Described = dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]]
 

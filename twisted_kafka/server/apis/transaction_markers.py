@@ -9,7 +9,7 @@ from concurrent.futures import Future
 
 from twisted_kafka.coordinator.group.coordinator import GroupCoordinator
 from twisted_kafka.coordinator.records import Producer
-from twisted_kafka.log.validation import AppendOrigin
+from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.network.request import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.transactions import (
@@ -28,7 +28,7 @@ from twisted_kafka.replication.partition import ACKS_ALL
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.server.dispatch import api
 from twisted_kafka.timing.clock import IClock
-from twisted_kafka.timing.futures import gather, then
+from twisted_kafka.waiting.futures import gather, then
 
 Errors = dict[TopicPartition, ErrorCode]
 

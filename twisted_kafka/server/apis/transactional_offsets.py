@@ -25,7 +25,7 @@ from twisted_kafka.protocol.messages.transactions import (
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.server.dispatch import api
 from twisted_kafka.timing.clock import IClock
-from twisted_kafka.timing.futures import then
+from twisted_kafka.waiting.futures import then
 
 LOADING_SINCE: Final = 2
 """Producers of before this version break at COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""

@@ -1,0 +1,3 @@
+from tests.controller.cluster import cluster
+
+__all__ = ["cluster"]

@@ -1,0 +1,165 @@
+"""Layers of settings that are changed while the broker runs; the texts and rules are those of Kafka's DynamicBrokerConfig."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from zope.interface import implementer
+
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.dynamic_broker_config import DynamicBrokerConfig, IReconfigurable
+from twisted_kafka.config.errors import ConfigError
+
+
+@implementer(IReconfigurable)
+class Part:
+    """Remembers what it is asked and told."""
+
+    def __init__(self, *keys: str, refuses: Callable[[KafkaConfig], bool] = lambda _: False, rereads_files: bool = False) -> None:
+        self.reconfigurable_keys = frozenset(keys)
+        self.rereads_files = rereads_files
+        self.refuses = refuses
+        self.told: list[tuple[Any, Any]] = []
+
+    def validate_reconfiguration(self, old: KafkaConfig, new: KafkaConfig) -> None:
+        if self.refuses(new):
+            raise ConfigError("this part cannot")
+
+    def reconfigure(self, old: KafkaConfig, new: KafkaConfig) -> None:
+        key = min(self.reconfigurable_keys)
+        self.told.append((old[key], new[key]))
+
+
+def make(**properties: str) -> tuple[KafkaConfig, DynamicBrokerConfig]:
+    config = KafkaConfig({"broker.id": "1", **{key.replace("_", "."): text for key, text in properties.items()}})
+    return config, DynamicBrokerConfig(config)
+
+
+def test_own_settings_come_before_those_of_all_before_the_file_before_the_default() -> None:
+    config, dynamic = make(num_io_threads="3")
+    seen = [config.int("num.io.threads")]
+    dynamic.update_defaults({"num.io.threads": "5"})
+    seen.append(config.int("num.io.threads"))
+    dynamic.update_own({"num.io.threads": "6", "max.connections": "7"})
+    seen.append(config.int("num.io.threads"))
+    dynamic.update_own({})
+    seen.append(config.int("num.io.threads"))
+    dynamic.update_defaults({})
+    seen.append(config.int("num.io.threads"))
+    assert seen == [3, 5, 6, 5, 3]
+    assert config.int("max.connections") == config.default("max.connections")
+    assert config.originals == {"broker.id": "1", "num.io.threads": "3"}
+
+
+def test_only_parts_that_a_change_concerns_are_told() -> None:
+    config, dynamic = make()
+    threads, connections = Part("num.io.threads"), Part("max.connections")
+    dynamic.add_reconfigurable(threads)
+    dynamic.add_reconfigurable(connections)
+    before = config.int("max.connections")
+    dynamic.update_own({"max.connections": "7"})
+    dynamic.update_own({"max.connections": "7"})
+    dynamic.update_own({"max.connections": "7", "listener.name.plaintext.max.connections": "2"})
+    assert connections.told == [(before, 7), (7, 7)]
+    assert config.for_listener("PLAINTEXT", "max.connections") == 2
+    assert threads.told == []
+
+
+def test_a_part_that_rereads_files_hears_of_every_notice() -> None:
+    _, dynamic = make()
+    part = Part("ssl.keystore.location", rereads_files=True)
+    dynamic.add_reconfigurable(part)
+    dynamic.update_own({})
+    dynamic.update_defaults({})
+    assert len(part.told) == 1
+
+
+def test_what_is_derived_follows() -> None:
+    config, dynamic = make(listeners="PLAINTEXT://127.0.0.1:9092")
+    assert len(config.listeners) == 1
+    dynamic.update_own(
+        {
+            "listeners": "PLAINTEXT://127.0.0.1:9092,OTHER://127.0.0.1:9093",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT",
+        }
+    )
+    assert [each.listener_name for each in config.listeners] == ["PLAINTEXT", "OTHER"]
+
+
+def test_the_id_that_the_cluster_gave_stays() -> None:
+    config = KafkaConfig({})
+    config.take_broker_id(1001)
+    told = []
+    part = Part("num.io.threads")
+    part.reconfigure = lambda old, new: told.append((old.broker_id, new.broker_id))  # type: ignore[method-assign]
+    dynamic = DynamicBrokerConfig(config)
+    dynamic.add_reconfigurable(part)
+    dynamic.update_own({"num.io.threads": "5"})
+    assert config.broker_id == 1001
+    assert told == [(1001, 1001)]
+
+
+STATIC = "Cannot update these configs dynamically"
+UNPREFIXED = "These security configs can be dynamically updated only per-listener using the listener prefix"
+OF_ONE_BROKER = "Cannot update these configs at default cluster level, broker id must be specified"
+
+
+@pytest.mark.parametrize(
+    ("settings", "per_broker", "text"),
+    [
+        ({"broker.rack": "r", "zookeeper.connect": "z"}, True, f"{STATIC}: Set(broker.rack, zookeeper.connect)"),
+        ({"ssl.keystore.location": "/x"}, True, f"{UNPREFIXED}: Set(ssl.keystore.location)"),
+        ({"listeners": "PLAINTEXT://:1"}, False, f"{OF_ONE_BROKER}: Set(listeners)"),
+        ({"listener.name.x.ssl.protocol": "TLS"}, False, f"{OF_ONE_BROKER}: Set(listener.name.x.ssl.protocol)"),
+        ({"num.io.threads": "many"}, True, "Invalid value 'many' for num.io.threads: must be a whole number of 32 bits"),
+        ({"num.io.threads": "0"}, False, "Invalid value '0' for num.io.threads: must be at least 1"),
+        ({"listener.name.x.max.connections": "-1"}, False,
+         "Invalid value '-1' for listener.name.x.max.connections: must be at least 0"),
+    ],
+)  # fmt: skip
+def test_settings_that_are_refused(settings: dict[str, str], per_broker: bool, text: str) -> None:
+    _, dynamic = make()
+    with pytest.raises(ConfigError) as refused:
+        dynamic.validate(settings, per_broker=per_broker)
+    assert str(refused.value) == text
+
+
+def test_settings_that_are_accepted() -> None:
+    config, dynamic = make()
+    dynamic.validate(
+        {"listener.name.plaintext.max.connections": "1", "max.connections": "5", "somebodys.plugin": "x"}, per_broker=False
+    )
+    dynamic.validate({"listener.name.x.ssl.keystore.location": "/x"}, per_broker=True)
+    assert config.int("max.connections") == config.default("max.connections"), "nothing is changed"
+
+
+def test_a_part_and_a_rule_between_settings_may_refuse() -> None:
+    config, dynamic = make()
+    part = Part("max.connections", refuses=lambda new: new.int("max.connections") > 5)
+    dynamic.add_reconfigurable(part)
+    with pytest.raises(ConfigError, match="this part cannot"):
+        dynamic.validate({"max.connections": "6"}, per_broker=False)
+    with pytest.raises(ConfigError, match=r"advertised\.listeners"):
+        dynamic.validate({"advertised.listeners": "SSL://here:1"}, per_broker=True)
+    dynamic.update_defaults({"max.connections": "6"})
+    assert config.int("max.connections") != 6, "and it is not applied when somebody wrote it all the same"
+    assert part.told == []
+    dynamic.update_defaults({"max.connections": "5"})
+    assert config.int("max.connections") == 5
+
+
+def test_what_cannot_be_used_is_passed_over_and_the_rest_applied() -> None:
+    config, dynamic = make()
+    dynamic.update_own({"broker.rack": "r", "num.io.threads": "x", "ssl.key.password": "p", "max.connections": "9"})
+    assert config.int("max.connections") == 9
+    assert config.optional_string("broker.rack") is None
+
+
+def test_a_part_that_fails_keeps_no_other_from_being_told() -> None:
+    _, dynamic = make()
+    failing, other = Part("max.connections"), Part("max.connections")
+    failing.reconfigure = lambda old, new: 1 / 0  # type: ignore[method-assign, assignment, return-value]
+    dynamic.add_reconfigurable(failing)
+    dynamic.add_reconfigurable(other)
+    dynamic.update_own({"max.connections": "9"})
+    assert len(other.told) == 1

@@ -1,0 +1,1 @@
+"""What handlers do on behalf of administrators: topics, partitions, configs, policies, log levels."""

@@ -1,0 +1,113 @@
+"""The kinds of entities that have configs which clients can change, but for brokers and their loggers."""
+
+from collections.abc import Iterable, Mapping
+
+from zope.interface import implementer
+
+from twisted_kafka.admin.config_resource_types import ensure_own_broker
+from twisted_kafka.admin.configs import IConfigResource, IHasSecrets, ensure_list
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.client_metrics import CLIENT_METRICS_KEYS, ClientMetricsConfig
+from twisted_kafka.config.dynamic_broker_config import DynamicBrokerConfig
+from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.config.keys import BROKER_KEYS, TOPIC_KEYS
+from twisted_kafka.config.keys.declare import LIST, TopicKey
+from twisted_kafka.config.prefixes import base_key
+from twisted_kafka.config.topic_config import ensure_possible
+from twisted_kafka.config.values import value_text
+from twisted_kafka.metadata import znodes
+from twisted_kafka.metadata.cache import MetadataCache
+from twisted_kafka.protocol.errors import InvalidRequestError, UnknownTopicOrPartitionError
+
+
+def list_default(keys: Mapping[str, TopicKey], key: str) -> str:
+    """Return the default of a key, as text, whose values are lists; raise InvalidConfigurationError for any other key."""
+    declared = keys.get(key)
+    ensure_list(declared is not None and declared.type == LIST, key)
+    assert declared is not None
+    return value_text(declared, declared.default) or ""
+
+
+@implementer(IConfigResource)
+class TopicConfigs:
+    """Topics, which must exist."""
+
+    def __init__(self, config: KafkaConfig, metadata: MetadataCache) -> None:
+        self._config = config
+        self._metadata = metadata
+
+    def entity_path(self, name: str) -> str:
+        """Return where the topic's config is kept; raises InvalidRequestError, UnknownTopicOrPartitionError."""
+        if not name:
+            raise InvalidRequestError("A topic needs a name: topics have no common config of their own")
+        if not self._metadata.contains(name):
+            raise UnknownTopicOrPartitionError(f"There is no topic {name!r}")
+        return f"topics/{name}"
+
+    def list_default(self, key: str) -> str:
+        """Return the default of a topic key whose values are lists."""
+        return list_default(TOPIC_KEYS, key)
+
+    def validate(self, name: str, config: Mapping[str, str], changed: Iterable[str]) -> None:
+        """Raise InvalidConfigurationError when no topic can have this config."""
+        ensure_possible(self._config, config)
+
+
+@implementer(IConfigResource, IHasSecrets)
+class BrokerConfigs:
+    """This broker, and with an empty name all brokers at once (KIP-226)."""
+
+    def __init__(self, dynamic: DynamicBrokerConfig, broker_id: int) -> None:
+        self._dynamic = dynamic
+        self._broker_id = broker_id
+
+    def entity_path(self, name: str) -> str:
+        """Return where the configs are kept; raises InvalidRequestError for another broker's id."""
+        if not name:
+            return f"brokers/{znodes.DEFAULT_ENTITY}"
+        ensure_own_broker(name, self._broker_id)
+        return f"brokers/{self._broker_id}"
+
+    def list_default(self, key: str) -> str:
+        """Return the default of a broker key whose values are lists."""
+        declared = BROKER_KEYS.get(base_key(key) or "")
+        ensure_list(declared is not None and declared.type == LIST, key)
+        assert declared is not None
+        return value_text(declared, declared.default) or ""
+
+    def validate(self, name: str, config: Mapping[str, str], changed: Iterable[str]) -> None:
+        """Raise InvalidRequestError when this broker, or all brokers, cannot go on with these dynamic settings."""
+        try:
+            self._dynamic.validate(config, per_broker=bool(name))
+        except ConfigError as error:
+            raise InvalidRequestError(str(error)) from None
+
+    def loaded(self, stored: Mapping[str, str]) -> dict[str, str]:
+        """Return what the store has with passwords in clear text."""
+        return self._dynamic.loaded(stored)
+
+    def stored(self, config: Mapping[str, str]) -> dict[str, str]:
+        """Return a config with its passwords encrypted; raises InvalidRequestError without ``password.encoder.secret``."""
+        try:
+            return self._dynamic.stored(config)
+        except ConfigError as error:
+            raise InvalidRequestError(str(error)) from None
+
+
+@implementer(IConfigResource)
+class ClientMetricsConfigs:
+    """Subscriptions to clients' metrics: they exist as soon as they have a config, and end with its last entry (KIP-714)."""
+
+    def entity_path(self, name: str) -> str:
+        """Return where the subscription is kept; raises InvalidRequestError."""
+        if not name or "/" in name:
+            raise InvalidRequestError(f"{name!r} is not a name that a subscription to metrics can have")
+        return f"client-metrics/{name}"
+
+    def list_default(self, key: str) -> str:
+        """Return the default of a key whose values are lists."""
+        return list_default(CLIENT_METRICS_KEYS, key)
+
+    def validate(self, name: str, config: Mapping[str, str], changed: Iterable[str]) -> None:
+        """Raise InvalidConfigurationError when no subscription can have this config."""
+        ClientMetricsConfig.parse(config)

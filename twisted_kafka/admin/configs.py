@@ -1,0 +1,156 @@
+"""Changes configs on behalf of clients: checks, writes the entity's node, and announces the change (Kafka: ``ZkAdminManager``)."""
+
+# ruff: noqa: N805 - the methods of a zope interface have no self
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+from zope.interface import Interface
+
+from twisted_kafka.admin.policies import ConfigOrder, Policies
+from twisted_kafka.metadata import znodes
+from twisted_kafka.metadata.config_repository import ConfigRepository
+from twisted_kafka.metadata.store import Create, IMetadataStore, Operation, Set
+from twisted_kafka.metadata.znodes import ConfigChangeNode, ConfigNode
+from twisted_kafka.protocol.errors import InvalidConfigurationError, InvalidRequestError
+
+
+class ConfigOperation(IntEnum):
+    """What to do with one config, by the codes of IncrementalAlterConfigs."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigChange(NamedTuple):
+    """One entry of an incremental change; the code may be one that nobody knows."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+class IConfigResource(Interface):
+    """What kinds of entities with configs have in common: topics, brokers, groups, client metrics."""
+
+    def entity_path(name: str) -> str:
+        """Return where the entity's config is kept, ``topics/orders``; raise a KafkaError when there is no such entity."""
+
+    def list_default(key: str) -> str:
+        """Return the default of a key whose values are lists; raise InvalidConfigurationError for any other key."""
+
+    def validate(name: str, config: Mapping[str, str], changed: Iterable[str]) -> None:
+        """Raise the KafkaError that says why the entity cannot have this config, of which the ``changed`` keys are new."""
+
+
+class IHasSecrets(Interface):
+    """A kind of entities whose configs may hold passwords, which do not lie in the store as they are."""
+
+    def loaded(stored: Mapping[str, str]) -> dict[str, str]:
+        """Return what the store has with passwords in clear text."""
+
+    def stored(config: Mapping[str, str]) -> dict[str, str]:
+        """Return a config as it is to lie in the store; raise InvalidRequestError where that is not possible."""
+
+
+class ConfigAdmin:
+    """Changes of configs by order of clients. Each entity's change happens whole, or not at all."""
+
+    def __init__(self, store: IMetadataStore, repository: ConfigRepository, policies: Policies) -> None:
+        self._store = store
+        self._repository = repository
+        self._policies = policies
+
+    def replace(
+        self, resource: IConfigResource, name: str, settings: Iterable[tuple[str, str | None]], *, validate_only: bool = False
+    ) -> None:
+        """Give the entity exactly these settings; raises the KafkaError that says why not."""
+        settings = list(settings)
+        _ensure_once(key for key, _ in settings)
+        _ensure_values(key for key, value in settings if value is None)
+        config = {key: value for key, value in settings if value is not None}
+        self._alter(resource, name, config, config, validate_only)
+
+    def change(self, resource: IConfigResource, name: str, changes: Iterable[ConfigChange], *, validate_only: bool = False) -> None:
+        """Change some settings of the entity and leave the others (KIP-339); raises the KafkaError that says why not."""
+        changes = list(changes)
+        _ensure_once(each.name for each in changes)
+        _ensure_values(each.name for each in changes if each.value is None and each.operation != ConfigOperation.DELETE)
+        config = self._repository.config(resource.entity_path(name))
+        if IHasSecrets.providedBy(resource):
+            config = resource.loaded(config)
+        for each in changes:
+            _apply(resource, config, each)
+        ordered = {each.name: each.value for each in changes}
+        self._alter(resource, name, config, ordered, validate_only)
+
+    def _alter(
+        self, resource: IConfigResource, name: str, config: dict[str, str], ordered: Mapping[str, str | None], validate_only: bool
+    ) -> None:
+        entity_path = resource.entity_path(name)
+        resource.validate(name, config, ordered)
+        self._policies.ensure_configs(ConfigOrder(entity_path, dict(ordered)))
+        if IHasSecrets.providedBy(resource):
+            config = resource.stored(config)
+        if not validate_only:
+            self._write(entity_path, config)
+
+    def _write(self, entity_path: str, config: dict[str, str]) -> None:
+        path = znodes.config_path(entity_path)
+        data = ConfigNode(config).encode()
+        parent = path.rpartition("/")[0]
+        operations: list[Operation] = []
+        if self._store.exists(path) is not None:
+            operations.append(Set(path, data))
+        else:
+            if self._store.exists(parent) is None:
+                operations.append(Create(parent))
+            operations.append(Create(path, data))
+        change = ConfigChangeNode(entity_path).encode()
+        operations.append(Create(znodes.CONFIG_CHANGE_PREFIX, change, sequence=True))
+        self._store.multi(operations)
+
+
+def _ensure_once(keys: Iterable[str]) -> None:
+    repeated = [key for key, times in Counter(keys).items() if times > 1]
+    if repeated:
+        raise InvalidRequestError(f"The request names these configs more than once: {', '.join(repeated)}")
+
+
+def _ensure_values(without: Iterable[str]) -> None:
+    keys = list(without)
+    if keys:
+        raise InvalidRequestError(f"These configs have null as their value: {', '.join(keys)}")
+
+
+def _apply(resource: IConfigResource, config: dict[str, str], change: ConfigChange) -> None:
+    value = change.value or ""
+    if change.operation == ConfigOperation.SET:
+        config[change.name] = value
+    elif change.operation == ConfigOperation.DELETE:
+        config.pop(change.name, None)
+    elif change.operation in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
+        default = resource.list_default(change.name)
+        present = _items(config.get(change.name, default))
+        given = _items(value)
+        if change.operation == ConfigOperation.APPEND:
+            items = present + [item for item in given if item not in present]
+        else:
+            items = [item for item in present if item not in given]
+        config[change.name] = ",".join(items)
+    else:
+        raise InvalidRequestError(f"There is no operation {change.operation} on configs")
+
+
+def _items(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",")] if text.strip() else []
+
+
+def ensure_list(is_list: bool, key: str) -> None:
+    """Raise InvalidConfigurationError unless the key is one whose values are lists."""
+    if not is_list:
+        raise InvalidConfigurationError(f"Only lists can be appended to or subtracted from, and {key} is none")

@@ -1,0 +1,81 @@
+"""Waiting until the controller has done what was asked of topics (Kafka: ``DelayedCreatePartitions``, ``DelayedDeleteTopics``)."""
+
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Future
+from typing import Generic, Protocol, TypeVar
+
+from twisted_kafka.metadata.cache import MetadataCache
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.timing.clock import IClock
+from twisted_kafka.timing.timer import Timer
+from twisted_kafka.waiting.purgatory import DelayedOperation, DelayedOperationPurgatory
+
+
+class Waiting(Protocol):
+    """What is known of a topic that something was asked of."""
+
+    name: str
+    error: ErrorCode
+    message: str | None
+
+
+_R = TypeVar("_R", bound=Waiting)
+
+
+class _Wait(DelayedOperation, Generic[_R]):
+    """Waits until ``is_done`` holds for every topic, and then completes the future with the results."""
+
+    __slots__ = ("_future", "_is_done", "_results", "_waiting")
+
+    def __init__(
+        self, is_done: Callable[[str], bool], waiting: Sequence[_R], results: list[_R], future: "Future[list[_R]]", delay_ms: float
+    ) -> None:
+        super().__init__(delay_ms)
+        self._is_done = is_done
+        self._waiting = list(waiting)
+        self._results = results
+        self._future = future
+
+    def try_complete(self) -> bool:
+        # What was done once counts, even if it is undone meanwhile: look only at the others.
+        self._waiting = [each for each in self._waiting if not self._is_done(each.name)]
+        return not self._waiting and self.force_complete()
+
+    def on_complete(self) -> None:
+        for each in self._waiting:
+            each.error = ErrorCode.REQUEST_TIMED_OUT
+            each.message = None
+        self._future.set_result(self._results)
+
+
+class TopicWaits:
+    """Operations that wait for topics, looked at whenever the metadata cache or the controller says that topics changed."""
+
+    def __init__(self, metadata: MetadataCache, clock: IClock, timer: Timer) -> None:
+        self._purgatory = DelayedOperationPurgatory("topic", clock, timer)
+        metadata.add_listener(self.topics_changed)
+
+    def topics_changed(self, topics: Collection[str]) -> None:
+        """Look at what waits for these topics."""
+        if self._purgatory.num_delayed:
+            for topic in topics:
+                self._purgatory.check_and_complete(topic)
+
+    def until(
+        self, is_done: Callable[[str], bool], waiting: Sequence[_R], results: list[_R], timeout_ms: int
+    ) -> "Future[list[_R]]":
+        """Return a future of ``results``, done when ``is_done`` holds for the topics of all in ``waiting``, or after the timeout.
+
+        Those that are not done then get REQUEST_TIMED_OUT; without time (0 or less) that is at once.
+        """
+        future: Future[list[_R]] = Future()
+        operation = _Wait(is_done, waiting, results, future, timeout_ms)
+        if not waiting or timeout_ms <= 0:
+            operation.force_complete()
+        else:
+            self._purgatory.try_complete_else_watch(operation, [each.name for each in waiting])
+        return future
+
+    def shutdown(self) -> None:
+        """Forget all that waits."""
+        self._purgatory.shutdown()

@@ -1,0 +1,346 @@
+"""Makes, deletes and grows topics on behalf of clients: checks, writes nodes, and waits until the controller has acted.
+
+Kafka's ``ZkAdminManager``. All topics of a request reach the disk together; the results are futures that are done when the
+metadata cache has what was asked for, or when the time is over (REQUEST_TIMED_OUT, while the work goes on).
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Final
+
+from twisted.logger import Logger
+
+from twisted_kafka.admin.policies import Policies, TopicOrder
+from twisted_kafka.admin.topic_orders import DEFAULT_COUNT, NewPartitions, NewTopic, TopicResult
+from twisted_kafka.admin.topic_rules import (
+    CLUSTER_TOPIC,
+    assign_replicas,
+    collision_key,
+    ensure_valid_assignment,
+    ensure_valid_name,
+    ensure_valid_replicas,
+    may_collide,
+)
+from twisted_kafka.admin.topic_waits import TopicWaits
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.topic_config import ensure_possible
+from twisted_kafka.controller.kafka_controller import KafkaController
+from twisted_kafka.metadata import znodes
+from twisted_kafka.metadata.cache import NO_LEADER, MetadataCache
+from twisted_kafka.metadata.store import (
+    Create,
+    IMetadataStore,
+    NodeExistsError,
+    NoNodeError,
+    Operation,
+    Set,
+    Stat,
+    StoreError,
+)
+from twisted_kafka.metadata.znodes import ConfigNode, TopicNode
+from twisted_kafka.protocol.errors import (
+    ErrorCode,
+    InvalidPartitionsError,
+    InvalidReplicaAssignmentError,
+    InvalidRequestError,
+    InvalidTopicError,
+    KafkaError,
+    NotControllerError,
+    PolicyViolationError,
+    ReassignmentInProgressError,
+    TopicDeletionDisabledError,
+    TopicExistsError,
+    UnknownServerError,
+    UnknownTopicOrPartitionError,
+)
+from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TRANSACTION_TOPIC
+from twisted_kafka.protocol.types import NO_UUID, random_uuid
+
+MAX_NEW_PARTITIONS: Final = 10_000
+"""A request that would make more is refused, as by Kafka in KRaft mode: a slip of a few zeros would use up memory and files."""
+
+_ON_THEIR_WAY: Final = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER)
+
+
+class TopicManager:
+    """Topics by order of clients, where this broker is the controller."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        config: KafkaConfig,
+        store: IMetadataStore,
+        metadata: MetadataCache,
+        controller: KafkaController,
+        waits: TopicWaits,
+        *,
+        policies: Policies | None = None,
+        randrange: Callable[[int], int] = random.randrange,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._metadata = metadata
+        self._controller = controller
+        self._waits = waits
+        self._policies = policies or Policies(config)
+        self._randrange = randrange
+        self._unmade: dict[str, str] = {}
+        controller.add_topics_listener(waits.topics_changed)
+
+    # Creation
+
+    def create_topics(
+        self, topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool = False
+    ) -> "Future[list[TopicResult]]":
+        """Make topics; one result for each, in order."""
+        results = [TopicResult(topic.name) for topic in topics]
+        planned: list[tuple[TopicResult, TopicNode]] = []
+        if not self._controller.is_active:
+            _refuse_all(results, NotControllerError(""))
+            return _done(results)
+        if sum(max(self._partitions_of(topic), 0) for topic in topics) > MAX_NEW_PARTITIONS:
+            _refuse_all(results, PolicyViolationError(f"A request can make {MAX_NEW_PARTITIONS} partitions at most"))
+            return _done(results)
+        times = Counter(topic.name for topic in topics)
+        existing = set(self._store.children(znodes.TOPICS))
+        collisions = {collision_key(name): name for name in existing if may_collide(name)}
+        for topic, result in zip(topics, results, strict=True):
+            try:
+                if times[topic.name] > 1:
+                    raise InvalidRequestError("The request names this topic more than once")
+                self._ensure_new(topic.name, existing, collisions)
+                planned.append((result, self._plan(topic, result)))
+                collisions[collision_key(topic.name)] = topic.name
+            except KafkaError as error:
+                result.refuse(error)
+        if validate_only:
+            return _done(results)
+        self._write(planned)
+        made = [result for result, _ in planned if not result.error]
+        return self._waits.until(self._has_leaders, made, results, timeout_ms)
+
+    def _partitions_of(self, topic: NewTopic) -> int:
+        if topic.assignments:
+            return len(topic.assignments)
+        return self._config.int("num.partitions") if topic.num_partitions == DEFAULT_COUNT else topic.num_partitions
+
+    def _ensure_new(self, name: str, existing: set[str], collisions: Mapping[str, str]) -> None:
+        if name == CLUSTER_TOPIC:
+            raise InvalidRequestError(f"{name} is a name that no topic can have here")
+        ensure_valid_name(name)
+        if name in existing or self._metadata.contains(name):
+            raise TopicExistsError(f"There is a topic {name!r} already")
+        other = collisions.get(collision_key(name)) if may_collide(name) else None
+        if other is not None:
+            raise InvalidTopicError(f"The name {name!r} is too similar to {other!r}: metrics could not tell them apart")
+
+    def _plan(self, topic: NewTopic, result: TopicResult) -> TopicNode:
+        """Return the topic's node; raises a KafkaError that says why there cannot be such a topic."""
+        brokers = self._metadata.snapshot.brokers
+        if topic.assignments:
+            if topic.num_partitions != DEFAULT_COUNT or topic.replication_factor != DEFAULT_COUNT:
+                raise InvalidRequestError("Either assignments or numbers of partitions and replicas can be given, not both")
+            ensure_valid_assignment(topic.assignments, brokers)
+            assignment = {index: list(replicas) for index, replicas in sorted(topic.assignments.items())}
+        else:
+            defaults = self._config
+            partitions = self._partitions_of(topic)
+            factor = topic.replication_factor
+            factor = defaults.int("default.replication.factor") if factor == DEFAULT_COUNT else factor
+            count = max(1, len(brokers))
+            start, shift = self._randrange(count), self._randrange(count)
+            assignment = assign_replicas(brokers, partitions, factor, start_index=start, shift=shift)
+        result.configs = ensure_possible(self._config, topic.configs)
+        result.num_partitions = len(assignment)
+        result.replication_factor = len(assignment[0])
+        self._policies.ensure_topic(_order(topic, result))
+        return TopicNode(partitions=assignment, topic_id=random_uuid())
+
+    def _write(self, planned: Sequence[tuple[TopicResult, TopicNode]]) -> None:
+        config_paths = [znodes.config_path(f"topics/{result.name}") for result, _ in planned]
+        groups: list[list[Operation]] = []
+        left_over = self._store.get_many(config_paths)
+        for (result, node), path, found in zip(planned, config_paths, left_over, strict=True):
+            data = ConfigNode(result.configs).encode()
+            # First the config: when the topic appears, its config must be there.
+            change: Operation = Create(path, data) if found is None else Set(path, data)
+            groups.append([change, Create(znodes.topic_path(result.name), node.encode())])
+        for (result, node), written in zip(planned, self._store.batch(groups), strict=True):
+            if isinstance(written, StoreError):
+                _refuse_storing(result, written)
+            else:
+                result.topic_id = node.topic_id or NO_UUID
+
+    def _has_leaders(self, name: str) -> bool:
+        partitions = self._metadata.partitions(name)
+        return bool(partitions) and all(partition.leader != NO_LEADER for partition in partitions)
+
+    def create_internal_topic(self, topic: str) -> None:
+        """Begin to make ``__consumer_offsets`` or ``__transaction_state``, with their own settings.
+
+        That it fails is logged, once for each reason: every client that looks for its coordinator asks again and again.
+        """
+        (result,) = self._create_automatically([topic])
+        reason = f"{result.error.name}: {result.message}"
+        if result.error not in _ON_THEIR_WAY and self._unmade.get(topic) != reason:
+            self._unmade[topic] = reason
+            self.log.error("Topic {topic} cannot be made: {reason}", topic=topic, reason=reason)
+
+    def auto_create(self, topics: Iterable[str]) -> dict[str, ErrorCode]:
+        """Begin to make topics that somebody asked about; LEADER_NOT_AVAILABLE is the answer for those on their way.
+
+        Internal topics get their own settings, others the defaults (Kafka: ``AutoTopicCreationManager``).
+        """
+        return {
+            each.name: ErrorCode.LEADER_NOT_AVAILABLE if each.error in _ON_THEIR_WAY else each.error
+            for each in self._create_automatically(topics)
+        }
+
+    def _create_automatically(self, topics: Iterable[str]) -> list[TopicResult]:
+        return self.create_topics([self._automatic(topic) for topic in topics], 0).result()
+
+    def _automatic(self, topic: str) -> NewTopic:
+        config = self._config
+        if topic == GROUP_METADATA_TOPIC:
+            own = {"compression.type": "producer", "cleanup.policy": "compact"}
+            own["segment.bytes"] = str(config.int("offsets.topic.segment.bytes"))
+            return NewTopic(
+                topic, config.int("offsets.topic.num.partitions"), config.int("offsets.topic.replication.factor"), configs=own
+            )
+        if topic == TRANSACTION_TOPIC:
+            own = {"compression.type": "uncompressed", "cleanup.policy": "compact"}
+            own["min.insync.replicas"] = str(config.int("transaction.state.log.min.isr"))
+            own["segment.bytes"] = str(config.int("transaction.state.log.segment.bytes"))
+            own["unclean.leader.election.enable"] = "false"
+            partitions = config.int("transaction.state.log.num.partitions")
+            return NewTopic(topic, partitions, config.int("transaction.state.log.replication.factor"), configs=own)
+        return NewTopic(topic)
+
+    # Deletion
+
+    def delete_topics(self, topics: Sequence[str], timeout_ms: int) -> "Future[list[TopicResult]]":
+        """Delete topics; one result for each, in order."""
+        results = [TopicResult(topic) for topic in topics]
+        if not self._controller.is_active:
+            _refuse_all(results, NotControllerError(""))
+            return _done(results)
+        if not self._config.boolean("delete.topic.enable"):
+            for result in results:
+                result.refuse(TopicDeletionDisabledError("delete.topic.enable is false"))
+            return _done(results)
+        for result in results:
+            if not self._metadata.contains(result.name):
+                result.refuse(UnknownTopicOrPartitionError(""))
+        known = [result for result in results if not result.error]
+        names = list(dict.fromkeys(result.name for result in known))
+        written = self._store.batch([[Create(znodes.delete_topic_path(name))] for name in names])
+        failed = {
+            name: error
+            for name, error in zip(names, written, strict=True)
+            if isinstance(error, StoreError) and not isinstance(error, NodeExistsError)
+        }
+        for result in known:
+            if result.name in failed:
+                _refuse_storing(result, failed[result.name])
+        waiting = [result for result in known if not result.error]
+        return self._waits.until(self._is_gone, waiting, results, timeout_ms)
+
+    def _is_gone(self, name: str) -> bool:
+        return not self._metadata.contains(name) and not self._controller.is_to_be_deleted(name)
+
+    # Growth
+
+    def create_partitions(
+        self, topics: Sequence[NewPartitions], timeout_ms: int, *, validate_only: bool = False
+    ) -> "Future[list[TopicResult]]":
+        """Give topics more partitions; one result for each, in order; one that is named twice is refused once."""
+        times = Counter(topic.name for topic in topics)
+        topics = list({topic.name: topic for topic in topics}.values())
+        results = [TopicResult(topic.name) for topic in topics]
+        if not self._controller.is_active:
+            _refuse_all(results, NotControllerError(""))
+            return _done(results)
+        found = self._store.get_many([znodes.topic_path(topic.name) for topic in topics])
+        groups: list[list[Operation]] = []
+        grown: list[TopicResult] = []
+        for topic, result, node in zip(topics, results, found, strict=True):
+            try:
+                if times[topic.name] > 1:
+                    raise InvalidRequestError("The request names this topic more than once")
+                change = self._grown(topic, result, node)
+            except KafkaError as error:
+                result.refuse(error)
+            else:
+                groups.append([change])
+                grown.append(result)
+        if validate_only:
+            return _done(results)
+        for result, written in zip(grown, self._store.batch(groups), strict=True):
+            if isinstance(written, StoreError):
+                _refuse_storing(result, written)
+        counts = {result.name: result.num_partitions for result in grown}
+        waiting = [result for result in grown if not result.error]
+        return self._waits.until(
+            lambda name: self._has_leaders(name) and (self._metadata.partition_count(name) or 0) >= counts[name],
+            waiting,
+            results,
+            timeout_ms,
+        )
+
+    def _grown(self, topic: NewPartitions, result: TopicResult, found: tuple[bytes, Stat] | None) -> Operation:
+        if found is None or self._controller.is_to_be_deleted(topic.name):
+            raise UnknownTopicOrPartitionError(f"There is no topic {topic.name!r}")
+        node = TopicNode.decode(found[0])
+        if node.adding_replicas or node.removing_replicas:
+            raise ReassignmentInProgressError(f"Topic {topic.name!r} is being reassigned")
+        before = len(node.partitions)
+        if topic.count <= before:
+            raise InvalidPartitionsError(f"The topic has {before} partitions already and cannot have {topic.count}")
+        added = topic.count - before
+        if added > MAX_NEW_PARTITIONS:
+            raise PolicyViolationError(f"A request can make {MAX_NEW_PARTITIONS} partitions at most")
+        brokers = self._metadata.snapshot.brokers
+        first = node.partitions[0]
+        if topic.assignments is not None:
+            if len(topic.assignments) != added:
+                raise InvalidReplicaAssignmentError(f"{added} partitions are new, but {len(topic.assignments)} are assigned")
+            ensure_valid_replicas([*topic.assignments, topic.assignments[0]], brokers)
+            if len(topic.assignments[0]) != len(first):
+                raise InvalidReplicaAssignmentError(f"The topic's partitions have {len(first)} replicas each")
+            new = {before + index: list(replicas) for index, replicas in enumerate(topic.assignments)}
+        else:
+            ids = sorted(brokers)
+            start = ids.index(first[0]) if first[0] in ids else 0
+            new = assign_replicas(ids, added, len(first), start_index=start, shift=start, first_partition=before)
+        result.num_partitions = topic.count
+        larger = TopicNode(partitions={**node.partitions, **new}, topic_id=node.topic_id)
+        return Set(znodes.topic_path(topic.name), larger.encode(), found[1].version)
+
+
+def _order(topic: NewTopic, result: TopicResult) -> TopicOrder:
+    if topic.assignments:
+        return TopicOrder(topic.name, None, None, topic.assignments, result.configs)
+    return TopicOrder(topic.name, result.num_partitions, result.replication_factor, None, result.configs)
+
+
+def _refuse_all(results: Iterable[TopicResult], error: KafkaError) -> None:
+    for result in results:
+        result.refuse(error)
+
+
+def _refuse_storing(result: TopicResult, error: StoreError) -> None:
+    if isinstance(error, NodeExistsError):
+        result.refuse(TopicExistsError(f"There is a topic {result.name!r} already"))
+    elif isinstance(error, NoNodeError):
+        result.refuse(UnknownTopicOrPartitionError(f"There is no topic {result.name!r} any more"))
+    else:
+        result.refuse(UnknownServerError(str(error)))
+
+
+def _done(results: list[TopicResult]) -> "Future[list[TopicResult]]":
+    future: Future[list[TopicResult]] = Future()
+    future.set_result(results)
+    return future

@@ -1,0 +1,80 @@
+"""What administrators change while the broker runs: configs, levels of loggers, subscriptions to clients' metrics."""
+
+from twisted.logger import globalLogPublisher
+
+from twisted_kafka.admin.config_resource_types import BROKER, CLIENT_METRICS, GROUP, TOPIC
+from twisted_kafka.admin.config_resources import BrokerConfigs, ClientMetricsConfigs, TopicConfigs
+from twisted_kafka.admin.configs import ConfigAdmin, IConfigResource
+from twisted_kafka.admin.loggers import LoggerLevels
+from twisted_kafka.admin.policies import Policies
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.dynamic_broker_config import DynamicBrokerConfig
+from twisted_kafka.coordinator.group.group_configs import GroupConfigs
+from twisted_kafka.coordinator.group.group_resource import GroupResource
+from twisted_kafka.metadata import znodes
+from twisted_kafka.metadata.cache import MetadataCache
+from twisted_kafka.metadata.config_repository import ConfigRepository
+from twisted_kafka.metadata.store import IMetadataStore, NoNodeError
+from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.server.apis.alter_configs import AlterConfigApis
+from twisted_kafka.server.apis.config_entries import ConfigDescriber
+from twisted_kafka.server.apis.configs import ConfigApis
+from twisted_kafka.server.apis.telemetry import TelemetryApis
+from twisted_kafka.telemetry.client_metrics import ClientMetrics
+from twisted_kafka.telemetry.exposed_metrics import ExposedMetrics
+from twisted_kafka.timing.clock import IClock
+
+_CLIENT_METRICS_TYPE = "client-metrics"
+
+
+class Administration:
+    """Makes the families of APIs for configs and telemetry, and what they work on."""
+
+    def __init__(
+        self,
+        config: KafkaConfig,
+        store: IMetadataStore,
+        configs: ConfigRepository,
+        dynamic: DynamicBrokerConfig,
+        clock: IClock,
+        metrics: MetricsRegistry,
+    ) -> None:
+        """Raises ConfigError when a policy cannot be had."""
+        self.policies = Policies(config)
+        self._config = config
+        self._store = store
+        self._configs = configs
+        self._dynamic = dynamic
+        self._loggers = LoggerLevels()
+        self._client_metrics = ClientMetrics(clock, ExposedMetrics(metrics), config.int("telemetry.max.bytes"))
+
+    def start(self) -> None:
+        """Filter what is logged, and take over the subscriptions that there are."""
+        self._loggers.install(globalLogPublisher)
+        self._configs.add_listener(_CLIENT_METRICS_TYPE, self._client_metrics.update)
+        try:
+            names = self._store.children(znodes.config_path(_CLIENT_METRICS_TYPE))
+        except NoNodeError:
+            return  # nobody has subscribed ever
+        for name in names:
+            self._client_metrics.update(name, self._configs.config(f"{_CLIENT_METRICS_TYPE}/{name}"))
+
+    def stop(self) -> None:
+        """Filter no more, and close the policies."""
+        self._loggers.uninstall()
+        self.policies.close()
+
+    def families(self, metadata: MetadataCache, describer: ConfigDescriber, groups: GroupConfigs) -> list[object]:
+        """Return an object of each family."""
+        resources: dict[int, IConfigResource] = {
+            TOPIC: TopicConfigs(self._config, metadata),
+            BROKER: BrokerConfigs(self._dynamic, self._config.broker_id),
+            CLIENT_METRICS: ClientMetricsConfigs(),
+            GROUP: GroupResource(groups),
+        }
+        admin = ConfigAdmin(self._store, self._configs, self.policies)
+        return [
+            ConfigApis(self._config, self._configs, metadata, describer, self._loggers, groups),
+            AlterConfigApis(admin, resources, self._loggers, self._config.broker_id),
+            TelemetryApis(self._client_metrics),
+        ]

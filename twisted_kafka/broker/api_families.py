@@ -1,0 +1,119 @@
+"""Every family of APIs that the broker serves, listed once: dispatch, ApiVersions and the README's table come from here."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from twisted_kafka.access_log.access_log import AccessLog
+from twisted_kafka.admin.partitions import PartitionAdmin
+from twisted_kafka.admin.topic_waits import TopicWaits
+from twisted_kafka.admin.topics import TopicManager
+from twisted_kafka.broker.access_log_topic import AccessLogTopic
+from twisted_kafka.broker.administration import Administration
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.controller.kafka_controller import KafkaController
+from twisted_kafka.coordinator.group.coordinator import GroupCoordinator
+from twisted_kafka.coordinator.group.group_metrics import CONSUMER
+from twisted_kafka.coordinator.group.legacy_offsets import LegacyOffsets
+from twisted_kafka.coordinator.hashing import partition_for
+from twisted_kafka.coordinator.transaction.producer_ids import ProducerIdManager
+from twisted_kafka.coordinator.transaction.verification import TransactionVerification
+from twisted_kafka.log.log_manager import LogManager
+from twisted_kafka.metadata.cache import MetadataCache
+from twisted_kafka.metadata.config_repository import ConfigRepository
+from twisted_kafka.metadata.store import IMetadataStore
+from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TRANSACTION_TOPIC
+from twisted_kafka.quota.client_quotas import ClientQuotas
+from twisted_kafka.replication.control_plane import ControlPlane
+from twisted_kafka.replication.replica_manager import ReplicaManager
+from twisted_kafka.server.apis.api_versions import VersionsApis
+from twisted_kafka.server.apis.client_quotas import ClientQuotaApis
+from twisted_kafka.server.apis.config_entries import ConfigDescriber
+from twisted_kafka.server.apis.consumer_groups import ConsumerGroupApis
+from twisted_kafka.server.apis.control import ControlApis
+from twisted_kafka.server.apis.features import FeatureApis
+from twisted_kafka.server.apis.fetch import FetchApis
+from twisted_kafka.server.apis.find_coordinator import GROUP, TRANSACTION, CoordinatorTopic, FindCoordinatorApis
+from twisted_kafka.server.apis.group_offsets import GroupOffsetApis
+from twisted_kafka.server.apis.groups import GroupApis
+from twisted_kafka.server.apis.log_dirs import LogDirApis
+from twisted_kafka.server.apis.metadata import MetadataApis
+from twisted_kafka.server.apis.offsets import OffsetApis
+from twisted_kafka.server.apis.partitions import PartitionApis
+from twisted_kafka.server.apis.produce import ProduceApis
+from twisted_kafka.server.apis.producer_ids import ProducerIdApis
+from twisted_kafka.server.apis.producers import ProducerApis
+from twisted_kafka.server.apis.topics import TopicApis
+from twisted_kafka.server.apis.transaction_markers import TransactionMarkerApis
+from twisted_kafka.server.apis.transactional_offsets import TransactionalOffsetApis
+from twisted_kafka.server.fetch_session import FetchSessionCache
+from twisted_kafka.timing.clock import IClock
+from twisted_kafka.timing.timer import Timer
+
+
+class Parts(NamedTuple):
+    """What the families are made of."""
+
+    config: KafkaConfig
+    clock: IClock
+    metrics: MetricsRegistry
+    store: IMetadataStore
+    configs: ConfigRepository
+    metadata: MetadataCache
+    logs: LogManager
+    replicas: ReplicaManager
+    groups: GroupCoordinator
+    controller: KafkaController
+    administration: Administration
+    timer: Timer
+    control: ControlPlane
+    broker_epoch: Callable[[], int]
+    supported: Callable[[], Mapping[int, tuple[int, int]]]
+    access_log: AccessLog | None = None
+
+
+def make_families(parts: Parts) -> list[object]:
+    """Return an object of each family."""
+    config, metadata, replicas, groups = parts.config, parts.metadata, parts.replicas, parts.groups
+    sessions = FetchSessionCache(config.int("max.incremental.fetch.session.cache.slots"), parts.clock, parts.metrics)
+    producer_ids = ProducerIdManager(config.broker_id, parts.store)
+    waits = TopicWaits(metadata, parts.clock, parts.timer)
+    topics = TopicManager(config, parts.store, metadata, parts.controller, waits, policies=parts.administration.policies)
+    if parts.access_log is not None and config.boolean("access.log.topic.enable"):
+        parts.access_log.publish_to(AccessLogTopic(config, metadata, replicas, topics.create_topics, parts.clock).publish)
+    verification = TransactionVerification(config, replicas)
+    describer = ConfigDescriber(config, parts.configs)
+    return [
+        VersionsApis(parts.supported),
+        MetadataApis(metadata, config, topics),
+        TopicApis(topics, metadata, describer),
+        PartitionApis(PartitionAdmin(metadata, parts.controller, waits), metadata),
+        *parts.administration.families(metadata, describer, groups.group_configs),
+        FeatureApis(parts.controller),
+        ProduceApis(replicas, verification),
+        ProducerApis(replicas, metadata),
+        FetchApis(replicas, sessions, config, parts.clock),
+        OffsetApis(replicas),
+        LogDirApis(replicas.moves),
+        GroupApis(groups),
+        ConsumerGroupApis(groups, CONSUMER in config.list("group.coordinator.rebalance.protocols")),
+        GroupOffsetApis(groups, metadata, parts.clock, LegacyOffsets(parts.store)),
+        TransactionalOffsetApis(groups, verification, metadata, parts.clock),
+        TransactionMarkerApis(replicas, groups, parts.clock, config.int("request.timeout.ms")),
+        FindCoordinatorApis(_coordinators(parts), metadata, topics),
+        ProducerIdApis(producer_ids),
+        ClientQuotaApis(ClientQuotas(parts.configs)),
+        ControlApis(parts.control, parts.controller, config, parts.broker_epoch),
+    ]
+
+
+def _coordinators(parts: Parts) -> dict[int, CoordinatorTopic]:
+    configured_count = parts.config.int("transaction.state.log.num.partitions")
+
+    def transaction_partition(transactional_id: str) -> int:
+        return partition_for(transactional_id, parts.metadata.partition_count(TRANSACTION_TOPIC) or configured_count)
+
+    return {
+        GROUP: CoordinatorTopic(GROUP_METADATA_TOPIC, parts.groups.partition_for),
+        TRANSACTION: CoordinatorTopic(TRANSACTION_TOPIC, transaction_partition),
+    }

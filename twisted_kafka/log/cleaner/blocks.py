@@ -1,0 +1,189 @@
+"""What the cleaner reads: a segment in blocks of whole batches, each block of one format."""
+
+import os
+import struct
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NamedTuple, cast
+
+from twisted_kafka.log.batch_headers import is_plausible
+from twisted_kafka.log.cleaner.offset_map import DataBatch
+from twisted_kafka.protocol.errors import CorruptRecordError
+from twisted_kafka.protocol.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC_AT, DefaultBatch
+from twisted_kafka.protocol.records.compression import CODECS, Compression, decompress
+from twisted_kafka.protocol.records.legacy import LegacyBatch
+from twisted_kafka.protocol.records.record import (
+    COMPRESSION_MASK,
+    CONTROL_FLAG,
+    DEFAULT_DECOMPRESSION_LIMIT_BYTES,
+    DELETE_HORIZON_FLAG,
+    TIMESTAMP_TYPE_MASK,
+    TRANSACTIONAL_FLAG,
+)
+
+SMALLEST_READ_BYTES = 4096
+_LATEST_MAGIC = 2
+
+
+class Batch(NamedTuple):
+    """The header of a batch of format 2, with its fields in their order, and where in its block it lies."""
+
+    base_offset: int
+    size: int
+    """Without the first 12 bytes, as it is written."""
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+    position: int
+    end: int
+    """Where in its block it ends."""
+    last_offset: int
+    """The offset of its last record, whether or not that is still there."""
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it holds control records."""
+        return self.attributes & CONTROL_FLAG != 0
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether it belongs to a transaction."""
+        return self.attributes & TRANSACTIONAL_FLAG != 0
+
+    @property
+    def is_append_time(self) -> bool:
+        """Whether the broker set its timestamps."""
+        return self.attributes & TIMESTAMP_TYPE_MASK != 0
+
+    @property
+    def codec(self) -> Compression:
+        """Its codec; raises CorruptRecordError for one that does not exist."""
+        number = self.attributes & COMPRESSION_MASK
+        if number >= len(CODECS):
+            raise CorruptRecordError(f"unknown compression type {number} in the batch at offset {self.base_offset}")
+        return CODECS[number]
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When its tombstones or marker may go, None while that isn't set (KIP-534)."""
+        return self.base_timestamp_ms if self.attributes & DELETE_HORIZON_FLAG else None
+
+
+_NOT_PLAIN = TRANSACTIONAL_FLAG | CONTROL_FLAG | DELETE_HORIZON_FLAG | COMPRESSION_MASK
+_GLANCE = struct.Struct(">8xi4xb4xh34xi")
+"""Size, magic, attributes and record count of a header."""
+_batch_of = cast(Callable[[tuple[int, ...]], Batch], partial(tuple.__new__, Batch))
+
+
+class Block:
+    """Whole batches of a segment: either ``batches`` of format 2, which begin at ``positions``, or ``messages`` of formats 0 and 1.
+
+    ``is_plain``: all batches have records, of no transaction, uncompressed and without a delete horizon. Nearly all blocks of logs
+    with small batches are so, and need not be looked at batch by batch.
+    """
+
+    __slots__ = ("_batches", "data", "ends", "is_plain", "messages", "positions")
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.positions: list[int] = []
+        self.ends: list[int] = []
+        self.messages: list[LegacyBatch] = []
+        self.is_plain = False
+        self._batches: list[Batch] | None = None
+
+    @property
+    def batches(self) -> list[Batch]:
+        """The batches of format 2."""
+        if self._batches is None:
+            self._batches = [self.batch(number) for number in range(len(self.positions))]
+        return self._batches
+
+    def batch(self, number: int) -> Batch:
+        """Return one of them."""
+        position = self.positions[number]
+        fields = HEADER.unpack_from(self.data, position)
+        return _batch_of((*fields, position, self.ends[number], fields[0] + fields[6]))
+
+    def payloads(self) -> list[bytes]:
+        """Return the records of all batches of a plain block."""
+        data = self.data
+        return [data[at + HEADER_SIZE : end] for at, end in zip(self.positions, self.ends, strict=True)]
+
+    def plain_data(self) -> list[DataBatch]:
+        """Return all batches of a plain block for the table of keys."""
+        return [
+            DataBatch(each.base_offset, each.last_offset, each.record_count, payload)
+            for each, payload in zip(self.batches, self.payloads(), strict=True)
+        ]
+
+    def payload(self, batch: Batch) -> bytes:
+        """Return a batch's records, decompressed; raises CorruptRecordError."""
+        data = self.data[batch.position + HEADER_SIZE : batch.end]
+        if not batch.attributes & COMPRESSION_MASK:
+            return data
+        return decompress(batch.codec, data, limit_bytes=DEFAULT_DECOMPRESSION_LIMIT_BYTES)
+
+    def parsed(self, batch: Batch) -> DefaultBatch:
+        """Return a batch to read its records from."""
+        return DefaultBatch(memoryview(self.data)[batch.position : batch.end])
+
+
+def read_blocks(fd: int, position: int, end: int, block_bytes: int) -> Iterator[Block]:
+    """Yield the batches of a file from ``position`` on, in blocks of about ``block_bytes``, larger for larger batches.
+
+    Raises CorruptRecordError for what is no batch, OSError.
+    """
+    wanted = max(block_bytes, SMALLEST_READ_BYTES)
+    while position < end:
+        data = os.pread(fd, min(wanted, end - position), position)
+        block, used, missing = _parse(data)
+        if missing > end - position:
+            raise CorruptRecordError(f"the batch at position {position} needs {missing} bytes, {end - position} are left")
+        if not used:
+            if missing <= len(data):
+                raise CorruptRecordError(f"there is no batch at position {position}")
+            wanted = missing
+            continue
+        wanted = max(block_bytes, SMALLEST_READ_BYTES)
+        position += used
+        yield block
+
+
+def _parse(data: bytes) -> tuple[Block, int, int]:
+    """Return the batches at the front of ``data``, their bytes, and how many bytes a first one needs that is not there in full."""
+    block = Block(data)
+    positions, ends, messages = block.positions, block.ends, block.messages
+    unpack = _GLANCE.unpack_from
+    position, length, flags = 0, len(data), 0
+    while length - position >= HEADER_SIZE:
+        # By far the most are whole and of format 2: this is the loop that logs of small batches take their time in.
+        size, magic, attributes, count = unpack(data, position)
+        end = position + size + LOG_OVERHEAD
+        if magic != _LATEST_MAGIC or end - position < HEADER_SIZE or end > length:
+            break
+        flags |= attributes if count > 0 else _NOT_PLAIN
+        positions.append(position)
+        ends.append(end)
+        position = end
+    block.is_plain = not flags & _NOT_PLAIN and position > 0
+    while length - position > MAGIC_AT:
+        size = int.from_bytes(data[position + 8 : position + 12], signed=True) + LOG_OVERHEAD
+        magic = data[position + MAGIC_AT]
+        if not is_plausible(size, magic):
+            raise CorruptRecordError(f"a batch of {size} bytes with magic {magic} cannot be")
+        if size > length - position:
+            return block, position, 0 if position else size
+        if magic == _LATEST_MAGIC or positions:
+            break
+        messages.append(LegacyBatch(memoryview(data)[position : position + size], position))
+        position += size
+    return block, position, 0 if position else MAGIC_AT + 1

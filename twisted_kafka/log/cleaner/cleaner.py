@@ -1,0 +1,224 @@
+"""The cleaner's work on one log: note the latest offset of each key, then write the segments anew without what was replaced.
+
+Kafka: Cleaner.doClean.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from twisted.logger import Logger
+
+from twisted_kafka.log.cleaner.blocks import Block, read_blocks
+from twisted_kafka.log.cleaner.filter import BlockFilter, Rules, legacy_data
+from twisted_kafka.log.cleaner.offset_map import DataBatch, OffsetMap, make_offset_map
+from twisted_kafka.log.cleaner.transactions import CleanedTransactions
+from twisted_kafka.log.files import CLEANED_SUFFIX
+from twisted_kafka.log.segment.log_segment import MAX_RELATIVE_OFFSET, LogSegment
+from twisted_kafka.log.unified_log import UnifiedLog
+from twisted_kafka.timing.clock import IClock
+
+_log = Logger()
+
+
+class LogCleaningAbortedError(Exception):
+    """The log is being truncated, moved or deleted, or the broker stops: nothing was changed."""
+
+
+class Permit(Protocol):
+    """What a cleaning asks before it goes on."""
+
+    def proceed(self, size_bytes: int) -> None:
+        """Wait as long as reading or writing so many bytes may take; raises LogCleaningAbortedError."""
+
+
+class CleanerLimits(NamedTuple):
+    """The memory of one cleaning; see ``log.cleaner.dedupe.buffer.size``, ``.io.buffer.load.factor`` and ``.io.buffer.size``."""
+
+    map_bytes: int
+    load_factor: float
+    block_bytes: int
+
+
+class CleanerStats:
+    """What a cleaning did, for metrics and the log; bytes are those of the second pass."""
+
+    def __init__(self) -> None:
+        self.map_bytes_read = 0
+        self.bytes_read = 0
+        self.bytes_written = 0
+        self.keys = 0
+        self.map_utilization = 0.0
+        self.elapsed_s = 0.0
+        self.map_elapsed_s = 0.0
+
+
+class Cleaner:
+    """Cleans one log after the other, on the thread that calls it."""
+
+    def __init__(self, clock: IClock, limits: CleanerLimits) -> None:
+        self._clock = clock
+        self._limits = limits
+
+    def clean(
+        self, log: UnifiedLog, first_dirty_offset: int, first_uncleanable_offset: int, permit: Permit
+    ) -> tuple[int, CleanerStats]:
+        """Compact ``log`` below ``first_uncleanable_offset``; returns up to which offset it is clean now.
+
+        Raises LogCleaningAbortedError, OSError, KafkaStorageError; CorruptRecordError and InvalidRecordError for what cannot be
+        read. The log then is as it was, or has some of its segments compacted, and holds the same either way.
+        """
+        stats = CleanerStats()
+        begun_ns = self._clock.monotonic_ns()
+        dirty = _between(log, first_dirty_offset, first_uncleanable_offset)
+        offset_map = make_offset_map(
+            self._limits.map_bytes, self._limits.load_factor, sum([segment.size_bytes for segment in dirty])
+        )
+        self._fill(offset_map, log, dirty, first_dirty_offset, permit, stats)
+        end_offset = max(first_dirty_offset, offset_map.latest_offset + 1)
+        indexed_ns = self._clock.monotonic_ns()
+        rules = Rules(
+            self._clock.wall_ms(), log.config.delete_retention_ms, first_uncleanable_offset, log.last_records_of_producers()
+        )
+        transactions = CleanedTransactions()
+        block_filter = BlockFilter(offset_map, transactions, rules)
+        clean_before = _between(log, 0, first_dirty_offset)
+        old_horizon_ms = clean_before[-1].last_modified_ms() - rules.delete_retention_ms if clean_before else 0
+        work = _Work(log, permit, stats, block_filter, transactions, old_horizon_ms)
+        # Before anything goes: what replaces it, in a later group, must not be lost with the machine.
+        log.flush_before(end_offset)
+        for group in group_by_size(log, _between(log, 0, end_offset), first_uncleanable_offset):
+            self._clean_group(work, group)
+        stats.keys = len(offset_map)
+        stats.map_utilization = len(offset_map) / offset_map.max_entries * self._limits.load_factor
+        stats.map_elapsed_s = (indexed_ns - begun_ns) / 1e9
+        stats.elapsed_s = (self._clock.monotonic_ns() - begun_ns) / 1e9
+        return end_offset, stats
+
+    # The first pass.
+
+    def _fill(
+        self,
+        offset_map: OffsetMap,
+        log: UnifiedLog,
+        dirty: Sequence[LogSegment],
+        start_offset: int,
+        permit: Permit,
+        stats: CleanerStats,
+    ) -> None:
+        transactions = CleanedTransactions()
+        for number, segment in enumerate(dirty):
+            end_offset = _end_of(log, segment)
+            if not number:
+                transactions.add_aborted(log.aborted_transactions(start_offset, _end_of(log, dirty[-1])))
+            found = segment.locate(max(start_offset, segment.base_offset))
+            if found is not None:
+                for block in self._blocks(segment, found[1], permit):
+                    stats.map_bytes_read += len(block.data)
+                    if not _put(offset_map, block, transactions, start_offset):
+                        return
+            # Offsets that are missing at the segment's end, too, are clean from now on.
+            offset_map.latest_offset = max(offset_map.latest_offset, end_offset - 1)
+
+    def _blocks(self, segment: LogSegment, position: int, permit: Permit) -> Iterator[Block]:
+        for block in read_blocks(segment.file.fileno(), position, segment.size_bytes, self._limits.block_bytes):
+            permit.proceed(len(block.data))
+            yield block
+
+    # The second pass.
+
+    def _clean_group(self, work: "_Work", group: Sequence[LogSegment]) -> None:
+        log, config = work.log, work.log.config
+        cleaned = LogSegment.create(
+            log.dir,
+            group[0].base_offset,
+            max_index_bytes=config.segment_index_bytes,
+            index_interval_bytes=config.index_interval_bytes,
+            now_ms=self._clock.wall_ms(),
+            suffix=CLEANED_SUFFIX,
+        )
+        try:
+            work.transactions.index = cleaned.transaction_index
+            for segment in group:
+                self._clean_into(cleaned, segment, work)
+            cleaned.seal()
+            cleaned.sync()
+            modified_ms = group[-1].last_modified_ms()
+            os.utime(cleaned.path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+        except BaseException:
+            cleaned.remove()
+            raise
+        if not log.replace_segments(cleaned, group):
+            cleaned.remove()
+            raise LogCleaningAbortedError(f"{log.topic_partition} has other segments now")
+
+    def _clean_into(self, cleaned: LogSegment, segment: LogSegment, work: "_Work") -> None:
+        log = work.log
+        work.transactions.add_aborted(log.aborted_transactions(segment.base_offset, _end_of(log, segment)))
+        work.filter.keeps_old_tombstones = segment.last_modified_ms() > work.old_horizon_ms
+        for block in self._blocks(segment, 0, work.permit):
+            out = work.filter.filter(block)
+            if out.batches:
+                cleaned.append(b"".join(out.parts), out.batches)
+                work.permit.proceed(out.size_bytes)
+            work.stats.bytes_read += len(block.data)
+            work.stats.bytes_written += out.size_bytes
+
+
+class _Work(NamedTuple):
+    """What the second pass needs everywhere."""
+
+    log: UnifiedLog
+    permit: Permit
+    stats: CleanerStats
+    filter: BlockFilter
+    transactions: CleanedTransactions
+    old_horizon_ms: int
+
+
+def _between(log: UnifiedLog, start_offset: int, end_offset: int) -> list[LogSegment]:
+    """Return the segments with offsets from ``start_offset`` on that begin below ``end_offset``."""
+    return [segment for segment in log.segments.since(start_offset) if segment.base_offset < end_offset]
+
+
+def _end_of(log: UnifiedLog, segment: LogSegment) -> int:
+    """Return the offset after a segment's last: it is not the active one."""
+    after = log.segments.after(segment)
+    return after.base_offset if after is not None else log.log_end_offset
+
+
+def _put(offset_map: OffsetMap, block: Block, transactions: CleanedTransactions, start_offset: int) -> bool:
+    """Note what of a block replaces earlier records: not markers, nor what was aborted; returns False when the table is full."""
+    if block.is_plain:
+        return offset_map.put_plain(block, start_offset)
+    if block.messages:
+        return offset_map.put(legacy_data(block.messages), start_offset)
+    data = []
+    for batch in block.batches:
+        if batch.is_control:
+            transactions.is_marker_idle(batch, block)
+        elif not (batch.is_transactional and transactions.is_batch_aborted(batch)) and batch.record_count > 0:
+            data.append(DataBatch(batch.base_offset, batch.last_offset, batch.record_count, block.payload(batch)))
+    return not data or offset_map.put(data, start_offset)
+
+
+def group_by_size(log: UnifiedLog, segments: Sequence[LogSegment], first_uncleanable_offset: int) -> list[list[LogSegment]]:
+    """Return the segments in groups that become one each: they fit a segment, its indexes and its range of offsets."""
+    config = log.config
+    groups: list[list[LogSegment]] = []
+    room = room_in_index = room_in_times = 0
+    for number, segment in enumerate(segments):
+        following = segments[number + 1].base_offset if number + 1 < len(segments) else first_uncleanable_offset
+        size = segment.size_bytes
+        index_bytes = segment.offset_index.entries * segment.offset_index.entry.size
+        times_bytes = segment.time_index.entries * segment.time_index.entry.size
+        fits = bool(groups) and size <= room and index_bytes <= room_in_index and times_bytes <= room_in_times
+        if fits and (not size or following - 1 - groups[-1][0].base_offset <= MAX_RELATIVE_OFFSET):
+            groups[-1].append(segment)
+        else:
+            groups.append([segment])
+            room, room_in_index, room_in_times = config.segment_bytes, config.segment_index_bytes, config.segment_index_bytes
+        room -= size
+        room_in_index -= index_bytes
+        room_in_times -= times_bytes
+    return groups

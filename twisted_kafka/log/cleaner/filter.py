@@ -1,0 +1,284 @@
+"""Which batches and records of a block outlive compaction, and how they are written.
+
+Kafka: Cleaner.cleanInto, MemoryRecords.filterTo.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple, cast
+
+from twisted_kafka.log.cleaner.blocks import Batch, Block
+from twisted_kafka.log.cleaner.offset_map import DataBatch, OffsetMap, Survivors
+from twisted_kafka.log.cleaner.transactions import CleanedTransactions
+from twisted_kafka.protocol.errors import CorruptRecordError
+from twisted_kafka.protocol.records.builder import assemble_batch, build_message_set, encode_records
+from twisted_kafka.protocol.records.compression import compress
+from twisted_kafka.protocol.records.legacy import LegacyBatch
+from twisted_kafka.protocol.records.record import (
+    COMPRESSION_MASK,
+    CONTROL_FLAG,
+    DELETE_HORIZON_FLAG,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_FLAG,
+    Record,
+    TimestampType,
+)
+from twisted_kafka.protocol.records.varint import append_varint, read_varint, read_varlong
+
+
+class Written(NamedTuple):
+    """A batch of the cleaned segment, as its indexes need to know of it."""
+
+    base_offset: int
+    last_offset: int
+    position: int
+    size_bytes: int
+    max_timestamp_ms: int
+
+
+_NO_PRODUCER = b"\xff" * 8
+_PRODUCER_AT = 43
+_OF_TRANSACTIONS = TRANSACTIONAL_FLAG | CONTROL_FLAG
+_NO_DATA: tuple[int, Batch | None] = (-1, None)
+_written = cast(Callable[[tuple[int, int, int, int, int]], Written], partial(tuple.__new__, Written))
+
+
+class Output:
+    """The bytes and batches that remain of a block."""
+
+    __slots__ = ("batches", "parts", "size_bytes")
+
+    def __init__(self) -> None:
+        self.parts: list[bytes | bytearray | memoryview] = []
+        self.batches: list[Written] = []
+        self.size_bytes = 0
+
+    def add(self, data: bytes | bytearray | memoryview, base_offset: int, last_offset: int, max_timestamp_ms: int) -> None:
+        """Add a batch."""
+        self.parts.append(data)
+        self.batches.append(_written((base_offset, last_offset, self.size_bytes, len(data), max_timestamp_ms)))
+        self.size_bytes += len(data)
+
+
+class Rules(NamedTuple):
+    """What one round of cleaning goes by."""
+
+    now_ms: int
+    delete_retention_ms: int
+    end_offset: int
+    """Where the round ends: the batch before it stays, if without records, so that the log's offsets go on from there."""
+    producers: Mapping[int, tuple[int, int]]
+    """The epoch and last offset of each producer, by its id: what the next start needs of them stays in the log."""
+
+
+class BlockFilter:
+    """Filters blocks in the order of the log; ``keeps_old_tombstones`` is for messages of formats 0 and 1."""
+
+    def __init__(self, offset_map: OffsetMap, transactions: CleanedTransactions, rules: Rules) -> None:
+        self._map = offset_map
+        self._transactions = transactions
+        self._rules = rules
+        self.keeps_old_tombstones = True
+
+    def filter(self, block: Block) -> Output:
+        """Return what remains of a block; raises InvalidRecordError, CorruptRecordError for what does not parse."""
+        if block.messages:
+            return self._messages(block.messages)
+        return self._plain_batches(block) if block.is_plain else self._batches(block)
+
+    # Format 2.
+
+    def _plain_batches(self, block: Block) -> Output:
+        survivors = self._map.plain_survivors(block)
+        out = Output()
+        view = memoryview(block.data)
+        startswith, last = block.data.startswith, len(block.positions) - 1
+        remaining = zip(survivors.counts, survivors.has_tombstones, block.positions, strict=True)
+        for number, (kept, has_tombstones, position) in enumerate(remaining):
+            # Most are dropped: those need no more than a look at the producer's id, and the last one whether the round ends there.
+            if not kept and number != last and startswith(_NO_PRODUCER, position + _PRODUCER_AT):
+                continue
+            batch = block.batch(number)
+            if not kept:
+                self._maybe_add_empty(out, batch)
+            elif kept == batch.record_count and not has_tombstones:
+                out.add(view[position : batch.end], batch.base_offset, batch.last_offset, batch.max_timestamp_ms)
+            else:
+                self._rewrite(out, block, batch, survivors, number)
+        return out
+
+    def _batches(self, block: Block) -> Output:
+        idle_markers, data = self._judge(block)
+        survivors = self._survivors(block, data)
+        out = Output()
+        view = memoryview(block.data)
+        now_ms, end_offset = self._rules.now_ms, self._rules.end_offset
+        counts, tombstones = (survivors.counts, survivors.has_tombstones) if survivors else ((), ())
+        remaining = iter(enumerate(data))
+        number, next_data = next(remaining, _NO_DATA)
+        for batch in block.batches:
+            if batch is next_data and survivors:
+                kept = counts[number]
+                if not kept:
+                    if batch.producer_id != NO_PRODUCER_ID or batch.last_offset + 1 == end_offset:
+                        self._maybe_add_empty(out, batch)
+                elif kept == batch.record_count and (not tombstones[number] or batch.attributes & DELETE_HORIZON_FLAG):
+                    out.add(view[batch.position : batch.end], batch.base_offset, batch.last_offset, batch.max_timestamp_ms)
+                else:
+                    self._rewrite(out, block, batch, survivors, number)
+                number, next_data = next(remaining, _NO_DATA)
+                continue
+            horizon_ms = batch.delete_horizon_ms
+            if not batch.is_control or not batch.record_count:
+                self._maybe_add_empty(out, batch)
+            elif batch.position not in idle_markers or (horizon_ms is not None and horizon_ms > now_ms):
+                out.add(view[batch.position : batch.end], batch.base_offset, batch.last_offset, batch.max_timestamp_ms)
+            elif horizon_ms is None:
+                self._add_rebuilt(
+                    out, batch, bytes(block.payload(batch)), batch.record_count, batch.max_timestamp_ms, sets_horizon=True
+                )
+            else:
+                self._maybe_add_empty(out, batch)
+        return out
+
+    def _judge(self, block: Block) -> tuple[set[int], list[Batch]]:
+        """Return where the markers lie whose transactions have no data, and the batches whose records count."""
+        idle_markers = set()
+        data = []
+        transactions = self._transactions
+        for batch in block.batches:
+            if not batch.attributes & _OF_TRANSACTIONS:
+                if batch.record_count > 0:
+                    data.append(batch)
+            elif batch.is_control:
+                if transactions.is_marker_idle(batch, block):
+                    idle_markers.add(batch.position)
+            elif not transactions.is_batch_aborted(batch) and batch.record_count > 0:
+                data.append(batch)
+        return idle_markers, data
+
+    def _survivors(self, block: Block, data: list[Batch]) -> Survivors | None:
+        if not data:
+            return None
+        now_ms = self._rules.now_ms
+        return self._map.survivors(
+            [
+                DataBatch(
+                    batch.base_offset,
+                    batch.last_offset,
+                    batch.record_count,
+                    block.payload(batch),
+                    not batch.attributes & DELETE_HORIZON_FLAG or now_ms < batch.base_timestamp_ms,
+                )
+                for batch in data
+            ]
+        )
+
+    def _rewrite(self, out: Output, block: Block, batch: Batch, survivors: Survivors, number: int) -> None:
+        """Write a batch with those of its records that remain, or with the time at which its tombstones may go."""
+        if not block.parsed(batch).is_valid():
+            raise CorruptRecordError(f"the batch at offset {batch.base_offset} has a wrong checksum and cannot be rewritten")
+        max_timestamp_ms = batch.max_timestamp_ms
+        if not batch.is_append_time:
+            max_timestamp_ms = batch.base_timestamp_ms + survivors.largest_timestamp_delta(number)
+        sets_horizon = survivors.has_tombstones[number] and batch.delete_horizon_ms is None
+        self._add_rebuilt(
+            out, batch, survivors.payload(number), survivors.counts[number], max_timestamp_ms, sets_horizon=sets_horizon
+        )
+
+    def _add_rebuilt(
+        self, out: Output, batch: Batch, payload: bytes, count: int, max_timestamp_ms: int, *, sets_horizon: bool
+    ) -> None:
+        base_timestamp_ms, attributes = batch.base_timestamp_ms, batch.attributes
+        if sets_horizon:
+            # A batch with a delete horizon has it in place of its base timestamp.
+            horizon_ms = self._rules.now_ms + self._rules.delete_retention_ms
+            payload = _with_base_timestamp(payload, count, base_timestamp_ms - horizon_ms)
+            base_timestamp_ms, attributes = horizon_ms, attributes | DELETE_HORIZON_FLAG
+        codec = batch.codec
+        fields = (base_timestamp_ms, max_timestamp_ms, batch.producer_id, batch.producer_epoch, batch.base_sequence, count)
+        data = assemble_batch(
+            compress(codec, payload) if codec else payload,
+            (batch.base_offset, batch.leader_epoch, attributes, batch.last_offset_delta, *fields),
+        )
+        out.add(data, batch.base_offset, batch.last_offset, max_timestamp_ms)
+
+    def _maybe_add_empty(self, out: Output, batch: Batch) -> None:
+        """Keep the header of a batch without records where it is the last of a producer or of the round."""
+        if batch.last_offset + 1 != self._rules.end_offset and not self._is_last_of_producer(batch):
+            return
+        attributes = batch.attributes & ~(DELETE_HORIZON_FLAG | COMPRESSION_MASK)
+        fields = (NO_TIMESTAMP, batch.max_timestamp_ms, batch.producer_id, batch.producer_epoch, batch.base_sequence, 0)
+        data = assemble_batch(b"", (batch.base_offset, batch.leader_epoch, attributes, batch.last_offset_delta, *fields))
+        out.add(data, batch.base_offset, batch.last_offset, batch.max_timestamp_ms)
+
+    def _is_last_of_producer(self, batch: Batch) -> bool:
+        if batch.producer_id == NO_PRODUCER_ID:
+            return False
+        last = self._rules.producers.get(batch.producer_id)
+        if last is None:
+            return False
+        epoch, last_offset = last
+        return batch.last_offset == last_offset if last_offset >= 0 else batch.is_control and batch.producer_epoch == epoch
+
+    # Formats 0 and 1.
+
+    def _messages(self, messages: list[LegacyBatch]) -> Output:
+        records = [list(message.records()) for message in messages]
+        data = [_as_data(found, keeps_tombstones=self.keeps_old_tombstones) for found in records]
+        survivors = self._map.survivors(data)
+        out = Output()
+        for number, message in enumerate(messages):
+            kept = survivors.counts[number]
+            if kept == len(records[number]):
+                out.add(message.data, data[number].base_offset, message.last_offset, message.max_timestamp_ms)
+            elif kept:
+                remaining = [records[number][index] for index in survivors.indexes(number)]
+                rewritten = _rewritten_message(message, remaining)
+                newest_ms = max(record.timestamp_ms for record in remaining)
+                out.add(rewritten, remaining[0].offset, remaining[-1].offset, newest_ms)
+        return out
+
+
+def legacy_data(messages: list[LegacyBatch]) -> list[DataBatch]:
+    """Return messages of formats 0 and 1 for the table of keys; raises InvalidRecordError, CorruptRecordError."""
+    return [_as_data(list(message.records()), keeps_tombstones=True) for message in messages]
+
+
+def _as_data(records: list[Record], *, keeps_tombstones: bool) -> DataBatch:
+    first, last = records[0].offset, records[-1].offset
+    payload = encode_records(records, 0, [record.offset - first for record in records])
+    return DataBatch(first, last, len(records), bytes(payload), keeps_tombstones)
+
+
+def _rewritten_message(message: LegacyBatch, records: list[Record]) -> bytes:
+    base = records[0].offset
+    is_append_time = message.timestamp_type == TimestampType.LOG_APPEND_TIME
+    return build_message_set(
+        records,
+        magic=message.magic,
+        base_offset=base,
+        offset_deltas=[record.offset - base for record in records],
+        compression=message.compression,
+        timestamp_type=TimestampType.LOG_APPEND_TIME if is_append_time else TimestampType.CREATE_TIME,
+        log_append_time_ms=message.max_timestamp_ms,
+    )
+
+
+def _with_base_timestamp(payload: bytes, count: int, shift_ms: int) -> bytes:
+    """Return records whose timestamp deltas are ``shift_ms`` larger: the base timestamp became as much smaller."""
+    out = bytearray()
+    body = bytearray()
+    position = 0
+    for _ in range(count):
+        size, start = read_varint(payload, position)
+        position = start + size
+        delta, rest = read_varlong(payload, start + 1)
+        body.clear()
+        body.append(payload[start])
+        append_varint(body, delta + shift_ms)
+        body += payload[rest:position]
+        append_varint(out, len(body))
+        out += body
+    return bytes(out)

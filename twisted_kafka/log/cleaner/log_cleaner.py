@@ -1,0 +1,268 @@
+"""LogCleaner: the threads that compact logs, and their metrics (Kafka: LogCleaner)."""
+
+import errno
+import threading
+from collections.abc import Callable, Sized
+from functools import partial
+from typing import NamedTuple
+
+from twisted.logger import Logger
+
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.log.cleaner.cleaner import Cleaner, CleanerLimits, CleanerStats, LogCleaningAbortedError
+from twisted_kafka.log.cleaner.log_cleaner_manager import CleanerManager, Logs, LogToClean
+from twisted_kafka.log.cleaner.throttle import CleanerThrottle
+from twisted_kafka.log.unified_log import UnifiedLog
+from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.protocol.errors import KafkaStorageError
+
+RECONFIGURABLE = frozenset(
+    {
+        "log.cleaner.threads",
+        "log.cleaner.dedupe.buffer.size",
+        "log.cleaner.io.buffer.load.factor",
+        "log.cleaner.io.buffer.size",
+        "log.cleaner.io.max.bytes.per.second",
+        "log.cleaner.backoff.ms",
+        "message.max.bytes",
+    }
+)
+"""The keys that ``reconfigure`` goes by (Kafka: LogCleaner.ReconfigurableConfigs)."""
+
+STOP_TIMEOUT_S = 30.0
+MOST_MAP_BYTES = 2**31 - 1
+LEAST_BLOCK_BYTES = 1 << 20
+"""However little ``log.cleaner.io.buffer.size`` says: with smaller blocks, what is done once for each takes most of the time."""
+
+_NOT_THE_DISKS_FAULT = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
+"""Errors of writing the new segments that leave the log as good as it was."""
+
+_log = Logger()
+
+
+class CleanerSettings(NamedTuple):
+    """The broker's ``log.cleaner.`` keys."""
+
+    threads: int
+    dedupe_buffer_bytes: int
+    load_factor: float
+    io_buffer_bytes: int
+    max_bytes_per_second: float
+    backoff_ms: int
+
+    @classmethod
+    def of(cls, config: KafkaConfig) -> "CleanerSettings":
+        """Read them; raises ConfigError for a load factor that no table can have."""
+        load_factor = config.double("log.cleaner.io.buffer.load.factor")
+        if not 0 < load_factor <= 1:
+            raise ConfigError(f"Invalid value {load_factor} for log.cleaner.io.buffer.load.factor: must be above 0, at most 1")
+        return cls(
+            config.int("log.cleaner.threads"),
+            config.long("log.cleaner.dedupe.buffer.size"),
+            load_factor,
+            config.int("log.cleaner.io.buffer.size"),
+            config.double("log.cleaner.io.max.bytes.per.second"),
+            config.long("log.cleaner.backoff.ms"),
+        )
+
+    @property
+    def limits(self) -> CleanerLimits:
+        """What each thread may use: half of the input and output buffers is for reading, or LEAST_BLOCK_BYTES."""
+        threads = max(1, self.threads)
+        map_bytes = min(self.dedupe_buffer_bytes // threads, MOST_MAP_BYTES)
+        return CleanerLimits(map_bytes, self.load_factor, max(self.io_buffer_bytes // threads // 2, LEAST_BLOCK_BYTES))
+
+
+class LogCleaner:
+    """Compacts logs, as many at a time as ``log.cleaner.threads``, from ``startup`` to ``shutdown``.
+
+    ``manager`` keeps cleaners away from a log; ``clean_filthiest`` is what a thread does again and again.
+    """
+
+    def __init__(self, config: KafkaConfig, logs: Logs, metrics: MetricsRegistry | None = None) -> None:
+        self.manager = CleanerManager(logs)
+        self.settings = CleanerSettings.of(config)
+        self._logs = logs
+        self._throttle = CleanerThrottle(logs.clock, self.settings.max_bytes_per_second)
+        self._stopping = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._last_stats: dict[str, CleanerStats] = {}
+        if metrics is not None:
+            self._tell(metrics)
+
+    # Starting and stopping.
+
+    def startup(self) -> None:
+        """Begin to clean."""
+        self._stopping = stopping = threading.Event()
+        _log.info("Starting the log cleaner with {count} threads", count=self.settings.threads)
+        self._threads = [
+            threading.Thread(target=self._run, args=(stopping,), name=f"kafka-log-cleaner-thread-{number}", daemon=True)
+            for number in range(self.settings.threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def shutdown(self) -> None:
+        """End the threads; a cleaning under way is given up, and leaves its log as it was."""
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join(STOP_TIMEOUT_S)
+            if thread.is_alive():
+                _log.warn("{thread} did not end within {seconds} s", thread=thread.name, seconds=STOP_TIMEOUT_S)
+        self._threads = []
+        self._last_stats.clear()  # a thread that there is no more has nothing to tell
+
+    @staticmethod
+    def validate(old: KafkaConfig, new: KafkaConfig) -> None:
+        """Raise ConfigError for a change that is not allowed while it runs (Kafka: LogCleaner.validateReconfiguration)."""
+        threads = CleanerSettings.of(new).threads
+        now = old.int("log.cleaner.threads")
+        if threads < 1:
+            raise ConfigError(f"Invalid value {threads} for log.cleaner.threads: must be at least 1")
+        if threads < now // 2 or threads > now * 2:
+            raise ConfigError(
+                f"Invalid value {threads} for log.cleaner.threads: must be between half of and twice the current value, {now}"
+            )
+
+    def reconfigure(self, config: KafkaConfig) -> None:
+        """Go by other settings: the threads begin anew if one of them changed; raises ConfigError."""
+        settings = CleanerSettings.of(config)
+        if settings == self.settings:
+            return
+        self._throttle.bytes_per_second = settings.max_bytes_per_second
+        was_running = bool(self._threads)
+        self.shutdown()
+        self.settings = settings
+        if was_running:
+            self.startup()
+
+    # What a thread does.
+
+    def _run(self, stopping: threading.Event) -> None:
+        while not stopping.is_set():
+            if not self.clean_filthiest():
+                stopping.wait(self.settings.backoff_ms / 1000)
+
+    def clean_filthiest(self) -> bool:
+        """Compact the log that needs it most, and delete old segments of compacted logs; returns whether there was one to clean."""
+        chosen = self.manager.grab_filthiest()
+        if chosen is not None:
+            self._guarded(chosen.log, lambda: self._clean(chosen))
+        self._delete_old_segments()
+        return chosen is not None
+
+    def _clean(self, chosen: LogToClean) -> None:
+        log, end_offset = chosen.log, chosen.first_dirty_offset
+        permit = _Permit(self, log, self._stopping)
+        try:
+            cleaner = Cleaner(self._logs.clock, self.settings.limits)
+            end_offset, stats = cleaner.clean(log, chosen.first_dirty_offset, chosen.first_uncleanable_offset, permit)
+            self._last_stats[threading.current_thread().name] = stats
+            _tell_of(log, end_offset, stats)
+        except LogCleaningAbortedError as aborted:
+            _log.info("{why}", why=aborted)
+        finally:
+            self.manager.done_cleaning(log, end_offset)
+
+    def _delete_old_segments(self) -> None:
+        logs = self.manager.grab_deletable()
+        try:
+            for log in logs:
+                self._guarded(log, log.delete_old_segments)
+        finally:
+            self.manager.done_deleting(logs)
+
+    def _guarded(self, log: UnifiedLog, action: Callable[[], object]) -> None:
+        try:
+            action()
+        except KafkaStorageError as error:
+            # The directory is offline, or the log was closed.
+            _log.error("{error}", error=error)
+        except OSError as error:
+            self._failed(log, error)
+        except Exception:  # noqa: BLE001 one log that cannot be cleaned must not keep the others from being cleaned
+            _log.failure("{log} in {path} cannot be cleaned and is left alone", log=log.topic_partition, path=str(log.dir))
+            self.manager.mark_uncleanable(log)
+
+    def _failed(self, log: UnifiedLog, error: OSError) -> None:
+        if self._logs.get_log(log.topic_partition) is not log:
+            return
+        if error.errno in _NOT_THE_DISKS_FAULT:
+            _log.error("{log} was not compacted, and is as it was: {error}", log=log.topic_partition, error=error)
+            self._stopping.wait(self.settings.backoff_ms / 1000)
+            return
+        for directory in self._logs.directories:
+            if directory.path == log.parent:
+                self._logs.directory_failed(directory, error)
+
+    def proceed(self, size_bytes: int, stopping: threading.Event) -> None:
+        """Wait as long as so many bytes may take; raises LogCleaningAbortedError when the broker stops."""
+        delay_s = self._throttle.delay_s(size_bytes)
+        if stopping.wait(delay_s) if delay_s > 0 else stopping.is_set():
+            raise LogCleaningAbortedError("the cleaner stops")
+
+    # Metrics.
+
+    @property
+    def dead_threads(self) -> int:
+        """How many threads ended by themselves."""
+        return sum([not thread.is_alive() for thread in self._threads])
+
+    def _tell(self, metrics: MetricsRegistry) -> None:
+        manager, last = self.manager, self._last_stats
+
+        def largest(value: Callable[[CleanerStats], float]) -> Callable[[], int]:
+            return lambda: int(max((value(stats) for stats in list(last.values())), default=0))
+
+        metrics.gauge("LogCleaner", "DeadThreadCount", lambda: self.dead_threads)
+        metrics.gauge("LogCleaner", "max-buffer-utilization-percent", largest(lambda stats: 100 * stats.map_utilization))
+        metrics.gauge("LogCleaner", "cleaner-recopy-percent", self._recopy_percent)
+        metrics.gauge("LogCleaner", "max-clean-time-secs", largest(lambda stats: stats.elapsed_s))
+        metrics.gauge("LogCleaner", "max-compaction-delay-secs", lambda: manager.max_compaction_delay_ms // 1000)
+        metrics.gauge("LogCleanerManager", "max-dirty-percent", lambda: manager.max_dirty_percent)
+        metrics.gauge("LogCleanerManager", "time-since-last-run-ms", lambda: manager.time_since_last_run_ms)
+        for directory in self._logs.directories:
+            tags = {"logDirectory": f'"{directory.path}"'}
+            partitions = partial(manager.uncleanable_partitions, directory)
+            metrics.gauge("LogCleanerManager", "uncleanable-partitions-count", partial(_length, partitions), **tags)
+            metrics.gauge("LogCleanerManager", "uncleanable-bytes", partial(manager.uncleanable_bytes, directory), **tags)
+
+    def _recopy_percent(self) -> int:
+        stats = list(self._last_stats.values())
+        return int(100 * sum([each.bytes_written for each in stats]) / max(1, sum([each.bytes_read for each in stats])))
+
+
+class _Permit:
+    """Lets a cleaning go on, at the speed that is allowed."""
+
+    def __init__(self, cleaner: LogCleaner, log: UnifiedLog, stopping: threading.Event) -> None:
+        self._cleaner = cleaner
+        self._topic_partition = log.topic_partition
+        self._stopping = stopping
+
+    def proceed(self, size_bytes: int) -> None:
+        """See Permit."""
+        self._cleaner.manager.check_not_aborted(self._topic_partition)
+        self._cleaner.proceed(size_bytes, self._stopping)
+
+
+def _length(sized: Callable[[], Sized]) -> int:
+    return len(sized())
+
+
+def _tell_of(log: UnifiedLog, end_offset: int, stats: CleanerStats) -> None:
+    _log.info(
+        "Compacted {log} up to offset {end}: {read:.1f} MB became {written:.1f} MB in {seconds:.1f} s "
+        "({index:.1f} s for the {keys} keys of {dirty:.1f} MB, {full:.0%} of the table)",
+        log=log.topic_partition,
+        end=end_offset,
+        read=stats.bytes_read / 1e6,
+        written=stats.bytes_written / 1e6,
+        seconds=stats.elapsed_s,
+        index=stats.map_elapsed_s,
+        keys=stats.keys,
+        dirty=stats.map_bytes_read / 1e6,
+        full=stats.map_utilization,
+    )

@@ -1,0 +1,66 @@
+"""Which transactional batches the cleaner may drop: those of aborted transactions, and markers whose transaction has no data left.
+
+Kafka: CleanedTransactionMetadata.
+"""
+
+import heapq
+from collections.abc import Iterable
+
+from twisted_kafka.log.cleaner.blocks import Batch, Block
+from twisted_kafka.log.results import AbortedTransaction
+from twisted_kafka.log.segment.transaction_index import TransactionIndex
+from twisted_kafka.protocol.records.record import ControlRecordType, control_record_type
+
+
+class CleanedTransactions:
+    """Follows the transactions of the batches that it is shown, in the order of the log."""
+
+    def __init__(self) -> None:
+        self._aborted: list[tuple[int, AbortedTransaction]] = []
+        self._ongoing_aborted: dict[int, AbortedTransaction] = {}
+        self._with_data_aborted: set[int] = set()
+        self._committed_with_data: set[int] = set()
+        self.index: TransactionIndex | None = None
+        """Gets an entry for each aborted transaction that still has data."""
+
+    def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
+        """Tell of the aborted transactions with records in what comes next."""
+        for transaction in transactions:
+            heapq.heappush(self._aborted, (transaction.first_offset, transaction))
+
+    def is_batch_aborted(self, batch: Batch) -> bool:
+        """Note a batch of a transaction's data; returns whether that was aborted."""
+        self._begin_up_to(batch.last_offset)
+        if batch.producer_id in self._ongoing_aborted:
+            self._with_data_aborted.add(batch.producer_id)
+            return True
+        self._committed_with_data.add(batch.producer_id)
+        return False
+
+    def is_marker_idle(self, batch: Batch, block: Block) -> bool:
+        """Note a control batch; returns whether its transaction had no data before it, so that nobody needs the marker."""
+        self._begin_up_to(batch.last_offset)
+        if not batch.record_count:
+            return True
+        kind = control_record_type(next(block.parsed(batch).records()).key)
+        producer_id = batch.producer_id
+        if kind == ControlRecordType.ABORT:
+            aborted = self._ongoing_aborted.pop(producer_id, None)
+            if aborted is None or producer_id not in self._with_data_aborted:
+                return True
+            self._with_data_aborted.discard(producer_id)
+            if self.index is not None:
+                self.index.append(aborted)
+            return False
+        if kind == ControlRecordType.COMMIT:
+            had_data = producer_id in self._committed_with_data
+            self._committed_with_data.discard(producer_id)
+            return not had_data
+        return False
+
+    def _begin_up_to(self, offset: int) -> None:
+        while self._aborted and self._aborted[0][0] <= offset:
+            transaction = heapq.heappop(self._aborted)[1]
+            if transaction.producer_id not in self._ongoing_aborted:
+                self._ongoing_aborted[transaction.producer_id] = transaction
+                self._with_data_aborted.discard(transaction.producer_id)

@@ -1,0 +1,174 @@
+"""All log directories of a broker: their locks, which of them are online, and where a new log goes."""
+
+import errno
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from twisted.logger import Logger
+
+from twisted_kafka.log.directories.log_directory import LogDirectory, LogDirectoryError, UnusableDirectoryError
+from twisted_kafka.log.files import sync_file_system
+from twisted_kafka.log.unified_log import UnifiedLog
+from twisted_kafka.protocol.errors import KafkaStorageError, LogDirNotFoundError
+from twisted_kafka.protocol.topic_partition import TopicPartition
+
+DirectoryFailureListener = Callable[[LogDirectory], None]
+
+LEAST_CLOSING_THREADS = 8
+LOGS_PER_CLOSING_THREAD = 16
+FEWEST_TO_SYNC_AT_ONCE = 64
+"""From so many logs on, all of the file system is written at once before each log is flushed, which then waits for little."""
+_OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+
+_log = Logger()
+
+
+def is_out_of_descriptors(error: BaseException | None) -> bool:
+    """Whether ``error``, or what caused it, is that the process may open no more files."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in _OUT_OF_DESCRIPTORS:
+            return True
+        error = error.__cause__
+    return False
+
+
+class LogDirectories:
+    """The entries of ``log.dirs``, in their order (Kafka: ``LogManager.liveLogDirs`` and ``LogDirFailureChannel``).
+
+    ``on_failure`` is told of a directory that goes offline after an I/O error, by the thread that met the error.
+    """
+
+    def __init__(self, paths: Iterable[str], on_failure: DirectoryFailureListener | None = None) -> None:
+        self.all = [LogDirectory(Path(os.path.abspath(path))) for path in dict.fromkeys(paths)]
+        self._by_path = {directory.path: directory for directory in self.all}
+        self._on_failure = on_failure
+
+    @property
+    def online(self) -> list[LogDirectory]:
+        """Those that no I/O error has taken offline."""
+        return [directory for directory in self.all if directory.is_online]
+
+    @property
+    def offline(self) -> list[LogDirectory]:
+        """The others."""
+        return [directory for directory in self.all if not directory.is_online]
+
+    def ensure_none_is_offline(self, topic_partition: TopicPartition) -> None:
+        """Raise KafkaStorageError where the partition's log may lie in a directory that cannot be looked into."""
+        if self.offline:
+            paths = ", ".join(str(directory.path) for directory in self.offline)
+            raise KafkaStorageError(f"no log is made for {topic_partition} while it may lie in {paths}, which is offline")
+
+    def acquire(self) -> None:
+        """Take the locks; a directory that the disk does not let be used is offline from the start.
+
+        Raises LogDirectoryError, holding none, when another broker has one or none can be used.
+        """
+        unusable: list[UnusableDirectoryError] = []
+        try:
+            for directory in self.online:
+                if not directory.is_held:
+                    try:
+                        directory.acquire()
+                    except UnusableDirectoryError as error:
+                        unusable.append(error)
+                        directory.is_online = False
+            if not self.online:
+                raise LogDirectoryError("; ".join(map(str, unusable)) or "all log directories are offline")
+        except BaseException:
+            self.release()
+            raise
+        for each in unusable:
+            _log.error("{error}; the broker starts without it", error=each)
+
+    def release(self) -> None:
+        """Give the locks back."""
+        for directory in self.all:
+            directory.release()
+
+    def close(self, broker_epoch: int, threads: int) -> None:
+        """Flush and close the logs, ``threads`` at a time in each directory at least; note which are clean, and release them."""
+        with ThreadPoolExecutor(len(self.all), thread_name_prefix="log-closing-") as pool:
+            list(pool.map(partial(_close_logs, broker_epoch=broker_epoch, threads=threads), self.all))
+        self.release()
+
+    def find(self, path: Path) -> LogDirectory | None:
+        """Return the directory at ``path``, or None."""
+        return self._by_path.get(path)
+
+    def named(self, path: str) -> LogDirectory:
+        """Return the directory that a client named by its absolute path; raises LogDirNotFoundError."""
+        directory = self._by_path.get(Path(path)) if path else None
+        if directory is None or str(directory.path) != path:
+            raise LogDirNotFoundError(f"{path!r} is no log directory of this broker")
+        return directory
+
+    def by_fewest_logs(self) -> list[LogDirectory]:
+        """Return the online directories in the order in which a new log tries them (``LogManager.nextLogDirs``)."""
+        return sorted(self.online, key=lambda directory: len(directory.logs))
+
+    def checkpoint(self, path: Path) -> None:
+        """Write recovery points and log start offsets of the directory at ``path``, unless it is offline."""
+        directory = self._by_path.get(path)
+        if directory is None or not directory.is_online:
+            return
+        try:
+            directory.checkpoint_recovery_points()
+            directory.checkpoint_log_start_offsets()
+        except OSError as error:
+            self.failed(directory, error)
+
+    def forget_deleted(self) -> None:
+        """Write the checkpoints anew where they have offsets of logs that are gone: a new log of that name has not those."""
+        for directory in self.online:
+            checkpoints = (directory.recovery_points, directory.log_start_offsets)
+            if not all(directory.is_current(checkpoint, directory.logs) for checkpoint in checkpoints):
+                self.checkpoint(directory.path)
+
+    def correct_recovery_points(self) -> None:
+        """Write those anew that lie beyond their log's: a recovery from there on would take what is appended now for flushed."""
+        for directory in self.online:
+            if directory.has_recovery_point_beyond():
+                self.checkpoint(directory.path)
+
+    def failed(self, directory: LogDirectory, error: OSError) -> None:
+        """Take a directory offline after an I/O error; its logs answer KafkaStorageError where they need the disk.
+
+        Having no file descriptor left says nothing about the disk: what needed one has failed, and that is all.
+        """
+        if not directory.is_online:
+            return
+        if is_out_of_descriptors(error):
+            _log.error("{path}: {error}; the limit of open files is too low", path=str(directory.path), error=error)
+            return
+        directory.is_online = False
+        _log.error("{path} goes offline: {error}", path=str(directory.path), error=error)
+        if self._on_failure is not None:
+            self._on_failure(directory)
+
+
+def _close_logs(directory: LogDirectory, broker_epoch: int, threads: int) -> None:
+    logs = list(directory.logs.values())
+    if not directory.is_online:
+        for log in logs:
+            log.close_handles()
+        return
+    try:
+        # More threads than that: they wait for the disk, which takes little longer for what several want than for one.
+        threads = max(threads, min(LEAST_CLOSING_THREADS, len(logs) // LOGS_PER_CLOSING_THREAD + 1))
+        with ThreadPoolExecutor(threads, thread_name_prefix=f"log-closing-{directory.path}-") as pool:
+            unflushed = [log for log in logs if log.recovery_point < log.log_end_offset]
+            if len(unflushed) >= FEWEST_TO_SYNC_AT_ONCE:
+                list(pool.map(UnifiedLog.write_out, unflushed))
+                sync_file_system(directory.path)
+            list(pool.map(UnifiedLog.flush_and_close, logs))
+        directory.checkpoint_recovery_points()
+        directory.checkpoint_log_start_offsets()
+        # A start that was interrupted has changed nothing: what was clean is clean.
+        if directory.is_loaded or directory.was_clean:
+            directory.write_clean_shutdown(broker_epoch)
+    except (OSError, KafkaStorageError):
+        _log.failure("{path} could not be closed cleanly: the next start will recover it", path=str(directory.path))

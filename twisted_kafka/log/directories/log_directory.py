@@ -1,0 +1,170 @@
+"""One entry of ``log.dirs``: its lock, its checkpoints, and whether the last stop was clean."""
+
+import errno
+import fcntl
+import json
+import os
+import threading
+from collections.abc import Container, Mapping
+from pathlib import Path
+
+from twisted.logger import Logger
+
+from twisted_kafka.log.directories.checkpoints import (
+    CLEANER_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    MalformedCheckpointError,
+    OffsetCheckpoint,
+)
+from twisted_kafka.log.files import remove_if_there, sync_directory
+from twisted_kafka.log.unified_log import UnifiedLog
+from twisted_kafka.protocol.topic_partition import TopicPartition
+
+LOCK_FILE = ".lock"
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+NO_BROKER_EPOCH = -1
+
+_log = Logger()
+_held_here: set[str] = set()
+_held_here_lock = threading.Lock()
+
+
+class LogDirectoryError(Exception):
+    """A broker cannot start with its log directories; the text is one line for the operator."""
+
+
+class UnusableDirectoryError(LogDirectoryError):
+    """The disk does not let a log directory be used: the broker can do without it."""
+
+
+class LogDirectory:
+    """A log directory that this broker holds from ``acquire`` to ``release``.
+
+    ``logs`` are those in it: of a partition whose replica is being moved here, the future one.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.logs: dict[TopicPartition, UnifiedLog] = {}
+        self.recovery_points = OffsetCheckpoint(path / RECOVERY_POINT_CHECKPOINT)
+        self.log_start_offsets = OffsetCheckpoint(path / LOG_START_OFFSET_CHECKPOINT)
+        self.cleaner_offsets = OffsetCheckpoint(path / CLEANER_CHECKPOINT)
+        self.was_clean = False
+        self.is_online = True
+        self.is_loaded = False
+        """Whether all its logs are open."""
+        self._lock_fd = -1
+        self._checkpoint_lock = threading.Lock()
+        self._written: dict[Path, dict[TopicPartition, int]] = {}
+
+    def __repr__(self) -> str:
+        return f"<LogDirectory {self.path}>"
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this broker has the lock."""
+        return self._lock_fd >= 0
+
+    def acquire(self) -> None:
+        """Make the directory if it is missing, and take its lock, which Kafka's broker heeds too.
+
+        Raises UnusableDirectoryError when the disk does not let it be used, LogDirectoryError when somebody else has it.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            os.scandir(self.path).close()
+            with _held_here_lock:
+                self._lock_fd = self._take_lock()
+        except BlockingIOError:
+            raise LogDirectoryError(
+                f"The log directory {self.path} is in use: another broker holds the lock on {LOCK_FILE} in it"
+            ) from None
+        except OSError as error:
+            raise UnusableDirectoryError(f"Cannot use the log directory {self.path}: {error.strerror}") from error
+
+    def _take_lock(self) -> int:
+        # The kernel's lock is the process's, and closing any descriptor of the file drops it: another broker in this process has
+        # to be kept out before it opens the file.
+        name = os.path.realpath(self.path)
+        if name in _held_here:
+            raise BlockingIOError
+        fd = os.open(self.path / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(fd)
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                raise BlockingIOError from None
+            raise
+        _held_here.add(name)
+        return fd
+
+    def release(self) -> None:
+        """Give the lock back; harmless when it is not held."""
+        if self._lock_fd < 0:
+            return
+        with _held_here_lock:
+            _held_here.discard(os.path.realpath(self.path))
+        os.close(self._lock_fd)
+        self._lock_fd = -1
+
+    def take_clean_shutdown(self) -> bool:
+        """Tell whether the last stop was clean, and forget it, so that a crash from now on is noticed; raises OSError."""
+        path = self.path / CLEAN_SHUTDOWN_FILE
+        self.was_clean = path.exists()
+        if self.was_clean:
+            remove_if_there(path)
+            sync_directory(self.path)
+        return self.was_clean
+
+    def write_clean_shutdown(self, broker_epoch: int = NO_BROKER_EPOCH) -> None:
+        """Note that everything is flushed, checkpointed and closed; raises OSError."""
+        content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+        with open(self.path / CLEAN_SHUTDOWN_FILE, "w", encoding="utf-8") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        sync_directory(self.path)
+
+    def read_checkpoint(self, checkpoint: OffsetCheckpoint) -> dict[TopicPartition, int]:
+        """Return a checkpoint's offsets. A damaged one counts as empty and is told: recovery then starts from the beginning."""
+        try:
+            offsets = self._written[checkpoint.path] = checkpoint.read()
+        except MalformedCheckpointError as error:
+            _log.warn("{error}; it is not used", error=error)
+            return {}
+        return dict(offsets)
+
+    def is_current(self, checkpoint: OffsetCheckpoint, present: Container[TopicPartition]) -> bool:
+        """Whether a checkpoint, as it was read or written last, has offsets of no other partitions than those ``present``."""
+        return all(topic_partition in present for topic_partition in self._written.get(checkpoint.path, ()))
+
+    def write_checkpoint(self, checkpoint: OffsetCheckpoint, offsets: Mapping[TopicPartition, int]) -> None:
+        """Write a checkpoint unless it would say what it says already; raises OSError."""
+        wanted = dict(offsets)
+        if self._written.get(checkpoint.path) == wanted:
+            return
+        checkpoint.write(wanted)
+        self._written[checkpoint.path] = wanted
+
+    def has_recovery_point_beyond(self) -> bool:
+        """Whether a log's recovery point lies before the one that was written last: a crash cut the log."""
+        written = self._written.get(self.recovery_points.path, {})
+        return any(log.recovery_point < written.get(log.topic_partition, 0) for log in list(self.logs.values()))
+
+    def checkpoint_recovery_points(self) -> None:
+        """Write up to where each log is known to be on disk; raises OSError."""
+        with self._checkpoint_lock:  # else points from before a truncation could be written after those from after it
+            points = {log.topic_partition: log.recovery_point for log in list(self.logs.values())}
+            self.write_checkpoint(self.recovery_points, points)
+
+    def checkpoint_log_start_offsets(self) -> None:
+        """Write where the logs begin that begin after their first segment; raises OSError."""
+        with self._checkpoint_lock:
+            starts = {
+                log.topic_partition: log.log_start_offset
+                for log in list(self.logs.values())
+                if log.log_start_offset > log.segments.first.base_offset
+            }
+            self.write_checkpoint(self.log_start_offsets, starts)

@@ -1,0 +1,1 @@
+"""Loading logs at the start: recovery, interrupted swaps, progress."""

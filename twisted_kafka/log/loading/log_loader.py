@@ -1,0 +1,395 @@
+"""Opening a log's directory: quickly after a clean stop, by reading everything since the recovery point after a crash.
+
+Recovery walks those segments batch by batch, checks every CRC, builds the indexes, the producer state and the leader epochs anew,
+and cuts the log at the first batch that is torn or corrupt; later segments are removed. So are those from one on that begins before
+the end of its predecessor or, in a log that was never compacted, after it: a tail that was not flushed was lost with the machine.
+"""
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from twisted.logger import Logger
+
+from twisted_kafka.config.topic_config import LogConfig
+from twisted_kafka.log.batch_headers import crc_matches, scan_batches
+from twisted_kafka.log.environment import LogEnvironment
+from twisted_kafka.log.files import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SWAP_SUFFIX,
+    TEMPORARY_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    offset_of_name,
+    sync_directory,
+)
+from twisted_kafka.log.leader_epoch import LeaderEpochCache
+from twisted_kafka.log.loading.segment_overflow import OverflowedSegmentError, find_sound_end, split, split_closed
+from twisted_kafka.log.loading.swap_files import complete_swaps
+from twisted_kafka.log.producer_state.producer_snapshot import CorruptSnapshotError, SnapshotFiles
+from twisted_kafka.log.producer_state.producer_state_manager import NO_PRODUCER_ID, ProducerState
+from twisted_kafka.log.segment.log_segment import LogSegment
+from twisted_kafka.log.segment.log_segments import Segments
+from twisted_kafka.log.segment.transaction_index import ENTRY_BYTES as TRANSACTION_ENTRY_BYTES
+from twisted_kafka.protocol.topic_partition import TopicPartition
+
+SegmentListener = Callable[[int, int], None]
+"""Told during recovery how many segments are still to be read, and the size in bytes of the one that was."""
+
+_log = Logger()
+
+
+def tell_nobody(remaining: int, size_bytes: int) -> None:
+    """Be the listener where nobody wants to know."""
+
+
+class LastStop(NamedTuple):
+    """What the broker's last life left to know of a log: its offsets in the checkpoints, and how it ended."""
+
+    recovery_point: int = 0
+    """Up to where the log is known to be on disk and whole."""
+    log_start_offset: int = 0
+    was_clean: bool = False
+    was_compacted: bool = True
+    """Whether offsets may be missing between segments."""
+
+
+UNKNOWN_STOP = LastStop()
+"""Nothing is known: everything is read."""
+CLEAN_STOP = LastStop(was_clean=True)
+"""Nothing is to be recovered, as in a log that is being made."""
+
+
+class LoadedLog:
+    """What was found in a log's directory."""
+
+    __slots__ = ("epochs", "log_end_offset", "log_start_offset", "producers", "recovery_point", "segments", "snapshots")
+
+    def __init__(self, segments: Segments, epochs: LeaderEpochCache, producers: ProducerState, snapshots: SnapshotFiles) -> None:
+        self.segments = segments
+        self.epochs = epochs
+        self.producers = producers
+        self.snapshots = snapshots
+        self.log_start_offset = 0
+        self.log_end_offset = 0
+        self.recovery_point = 0
+
+
+class LogLoader:
+    """Loads one log."""
+
+    def __init__(
+        self,
+        directory: Path,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        environment: LogEnvironment,
+        on_segment: SegmentListener = tell_nobody,
+    ) -> None:
+        self._directory = directory
+        self._topic_partition = topic_partition
+        self._config = config
+        self._clock = environment.clock
+        self._on_segment = on_segment
+        self._snapshots = SnapshotFiles(directory)
+        self._damaged: list[LogSegment] = []
+        self._may_have_gaps = True
+
+    def load(self, last_stop: LastStop) -> LoadedLog:
+        """Open the directory and recover what is not known to be whole; raises OSError."""
+        self._may_have_gaps = last_stop.was_compacted or self._config.compact
+        recovery_point = last_stop.recovery_point
+        while True:
+            try:
+                return self._load(recovery_point, last_stop.log_start_offset, last_stop.was_clean)
+            except OverflowedSegmentError as found:
+                self._split(found.segment)
+                recovery_point = min(recovery_point, found.segment.base_offset)
+
+    def _load(self, recovery_point: int, log_start_offset: int, was_clean: bool) -> LoadedLog:
+        segments = self._open_segments() or [self._new_segment(log_start_offset)]
+        epochs = LeaderEpochCache(self._directory, lambda error: _log.warn("{error}", error=error))
+        epochs.load()
+        producers = ProducerState(self._topic_partition)
+        snapshots = self._snapshots
+        loaded = LoadedLog(Segments(segments), epochs, producers, snapshots)
+        loaded.log_start_offset = max(log_start_offset, segments[0].base_offset)
+        end = self._opened_end(loaded) if was_clean else None
+        if end is None:
+            end = self._recover(loaded, recovery_point)
+            recovery_point = min(max(recovery_point, loaded.segments.first.base_offset), end)
+        else:
+            recovery_point = end
+        if end < loaded.log_start_offset:
+            # The log lost what lay between, to a machine's crash say: nothing that a reader may see is left.
+            _log.warn("{log} ends at {end}, before its start offset: it begins anew there", log=self._topic_partition, end=end)
+            for segment in loaded.segments:
+                segment.remove()
+            loaded.segments = Segments([self._new_segment(loaded.log_start_offset)])
+            end = recovery_point = loaded.log_start_offset
+        loaded.log_end_offset = end
+        loaded.recovery_point = recovery_point
+        epochs.truncate_from_end(end)
+        epochs.truncate_from_start(loaded.log_start_offset)
+        self._remove_stray_snapshots(loaded)
+        for offset in snapshots.offsets():
+            if offset > end:
+                snapshots.remove(offset)
+        rebuild_producers(loaded, end)
+        return loaded
+
+    def _opened_end(self, loaded: LoadedLog) -> int | None:
+        """Return where the log ends that was closed cleanly; None when its last segment is not as a clean stop leaves it."""
+        active = loaded.segments.active
+        end = active.open_for_append()
+        if active.indexed_end != active.size_bytes or active.offset_index.last_entry()[1] >= max(active.size_bytes, 1):
+            _log.warn("{path} is not as it was when it was closed: the log is recovered", path=str(active.path))
+            return None
+        if not active.fits(end - 1) and active.size_bytes:
+            raise OverflowedSegmentError(active)
+        if loaded.epochs.is_damaged:
+            _find_epochs(loaded.epochs, list(loaded.segments))
+        for segment in self._damaged:
+            _log.warn("{path} is damaged and built anew", path=str(segment.transaction_index.path))
+            rebuild_producers(loaded, segment.base_offset)
+            _, valid_end = self._recover_segment(loaded, segment)
+            if valid_end < segment.size_bytes:
+                segment.truncate_file(valid_end)
+            if segment is not active:
+                segment.seal()
+        return end
+
+    def _new_segment(self, base_offset: int) -> LogSegment:
+        return self._create_segment(base_offset, reserve_bytes=self._config.segment_bytes if self._config.preallocate else 0)
+
+    def _new_piece(self, base_offset: int) -> LogSegment:
+        return self._create_segment(base_offset, suffix=CLEANED_SUFFIX)
+
+    def _create_segment(self, base_offset: int, *, suffix: str = "", reserve_bytes: int = 0) -> LogSegment:
+        config = self._config
+        return LogSegment.create(
+            self._directory,
+            base_offset,
+            max_index_bytes=config.segment_index_bytes,
+            index_interval_bytes=config.index_interval_bytes,
+            now_ms=self._clock.wall_ms(),
+            suffix=suffix,
+            reserve_bytes=reserve_bytes,
+        )
+
+    def _split(self, segment: LogSegment) -> None:
+        end = find_sound_end(segment)
+        if end < segment.size_bytes:
+            # As recovery does, which would get here after the splitting.
+            _log.warn("{path} is cut off at byte {end}, where it is torn or corrupt", path=str(segment.path), end=end)
+            self._drop([later for later in self._open_segments() if later.base_offset > segment.base_offset])
+            segment.truncate_file(end)
+        split(segment, self._new_piece)
+
+    def _open_segments(self) -> list[LogSegment]:
+        found = self._scan()
+        if any(name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)) for name in found):
+            complete_swaps(self._directory)
+            found = self._scan()
+        self._snapshots.know(found)
+        segments = []
+        for name, entry in found.items():
+            if name.endswith((DELETED_SUFFIX, TEMPORARY_SUFFIX)):
+                os.unlink(entry.path)
+            elif name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)):
+                if name[: name.rindex(".")] + LOG_SUFFIX not in found:
+                    os.unlink(entry.path)
+            elif name.endswith(LOG_SUFFIX):
+                segments.append(self._open_segment(name, found))
+        return split_closed(sorted(segments, key=lambda segment: segment.base_offset), self._new_piece)
+
+    def _scan(self) -> "dict[str, os.DirEntry[str]]":
+        with os.scandir(self._directory) as entries:
+            return {entry.name: entry for entry in entries}
+
+    def _open_segment(self, name: str, found: "dict[str, os.DirEntry[str]]") -> LogSegment:
+        status = found[name].stat()
+        segment = LogSegment(
+            self._directory,
+            offset_of_name(name),
+            size_bytes=status.st_size,
+            max_index_bytes=self._config.segment_index_bytes,
+            index_interval_bytes=self._config.index_interval_bytes,
+        )
+        segment.created_ms = status.st_mtime_ns // 1_000_000
+        for index in (segment.offset_index, segment.time_index):
+            index_file = found.get(index.path.name)
+            if index_file is None or not index.know_size(index_file.stat().st_size):
+                self._rebuild_indexes(segment)
+                break
+        transactions = found.get(segment.transaction_index.path.name)
+        if transactions is not None and transactions.stat().st_size % TRANSACTION_ENTRY_BYTES:
+            self._damaged.append(segment)
+        return segment
+
+    def _rebuild_indexes(self, segment: LogSegment) -> None:
+        _log.info("{path}: an index is missing or damaged and built anew", path=str(segment.path))
+        segment.reset_indexes()
+        next_offset = segment.base_offset
+        for header in segment.headers():
+            if header.base_offset < next_offset or header.last_offset < header.base_offset or not segment.fits(header.last_offset):
+                break  # garbage that a crash left: recovery will see to it
+            segment.note_batch(header, header.position)
+            next_offset = header.last_offset + 1
+        segment.seal()
+
+    def _recover(self, loaded: LoadedLog, recovery_point: int) -> int:
+        """Check the segments from the recovery point on; returns the offset after the last sound batch."""
+        unchecked = loaded.segments.since(recovery_point)
+        self._on_segment(len(unchecked), 0)
+        checked = [segment for segment in loaded.segments if segment.base_offset < unchecked[0].base_offset]
+        if loaded.epochs.is_damaged:
+            _find_epochs(loaded.epochs, checked)
+        self._remove_stray_snapshots(loaded)
+        rebuild_producers(loaded, unchecked[0].base_offset)
+        end = unchecked[0].base_offset
+        for number, segment in enumerate(unchecked):
+            if number and not self._follows(segment, end, loaded.log_start_offset):
+                self._drop(unchecked[number:])
+                break
+            size_bytes = segment.size_bytes
+            end, valid_end = self._recover_segment(loaded, segment)
+            self._on_segment(len(unchecked) - number - 1, size_bytes)
+            checked.append(segment)
+            if valid_end < size_bytes:
+                _log.warn(
+                    "{path}: {cut} bytes after offset {end} are torn or corrupt and are cut off",
+                    path=str(segment.path),
+                    cut=size_bytes - valid_end,
+                    end=end,
+                )
+                # Before the cut: when the machine dies in between, the next start still sees why they have to go.
+                self._drop(unchecked[number + 1 :])
+                segment.truncate_file(valid_end)
+                break
+            if segment is not unchecked[-1]:
+                segment.seal()
+                loaded.snapshots.write(end, loaded.producers.producers.values())
+        loaded.segments = Segments(checked)
+        active = loaded.segments.active
+        if not active.offset_index.in_memory:
+            active.open_for_append()
+        active.write_indexes()
+        return end
+
+    def _follows(self, segment: LogSegment, end: int, log_start_offset: int) -> bool:
+        """Tell whether a segment can come after the one that ends at ``end``."""
+        base = segment.base_offset
+        if base < end:
+            _log.warn("{path} overlaps the segment before it, which ends at {end}", path=str(segment.path), end=end)
+            return False
+        if base > max(end, log_start_offset) and not self._may_have_gaps:
+            _log.warn("{path} does not follow the segment before it, which ends at {end}", path=str(segment.path), end=end)
+            return False
+        return True
+
+    def _drop(self, segments: list[LogSegment]) -> None:
+        # The last one first: what a death in between leaves ends with what is damaged.
+        for segment in reversed(segments):
+            _log.warn("{path} lies after what is damaged and is removed", path=str(segment.path))
+            segment.remove()
+            self._snapshots.remove(segment.base_offset)
+        if segments:
+            sync_directory(self._directory)
+
+    def _recover_segment(self, loaded: LoadedLog, segment: LogSegment) -> tuple[int, int]:
+        """Check one segment; returns the offset after its last sound batch and that batch's end."""
+        segment.reset_indexes()
+        segment.transaction_index.reset()
+        producers, epochs = loaded.producers, loaded.epochs
+        next_offset, valid_end = segment.base_offset, 0
+        for header, batch in scan_batches(segment.file.fileno(), 0, segment.size_bytes):
+            if header.base_offset < next_offset or header.last_offset < header.base_offset or not crc_matches(batch):
+                break
+            if not segment.fits(header.last_offset):
+                raise OverflowedSegmentError(segment)
+            segment.note_batch(header, header.position)
+            if header.leader_epoch > epochs.latest_epoch:
+                epochs.assign(header.leader_epoch, header.base_offset)
+            if header.producer_id != NO_PRODUCER_ID:
+                position, header.position = header.position, 0
+                aborted = producers.update(header, batch)
+                header.position = position
+                if aborted:
+                    segment.transaction_index.append(aborted)
+            next_offset, valid_end = header.last_offset + 1, header.position + header.size_bytes
+        producers.map_end_offset = next_offset
+        return next_offset, valid_end
+
+    def _remove_stray_snapshots(self, loaded: LoadedLog) -> None:
+        """Remove the snapshots that no segment begins with, but for the newest, which a clean stop wrote at the end."""
+        bases = {segment.base_offset for segment in loaded.segments}
+        offsets = loaded.snapshots.offsets()
+        for offset in offsets:
+            if offset not in bases and offset != offsets[-1]:
+                loaded.snapshots.remove(offset)
+
+
+def _find_epochs(epochs: LeaderEpochCache, segments: Iterable[LogSegment]) -> None:
+    """Take the epochs from the batches: their file was damaged by a crash."""
+    found: dict[int, int] = {}
+    latest = -1
+    for segment in segments:
+        for header in segment.headers():
+            if header.leader_epoch > latest:
+                latest = header.leader_epoch
+                found[latest] = header.base_offset
+    epochs.rebuild(found)
+
+
+def rebuild_producers(loaded: LoadedLog, end_offset: int) -> None:
+    """Have the producer state of exactly the log up to ``end_offset``, if it is not that already."""
+    if loaded.producers.map_end_offset != end_offset:
+        reload_producers(loaded, end_offset)
+
+
+def reload_producers(loaded: LoadedLog, end_offset: int) -> None:
+    """Build the producer state of the log up to ``end_offset`` from the newest usable snapshot and the batches after it.
+
+    Snapshots beyond that are removed; raises OSError.
+    """
+    producers, snapshots = loaded.producers, loaded.snapshots
+    start = loaded.log_start_offset
+    producers.reset([], start)
+    for offset in reversed(snapshots.offsets()):
+        if offset > end_offset or offset < start:
+            snapshots.remove(offset)
+            continue
+        try:
+            producers.reset(snapshots.read(offset), offset)
+        except CorruptSnapshotError as error:
+            _log.warn("{path}: {error}; it is removed", path=str(snapshots.path(offset)), error=error)
+            snapshots.remove(offset)
+            continue
+        break
+    replay_producers(producers, loaded.segments, end_offset)
+
+
+def replay_producers(producers: ProducerState, segments: Segments, end_offset: int) -> None:
+    """Update the state with the batches between what it covers and ``end_offset``."""
+    start = producers.map_end_offset
+    for segment in segments.since(start):
+        if segment.base_offset >= end_offset or start >= end_offset:
+            break
+        found = segment.locate(start)
+        if found is None:
+            continue
+        fd = segment.file.fileno()
+        for header in segment.headers(found[1]):
+            if header.base_offset >= end_offset:
+                break
+            if header.producer_id == NO_PRODUCER_ID or header.last_offset < start:
+                continue
+            body = os.pread(fd, header.size_bytes, header.position) if header.is_control else b""
+            header.position = 0
+            producers.update(header, body)
+    producers.map_end_offset = end_offset

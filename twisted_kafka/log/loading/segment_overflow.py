@@ -1,0 +1,118 @@
+"""Segments with offsets too far from their base offset for the 32 bits of an index entry, and their splitting.
+
+Compactions of old brokers made such segments (KAFKA-6264). What is split holds the same batches in several segments, in which every
+offset fits; it takes the place of the old one as a compacted segment does, so that a start after a crash in between undoes or
+finishes it. (Kafka: LocalLog.splitOverflowedSegment, LogLoader.retryOnOffsetOverflow.)
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+from twisted.logger import Logger
+
+from twisted_kafka.log.batch_headers import NEWEST_MAGIC, BatchHeader, crc_matches, scan_batches
+from twisted_kafka.log.files import SWAP_SUFFIX, remove_if_there, sync_directory
+from twisted_kafka.log.segment.log_segment import MAX_RELATIVE_OFFSET, LogSegment
+
+SegmentMaker = Callable[[int], LogSegment]
+"""Makes an empty segment with this base offset, whose files end with ``.cleaned``."""
+
+_log = Logger()
+
+
+class OverflowedSegmentError(Exception):
+    """A sound batch has an offset that does not fit its segment, which has to be split."""
+
+    def __init__(self, segment: LogSegment) -> None:
+        super().__init__(f"{segment.path} has offsets that do not fit its indexes")
+        self.segment = segment
+
+
+def split_closed(segments: list[LogSegment], make: SegmentMaker) -> list[LogSegment]:
+    """Return the segments with those split that overflow and have another after them; raises OSError.
+
+    Only those are read whose successor begins so far away. One that is damaged is left as it is: recovery sees to that.
+    """
+    found: list[LogSegment] = []
+    for segment, following in pairwise(segments):
+        if segment.fits(following.base_offset - 1) or not _is_overflowed(segment):
+            found.append(segment)
+        elif find_sound_end(segment) < segment.size_bytes:
+            _log.warn("{path} has offsets that do not fit its indexes, but is damaged: it is not split", path=str(segment.path))
+            found.append(segment)
+        else:
+            found += split(segment, make)
+    return [*found, *segments[-1:]]
+
+
+def _is_overflowed(segment: LogSegment) -> bool:
+    return any(not segment.fits(header.last_offset) for header in segment.headers())
+
+
+def _sound_batches(segment: LogSegment) -> Iterator[tuple[BatchHeader, memoryview]]:
+    next_offset = segment.base_offset
+    for header, batch in scan_batches(segment.file.fileno(), 0, segment.size_bytes):
+        if header.base_offset < next_offset or header.last_offset < header.base_offset or not crc_matches(batch):
+            return
+        yield header, batch
+        next_offset = header.last_offset + 1
+
+
+def find_sound_end(segment: LogSegment) -> int:
+    """Return where the last of the sound batches ends that a segment begins with; raises OSError."""
+    end = 0
+    for header, _ in _sound_batches(segment):
+        end = header.position + header.size_bytes
+    return end
+
+
+def split(segment: LogSegment, make: SegmentMaker) -> list[LogSegment]:
+    """Put segments in which every offset fits in the place of one that is sound to its end, and return them; raises OSError."""
+    _log.info("{path} has offsets that do not fit its indexes and is split", path=str(segment.path))
+    pieces = [make(segment.base_offset)]
+    try:
+        _fill(pieces, segment, make)
+        _divide_aborted(pieces, segment)
+        modified_ms = segment.last_modified_ms()
+        for piece in pieces:
+            piece.seal()
+            piece.sync()
+            os.utime(piece.path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+    except BaseException:
+        for piece in pieces:
+            piece.remove()
+        raise
+    _replace(segment, pieces)
+    return pieces
+
+
+def _fill(pieces: list[LogSegment], segment: LogSegment, make: SegmentMaker) -> None:
+    next_offset = segment.base_offset
+    for header, batch in _sound_batches(segment):
+        if not pieces[-1].fits(header.last_offset):
+            # The first offset in a message of an old format is not in its header, but cannot be farther from the last.
+            first = header.base_offset
+            pieces.append(make(first if header.magic == NEWEST_MAGIC else max(next_offset, first - MAX_RELATIVE_OFFSET)))
+        next_offset = header.last_offset + 1
+        header.position = 0
+        pieces[-1].append(batch, [header])
+
+
+def _divide_aborted(pieces: list[LogSegment], segment: LogSegment) -> None:
+    ends = [piece.base_offset for piece in pieces[1:]]
+    for aborted in segment.transaction_index.entries:
+        pieces[sum(end <= aborted.last_offset for end in ends)].transaction_index.append(aborted)
+
+
+def _replace(segment: LogSegment, pieces: list[LogSegment]) -> None:
+    # From the last: as long as a file of the first one ends with .cleaned, a start undoes all of it.
+    for piece in reversed(pieces):
+        piece.change_suffix(SWAP_SUFFIX)
+    sync_directory(segment.directory)
+    marked = segment.mark_deleted()
+    for piece in pieces:
+        piece.change_suffix("")
+    sync_directory(segment.directory)
+    for path in marked:
+        remove_if_there(path)

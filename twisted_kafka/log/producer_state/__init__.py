@@ -1,0 +1,1 @@
+"""Idempotent and transactional producers of a log, and the snapshots of their state."""

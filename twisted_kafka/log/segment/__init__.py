@@ -1,0 +1,1 @@
+"""Segments: batches, indexes by offset and time, aborted transactions."""

@@ -1,0 +1,357 @@
+"""One segment: a file of batches with its indexes.
+
+Appends and truncations happen under the log's lock; reads need no lock. A reader is given the end that it may see, and a file
+region keeps the open file alive, so a region stays readable when the segment is deleted meanwhile.
+"""
+
+import bisect
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from twisted_kafka.log.batch_headers import BatchHeader, IndexedBatch, find_batch, scan_headers
+from twisted_kafka.log.files import write_fully
+from twisted_kafka.log.segment.index_check import check_indexes
+from twisted_kafka.log.segment.indexes import TimestampOffset
+from twisted_kafka.log.segment.segment_file import SegmentFile
+from twisted_kafka.log.segment.segment_files import SegmentFiles
+from twisted_kafka.protocol.regions import Buffer
+
+RECENT_BATCHES = 128
+"""So many of the last batches' positions are remembered (at most twice as many), so that a reader at the end needs no file read."""
+
+MAX_RELATIVE_OFFSET = 2**31 - 1
+
+_opening = threading.Lock()
+"""Of two readers that come first one opens the file."""
+
+Located = tuple[int, int, int, int]
+"""A batch as (last offset, position, end position, base offset)."""
+
+
+class LogSegment(SegmentFiles):
+    """The batches from ``base_offset`` on, until the next segment's.
+
+    ``index_interval_bytes``: about so many bytes of batches per index entry.
+    """
+
+    __slots__ = (
+        "_bytes_since_index_entry",
+        "_file",
+        "_is_reserved",
+        "_max_timestamp",
+        "_recent",
+        "created_ms",
+        "first_timestamp_ms",
+        "index_interval_bytes",
+        "indexed_end",
+        "is_checked",
+        "is_index_full",
+        "jitter_ms",
+        "size_bytes",
+    )
+
+    def __init__(
+        self,
+        directory: Path,
+        base_offset: int,
+        *,
+        size_bytes: int,
+        max_index_bytes: int,
+        index_interval_bytes: int,
+        suffix: str = "",
+    ) -> None:
+        super().__init__(directory, base_offset, max_index_bytes, suffix)
+        self.size_bytes = size_bytes
+        self.index_interval_bytes = index_interval_bytes
+        self.created_ms = 0
+        self.jitter_ms = 0
+        self.is_index_full = False
+        """Whether an index has no place left, so that the segment must be rolled."""
+        self.is_checked = False
+        """Whether the index files were looked at: they are when they are first needed."""
+        self._file: SegmentFile | None = None
+        self._is_reserved = False
+        self._recent: list[Located] = []
+        self._bytes_since_index_entry = 0
+        self._max_timestamp: TimestampOffset | None = None
+        self.indexed_end = 0
+        """Up to which position ``open_for_append`` found sound batches."""
+        self.first_timestamp_ms: int | None = None
+        """The largest timestamp of the first batch, by which the segment's age is told; None until ``find_first_timestamp_ms``."""
+
+    @classmethod
+    def create(
+        cls,
+        directory: Path,
+        base_offset: int,
+        *,
+        max_index_bytes: int,
+        index_interval_bytes: int,
+        now_ms: int,
+        suffix: str = "",
+        reserve_bytes: int = 0,
+    ) -> "LogSegment":
+        """Make an empty segment, ready for appends; raises OSError.
+
+        ``suffix`` marks files that are not part of a log yet. ``reserve_bytes`` are taken from the disk at once: what is not used
+        of them is given back by ``seal``, or by recovery.
+        """
+        segment = cls(
+            directory,
+            base_offset,
+            size_bytes=0,
+            max_index_bytes=max_index_bytes,
+            index_interval_bytes=index_interval_bytes,
+            suffix=suffix,
+        )
+        segment.created_ms = now_ms
+        segment.is_checked = True
+        segment.clear()
+        if reserve_bytes:
+            segment.reserve(reserve_bytes)
+        return segment
+
+    @property
+    def file(self) -> SegmentFile:
+        """The file of batches, opened on first use; raises OSError."""
+        file = self._file
+        if file is None:
+            with _opening:
+                file = self._file
+                if file is None:
+                    file = self._file = SegmentFile(self.path, "r+")
+        return file
+
+    # Appending, under the log's lock.
+
+    def append(self, records: Buffer, batches: Sequence[IndexedBatch]) -> None:
+        """Write ``records``, whose whole batches are ``batches``; raises OSError and leaves the segment as it was."""
+        start = self.size_bytes
+        fd = self.file.fileno()
+        try:
+            if os.pwrite(fd, records, start) != len(records):
+                write_fully(fd, records, start)
+        except OSError:
+            os.ftruncate(fd, start)
+            raise
+        if start == 0 and batches:
+            self.first_timestamp_ms = batches[0].max_timestamp_ms
+        for batch in batches:
+            self.note_batch(batch, start + batch.position)
+        self.size_bytes = start + len(records)
+
+    def note_batch(self, batch: IndexedBatch, position: int) -> None:
+        """Index the batch that lies at ``position``, the end of what was noted before."""
+        last_offset, size, timestamp_ms = batch.last_offset, batch.size_bytes, batch.max_timestamp_ms
+        largest = self._max_timestamp or self.max_timestamp
+        if timestamp_ms > largest[0]:
+            self._max_timestamp = largest = TimestampOffset(timestamp_ms, last_offset)
+        if self._bytes_since_index_entry > self.index_interval_bytes:
+            self.offset_index.append(last_offset, position)
+            self.time_index.maybe_append(largest[0], largest[1])
+            self.is_index_full = self.offset_index.is_full or self.time_index.is_full
+            self._bytes_since_index_entry = 0
+        self._bytes_since_index_entry += size
+        recent = self._recent
+        if len(recent) >= 2 * RECENT_BATCHES:
+            # A new list, never a shorter one: a reader may be searching in the old one.
+            self._recent = recent = recent[RECENT_BATCHES:]
+        recent.append((last_offset, position, position + size, batch.base_offset))
+
+    def fits(self, offset: int) -> bool:
+        """Whether ``offset`` can be written relative to the base offset in the indexes."""
+        return 0 <= offset - self.base_offset <= MAX_RELATIVE_OFFSET
+
+    def reserve(self, size_bytes: int) -> None:
+        """Take room for so many bytes from the disk (``preallocate``); raises OSError, and leaves no file when there is none."""
+        try:
+            os.posix_fallocate(self.file.fileno(), 0, size_bytes)
+        except OSError:
+            self.remove()
+            raise
+        self._is_reserved = True
+
+    # Reading, without a lock.
+
+    def locate(self, offset: int) -> Located | None:
+        """Return the first batch with ``offset`` or one after it, or None when this segment has none; raises OSError."""
+        recent = self._recent
+        if recent:
+            last = recent[-1]
+            if offset > last[0]:
+                return None
+            if offset >= last[3]:
+                return last
+            if offset >= recent[0][3]:
+                return recent[bisect.bisect_left(recent, (offset,))]
+        if not self.is_checked:
+            check_indexes(self)
+        file, size = self.file, self.size_bytes
+        start, following = self.offset_index.positions_around(offset)
+        return find_batch(file.fileno(), start if start < size else 0, size, offset, following)
+
+    def headers(self, position: int = 0) -> Iterator[BatchHeader]:
+        """Yield the headers of the batches from ``position`` on."""
+        file = self.file  # which stays open while there is somebody who reads
+        yield from scan_headers(file.fileno(), position, self.size_bytes)
+
+    def first_later(self, timestamp_ms: int) -> int:
+        """Return an offset before which no record is later than ``timestamp_ms``, as near as the index knows; raises OSError."""
+        if not self.is_checked:
+            check_indexes(self)
+        found = self.time_index.lookup(timestamp_ms)
+        return found.offset + 1 if found.timestamp_ms >= 0 else self.base_offset
+
+    def find_first_timestamp_ms(self) -> int:
+        """Return ``first_timestamp_ms``, -1 when the segment is empty; raises OSError."""
+        if self.first_timestamp_ms is None:
+            if not self.size_bytes:
+                return -1
+            first = next(self.headers(), None)
+            self.first_timestamp_ms = first.max_timestamp_ms if first else -1
+        return self.first_timestamp_ms
+
+    @property
+    def max_timestamp(self) -> TimestampOffset:
+        """The largest timestamp, and the last offset of the batch that has it; (-1, base offset) when unknown."""
+        if self._max_timestamp is None:
+            if not self.is_checked:
+                check_indexes(self)
+            self._max_timestamp = self.time_index.last_entry()
+        return self._max_timestamp
+
+    def largest_timestamp_ms(self) -> int:
+        """Return by what age retention judges the segment: its largest timestamp, else the time of its last change."""
+        largest = self.max_timestamp.timestamp_ms
+        return largest if largest >= 0 else self.last_modified_ms()
+
+    def last_modified_ms(self) -> int:
+        """Return when the file was last changed; raises OSError."""
+        return os.stat(self.path).st_mtime_ns // 1_000_000
+
+    # Opening and closing.
+
+    def open_for_append(self) -> int:
+        """Make this the active segment: load its indexes and return the offset after its last batch; raises OSError."""
+        for index in (self.offset_index, self.time_index):
+            # What is in memory already may have entries that the file has not.
+            if not index.in_memory:
+                index.load()
+        next_offset, position = self.base_offset, self.offset_index.last_entry()[1]
+        largest = self.time_index.last_entry()
+        valid_end = position
+        for header in self.headers(position):
+            next_offset = header.last_offset + 1
+            valid_end = header.position + header.size_bytes
+            if header.max_timestamp_ms > largest.timestamp_ms:
+                largest = TimestampOffset(header.max_timestamp_ms, header.last_offset)
+            self._remember(header)
+        self.is_index_full = self.offset_index.is_full or self.time_index.is_full
+        self._bytes_since_index_entry = valid_end - position
+        self._max_timestamp = largest
+        self.indexed_end = valid_end
+        self.is_checked = True
+        return next_offset
+
+    def _remember(self, header: BatchHeader) -> None:
+        self._recent.append((header.last_offset, header.position, header.position + header.size_bytes, header.base_offset))
+        if len(self._recent) > 2 * RECENT_BATCHES:
+            self._recent = self._recent[RECENT_BATCHES:]
+
+    def seal(self) -> None:
+        """Write the indexes with a last entry for the largest timestamp, and keep only what reading needs; raises OSError."""
+        if self._is_reserved:
+            os.ftruncate(self.file.fileno(), self.size_bytes)
+            self._is_reserved = False
+        self.write_indexes(closing=True)
+        self.offset_index.release()
+        self.time_index.release()
+        self._recent = []
+
+    def write_indexes(self, *, closing: bool = False) -> None:
+        """Write index entries that are only in memory; raises OSError."""
+        if closing and self.time_index.in_memory:
+            self.time_index.maybe_append(*self.max_timestamp)
+        self.offset_index.write()
+        self.time_index.write()
+
+    def sync(self) -> None:
+        """Make everything written so far durable; raises OSError."""
+        os.fdatasync(self.file.fileno())
+        self._sync_indexes()
+        self.transaction_index.sync()
+
+    def _sync_indexes(self) -> None:
+        self.offset_index.sync()
+        if self.offset_index.entries or self.time_index.is_cut:
+            # Else all batches are looked at when the segment is opened or its indexes are checked.
+            self.time_index.sync()
+
+    def close(self) -> None:
+        """Write the indexes, durably, and let go of the file; regions that were handed out stay readable. Raises OSError."""
+        is_cut = self._is_reserved
+        self.seal()
+        if is_cut:
+            os.fdatasync(self.file.fileno())
+        self._sync_indexes()
+        self.release_file()
+
+    def release_file(self) -> None:
+        """Let go of the file alone."""
+        self._file = None
+
+    # Rebuilding and removing.
+
+    def clear(self) -> None:
+        """Make the files anew and empty; raises OSError."""
+        self._file = SegmentFile(self.path, "w+")
+        self.size_bytes = 0
+        self.reset_indexes()
+        self.transaction_index.reset()
+        self.first_timestamp_ms = None
+
+    def reset_indexes(self) -> None:
+        """Forget what is indexed, to note the batches anew."""
+        self.offset_index.reset()
+        self.time_index.reset()
+        self.is_index_full = False
+        self._recent = []
+        self._bytes_since_index_entry = 0
+        self._max_timestamp = TimestampOffset(-1, self.base_offset)
+
+    def truncate_file(self, size_bytes: int) -> None:
+        """Cut the file of batches alone; raises OSError."""
+        os.ftruncate(self.file.fileno(), size_bytes)
+        self.size_bytes = size_bytes
+
+    def truncate_to(self, offset: int) -> int:
+        """Drop the batch with ``offset`` and everything after it, durably, and become the active segment; raises OSError.
+
+        Returns where the segment ends now: before ``offset`` when that lay inside a batch.
+        """
+        found = self.locate(offset)
+        self._recent = []
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.transaction_index.truncate_to(offset)
+        if found:
+            self.truncate_file(found[1])
+            os.fdatasync(self.file.fileno())
+        if not self.size_bytes:
+            self.first_timestamp_ms = None
+        self.open_for_append()
+        return min(offset, found[3]) if found else offset
+
+    def hold(self) -> None:
+        """Take all that reading needs into memory: the files are about to get other names; raises OSError.
+
+        Readers that have this segment go on with it, and never see the file that gets its name.
+        """
+        if not self.is_checked:
+            check_indexes(self)
+        _ = self.file, self.max_timestamp, self.transaction_index.entries
+        for index in (self.offset_index, self.time_index):
+            if not index.in_memory:
+                index.load()

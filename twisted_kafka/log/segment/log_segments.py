@@ -1,0 +1,69 @@
+"""The segments of a log, in order."""
+
+import bisect
+from collections.abc import Iterable, Iterator
+
+from twisted_kafka.log.segment.log_segment import LogSegment
+
+
+class Segments:
+    """An immutable sequence of segments with ascending base offsets: a reader goes on with the one that it has.
+
+    There is always at least one; the last is the active one.
+    """
+
+    __slots__ = ("_base_offsets", "_latest_known", "_latest_ms", "_segments", "active", "first")
+
+    def __init__(self, segments: Iterable[LogSegment]) -> None:
+        self._segments = tuple(segments)
+        self._base_offsets = [segment.base_offset for segment in self._segments]
+        self.first = self._segments[0]
+        self.active = self._segments[-1]
+        # The largest timestamp up to each closed segment, as far as somebody asked: threads that do so at once write the same.
+        self._latest_ms = [0] * (len(self._segments) - 1)
+        self._latest_known = 0
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[LogSegment]:
+        return iter(self._segments)
+
+    def floor(self, offset: int) -> LogSegment:
+        """Return the segment that ``offset`` belongs to: the first one for an offset before it."""
+        if offset >= self.active.base_offset:
+            return self.active
+        return self._segments[max(0, bisect.bisect_right(self._base_offsets, offset) - 1)]
+
+    def after(self, segment: LogSegment) -> LogSegment | None:
+        """Return the one that follows ``segment``, or None."""
+        at = bisect.bisect_right(self._base_offsets, segment.base_offset)
+        return self._segments[at] if at < len(self._segments) else None
+
+    def reaching(self, timestamp_ms: int, offset: int) -> Iterator[LogSegment]:
+        """Yield the segments with a record not older than ``timestamp_ms``, from the one with ``offset`` on; raises OSError."""
+        at = max(bisect.bisect_right(self._base_offsets, offset) - 1, self._first_reaching(timestamp_ms))
+        while at < len(self._segments):
+            segment = self._segments[at]
+            if segment.max_timestamp[0] >= timestamp_ms:
+                yield segment
+            at += 1
+
+    def _first_reaching(self, timestamp_ms: int) -> int:
+        """Return the number of the first segment with such a record, of the active one if no closed one has any."""
+        latest, known = self._latest_ms, self._latest_known
+        closed = len(latest)
+        largest_ms = latest[known - 1] if known else -1
+        while known < closed and largest_ms < timestamp_ms:
+            largest_ms = latest[known] = max(largest_ms, self._segments[known].max_timestamp[0])
+            known += 1
+            self._latest_known = known
+        return bisect.bisect_left(latest, timestamp_ms, 0, known)
+
+    def starting_before(self, offset: int) -> list[LogSegment]:
+        """Return the segments whose base offset is below ``offset``."""
+        return list(self._segments[: bisect.bisect_left(self._base_offsets, offset)])
+
+    def since(self, offset: int) -> list[LogSegment]:
+        """Return the segment with ``offset`` and all after it."""
+        return list(self._segments[max(0, bisect.bisect_right(self._base_offsets, offset) - 1) :])

@@ -1,0 +1,76 @@
+"""The files of a segment: batches, indexes by offset and time, aborted transactions; their names, and what changes those."""
+
+import os
+from pathlib import Path
+
+from twisted_kafka.log.files import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    offset_name,
+    remove_if_there,
+)
+from twisted_kafka.log.segment.indexes import OffsetIndex, TimeIndex
+from twisted_kafka.log.segment.transaction_index import TransactionIndex
+
+
+class SegmentFiles:
+    """The files named after ``base_offset`` in ``directory``; ``suffix`` marks those that are not part of a log yet."""
+
+    __slots__ = ("_name", "_suffix", "base_offset", "directory", "offset_index", "time_index", "transaction_index")
+
+    def __init__(self, directory: Path, base_offset: int, max_index_bytes: int, suffix: str) -> None:
+        self.directory = directory
+        self.base_offset = base_offset
+        self._name = name = offset_name(base_offset)
+        self._suffix = suffix
+        self.offset_index = OffsetIndex(directory / (name + INDEX_SUFFIX + suffix), base_offset, max_index_bytes)
+        self.time_index = TimeIndex(directory / (name + TIME_INDEX_SUFFIX + suffix), base_offset, max_index_bytes)
+        self.transaction_index = TransactionIndex(directory / (name + TRANSACTION_INDEX_SUFFIX + suffix))
+
+    @property
+    def path(self) -> Path:
+        """The file of batches."""
+        return self.directory / (self._name + LOG_SUFFIX + self._suffix)
+
+    def move_to(self, directory: Path) -> None:
+        """Follow the log's directory after it was renamed."""
+        self.directory = directory
+        for index in (self.offset_index, self.time_index, self.transaction_index):
+            index.path = directory / index.path.name
+
+    def change_suffix(self, suffix: str) -> None:
+        """Give the files another suffix; raises OSError.
+
+        The file with the batches gets one last, for a start goes by it; and loses it first: those of the replaced segments are
+        gone then, and a start removes no more of their names.
+        """
+        for path in self._paths() if not suffix else reversed(self._paths()):
+            renamed = path.with_name(path.name.removesuffix(self._suffix) + suffix)
+            if path == self.path or path.exists():
+                os.rename(path, renamed)
+        for index in (self.offset_index, self.time_index, self.transaction_index):
+            index.path = index.path.with_name(index.path.name.removesuffix(self._suffix) + suffix)
+        self._suffix = suffix
+
+    def mark_deleted(self) -> list[Path]:
+        """Rename the files so that the next start removes them if nobody did; returns their new paths. Raises OSError."""
+        renamed = []
+        for path in self._paths():
+            marked = path.with_name(path.name + DELETED_SUFFIX)
+            try:
+                os.rename(path, marked)
+            except FileNotFoundError:
+                continue
+            renamed.append(marked)
+        return renamed
+
+    def remove(self) -> None:
+        """Remove the files at once; raises OSError."""
+        for path in self._paths():
+            remove_if_there(path)
+
+    def _paths(self) -> list[Path]:
+        return [self.path, self.offset_index.path, self.time_index.path, self.transaction_index.path]

@@ -1,0 +1,268 @@
+"""Check what is about to be appended, and give it offsets (Kafka: UnifiedLog.analyzeAndValidateRecords and LogValidator).
+
+A batch of format 2 whose codec suits the topic is patched where it lies. What else arrives (formats 0 and 1, another codec, offset
+deltas that aren't 0, 1, 2...) is written anew. Records that would not parse at a consumer are refused in every case.
+"""
+
+import struct
+from typing import NoReturn
+
+from twisted_kafka.log.results import Conversion, LogAppendInfo
+from twisted_kafka.log.validation.convert import (
+    check_size,
+    decompression_limit,
+    ensure_checksum,
+    ensure_few,
+    target_compression,
+    target_level,
+    validate_message_set,
+)
+from twisted_kafka.log.validation.records import LOG_APPEND_TIME, breaks_rules, check_records
+from twisted_kafka.log.validation.types import (
+    AppendOrigin,
+    BatchInfo,
+    InvalidChecksumError,
+    InvalidOffsetOrSequenceError,
+    InvalidRecordsError,
+    InvalidTimestampsError,
+    RecordValidationError,
+    TopicRules,
+    ValidationContext,
+)
+from twisted_kafka.protocol.errors import CorruptRecordError, InvalidRecordError, UnsupportedCompressionTypeError
+from twisted_kafka.protocol.records.batch import (
+    CRC_START,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    batch_size,
+    batches,
+    parse_records,
+)
+from twisted_kafka.protocol.records.builder import assemble_batch, encode_records
+from twisted_kafka.protocol.records.checksums import crc32c
+from twisted_kafka.protocol.records.compression import CODECS, Compression, compress, decompress
+from twisted_kafka.protocol.records.record import COMPRESSION_MASK, CONTROL_FLAG, TIMESTAMP_TYPE_MASK, TRANSACTIONAL_FLAG
+from twisted_kafka.protocol.records.scan import RecordScan, scan_records
+from twisted_kafka.protocol.regions import Buffer
+
+__all__ = [
+    "AppendOrigin",
+    "BatchInfo",
+    "InvalidRecordsError",
+    "InvalidTimestampsError",
+    "RecordValidationError",
+    "TopicRules",
+    "ValidationContext",
+    "check_produced_records",
+    "validate_and_assign_offsets",
+]
+
+_LATEST_MAGIC = 2
+_CODEC_COUNT = len(CODECS)
+_CLIENT = AppendOrigin.CLIENT
+_RAFT_LEADER = AppendOrigin.RAFT_LEADER
+_unpack_header = HEADER.unpack_from
+_PREFIX = struct.Struct(">qii")
+_CRC_AT = 17
+_CODEC_AT = 22
+_CRC = struct.Struct(">I")
+_COVERED_HEAD = struct.Struct(">Ih")
+_MAX_TIMESTAMP_AT = 35
+_TIMESTAMP = struct.Struct(">q")
+_INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
+
+_FIRST_VERSION_OF_FORMAT_2 = 3
+_FIRST_VERSION_WITH_ZSTD = 7
+
+
+def validate_and_assign_offsets(records: Buffer, context: ValidationContext) -> LogAppendInfo:
+    """Check the records of one partition and return them with the offsets that follow ``context.offset``.
+
+    Where possible the bytes are patched in place when they are writable, and in one copy when not. A last batch that isn't there
+    in full is left out.
+
+    Raises CorruptRecordError (size, magic, CRC), InvalidRecordError (records that don't parse, counts and offsets that lie, control
+    batches of clients, more than one batch), InvalidRecordsError and InvalidTimestampsError (single records, listed),
+    RecordTooLargeError, UnsupportedCompressionTypeError.
+    """
+    view = records if type(records) is memoryview else memoryview(records)
+    if len(view) >= HEADER_SIZE:
+        header = _unpack_header(view)
+        if header[1] == len(view) - LOG_OVERHEAD and header[3] == _LATEST_MAGIC:
+            return _validate_batch(view, header, context)  # one batch of format 2, no less and no more, as nearly all are
+    size = batch_size(view)
+    if size is None or size > len(view):
+        return LogAppendInfo(b"", (), 0)
+    if view[MAGIC_AT] != _LATEST_MAGIC:
+        return validate_message_set(view, context)
+    if size != len(view):
+        _check_all(view, context)
+        view = view[:size]
+    return _validate_batch(view, _unpack_header(view), context)
+
+
+def _check_all(view: memoryview, context: ValidationContext) -> None:
+    """Check every batch's header, and that there is one only: further ones have their faults reported first, as Kafka does."""
+    count = 0
+    for batch in batches(view):
+        if context.origin is _CLIENT and batch.magic == _LATEST_MAGIC and batch.base_offset:
+            _refuse_base_offset(batch.base_offset)
+        check_size(batch.size_bytes, context)
+        ensure_checksum(batch)
+        count += 1
+    if count > 1:
+        raise InvalidRecordError(f"{count} record batches for {context.topic_partition} where one is allowed")
+
+
+def _refuse_base_offset(base_offset: int) -> NoReturn:
+    raise InvalidRecordError(f"the base offset of a batch from a client should be 0, and is {base_offset}")
+
+
+def _validate_batch(view: memoryview, header: tuple[int, ...], context: ValidationContext) -> LogAppendInfo:
+    base_offset, _, leader_epoch, _, crc, attributes, last_delta, base_timestamp, max_timestamp, producer, _, sequence, count = (
+        header
+    )
+    from_client = context.origin is _CLIENT
+    if from_client:
+        if base_offset:
+            _refuse_base_offset(base_offset)
+    elif context.origin is _RAFT_LEADER and leader_epoch != context.leader_epoch:
+        raise InvalidRecordError(f"the batch has leader epoch {leader_epoch}, the append {context.leader_epoch}")
+    size = len(view)
+    if size > context.config.max_message_bytes:
+        check_size(size, context)
+    if crc32c(view[CRC_START:]) != crc:
+        raise InvalidChecksumError(
+            f"the record batch for {context.topic_partition} is corrupt: its CRC {crc} is not that of its bytes"
+        )
+    if from_client:
+        if attributes & CONTROL_FLAG:
+            raise InvalidRecordError("clients are not allowed to write control records")
+        if producer >= 0 and sequence < 0:
+            raise InvalidOffsetOrSequenceError(f"a batch of producer {producer} has sequence number {sequence}")
+    number = attributes & COMPRESSION_MASK
+    if number >= _CODEC_COUNT:
+        raise UnsupportedCompressionTypeError(f"unknown compression type {number}")
+    if count <= 0 or last_delta != count - 1:
+        raise InvalidOffsetOrSequenceError(f"the batch says that it has {count} records and a last offset delta of {last_delta}")
+    payload = bytes(view[HEADER_SIZE:]) if not number else _decompressed(CODECS[number], view[HEADER_SIZE:], context)
+    scan = scan_records(payload, count)
+    sent_append_time = max_timestamp if attributes & TIMESTAMP_TYPE_MASK else None
+    if breaks_rules(scan, base_timestamp, sent_append_time, context):
+        parsed = parse_records(payload, count, 0, base_timestamp, sent_append_time)
+        check_records(parsed, context, sent_append_time=sent_append_time is not None)
+    return _assign(view, header, payload, scan, context)
+
+
+def _decompressed(codec: Compression, data: memoryview, context: ValidationContext) -> bytes:
+    try:
+        return decompress(codec, data, limit_bytes=decompression_limit(context))
+    except CorruptRecordError as error:
+        # The checksum is right, so sending it again would not help: a code that clients don't retry.
+        raise InvalidRecordError(str(error)) from None
+
+
+def _timestamps(header: tuple[int, ...], scan: RecordScan, context: ValidationContext) -> tuple[int, int]:
+    """Return the attributes and the largest timestamp that the batch gets."""
+    attributes, base_timestamp, max_timestamp = header[5], header[7], header[8]
+    if context.config.message_timestamp_type == LOG_APPEND_TIME:
+        return attributes | TIMESTAMP_TYPE_MASK, context.now_ms
+    if attributes & TIMESTAMP_TYPE_MASK:
+        return attributes & ~TIMESTAMP_TYPE_MASK, max_timestamp
+    largest = base_timestamp + scan.largest_timestamp_delta
+    if largest > _INT64_MAX or base_timestamp + scan.smallest_timestamp_delta < _INT64_MIN:
+        raise InvalidRecordError("a record's timestamp needs more than 64 bits")
+    return attributes, largest
+
+
+def _assign(
+    view: memoryview, header: tuple[int, ...], payload: bytes, scan: RecordScan, context: ValidationContext
+) -> LogAppendInfo:
+    config = context.config
+    attributes, max_timestamp = _timestamps(header, scan, context)
+    source = CODECS[attributes & COMPRESSION_MASK]
+    target = source
+    if config.compression_type != "producer" and (source or not attributes & CONTROL_FLAG):
+        target = target_compression(source, context)
+    conversion = None
+    if source is target and scan.sequential:
+        records = _patched(view, header, (attributes, max_timestamp), context)
+        if source:
+            conversion = Conversion(0, 0, len(payload))
+    else:
+        started_ns = context.now_ns()
+        keeps_payload = scan.sequential and attributes & TIMESTAMP_TYPE_MASK >= header[5] & TIMESTAMP_TYPE_MASK
+        records = memoryview(_rewritten(header, payload, (attributes, max_timestamp, target), keeps_payload, context))
+        temporary_bytes = len(records) + (len(payload) if source else 0)
+        conversion = Conversion(header[12], context.now_ns() - started_ns, temporary_bytes)
+        check_size(len(records), context)
+    info = BatchInfo()
+    info.base_offset = offset = context.offset
+    info.last_offset = offset + header[6]
+    info.max_timestamp_ms = max_timestamp
+    info.position = 0
+    info.size_bytes = len(records)
+    info.producer_id, info.producer_epoch, info.base_sequence, count = header[9:]
+    info.is_transactional = attributes & TRANSACTIONAL_FLAG != 0
+    info.is_control = attributes & CONTROL_FLAG != 0
+    result = LogAppendInfo(records, (info,), count)
+    result.source_compression = source
+    result.conversion = conversion
+    if attributes & TIMESTAMP_TYPE_MASK:
+        result.log_append_time_ms = context.now_ms
+    return result
+
+
+def _patched(view: memoryview, header: tuple[int, ...], fields: tuple[int, int], context: ValidationContext) -> memoryview:
+    """Write offset and leader epoch, which the CRC doesn't cover, and where they change, attributes and largest timestamp."""
+    if view.readonly:
+        view = memoryview(bytearray(view))
+    _PREFIX.pack_into(view, 0, context.offset, header[1], context.leader_epoch)
+    attributes, max_timestamp = fields
+    if attributes != header[5] or max_timestamp != header[8]:
+        _COVERED_HEAD.pack_into(view, _CRC_AT, 0, attributes)
+        _TIMESTAMP.pack_into(view, _MAX_TIMESTAMP_AT, max_timestamp)
+        _CRC.pack_into(view, _CRC_AT, crc32c(view[CRC_START:]))
+    return view
+
+
+def _rewritten(
+    header: tuple[int, ...], payload: bytes, fields: tuple[int, int, Compression], keeps_payload: bool, context: ValidationContext
+) -> bytearray:
+    """Return the batch with another codec; without ``keeps_payload``, also with deltas 0, 1, 2... and timestamps as read."""
+    attributes, max_timestamp, target = fields
+    base_timestamp, count = header[7], header[12]
+    records: Buffer = payload
+    if not keeps_payload:
+        ensure_few(count)
+        append_time = header[8] if header[5] & TIMESTAMP_TYPE_MASK else None
+        records = encode_records(list(parse_records(payload, count, 0, base_timestamp, append_time)), base_timestamp)
+    if target:
+        records = compress(target, records, target_level(target, context))
+    attributes = (attributes & ~COMPRESSION_MASK) | target
+    producer = (header[9], header[10], header[11])
+    return assemble_batch(
+        records, (context.offset, context.leader_epoch, attributes, count - 1, base_timestamp, max_timestamp, *producer, count)
+    )
+
+
+def check_produced_records(records: Buffer | None, version: int) -> None:
+    """Check what Produce of a version may carry for one partition (Kafka: ProduceRequest.validateRecords); before any append.
+
+    From version 3 on that is exactly one batch of format 2, and zstd only from version 7 on. Raises InvalidRecordError,
+    UnsupportedCompressionTypeError, CorruptRecordError.
+    """
+    if version < _FIRST_VERSION_OF_FORMAT_2 or records is None:
+        return
+    size = batch_size(records)
+    if size is None or size > len(records):
+        raise InvalidRecordError(f"Produce of version {version} must have a record batch for each partition")
+    if records[MAGIC_AT] != _LATEST_MAGIC:
+        raise InvalidRecordError(f"Produce of version {version} must have record batches of magic 2")
+    if version < _FIRST_VERSION_WITH_ZSTD and records[_CODEC_AT] & COMPRESSION_MASK == Compression.ZSTD:
+        raise UnsupportedCompressionTypeError(f"Produce of version {version} must not have batches compressed with zstd")
+    following = batch_size(records, size)
+    if following is not None and following <= len(records) - size:
+        raise InvalidRecordError(f"Produce of version {version} must have one record batch for each partition, and no more")

@@ -1,0 +1,63 @@
+"""The rules for single records: timestamps within the topic's range, keys on compacted topics."""
+
+from collections.abc import Iterable
+
+from twisted_kafka.log.validation.types import InvalidRecordsError, InvalidTimestampsError, ValidationContext
+from twisted_kafka.protocol.records.record import NO_TIMESTAMP, Record
+from twisted_kafka.protocol.records.scan import RecordScan
+
+LOG_APPEND_TIME = "LogAppendTime"
+_SHOWN_ERRORS = 3
+MOST_ERRORS = 10_000
+"""So many records of a batch are told of: a compressed one can have a million."""
+
+
+def breaks_rules(scan: RecordScan, base_timestamp_ms: int, sent_append_time_ms: int | None, context: ValidationContext) -> bool:
+    """Whether a record of a batch of format 2 could break a rule, so that each must be looked at."""
+    config = context.config
+    if scan.lacks_keys and config.compact:
+        return True
+    if config.message_timestamp_type == LOG_APPEND_TIME:
+        return sent_append_time_ms is not None
+    if sent_append_time_ms is not None:
+        if sent_append_time_ms == NO_TIMESTAMP:
+            return True
+        smallest = largest = sent_append_time_ms
+    else:
+        smallest = base_timestamp_ms + scan.smallest_timestamp_delta
+        largest = base_timestamp_ms + scan.largest_timestamp_delta
+    now_ms = context.now_ms
+    return now_ms - smallest > config.message_timestamp_before_max_ms or largest - now_ms > config.message_timestamp_after_max_ms
+
+
+def check_records(records: Iterable[Record], context: ValidationContext, *, sent_append_time: bool) -> None:
+    """Check each record of a batch; ``sent_append_time`` tells that the batch calls its timestamps the broker's.
+
+    Raises InvalidTimestampsError or InvalidRecordsError, with the errors of the first MOST_ERRORS of them.
+    """
+    config = context.config
+    append_time = config.message_timestamp_type == LOG_APPEND_TIME
+    earliest = context.now_ms - config.message_timestamp_before_max_ms
+    latest = context.now_ms + config.message_timestamp_after_max_ms
+    compact = config.compact
+    errors = []
+    keyless = 0
+    bad_timestamp = False
+    for index, record in enumerate(records):
+        if compact and record.key is None:
+            keyless += 1
+            errors.append((index, f"the compacted topic of {context.topic_partition} takes no record without a key"))
+        elif not append_time and record.timestamp_ms != NO_TIMESTAMP:
+            if not earliest <= record.timestamp_ms <= latest:
+                bad_timestamp = True
+                errors.append((index, f"timestamp {record.timestamp_ms} is out of range, [{earliest}, {latest}]"))
+        elif sent_append_time:
+            bad_timestamp = True
+            errors.append((index, "a producer must not set the timestamp type to LogAppendTime"))
+        if len(errors) == MOST_ERRORS:
+            break
+    if bad_timestamp:
+        raise InvalidTimestampsError("one or more records have been rejected due to invalid timestamps", errors, keyless)
+    if errors:
+        shown = "; ".join(f"{index}: {why}" for index, why in errors[:_SHOWN_ERRORS])
+        raise InvalidRecordsError(f"{len(errors)} records have been rejected, the first of them: {shown}", errors, keyless)

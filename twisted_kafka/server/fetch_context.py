@@ -1,0 +1,150 @@
+"""What a fetch request means for its session: which partitions to read, and which of the reads to answer with (KIP-227)."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.replication.fetch_data import PartitionFetch, PartitionRead
+from twisted_kafka.server.fetch_session import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    INVALID_SESSION_ID,
+    FetchSession,
+    FetchSessionCache,
+    PartitionKey,
+    next_epoch,
+)
+
+News = Sequence[tuple[PartitionFetch, PartitionRead]]
+NO_FETCHES: Final[tuple[PartitionFetch, ...]] = ()
+
+
+class FetchContext:
+    """A fetch without a session: everything that was read is answered (Kafka: ``SessionlessFetchContext``)."""
+
+    __slots__ = ("error", "fetches", "session_id")
+
+    def __init__(self, fetches: Sequence[PartitionFetch]) -> None:
+        self.fetches = fetches
+        self.session_id = INVALID_SESSION_ID
+        self.error = 0
+
+    def answer(self, reads: Sequence[PartitionRead]) -> News:
+        """Return what to tell the client; sets ``session_id`` and ``error``, the answer's own."""
+        return list(zip(self.fetches, reads, strict=True))
+
+
+class ErrorFetchContext(FetchContext):
+    """A fetch that cannot go on with its session: nothing is read (Kafka: ``SessionErrorContext``)."""
+
+    __slots__ = ()
+
+    def __init__(self, error: ErrorCode) -> None:
+        super().__init__(NO_FETCHES)
+        self.error = error
+
+
+class FullFetchContext(FetchContext):
+    """A fetch that begins a session, if there is room (Kafka: ``FullFetchContext``)."""
+
+    __slots__ = ("_cache", "_is_from_follower", "_uses_topic_ids")
+
+    def __init__(
+        self, fetches: Sequence[PartitionFetch], cache: FetchSessionCache, is_from_follower: bool, uses_topic_ids: bool
+    ) -> None:
+        super().__init__(fetches)
+        self._cache = cache
+        self._is_from_follower = is_from_follower
+        self._uses_topic_ids = uses_topic_ids
+
+    def answer(self, reads: Sequence[PartitionRead]) -> News:
+        """Return all, and begin the session with what they tell."""
+        session = self._cache.maybe_create(self.fetches, self._is_from_follower, self._uses_topic_ids)
+        if session is not None:
+            self.session_id = session.id
+            for cached, read in zip(session.partitions.values(), reads, strict=False):
+                cached.has_news(read)
+        return list(zip(self.fetches, reads, strict=True))
+
+
+class IncrementalFetchContext(FetchContext):
+    """A fetch that goes on with its session (Kafka: ``IncrementalFetchContext``)."""
+
+    __slots__ = ("_expected_epoch", "_session")
+
+    def __init__(self, session: FetchSession) -> None:
+        """To be made under the session's lock, when its epoch has moved on."""
+        super().__init__(list(session.partitions.values()))
+        self.session_id = session.id
+        self._session = session
+        self._expected_epoch = session.epoch
+
+    def answer(self, reads: Sequence[PartitionRead]) -> News:
+        """Return the news; none and an error when another request went on with the session meanwhile."""
+        with self._session.lock:
+            if self._session.epoch != self._expected_epoch:
+                self.error = ErrorCode.INVALID_FETCH_SESSION_EPOCH
+                return ()
+            return self._session.news(self.fetches, reads)
+
+
+class FetchManager:
+    """Finds or makes the context of each fetch (Kafka: ``FetchManager``)."""
+
+    def __init__(self, cache: FetchSessionCache, topic_name: Callable[[bytes], str | None]) -> None:
+        """``topic_name`` finds the name of a topic id."""
+        self._cache = cache
+        self._topic_name = topic_name
+
+    def new_context(
+        self,
+        session_id: int,
+        epoch: int,
+        fetches: Sequence[PartitionFetch],
+        forgotten: Sequence[PartitionKey],
+        *,
+        is_from_follower: bool,
+        uses_topic_ids: bool,
+    ) -> FetchContext:
+        """Return the context of a request; what it says about its session is done."""
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if session_id != INVALID_SESSION_ID:
+                self._cache.remove(session_id)
+            if epoch == FINAL_EPOCH:
+                return FetchContext(_distinct(fetches, uses_topic_ids))
+            return FullFetchContext(_distinct(fetches, uses_topic_ids), self._cache, is_from_follower, uses_topic_ids)
+        session = self._cache.get(session_id)
+        if session is None:
+            return ErrorFetchContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        with session.lock:
+            if session.epoch != epoch:
+                return ErrorFetchContext(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+            if session.uses_topic_ids != uses_topic_ids:
+                return ErrorFetchContext(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+            if fetches or forgotten:
+                session.update(fetches, forgotten)
+            if not session.partitions:
+                self._cache.remove(session_id)
+                return FetchContext(_distinct(fetches, uses_topic_ids))
+            self._cache.touch(session)
+            session.epoch = next_epoch(epoch)
+            context = IncrementalFetchContext(session)
+        for fetch in context.fetches:
+            if fetch.topic_partition is None:
+                self._resolve(fetch)
+        return context
+
+    def _resolve(self, fetch: PartitionFetch) -> None:
+        name = self._topic_name(fetch.topic_id)
+        if name is not None:
+            fetch.topic_partition = TopicPartition(name, fetch.partition)
+
+
+def _distinct(fetches: Sequence[PartitionFetch], uses_topic_ids: bool) -> Sequence[PartitionFetch]:
+    """Keep the last of several fetches of one partition."""
+    if len(fetches) < 2:
+        return fetches
+    if uses_topic_ids:
+        return list({(fetch.topic_id, fetch.partition): fetch for fetch in fetches}.values())
+    return list({fetch.topic_partition: fetch for fetch in fetches}.values())

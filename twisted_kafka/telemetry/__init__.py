@@ -1,0 +1,1 @@
+"""Client metrics (KIP-714): subscriptions, and what clients push."""

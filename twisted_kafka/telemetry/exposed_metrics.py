@@ -1,0 +1,58 @@
+"""Clients' metrics among the broker's own: the last values of each client, as gauges of ``kafka.client:type=telemetry``."""
+
+import threading
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Final
+
+from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.telemetry.otlp import Sample
+
+TYPE: Final = "kafka.client:telemetry"
+DROPPED: Final = "DroppedSamples"
+
+MAX_SERIES: Final = 20_000
+"""Series of all clients together; what does not fit is counted in ``DroppedSamples``."""
+
+MAX_TEXT_LENGTH: Final = 255
+"""Characters of a metric's name and of a label's value."""
+
+_Series = tuple[str, tuple[tuple[str, str], ...]]
+
+
+class ExposedMetrics:
+    """What clients pushed last; sums of differences are added up."""
+
+    def __init__(self, registry: MetricsRegistry, max_series: int = MAX_SERIES) -> None:
+        self._registry = registry
+        self._max_series = max_series
+        self._lock = threading.Lock()
+        self._values: dict[bytes, dict[_Series, float]] = {}
+        self._count = 0
+        self._dropped = registry.counter(TYPE, DROPPED)
+
+    def take(self, client: bytes, labels: Mapping[str, str], samples: Iterable[Sample]) -> None:
+        """Show what this client, known by the id of its instance, has pushed."""
+        with self._lock:
+            values = self._values.setdefault(client, {})
+            for sample in samples:
+                series = (sample.name[:MAX_TEXT_LENGTH], tuple((key, text[:MAX_TEXT_LENGTH]) for key, text in sample.labels))
+                if series not in values:
+                    if self._count >= self._max_series:
+                        self._dropped.inc()
+                        continue
+                    self._count += 1
+                    values[series] = 0.0
+                    self._registry.gauge(TYPE, series[0], partial(values.get, series), **_tags(labels, series))
+                values[series] = values[series] + sample.value if sample.is_delta else sample.value
+
+    def forget(self, client: bytes, labels: Mapping[str, str]) -> None:
+        """Show the client's metrics no longer."""
+        with self._lock:
+            for series in self._values.pop(client, {}):
+                self._count -= 1
+                self._registry.remove(TYPE, series[0], **_tags(labels, series))
+
+
+def _tags(labels: Mapping[str, str], series: _Series) -> dict[str, object]:
+    return {**dict(series[1]), **labels}

@@ -1,0 +1,1 @@
+"""Waiting without a thread: futures, and purgatories of operations that complete later."""
