@@ -2,7 +2,7 @@
 
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -118,6 +118,42 @@ def test_committed_offsets_dump(written: Written) -> None:
         if topic != "stamped":
             key = f'"group":"{written.group}","topic":"{topic}","partition":0'
             assert re.search(rf'{re.escape(key)}.* payload: .*"offset":{len(values)},', told), topic
+
+
+def test_active_and_killed_logs_dump_and_apache_kafka_recovers_them(
+    java: None, start_broker: Callable[..., ServedBroker], tmp_path: Path
+) -> None:
+    """The index files of an active segment have no entry for its first 4096 bytes, and must be there all the same."""
+    broker = start_broker("log.segment.bytes=200000", "log.flush.offset.checkpoint.interval.ms=200", OFFSETS_PARTITIONS)
+    values = {"one.line": [b"x"], "lines": weblog.lines(1_000_000)}
+    for topic, sent in values.items():
+        clients.send_confluent(broker.bootstrap, topic, sent, **{"batch.num.messages": 100})
+    log_dir = broker.log_dir
+    logs = sorted(log_dir.glob("*/*.log"))
+    assert len(logs) > 4
+    # Named after the batches, as tools do that look for what lies beside them.
+    files = ",".join(str(log.with_suffix(suffix)) for log in logs for suffix in (".log", ".index", ".timeindex"))
+    for state in ("active", "killed"):
+        assert complaints(clients.java_tool(DUMP, "--files", files)) == [], state
+        assert complaints(clients.java_tool(DUMP, "--index-sanity-check", "--files", files)) == [], state
+        broker.kill()
+    serve_with_apache_kafka(log_dir, tmp_path / "kafka", values)
+
+
+def serve_with_apache_kafka(log_dir: Path, directory: Path, values: dict[str, list[bytes]]) -> None:
+    kafka = ApacheKafka(directory, **{"offsets.topic.num.partitions": 5, "log.segment.bytes": 200_000})
+    for source in log_dir.glob("*-[0-9]*/"):
+        shutil.copytree(source, directory / "data" / source.name, ignore=shutil.ignore_patterns("partition.metadata"))
+    shutil.copy(log_dir / "recovery-point-offset-checkpoint", directory / "data")
+    try:
+        kafka.start()
+        for topic, sent in values.items():
+            clients.java_tool(TOPICS, "--bootstrap-server", kafka.bootstrap, "--create", "--topic", topic, "--partitions", "1")
+            clients.ensure_same(clients.read_confluent(kafka.bootstrap, topic, len(sent)), sent, topic)
+    finally:
+        kafka.stop()
+    logged = (directory / "kafka.Kafka.log").read_text()
+    assert not re.search(r"corrupt|Could not find|Found invalid|ERROR", logged, re.IGNORECASE), logged[-3000:]
 
 
 def test_apache_kafka_serves_our_directory(written: Written, tmp_path: Path) -> None:

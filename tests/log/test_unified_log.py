@@ -38,6 +38,49 @@ def test_a_new_log_is_empty(log):
     assert log.offset_for_timestamp(0) is None
 
 
+def suffixes_by_segment(directory):
+    """The suffixes of the files beside each segment's batches, by the segment's name."""
+    names = sorted(os.listdir(directory))
+    return {
+        name[:20]: {each[20:] for each in names if each.startswith(name[:20])} & {".index", ".timeindex"}
+        for name in names
+        if name.endswith(".log")
+    }
+
+
+def test_index_files_lie_beside_each_segment_from_its_creation(bench):
+    """Backup and inspection tools expect them: Kafka's DumpLogSegments fails where they are missing."""
+    both = {".index", ".timeindex"}
+    log = bench.open(was_clean=True)
+    assert suffixes_by_segment(bench.directory) == {"0" * 20: both}
+    fill(log, 40)
+    assert len(log.segments) > 2
+    assert set(map(frozenset, suffixes_by_segment(bench.directory).values())) == {frozenset(both)}
+    log.truncate_fully_and_start_at(7)
+    assert suffixes_by_segment(bench.directory) == {f"{7:020}": both}
+
+
+def test_a_segment_that_cannot_be_created_whole_leaves_no_file(log, bench, monkeypatch):
+    """A start would take an empty one for part of the log."""
+    append(log, b"a")
+    names = sorted(os.listdir(bench.directory))
+    opened = os.open
+
+    def fail(path, flags, *mode):
+        if str(path).endswith("1.timeindex") and flags & os.O_CREAT:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return opened(path, flags, *mode)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", fail)
+        with pytest.raises(KafkaStorageError):
+            log.roll()
+    assert sorted(os.listdir(bench.directory)) == names
+    log.roll()
+    assert len(log.segments) == 2
+    assert contents(log) == [(0, b"a")]
+
+
 def test_an_append_answers_with_the_offsets_that_it_gave(log):
     append(log, b"a", b"b")
     info = log.append_as_leader(batch(b"c", b"d", b"e"), 4)

@@ -1,10 +1,11 @@
 """The sparse indexes beside a segment: by offset and by time.
 
 An ``.index`` entry is (offset - base offset, position), two 32-bit numbers; a ``.timeindex`` entry is (timestamp in ms, 64
-bits; offset - base offset, 32 bits); all big-endian and ascending. The index of the active segment is kept in memory and its new
-entries are written when the log is flushed, rolled or closed: after a crash, recovery reads every segment from the recovery point
-on and builds its index again. (Kafka preallocates the file and maps it; such files, with unused zeros at the end, are recognised
-and cut.) The index of an older segment is read when it is searched, and what was read is kept for the next search.
+bits; offset - base offset, 32 bits); all big-endian and ascending. The files exist from the segment's creation, empty at first:
+Kafka's DumpLogSegments fails on a missing one. The index of the active segment is kept in memory and its new entries are written
+when the log is flushed, rolled or closed: after a crash, recovery reads every segment from the recovery point on and builds its
+index again. (Kafka preallocates the file and maps it; such files, with unused zeros at the end, are recognised and cut.) The index
+of an older segment is read when it is searched, and what was read is kept for the next search.
 """
 
 import bisect

@@ -93,7 +93,7 @@ class LogSegment(SegmentFiles):
         suffix: str = "",
         reserve_bytes: int = 0,
     ) -> "LogSegment":
-        """Make an empty segment, ready for appends; raises OSError.
+        """Make an empty segment, ready for appends; raises OSError, after which there is no new file.
 
         ``suffix`` marks files that are not part of a log yet. ``reserve_bytes`` are taken from the disk at once: what is not used
         of them is given back by ``seal``, or by recovery.
@@ -108,9 +108,16 @@ class LogSegment(SegmentFiles):
         )
         segment.created_ms = now_ms
         segment.is_checked = True
-        segment.clear()
-        if reserve_bytes:
-            segment.reserve(reserve_bytes)
+        is_new = not segment.path.exists()
+        try:
+            segment.clear()
+            segment.write_indexes()  # empty as they are: tools expect the files beside the batches
+            if reserve_bytes:
+                segment.reserve(reserve_bytes)
+        except OSError:
+            if is_new:
+                segment.remove()
+            raise
         return segment
 
     @property
@@ -165,12 +172,8 @@ class LogSegment(SegmentFiles):
         return 0 <= offset - self.base_offset <= MAX_RELATIVE_OFFSET
 
     def reserve(self, size_bytes: int) -> None:
-        """Take room for so many bytes from the disk (``preallocate``); raises OSError, and leaves no file when there is none."""
-        try:
-            os.posix_fallocate(self.file.fileno(), 0, size_bytes)
-        except OSError:
-            self.remove()
-            raise
+        """Take room for so many bytes from the disk (``preallocate``); raises OSError."""
+        os.posix_fallocate(self.file.fileno(), 0, size_bytes)
         self._is_reserved = True
 
     # Reading, without a lock.
