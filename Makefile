@@ -1,4 +1,4 @@
-# Each target first does what it needs of `install`; a machine with Python 3.11 or newer and its venv module is enough.
+# Each target installs what it needs first; the machine has to have Python 3.11 or newer with its venv module.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 COMPILED := $(CURDIR)/build/compiled
 WITH_COMPILED := PYTHONPATH=$(COMPILED):$(CURDIR):$(CURDIR)/spark
 
-.PHONY: install run test test-all lint bench report demo-report compiled run-compiled test-compiled bench-compiled
+.PHONY: install run test test-all lint smoke bench report demo-report compiled run-compiled test-compiled bench-compiled
 .DEFAULT_GOAL := install
 
 install: $(VENV)/.installed $(VENV)/.spark-installed
@@ -25,14 +25,18 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 # The checkout is put on the path as it is (setup.py says how): changes count at once, and twistd finds twisted/plugins.
-$(VENV)/.installed: setup.py | $(BIN)/python
-	$(PIP) install 'setuptools>=69'
+$(VENV)/.installed: pyproject.toml setup.py | $(BIN)/python
 	$(PIP) install --editable '.[test]'
 	$(COMPILE)
 	touch $@
 
+# With a Java runtime for machines that have none.
 $(VENV)/.spark-installed: $(VENV)/.installed
-	$(PIP) install 'twisted_kafka[spark]'
+	$(PIP) install 'twisted_kafka[spark,jdk]'
+	touch $@
+
+$(VENV)/.dev-installed: $(VENV)/.installed
+	$(PIP) install 'twisted_kafka[dev]'
 	touch $@
 
 run: $(VENV)/.installed
@@ -46,18 +50,23 @@ test: install
 test-all: install
 	$(BIN)/pytest -q
 
-lint: $(VENV)/.installed
+lint: $(VENV)/.dev-installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The wheel and the sdist, each installed and used in a bare environment of SMOKE_PYTHON.
+SMOKE_PYTHON ?= $(PYTHON)
+smoke: $(VENV)/.dev-installed
+	$(BIN)/python .ci/smoke.py --python $(SMOKE_PYTHON)
 
 bench: $(VENV)/.installed
 	@$(COMPILE)
 	$(BIN)/python -m benchmarks
 
 # The optional build (docs/performance.md). Needs a C compiler; made anew each time, so that it is never older than the sources.
-compiled: $(VENV)/.installed
+compiled: $(VENV)/.dev-installed
 	rm -rf $(COMPILED)
 	TWISTED_KAFKA_COMPILE=1 $(BIN)/python setup.py --quiet build --build-base build --build-lib $(COMPILED)
 

@@ -5,14 +5,26 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from twisted_kafka.broker.broker import Broker
 
-__version__ = "0.1.0"
+    __version__: str
+
 __all__ = ["Broker", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
-    # Imported when asked for: the parts of the package, and the start of twistd, do not need the whole broker.
+    # Imported on first use: a part of the package, and the start of twistd, do not need the whole broker.
     if name == "Broker":
         from twisted_kafka.broker.broker import Broker
 
         return Broker
+    if name == "__version__":
+        return _installed_version()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _installed_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(__name__)
+    except PackageNotFoundError:  # a source tree on the path that nobody installed
+        return "0+unknown"

@@ -15,6 +15,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+SERVE_COMMAND = "twisted-kafka serve"
+"""``sys.argv[0]`` when that command, not twistd, runs the broker; messages and help name the program by it."""
+
 _TLS_LIBRARY = "OpenSSL"
 
 

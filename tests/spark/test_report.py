@@ -193,3 +193,4 @@ def test_a_missing_or_old_java_is_told_in_one_line_nospark(
     told = capsys.readouterr().err
     assert told.count("\n") == 1
     assert "Java 17 or newer" in told
+    assert "extra `jdk`" in told

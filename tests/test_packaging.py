@@ -1,0 +1,123 @@
+"""The metadata that is computed when a distribution is built: the version, and the README's links for a package index."""
+
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import setuptools
+
+import twisted_kafka
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module")
+def index_readme() -> Callable[[str, str | None], str]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(setuptools, "setup", lambda **_: None)
+        function: Callable[[str, str | None], str] = runpy.run_path(str(ROOT / "setup.py"))["index_readme"]
+    return function
+
+
+def test_a_package_index_gets_no_link_that_leads_nowhere(index_readme: Callable[[str, str | None], str]) -> None:
+    targets = re.findall(r"\]\(([^)]+)\)", index_readme((ROOT / "README.md").read_text(), None))
+    assert [target for target in targets if not target.startswith(("https://", "#"))] == []
+
+
+@pytest.mark.parametrize(
+    ("link", "linked", "unlinked"),
+    [
+        ("see [how](docs/a.md#b)", "see [how](https://example.org/r/blob/HEAD/docs/a.md#b)", "see how (`docs/a.md`)"),
+        ("[docs/a.md](docs/a.md)", "[docs/a.md](https://example.org/r/blob/HEAD/docs/a.md)", "docs/a.md"),
+        ("![page](docs/a.png)!", "![page](https://example.org/r/raw/HEAD/docs/a.png)!", "!"),
+        (
+            "[there](#below) [out](https://example.org)",
+            "[there](#below) [out](https://example.org)",
+            "[there](#below) [out](https://example.org)",
+        ),
+    ],
+)
+def test_relative_links_lead_to_the_repository_or_become_text(
+    link: str, linked: str, unlinked: str, index_readme: Callable[[str, str | None], str]
+) -> None:
+    assert index_readme(link, "https://example.org/r/") == linked
+    assert index_readme(link, None) == unlinked
+
+
+def test_messages_and_documents_name_extras_that_exist() -> None:
+    extras = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+    files = [ROOT / "Makefile", *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    files += [path for folder in ("twisted_kafka", "spark") for path in (ROOT / folder).rglob("*.py")]
+    named = {
+        extra
+        for path in files
+        for names in re.findall(r"(?:twisted_kafka|\.)\[([a-z,-]+)\]'|\(extra `([a-z-]+)`\)", path.read_text())
+        for extra in "".join(names).split(",")
+    }
+    assert named >= {"spark", "jdk", "spark-topic", "parquet"}
+    assert named <= extras
+
+
+def git(folder: Path, *arguments: str) -> None:
+    identity = ["-c", "user.name=test", "-c", "user.email=test@localhost", "-c", "protocol.file.allow=always"]
+    subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True, timeout=30)
+
+
+def version_of(folder: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "setuptools_scm"], cwd=folder, check=True, capture_output=True, text=True, timeout=60
+    )
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository of two commits with this project's pyproject.toml."""
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    git(folder, "init", "--initial-branch=main")
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    git(folder, "add", ".")
+    for message in ("first", "second"):
+        git(folder, "commit", "--allow-empty", "-m", message)
+    return folder
+
+
+def test_the_version_is_the_tags(repository: Path) -> None:
+    git(repository, "tag", "v1.2.0")
+    assert version_of(repository) == "1.2.0"
+    git(repository, "commit", "--allow-empty", "-m", "third")
+    assert re.fullmatch(r"1\.2\.1\.dev1\+g[0-9a-f]+", version_of(repository))
+
+
+def test_a_clone_without_tags_has_a_version(repository: Path) -> None:
+    assert re.fullmatch(r"0\.1\.0\.dev2\+g[0-9a-f]+", version_of(repository))
+
+
+def test_a_shallow_clone_has_a_version(repository: Path) -> None:
+    git(repository, "tag", "v1.2.0", "HEAD~1")
+    git(repository, "clone", "--depth=1", f"file://{repository}", "shallow")
+    assert re.fullmatch(r"0\.1\.0\.dev1\+g[0-9a-f]+", version_of(repository / "shallow"))
+
+
+def test_a_source_tree_without_git_has_a_version(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    assert version_of(tmp_path) == "0.1.0.dev0"
+
+
+def test_an_unpacked_sdist_has_the_version_that_it_was_built_with(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / "PKG-INFO").write_text("Metadata-Version: 2.4\nName: twisted_kafka\nVersion: 1.2.0\n")
+    assert version_of(tmp_path) == "1.2.0"
+
+
+def test_the_package_tells_the_version_that_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert re.match(r"\d", twisted_kafka.__version__)
+    monkeypatch.setattr(twisted_kafka, "__name__", "no_such_distribution")
+    assert twisted_kafka.__version__ == "0+unknown"

@@ -1,0 +1,87 @@
+"""``twisted-kafka serve`` as an operator meets it, in a process of its own; what it shares with twistd is in tests/tap."""
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.processes import start_tied
+from twisted_kafka import __version__
+
+_TIMEOUT_S = 30
+_BIN = Path(sys.executable).parent
+_SERVE = [str(_BIN / "twisted-kafka"), "serve"]
+_TWISTD = [str(_BIN / "twistd"), "-n", "--pidfile=", "kafka"]
+
+
+def run(command: list[str], folder: Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+
+
+def start(*options: str, folder: Path) -> "tuple[subprocess.Popen[Any], int]":
+    command = [*_SERVE, "--listeners", "PLAINTEXT://127.0.0.1:0", *options]
+    process = start_tied(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert process.stdout is not None
+    read = []
+    for line in process.stdout:
+        read.append(line)
+        if found := re.search(r"listens on PLAINTEXT://127\.0\.0\.1:(\d+)", line):
+            return process, int(found[1])
+    raise AssertionError("".join(read))
+
+
+def test_it_serves_leaves_no_pid_file_and_stops_cleanly(tmp_path: Path) -> None:
+    process, port = start("--data-dir", "data", folder=tmp_path)
+    try:
+        assert [path.name for path in tmp_path.iterdir()] == ["data"]
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
+            client.sendall(bytes.fromhex("0000000a 0012 0000 00000007 ffff"))
+            assert client.recv(8)[4:8] == bytes.fromhex("00000007")
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=_TIMEOUT_S)
+    finally:
+        process.kill()
+        process.communicate(timeout=_TIMEOUT_S)
+    assert process.returncode == 0
+    assert (tmp_path / "data" / "log" / ".kafka_cleanshutdown").exists()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--nonsense"], ["extra"], ["--override", "num.partitions=0"], ["--config", "/no/such/file"], ["--broker-id", ""]],
+    ids=" ".join,
+)
+def test_a_bad_option_ends_both_commands_alike(options: list[str], tmp_path: Path) -> None:
+    ours, twistds = run([*_SERVE, *options], tmp_path), run([*_TWISTD, *options], tmp_path)
+    assert (ours.returncode, twistds.returncode) == (1, 1)
+    assert ours.stderr == twistds.stderr.replace("twistd kafka:", "twisted-kafka serve:")
+    assert ours.stderr.startswith("twisted-kafka serve: ")
+    assert ours.stderr.count("\n") == 1
+
+
+def test_a_taken_port_is_one_line_and_status_1(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        listener = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = run([*_SERVE, "--listeners", f"PLAINTEXT://{listener}"], tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == f"twisted-kafka serve: Socket server failed to bind to {listener}: Address already in use\n"
+
+
+def test_help_names_the_command_that_was_run(tmp_path: Path) -> None:
+    ours, twistds = run([*_SERVE, "--help"], tmp_path), run([*_TWISTD, "--help"], tmp_path)
+    assert ours.stdout.startswith("Usage: twisted-kafka serve [options]\n")
+    assert "twistd" not in ours.stdout
+    assert "twistd -n kafka --listeners" in twistds.stdout
+
+
+@pytest.mark.parametrize("command", [[_SERVE[0], "--version"], [*_SERVE, "--version"], [*_TWISTD, "--version"]], ids=" ".join)
+def test_every_command_tells_its_version(command: list[str], tmp_path: Path) -> None:
+    done = run(command, tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"twisted_kafka {__version__}\n")

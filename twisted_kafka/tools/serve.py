@@ -1,0 +1,18 @@
+"""``twisted-kafka serve``: a broker in the foreground, with the options and exit statuses of ``twistd --nodaemon kafka``."""
+
+import sys
+from collections.abc import Sequence
+
+from twisted_kafka.start_up import SERVE_COMMAND
+
+
+def serve(options: Sequence[str]) -> int:
+    """Run twistd in this process, without a pid file.
+
+    Return 0 when the broker has stopped in order; otherwise raise SystemExit, as twistd does.
+    """
+    from twisted.scripts import twistd
+
+    sys.argv = [SERVE_COMMAND, "--nodaemon", "--pidfile=", "kafka", *options]
+    twistd.run()  # type: ignore[no-untyped-call]
+    return 0
