@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from tests.processes import start_tied
-from twisted_kafka import __version__
 
 _TIMEOUT_S = 30
 _BIN = Path(sys.executable).parent
@@ -81,7 +80,7 @@ def test_help_names_the_command_that_was_run(tmp_path: Path) -> None:
     assert "twistd -n kafka --listeners" in twistds.stdout
 
 
-@pytest.mark.parametrize("command", [[_SERVE[0], "--version"], [*_SERVE, "--version"], [*_TWISTD, "--version"]], ids=" ".join)
-def test_every_command_tells_its_version(command: list[str], tmp_path: Path) -> None:
-    done = run(command, tmp_path)
-    assert (done.returncode, done.stdout) == (0, f"twisted_kafka {__version__}\n")
+def test_every_command_prints_the_version(tmp_path: Path) -> None:
+    printed = {run([*command, "--version"], tmp_path).stdout for command in ([_SERVE[0]], _SERVE, _TWISTD)}
+    assert len(printed) == 1
+    assert re.fullmatch(r"twisted_kafka \d\S*\n", printed.pop())
