@@ -22,7 +22,7 @@ class Broker:
         self.failed = []
         self.topic_configs = {}
 
-    def manager(self, dirs=("a",), terminal=None, metrics=None, **settings):
+    def manager(self, dirs=("a",), terminal=None, metrics=None, failed=None, **settings):
         self.scheduler = ManualScheduler(self.clock)
         properties = {key.replace("_", "."): str(value) for key, value in settings.items()}
         properties["log.dirs"] = ",".join(str(self.path / name) for name in dirs)
@@ -30,7 +30,7 @@ class Broker:
             KafkaConfig.from_properties(properties),
             self.scheduler,
             self.clock,
-            on_directory_failure=self.failed.append,
+            on_directory_failure=failed or self.failed.append,
             terminal=terminal,
             metrics=metrics,
         )

@@ -6,6 +6,7 @@ import pytest
 from tests.log.log_managers import ONE, TWO, Broker
 from tests.log.support import append, contents
 from twisted_kafka.log.directories.log_directory import LogDirectoryError
+from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import KafkaStorageError
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
@@ -49,6 +50,25 @@ def test_running_out_of_file_descriptors_is_no_failed_disk(broker, monkeypatch):
             manager.get_or_create_log(ONE)
     assert manager.directories[0].is_online
     assert not broker.failed
+
+
+def test_a_start_without_file_descriptors_is_refused_and_forgets_no_log(broker, monkeypatch):
+    manager = broker.start()
+    append(manager.get_or_create_log(ONE), b"x")
+    manager.shutdown()
+    manager = broker.manager()
+    manager.acquire_directories()
+
+    def no_room(*_args):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "scandir", no_room)
+        with pytest.raises(OSError, match="Too many open files"):
+            manager.startup()
+    manager.shutdown()
+    assert (broker.path / "a" / "recovery-point-offset-checkpoint").read_text() == "0\n1\none 0 1\n"
+    assert contents(broker.start().get_log(ONE)) == [(0, b"x")]
 
 
 def break_directory(path):
@@ -109,3 +129,44 @@ def test_logs_of_a_directory_that_fails_are_forgotten_and_the_others_stay(broker
     mend_directory(failed.path)
     manager = broker.start(("a", "b"))
     assert contents(manager.get_log(ONE)) == [(0, b"x")]
+
+
+def break_log(path):
+    """Let the disk fail where the log at ``path`` is opened: a directory lies in the place of its batches."""
+    (batches,) = path.glob("*.log")
+    batches.unlink()
+    batches.mkdir()
+
+
+@pytest.mark.parametrize("is_handled_at_once", [False, True])
+def test_a_disk_that_fails_while_its_logs_load_leaves_none_of_them(broker, is_handled_at_once):
+    manager = broker.start(("a", "b"))
+    moving = TopicPartition("three", 0)
+    for partition in (ONE, TWO, moving):
+        manager.prefer(partition, manager.directories[0])
+    append(manager.get_or_create_log(ONE), b"x")
+    append(manager.get_or_create_log(TWO), b"x")
+    manager.get_or_create_future_log(moving, None)
+    manager.shutdown()
+    break_log(broker.path / "a" / "two-0")  # after the others of its directory, which are loaded in the order of their names
+    failed = []
+
+    def handle(directory):
+        failed.append(directory)
+        if is_handled_at_once:
+            manager.forget_directory(directory)
+
+    metrics = MetricsRegistry(broker.clock)
+    manager = broker.manager(("a", "b"), metrics=metrics, failed=handle)
+    manager.startup(lambda _topic: {"cleanup.policy": "compact"})
+    assert failed == [manager.directories[0]]
+    assert (manager.get_log(ONE), manager.get_future_log(moving), manager.all_logs()) == (None, None, [])
+    assert metrics.value("Log", "Size", topic="one", partition=0) is None
+    if not is_handled_at_once:
+        manager.forget_directory(failed[0])
+    log = manager.get_or_create_log(moving)
+    assert log.parent == broker.path / "b"
+    # The move that was lost keeps no cleaner away from the partition.
+    assert manager.cleaner.manager.grab_deletable() == [log]
+    manager.cleaner.manager.done_deleting([log])
+    manager.shutdown()

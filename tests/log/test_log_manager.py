@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.log.log_managers import ONE, TWO, Broker
-from tests.log.support import append, contents
+from tests.log.support import append, contents, fill
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.log.directories import log_directories
 from twisted_kafka.log.directories.log_directory import LogDirectory, LogDirectoryError
@@ -261,6 +261,43 @@ def test_an_interrupted_start_leaves_what_was_clean_clean(broker, clean):
     manager = broker.start()
     assert manager.directories[0].was_clean is clean
     assert [log.log_end_offset for log in manager.all_logs()] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("stop", ["clean", "crash"])
+@pytest.mark.parametrize("end", ["interrupted", "failed", "failed at once"])
+def test_a_start_that_does_not_load_all_logs_keeps_the_checkpoints_of_the_others(broker, stop, end):
+    """Else offsets that DeleteRecords removed come back, and every log is read whole after a crash."""
+    partitions = [TopicPartition(topic, 0) for topic in ("a", "b", "c")]
+    manager = broker.start()
+    for partition in partitions:
+        log = manager.get_or_create_log(partition)
+        fill(log, 3)
+        log.update_high_watermark(3)
+        log.increment_log_start_offset(2)
+        log.flush()
+    for directory in manager.directories:
+        directory.checkpoint_recovery_points()
+        directory.checkpoint_log_start_offsets()
+    if stop == "clean":
+        manager.shutdown()
+    else:
+        broker.crash(manager)
+    manager = broker.manager()
+
+    def lookup(topic):
+        if topic == "b" or end == "failed at once":
+            manager.progress.interrupt()
+            if end != "interrupted":
+                raise ValueError("no such setting")
+        return {}
+
+    with pytest.raises((LoadingInterruptedError, ValueError)):
+        manager.startup(lookup)
+    manager.shutdown()
+    for name, offset in (("recovery-point", 3), ("log-start", 2)):
+        lines = (broker.path / "a" / f"{name}-offset-checkpoint").read_text().splitlines()
+        assert sorted(lines[2:]) == [f"{topic} 0 {offset}" for topic in "abc"]
+    assert [log.log_start_offset for log in broker.start().all_logs()] == [2, 2, 2]
 
 
 def test_loading_is_told_and_drawn(broker):

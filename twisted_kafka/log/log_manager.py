@@ -100,18 +100,28 @@ class LogManager:
         threads = self._config.int("num.recovery.threads.per.data.dir")
         loader = DirectoryLoader(self._environment, self.topic_config, threads, self.progress)
         loader.load(self._all)
-        self._logs.update(loader.logs)
-        self._future_logs.update(loader.future_logs)
-        for log in self.all_logs():
-            self._metrics.log_added(log)
+        self._add_loaded(loader)
         for path in loader.marked_directories:
             self._remover.remove_files(path, 0)
         self.forget_deleted()
         self._all.correct_recovery_points()
         self._tasks.start(self._config, self._scheduler)
         if self.cleaner is not None:
-            self.cleaner.manager.pause(self._future_logs)
             self.cleaner.startup()
+
+    def _add_loaded(self, loader: DirectoryLoader) -> None:
+        # Under the lock: a directory that fails from here on has its logs taken out again by ``forget_directory``.
+        with self._lock:
+            for loaded, known in ((loader.logs, self._logs), (loader.future_logs, self._future_logs)):
+                for topic_partition, log in loaded.items():
+                    directory = self._all.find(log.parent)
+                    if directory is None or not directory.is_online:
+                        log.close_handles()
+                        continue
+                    known[topic_partition] = log
+                    self._metrics.log_added(log)
+            if self.cleaner is not None:
+                self.cleaner.manager.pause(self._future_logs)
 
     def shutdown(self, broker_epoch: int = NO_BROKER_EPOCH) -> None:
         """Flush and close every log, write the checkpoints and, where all went well, the clean-shutdown file; release the locks.

@@ -157,7 +157,7 @@ class LogDirectory:
         """Write up to where each log is known to be on disk; raises OSError."""
         with self._checkpoint_lock:  # else points from before a truncation could be written after those from after it
             points = {log.topic_partition: log.recovery_point for log in list(self.logs.values())}
-            self.write_checkpoint(self.recovery_points, points)
+            self._write_of_logs(self.recovery_points, points)
 
     def checkpoint_log_start_offsets(self) -> None:
         """Write where the logs begin that begin after their first segment; raises OSError."""
@@ -167,4 +167,13 @@ class LogDirectory:
                 for log in list(self.logs.values())
                 if log.log_start_offset > log.segments.first.base_offset
             }
-            self.write_checkpoint(self.log_start_offsets, starts)
+            self._write_of_logs(self.log_start_offsets, starts)
+
+    def _write_of_logs(self, checkpoint: OffsetCheckpoint, offsets: dict[TopicPartition, int]) -> None:
+        if not self.is_loaded:
+            # The start ended early: what is known of the logs that it did not open stays.
+            before = self._written.get(checkpoint.path)
+            if before is None:
+                return
+            offsets = {tp: offset for tp, offset in before.items() if tp not in self.logs} | offsets
+        self.write_checkpoint(checkpoint, offsets)

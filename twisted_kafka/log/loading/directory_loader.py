@@ -54,13 +54,18 @@ class DirectoryLoader:
         self.marked_directories: list[Path] = []
 
     def load(self, directories: LogDirectories) -> None:
-        """Open every log; raises LoadingInterruptedError, ValueError for files that cannot be understood."""
+        """Open every log; raises LoadingInterruptedError, ValueError for files that cannot be understood.
+
+        Raises OSError when the process may open no more files: that takes no directory offline.
+        """
         jobs: list[tuple[LogDirectory, list[Job]]] = []
         for directory in directories.online:
             try:
                 jobs.append((directory, self._prepare(directories, directory)))
             except OSError as error:
                 directories.failed(directory, error)
+                if directory.is_online:
+                    raise
         try:
             for directory, log in self._run(jobs):
                 if log is not None and directory.is_online:
