@@ -173,7 +173,7 @@ ELSEWHERE = {
     "advertised.listeners": "tests/broker/test_dynamic_configs.py::test_an_advertised_address_is_told_to_clients",
     "listeners": "tests/broker/test_dynamic_configs.py::test_a_listener_comes_with_its_address_and_goes",
     "listener.security.protocol.map": "tests/broker/test_dynamic_configs.py::test_a_listener_comes_with_its_address_and_goes",
-    "transaction.partition.verification.enable": "tests/server/apis/test_produce.py"
+    "transaction.partition.verification.enable": "tests/server/apis/data/test_produce.py"
     "::test_without_verification_one_begins_and_with_it_it_goes_on",
 }
 """Keys whose effect another test sees."""

@@ -6,16 +6,18 @@ from concurrent.futures import Future
 
 from zope.interface import implementer
 
-from twisted_kafka.coordinator.group.classic.member import MemberTerms
+from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, decode_record
+from twisted_kafka.coordinator.group.classic.classic_group_member import MemberTerms
 from twisted_kafka.coordinator.group.consumer.assignors.loading import load_assignors
-from twisted_kafka.coordinator.group.coordinator import GroupCoordinator, GroupShards
-from twisted_kafka.coordinator.group.group_config import GroupConfig
-from twisted_kafka.coordinator.group.group_configs import GroupConfigs
-from twisted_kafka.coordinator.group.group_metrics import GroupMetrics
-from twisted_kafka.coordinator.group.parts import GroupParts
+from twisted_kafka.coordinator.group.environment import GroupEnvironment
+from twisted_kafka.coordinator.group.group_config_manager import GroupConfigManager
+from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
+from twisted_kafka.coordinator.group.group_coordinator_config import GroupCoordinatorConfig
+from twisted_kafka.coordinator.group.group_coordinator_metrics import GroupCoordinatorMetrics
+from twisted_kafka.coordinator.group.group_records import GROUP_RECORD_KINDS
+from twisted_kafka.coordinator.group.group_shard import GroupShardFactory
 from twisted_kafka.coordinator.group.requests import JoinRequest
 from twisted_kafka.coordinator.interfaces import IPartitionReader, IPartitionWriter
-from twisted_kafka.coordinator.records import GROUP_RECORD_KINDS, CoordinatorRecord, decode_record
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
 from twisted_kafka.metadata.cache import MetadataSnapshot
 from twisted_kafka.metrics.registry import MetricsRegistry
@@ -91,26 +93,26 @@ class Bench:
         self.metrics = MetricsRegistry(self.clock)
         self.log = log or MemoryLog()
         self.partitions = partitions
-        self.config = GroupConfig(**settings)
+        self.config = GroupCoordinatorConfig(**settings)
         self._ids = itertools.count(1)
         self.start()
 
     def start(self, load=True):
         self.scheduler = ManualScheduler(self.clock)
         self.timer = Timer(self.clock)
-        self.group_configs = GroupConfigs(self.config)
-        self.parts = GroupParts(
+        self.group_config_manager = GroupConfigManager(self.config)
+        self.environment = GroupEnvironment(
             self.clock,
             self.config,
-            self.group_configs,
+            self.group_config_manager,
             self.topics,
             self.assignors,
-            GroupMetrics(self.metrics, self.clock),
+            GroupCoordinatorMetrics(self.metrics, self.clock),
             lambda: f"id{next(self._ids)}",
         )
-        shards = GroupShards(self.parts)
+        shards = GroupShardFactory(self.environment)
         self.runtime = CoordinatorRuntime(
-            RuntimeSettings(GROUP_METADATA_TOPIC, lambda: self.partitions, on_loaded=self.parts.metrics.partition_loaded),
+            RuntimeSettings(GROUP_METADATA_TOPIC, lambda: self.partitions, on_loaded=self.environment.metrics.partition_loaded),
             shards,
             self.log,
             self.log,
@@ -118,7 +120,7 @@ class Bench:
             self.timer,
             self.clock,
         )
-        self.groups = GroupCoordinator(self.runtime, self.scheduler, self.parts)
+        self.groups = GroupCoordinator(self.runtime, self.scheduler, self.environment)
         self.groups.startup()
         if load:
             self.elect()

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.coordinator.fakes import Bench
-from twisted_kafka.coordinator.group.group_config import GroupConfig
-from twisted_kafka.coordinator.group.group_configs import GroupConfigs, group_id_of, node_name
-from twisted_kafka.coordinator.group.group_metrics import COORDINATOR_TYPE, MANAGER_TYPE
+from twisted_kafka.coordinator.group.group_config_manager import GroupConfigManager, group_id_of, node_name
+from twisted_kafka.coordinator.group.group_coordinator_config import GroupCoordinatorConfig
+from twisted_kafka.coordinator.group.group_coordinator_metrics import COORDINATOR_TYPE, MANAGER_TYPE
 from twisted_kafka.coordinator.group.requests import Client, Sender
 from twisted_kafka.metrics.instruments import Gauge
 from twisted_kafka.metrics.windows import WINDOW_TICKS
@@ -107,7 +107,7 @@ def test_gauges_wait_for_no_operation():
     ],
 )
 def test_settings_of_a_group_that_are_refused(settings, message):
-    configs = GroupConfigs(GroupConfig())
+    configs = GroupConfigManager(GroupCoordinatorConfig())
     with pytest.raises(InvalidConfigurationError, match=message):
         configs.validate(settings)
     configs.update("g", settings)
@@ -115,7 +115,7 @@ def test_settings_of_a_group_that_are_refused(settings, message):
 
 
 def test_settings_of_a_group():
-    configs = GroupConfigs(GroupConfig())
+    configs = GroupConfigManager(GroupCoordinatorConfig())
     configs.update("g", {"consumer.session.timeout.ms": "50000", "consumer.heartbeat.interval.ms": "6000"})
     assert (configs.session_timeout_ms("g"), configs.heartbeat_interval_ms("g")) == (50_000, 6_000)
     assert (configs.session_timeout_ms("h"), configs.heartbeat_interval_ms("h")) == (45_000, 5_000)

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.coordinator.fakes import Bench, MemoryLog
+from twisted_kafka.coordinator.coordinator_record import UnknownRecordKindError, decode_record
 from twisted_kafka.coordinator.group.consumer.consumer_group import ConsumerGroup
-from twisted_kafka.coordinator.group.offsets import OffsetFetch
+from twisted_kafka.coordinator.group.group_records import GROUP_RECORD_KINDS
+from twisted_kafka.coordinator.group.offsets.offset_metadata_manager import OffsetFetch
 from twisted_kafka.coordinator.group.requests import Sender
 from twisted_kafka.coordinator.group.subscription import subscribed_topics
 from twisted_kafka.coordinator.hashing import partition_for
-from twisted_kafka.coordinator.records import GROUP_RECORD_KINDS, UnknownRecordKindError, decode_record
 from twisted_kafka.protocol.json_form import to_json
 from twisted_kafka.protocol.records.batch import batches
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition
@@ -123,7 +124,7 @@ def consumer_groups_after_each_batch(version):
         for batch in data_batches(version, partition):
             log.batches[where].append(bytes(batch.data))
             bench = Bench(partitions=PARTITIONS, log=log)
-            shard = bench.runtime._slots[partition].shard
+            shard = bench.runtime._contexts[partition].shard
             yield from (group for group in shard.store.groups.values() if isinstance(group, ConsumerGroup))
             bench.groups.shutdown()
 

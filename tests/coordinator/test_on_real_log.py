@@ -5,7 +5,7 @@ import pytest
 from tests.coordinator.fakes import join
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.coordinator.group.assembly import make_group_coordinator
-from twisted_kafka.coordinator.group.offsets import OffsetFetch
+from twisted_kafka.coordinator.group.offsets.offset_metadata_manager import OffsetFetch
 from twisted_kafka.coordinator.group.requests import Sender, SyncRequest
 from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.metadata.cache import MetadataCache

@@ -7,7 +7,7 @@ import pytest
 
 from tests.coordinator.fakes import Bench, join
 from twisted_kafka.coordinator.group.group_records import offset_commit
-from twisted_kafka.coordinator.group.offsets import OffsetFetch
+from twisted_kafka.coordinator.group.offsets.offset_metadata_manager import OffsetFetch
 from twisted_kafka.coordinator.group.requests import Sender
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue

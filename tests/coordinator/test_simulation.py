@@ -11,7 +11,7 @@ from concurrent.futures import Future
 import pytest
 
 from tests.coordinator.fakes import Bench
-from twisted_kafka.coordinator.group.classic.member import MemberTerms
+from twisted_kafka.coordinator.group.classic.classic_group_member import MemberTerms
 from twisted_kafka.coordinator.group.requests import JoinRequest, Sender, SyncRequest
 from twisted_kafka.protocol.errors import ErrorCode
 

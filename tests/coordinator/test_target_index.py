@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.coordinator.test_assignors import TOPICS, ensure_whole, group_of, size
 from twisted_kafka.coordinator.group.consumer.assignors.uniform import UniformAssignor
-from twisted_kafka.coordinator.group.consumer.member import NO_PARTITIONS
+from twisted_kafka.coordinator.group.consumer.consumer_group_member import NO_PARTITIONS
 from twisted_kafka.coordinator.group.consumer.target_index import TargetIndex
 
 COUNTS = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 12), min_size=1)

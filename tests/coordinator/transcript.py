@@ -12,13 +12,13 @@ from concurrent.futures import Future
 
 from tests.coordinator.fakes import Bench
 from tests.coordinator.transcript_consumer import ConsumerCommands, parsed, subscription
-from twisted_kafka.coordinator.group.classic.member import MemberTerms
+from twisted_kafka.coordinator.coordinator_record import Producer
+from twisted_kafka.coordinator.group.classic.classic_group_member import MemberTerms
 from twisted_kafka.coordinator.group.consumer.consumer_group import ConsumerGroup
-from twisted_kafka.coordinator.group.group_config import MigrationPolicy
-from twisted_kafka.coordinator.group.offsets import OffsetFetch
+from twisted_kafka.coordinator.group.group_coordinator_config import MigrationPolicy
+from twisted_kafka.coordinator.group.offsets.offset_metadata_manager import OffsetFetch
 from twisted_kafka.coordinator.group.requests import JoinRequest, LeavingMember, Sender, SyncRequest
 from twisted_kafka.coordinator.group.subscription import decode_assignment, encode_assignment, subscribed_topics
-from twisted_kafka.coordinator.records import Producer
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.coordinator_records import GroupMetadataValue, OffsetCommitValue
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition
@@ -84,7 +84,7 @@ class Transcript(ConsumerCommands):
                 left.append((future, tell))
         self.waiting = left
         described = self.bench.groups.describe_group(GROUP)
-        shard = self.bench.runtime._slots.get(0)
+        shard = self.bench.runtime._contexts.get(0)
         group = shard.shard.store.groups.get(GROUP) if shard is not None else None
         if isinstance(group, ConsumerGroup):
             state = f"[consumer {group.state.value} {group.epoch}/{group.target_epoch}]"

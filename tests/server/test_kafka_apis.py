@@ -14,7 +14,7 @@ from twisted_kafka.protocol.headers import encode_request_header
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from twisted_kafka.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
 from twisted_kafka.protocol.messages.produce import ProduceRequest, ProduceResponse
-from twisted_kafka.server.apis.api_versions import VersionsApis
+from twisted_kafka.server.apis.cluster.api_versions import VersionsApis
 from twisted_kafka.server.dispatch import CLOSE_CONNECTION, NO_RESPONSE, ApiRegistry, Result, api
 from twisted_kafka.server.kafka_apis import KafkaApis
 from twisted_kafka.server.request_handler import KafkaRequestHandler

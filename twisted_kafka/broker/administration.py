@@ -9,18 +9,17 @@ from twisted_kafka.admin.loggers import LoggerLevels
 from twisted_kafka.admin.policies import Policies
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.dynamic_broker_config import DynamicBrokerConfig
-from twisted_kafka.coordinator.group.group_configs import GroupConfigs
-from twisted_kafka.coordinator.group.group_resource import GroupResource
+from twisted_kafka.coordinator.group.group_config_manager import GroupConfigManager, GroupConfigResource
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metadata.store import IMetadataStore, NoNodeError
 from twisted_kafka.metrics.registry import MetricsRegistry
-from twisted_kafka.server.apis.alter_configs import AlterConfigApis
-from twisted_kafka.server.apis.config_entries import ConfigDescriber
-from twisted_kafka.server.apis.configs import ConfigApis
-from twisted_kafka.server.apis.telemetry import TelemetryApis
-from twisted_kafka.telemetry.client_metrics import ClientMetrics
+from twisted_kafka.server.apis.administration.alter_configs import AlterConfigApis
+from twisted_kafka.server.apis.administration.config_describer import ConfigDescriber
+from twisted_kafka.server.apis.administration.describe_configs import DescribeConfigApis
+from twisted_kafka.server.apis.cluster.telemetry import TelemetryApis
+from twisted_kafka.telemetry.client_metrics_manager import ClientMetricsManager
 from twisted_kafka.telemetry.exposed_metrics import ExposedMetrics
 from twisted_kafka.timing.clock import IClock
 
@@ -46,7 +45,7 @@ class Administration:
         self._configs = configs
         self._dynamic = dynamic
         self._loggers = LoggerLevels()
-        self._client_metrics = ClientMetrics(clock, ExposedMetrics(metrics), config.int("telemetry.max.bytes"))
+        self._client_metrics = ClientMetricsManager(clock, ExposedMetrics(metrics), config.int("telemetry.max.bytes"))
 
     def start(self) -> None:
         """Filter what is logged, and take over the subscriptions that there are."""
@@ -64,17 +63,17 @@ class Administration:
         self._loggers.uninstall()
         self.policies.close()
 
-    def families(self, metadata: MetadataCache, describer: ConfigDescriber, groups: GroupConfigs) -> list[object]:
+    def families(self, metadata: MetadataCache, describer: ConfigDescriber, groups: GroupConfigManager) -> list[object]:
         """Return an object of each family."""
         resources: dict[int, IConfigResource] = {
             TOPIC: TopicConfigs(self._config, metadata),
             BROKER: BrokerConfigs(self._dynamic, self._config.broker_id),
             CLIENT_METRICS: ClientMetricsConfigs(),
-            GROUP: GroupResource(groups),
+            GROUP: GroupConfigResource(groups),
         }
         admin = ConfigAdmin(self._store, self._configs, self.policies)
         return [
-            ConfigApis(self._config, self._configs, metadata, describer, self._loggers, groups),
+            DescribeConfigApis(self._config, self._configs, metadata, describer, self._loggers, groups),
             AlterConfigApis(admin, resources, self._loggers, self._config.broker_id),
             TelemetryApis(self._client_metrics),
         ]

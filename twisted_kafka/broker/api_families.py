@@ -11,11 +11,11 @@ from twisted_kafka.broker.access_log_topic import AccessLogTopic
 from twisted_kafka.broker.administration import Administration
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.controller.kafka_controller import KafkaController
-from twisted_kafka.coordinator.group.coordinator import GroupCoordinator
-from twisted_kafka.coordinator.group.group_metrics import CONSUMER
-from twisted_kafka.coordinator.group.legacy_offsets import LegacyOffsets
+from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
+from twisted_kafka.coordinator.group.group_coordinator_metrics import CONSUMER
+from twisted_kafka.coordinator.group.offsets.legacy_offsets import LegacyOffsets
 from twisted_kafka.coordinator.hashing import partition_for
-from twisted_kafka.coordinator.transaction.producer_ids import ProducerIdManager
+from twisted_kafka.coordinator.transaction.producer_id_manager import ProducerIdManager
 from twisted_kafka.coordinator.transaction.verification import TransactionVerification
 from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.metadata.cache import MetadataCache
@@ -26,26 +26,26 @@ from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TRANSAC
 from twisted_kafka.quota.client_quotas import ClientQuotas
 from twisted_kafka.replication.control_plane import ControlPlane
 from twisted_kafka.replication.replica_manager import ReplicaManager
-from twisted_kafka.server.apis.api_versions import VersionsApis
-from twisted_kafka.server.apis.client_quotas import ClientQuotaApis
-from twisted_kafka.server.apis.config_entries import ConfigDescriber
-from twisted_kafka.server.apis.consumer_groups import ConsumerGroupApis
-from twisted_kafka.server.apis.control import ControlApis
-from twisted_kafka.server.apis.features import FeatureApis
-from twisted_kafka.server.apis.fetch import FetchApis
-from twisted_kafka.server.apis.find_coordinator import GROUP, TRANSACTION, CoordinatorTopic, FindCoordinatorApis
-from twisted_kafka.server.apis.group_offsets import GroupOffsetApis
-from twisted_kafka.server.apis.groups import GroupApis
-from twisted_kafka.server.apis.log_dirs import LogDirApis
-from twisted_kafka.server.apis.metadata import MetadataApis
-from twisted_kafka.server.apis.offsets import OffsetApis
-from twisted_kafka.server.apis.partitions import PartitionApis
-from twisted_kafka.server.apis.produce import ProduceApis
-from twisted_kafka.server.apis.producer_ids import ProducerIdApis
-from twisted_kafka.server.apis.producers import ProducerApis
-from twisted_kafka.server.apis.topics import TopicApis
-from twisted_kafka.server.apis.transaction_markers import TransactionMarkerApis
-from twisted_kafka.server.apis.transactional_offsets import TransactionalOffsetApis
+from twisted_kafka.server.apis.administration.client_quotas import ClientQuotaApis
+from twisted_kafka.server.apis.administration.config_describer import ConfigDescriber
+from twisted_kafka.server.apis.administration.features import FeatureApis
+from twisted_kafka.server.apis.administration.log_dirs import LogDirApis
+from twisted_kafka.server.apis.administration.partitions import PartitionApis
+from twisted_kafka.server.apis.administration.topics import TopicApis
+from twisted_kafka.server.apis.cluster.api_versions import VersionsApis
+from twisted_kafka.server.apis.cluster.control import ControlApis
+from twisted_kafka.server.apis.cluster.metadata import MetadataApis
+from twisted_kafka.server.apis.data.fetch import FetchApis
+from twisted_kafka.server.apis.data.offsets import OffsetApis
+from twisted_kafka.server.apis.data.produce import ProduceApis
+from twisted_kafka.server.apis.groups.classic_groups import GroupApis
+from twisted_kafka.server.apis.groups.consumer_groups import ConsumerGroupApis
+from twisted_kafka.server.apis.groups.find_coordinator import GROUP, TRANSACTION, CoordinatorTopic, FindCoordinatorApis
+from twisted_kafka.server.apis.groups.group_offsets import GroupOffsetApis
+from twisted_kafka.server.apis.transactions.describe_producers import ProducerApis
+from twisted_kafka.server.apis.transactions.init_producer_id import ProducerIdApis
+from twisted_kafka.server.apis.transactions.transaction_markers import TransactionMarkerApis
+from twisted_kafka.server.apis.transactions.transactional_offsets import TransactionalOffsetApis
 from twisted_kafka.server.fetch_session import FetchSessionCache
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.timer import Timer
@@ -88,7 +88,7 @@ def make_families(parts: Parts) -> list[object]:
         MetadataApis(metadata, config, topics),
         TopicApis(topics, metadata, describer),
         PartitionApis(PartitionAdmin(metadata, parts.controller, waits), metadata),
-        *parts.administration.families(metadata, describer, groups.group_configs),
+        *parts.administration.families(metadata, describer, groups.group_config_manager),
         FeatureApis(parts.controller),
         ProduceApis(replicas, verification),
         ProducerApis(replicas, metadata),

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.dynamic_broker_config import DynamicBrokerConfig, IReconfigurable
-from twisted_kafka.coordinator.group.group_configs import ENTITY_TYPE, GroupConfigs, group_id_of
+from twisted_kafka.coordinator.group.group_config_manager import ENTITY_TYPE, GroupConfigManager, group_id_of
 from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metadata.znodes import DEFAULT_ENTITY
 from twisted_kafka.replication.alter_log_dirs import AlterLogDirs
@@ -55,7 +55,7 @@ def follow_move_quota(repository: ConfigRepository, broker_id: int, moves: Alter
     moves.configure(repository.broker_config(broker_id))
 
 
-def follow_group_configs(repository: ConfigRepository, groups: GroupConfigs) -> None:
+def follow_group_configs(repository: ConfigRepository, groups: GroupConfigManager) -> None:
     """Have the groups use the settings that they have of their own (Kafka: GroupConfigHandler)."""
 
     def changed(name: str, settings: dict[str, str]) -> None:

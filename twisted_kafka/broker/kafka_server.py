@@ -152,7 +152,7 @@ class Assembly:
         sockets = self._bind(main, channel)
         replicas = self._start_replicas(logs, metadata, scheduler, timer)
         groups = make_group_coordinator(self.config, replicas, metadata, scheduler, timer, self._clock, self.metrics)
-        follow_group_configs(configs, groups.group_configs)
+        follow_group_configs(configs, groups.group_config_manager)
         self._stops["group coordinator"] = groups.shutdown
         groups.startup()
         self._register(store, sockets)

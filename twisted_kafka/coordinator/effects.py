@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from zope.interface import Interface
 
-from twisted_kafka.coordinator.records import CoordinatorRecord, Producer, encode_batch
+from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, Producer, encode_batch
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.records.builder import end_transaction_marker
 from twisted_kafka.protocol.records.compression import Compression

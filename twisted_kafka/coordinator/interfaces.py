@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 from zope.interface import Interface
 
+from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, RecordKinds
 from twisted_kafka.coordinator.effects import Effects
-from twisted_kafka.coordinator.records import CoordinatorRecord, RecordKinds
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.protocol.topic_partition import TopicPartition

@@ -5,7 +5,7 @@ from typing import Any
 
 from twisted.logger import Logger
 
-from twisted_kafka.coordinator.records import RecordKinds, UnknownRecordKindError, decode_record
+from twisted_kafka.coordinator.coordinator_record import RecordKinds, UnknownRecordKindError, decode_record
 from twisted_kafka.protocol.records.batch import RecordBatch, batches
 from twisted_kafka.protocol.regions import Buffer
 

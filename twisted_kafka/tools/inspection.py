@@ -6,7 +6,8 @@ from pathlib import Path
 
 import orjson
 
-from twisted_kafka.coordinator.records import GROUP_RECORD_KINDS, UnknownRecordKindError, decode_record
+from twisted_kafka.coordinator.coordinator_record import UnknownRecordKindError, decode_record
+from twisted_kafka.coordinator.group.group_records import GROUP_RECORD_KINDS
 from twisted_kafka.log.directories.log_directory import LogDirectory
 from twisted_kafka.log.files import parse_partition_directory
 from twisted_kafka.protocol.codec import MalformedMessageError

@@ -6,9 +6,9 @@ from tests.replication.harness import Harness
 from twisted_kafka.coordinator.transaction.verification import TransactionVerification
 from twisted_kafka.network.request import ConnectionInfo, RequestContext
 from twisted_kafka.protocol.wire import join
-from twisted_kafka.server.apis.fetch import FetchApis
-from twisted_kafka.server.apis.offsets import OffsetApis
-from twisted_kafka.server.apis.produce import ProduceApis
+from twisted_kafka.server.apis.data.fetch import FetchApis
+from twisted_kafka.server.apis.data.offsets import OffsetApis
+from twisted_kafka.server.apis.data.produce import ProduceApis
 from twisted_kafka.server.dispatch import ApiRegistry, Outcome
 from twisted_kafka.server.fetch_session import FetchSessionCache
 

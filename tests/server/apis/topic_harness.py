@@ -13,9 +13,8 @@ from twisted_kafka.config.dynamic_broker_config import DynamicBrokerConfig
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.controller.channels import InProcessChannels
 from twisted_kafka.controller.kafka_controller import KafkaController
-from twisted_kafka.coordinator.group.group_config import GroupConfig
-from twisted_kafka.coordinator.group.group_configs import GroupConfigs
-from twisted_kafka.coordinator.group.group_resource import GroupResource
+from twisted_kafka.coordinator.group.group_config_manager import GroupConfigManager, GroupConfigResource
+from twisted_kafka.coordinator.group.group_coordinator_config import GroupCoordinatorConfig
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metadata.embedded import SqliteStore
@@ -23,13 +22,13 @@ from twisted_kafka.metadata.registration import broker_node, cluster_id, prepare
 from twisted_kafka.network.request import ConnectionInfo, RequestContext
 from twisted_kafka.protocol.messages.inter_broker import LeaderAndIsrResponse, StopReplicaPartitionError, StopReplicaResponse
 from twisted_kafka.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from twisted_kafka.server.apis.alter_configs import AlterConfigApis
-from twisted_kafka.server.apis.config_entries import ConfigDescriber
-from twisted_kafka.server.apis.configs import ConfigApis
-from twisted_kafka.server.apis.features import FeatureApis
-from twisted_kafka.server.apis.metadata import MetadataApis
-from twisted_kafka.server.apis.partitions import PartitionApis
-from twisted_kafka.server.apis.topics import TopicApis
+from twisted_kafka.server.apis.administration.alter_configs import AlterConfigApis
+from twisted_kafka.server.apis.administration.config_describer import ConfigDescriber
+from twisted_kafka.server.apis.administration.describe_configs import DescribeConfigApis
+from twisted_kafka.server.apis.administration.features import FeatureApis
+from twisted_kafka.server.apis.administration.partitions import PartitionApis
+from twisted_kafka.server.apis.administration.topics import TopicApis
+from twisted_kafka.server.apis.cluster.metadata import MetadataApis
 from twisted_kafka.server.dispatch import ApiRegistry, FrozenResponse
 from twisted_kafka.timing.clock import ManualClock
 from twisted_kafka.timing.timer import Timer
@@ -74,18 +73,18 @@ class OneBroker:
         policies = Policies(self.config)
         self.topics = TopicManager(self.config, self.store, self.cache, self.controller, waits, policies=policies)
         self.loggers = LoggerLevels()
-        groups = GroupConfigs(GroupConfig.from_config(self.config))
+        groups = GroupConfigManager(GroupCoordinatorConfig.from_config(self.config))
         resources = {
             TOPIC: TopicConfigs(self.config, self.cache),
             BROKER: BrokerConfigs(DynamicBrokerConfig(self.config), 1),
             CLIENT_METRICS: ClientMetricsConfigs(),
-            GROUP: GroupResource(groups),
+            GROUP: GroupConfigResource(groups),
         }
         describer = ConfigDescriber(self.config, self.configs)
         families = [
             MetadataApis(self.cache, self.config, self.topics),
             TopicApis(self.topics, self.cache, describer),
-            ConfigApis(self.config, self.configs, self.cache, describer, self.loggers, groups),
+            DescribeConfigApis(self.config, self.configs, self.cache, describer, self.loggers, groups),
             AlterConfigApis(ConfigAdmin(self.store, self.configs, policies), resources, self.loggers, 1),
             PartitionApis(PartitionAdmin(self.cache, self.controller, waits), self.cache),
             FeatureApis(self.controller),

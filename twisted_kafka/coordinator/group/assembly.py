@@ -1,15 +1,16 @@
-"""Putting the group coordinator together from the broker's parts."""
+"""Putting the group coordinator together from the broker's environment."""
 
 from collections.abc import Sequence
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.coordinator.group.consumer.assignors.loading import AssignorError, load_assignors
-from twisted_kafka.coordinator.group.coordinator import GroupCoordinator, GroupShards
-from twisted_kafka.coordinator.group.group_config import GroupConfig
-from twisted_kafka.coordinator.group.group_configs import GroupConfigs
-from twisted_kafka.coordinator.group.group_metrics import GroupMetrics
-from twisted_kafka.coordinator.group.parts import GroupParts
+from twisted_kafka.coordinator.group.environment import GroupEnvironment
+from twisted_kafka.coordinator.group.group_config_manager import GroupConfigManager
+from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
+from twisted_kafka.coordinator.group.group_coordinator_config import GroupCoordinatorConfig
+from twisted_kafka.coordinator.group.group_coordinator_metrics import GroupCoordinatorMetrics
+from twisted_kafka.coordinator.group.group_shard import GroupShardFactory
 from twisted_kafka.coordinator.replica_log import ReplicaReader, ReplicaWriter
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
 from twisted_kafka.metadata.cache import MetadataCache
@@ -42,7 +43,7 @@ def make_group_coordinator(
     ``timer`` is the one of the purgatories or one of its own, started and stopped by the caller; ``scheduler`` loads the
     partitions and expires offsets. Raises ConfigError.
     """
-    parts = _parts(config, metadata, clock, metrics)
+    environment = _make_environment(config, metadata, clock, metrics)
     configured_count = config.int("offsets.topic.num.partitions")
 
     def partition_count() -> int:
@@ -51,13 +52,17 @@ def make_group_coordinator(
     settings = RuntimeSettings(
         GROUP_METADATA_TOPIC,
         partition_count,
-        parts.config.offsets_load_buffer_size,
-        Compression(parts.config.offsets_topic_compression_codec),
-        parts.metrics.partition_loaded,
+        environment.config.offsets_load_buffer_size,
+        Compression(environment.config.offsets_topic_compression_codec),
+        environment.metrics.partition_loaded,
     )
-    writer = ReplicaWriter(replica_manager, parts.config.offsets_commit_timeout_ms, parts.config.offsets_commit_required_acks)
-    runtime = CoordinatorRuntime(settings, GroupShards(parts), writer, ReplicaReader(replica_manager), scheduler, timer, clock)
-    groups = GroupCoordinator(runtime, scheduler, parts)
+    writer = ReplicaWriter(
+        replica_manager, environment.config.offsets_commit_timeout_ms, environment.config.offsets_commit_required_acks
+    )
+    runtime = CoordinatorRuntime(
+        settings, GroupShardFactory(environment), writer, ReplicaReader(replica_manager), scheduler, timer, clock
+    )
+    groups = GroupCoordinator(runtime, scheduler, environment)
 
     def follow_leadership(led: Sequence[TopicPartition], not_led: Sequence[TopicPartition]) -> None:
         def with_epochs(partitions: Sequence[TopicPartition]) -> list[tuple[int, int]]:
@@ -73,10 +78,12 @@ def make_group_coordinator(
     return groups
 
 
-def _parts(config: KafkaConfig, metadata: MetadataCache, clock: IClock, metrics: MetricsRegistry) -> GroupParts:
-    group_config = GroupConfig.from_config(config)
+def _make_environment(config: KafkaConfig, metadata: MetadataCache, clock: IClock, metrics: MetricsRegistry) -> GroupEnvironment:
+    group_config = GroupCoordinatorConfig.from_config(config)
     try:
         assignors = load_assignors(config.list("group.consumer.assignors"))
     except AssignorError as error:
         raise ConfigError(str(error)) from error
-    return GroupParts(clock, group_config, GroupConfigs(group_config), metadata, assignors, GroupMetrics(metrics, clock), _new_id)
+    return GroupEnvironment(
+        clock, group_config, GroupConfigManager(group_config), metadata, assignors, GroupCoordinatorMetrics(metrics, clock), _new_id
+    )

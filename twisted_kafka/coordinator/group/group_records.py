@@ -1,19 +1,35 @@
 """Building the group coordinator's records, in the versions that Kafka 3.9 writes."""
 
-from twisted_kafka.coordinator.records import (
-    GROUP_METADATA_KIND,
-    GROUP_METADATA_VALUE_VERSION,
-    OFFSET_COMMIT_KIND,
-    OFFSET_COMMIT_VALUE_VERSION,
-    CoordinatorRecord,
-)
+from typing import Final
+
+from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, RecordKinds
+from twisted_kafka.protocol.messages import consumer_group_records as consumer
 from twisted_kafka.protocol.messages.coordinator_records import (
     GroupMetadataKey,
     GroupMetadataValue,
+    LegacyOffsetCommitKey,
     OffsetCommitKey,
     OffsetCommitValue,
 )
 from twisted_kafka.protocol.schema import maker
+
+_OFFSET_COMMIT_KIND: Final = 1
+_GROUP_METADATA_KIND: Final = 2
+_OFFSET_COMMIT_VALUE_VERSION: Final = 3
+_GROUP_METADATA_VALUE_VERSION: Final = 3
+
+GROUP_RECORD_KINDS: Final[RecordKinds] = {
+    0: (LegacyOffsetCommitKey, OffsetCommitValue),
+    1: (OffsetCommitKey, OffsetCommitValue),
+    2: (GroupMetadataKey, GroupMetadataValue),
+    3: (consumer.ConsumerGroupMetadataKey, consumer.ConsumerGroupMetadataValue),
+    4: (consumer.ConsumerGroupPartitionMetadataKey, consumer.ConsumerGroupPartitionMetadataValue),
+    5: (consumer.ConsumerGroupMemberMetadataKey, consumer.ConsumerGroupMemberMetadataValue),
+    6: (consumer.ConsumerGroupTargetAssignmentMetadataKey, consumer.ConsumerGroupTargetAssignmentMetadataValue),
+    7: (consumer.ConsumerGroupTargetAssignmentMemberKey, consumer.ConsumerGroupTargetAssignmentMemberValue),
+    8: (consumer.ConsumerGroupCurrentMemberAssignmentKey, consumer.ConsumerGroupCurrentMemberAssignmentValue),
+    16: (consumer.ConsumerGroupRegularExpressionKey, consumer.ConsumerGroupRegularExpressionValue),
+}
 
 _offset_commit_key = maker(OffsetCommitKey)
 
@@ -25,22 +41,22 @@ def offset_commit(group_id: str, topic: str, partition: int, value: OffsetCommit
     """Return the record of one committed offset."""
     return CoordinatorRecord(
         _offset_commit_key(group=group_id, topic=topic, partition=partition),
-        OFFSET_COMMIT_KIND,
+        _OFFSET_COMMIT_KIND,
         value,
-        OFFSET_COMMIT_VALUE_VERSION if value.expire_timestamp == -1 else _EXPIRING_VALUE_VERSION,
+        _OFFSET_COMMIT_VALUE_VERSION if value.expire_timestamp == -1 else _EXPIRING_VALUE_VERSION,
     )
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
     """Return the record that removes one committed offset."""
-    return CoordinatorRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), OFFSET_COMMIT_KIND, None)
+    return CoordinatorRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), _OFFSET_COMMIT_KIND, None)
 
 
 def group_metadata(group_id: str, value: GroupMetadataValue) -> CoordinatorRecord:
     """Return the record of a group's generation, its members and their assignments."""
-    return CoordinatorRecord(GroupMetadataKey(group=group_id), GROUP_METADATA_KIND, value, GROUP_METADATA_VALUE_VERSION)
+    return CoordinatorRecord(GroupMetadataKey(group=group_id), _GROUP_METADATA_KIND, value, _GROUP_METADATA_VALUE_VERSION)
 
 
 def group_tombstone(group_id: str) -> CoordinatorRecord:
     """Return the record that removes a group."""
-    return CoordinatorRecord(GroupMetadataKey(group=group_id), GROUP_METADATA_KIND, None)
+    return CoordinatorRecord(GroupMetadataKey(group=group_id), _GROUP_METADATA_KIND, None)

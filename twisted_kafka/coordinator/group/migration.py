@@ -8,8 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from twisted_kafka.coordinator.group.classic.classic_group import ClassicGroup
 from twisted_kafka.coordinator.group.consumer.consumer_group import ConsumerGroup
-from twisted_kafka.coordinator.group.consumer.member import ConsumerMember, Current, Partitions, classic_profile
-from twisted_kafka.coordinator.group.consumer.states import MemberState
+from twisted_kafka.coordinator.group.consumer.consumer_group_member import (
+    ConsumerGroupMember,
+    CurrentAssignment,
+    Partitions,
+    classic_profile,
+)
+from twisted_kafka.coordinator.group.consumer.consumer_group_state import MemberState
 from twisted_kafka.coordinator.group.consumer.topic_image import TopicSnapshot, known_topics
 from twisted_kafka.coordinator.group.subscription import (
     CONSUMER_PROTOCOL_TYPE,
@@ -46,7 +51,7 @@ def consumer_group_of(group: ClassicGroup, snapshot: TopicSnapshot) -> ConsumerG
             )
         assigned = topic_partitions(((each.topic, each.partitions) for each in assignment.assigned_partitions), snapshot)
         upgraded.put_profile(member.member_id, classic_profile(member.instance_id, subscription, terms))
-        upgraded.put_current(member.member_id, Current(group.generation, group.generation, MemberState.STABLE, assigned))
+        upgraded.put_current(member.member_id, CurrentAssignment(group.generation, group.generation, MemberState.STABLE, assigned))
         upgraded.put_target(member.member_id, assigned)
     upgraded.topics = known_topics(snapshot, upgraded.topic_names())
     return upgraded
@@ -69,7 +74,7 @@ def by_name(partitions: Partitions, snapshot: TopicSnapshot) -> Mapping[str, fro
 
 
 def classic_value_of(
-    group: ConsumerGroup, members: Sequence[ConsumerMember], snapshot: TopicSnapshot, now_ms: int
+    group: ConsumerGroup, members: Sequence[ConsumerGroupMember], snapshot: TopicSnapshot, now_ms: int
 ) -> GroupMetadataValue:
     """Return the record's value of the classic group that a consumer group becomes when it has only these classic members."""
     protocols = [dict(member.profile.classic.protocols) for member in members if member.profile.classic]

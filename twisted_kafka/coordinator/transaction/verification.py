@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.coordinator.records import Producer
+from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.replica_manager import ReplicaManager

@@ -4,8 +4,15 @@ from collections import Counter
 from collections.abc import Iterable
 
 from twisted_kafka.coordinator.effects import TimerHandle
-from twisted_kafka.coordinator.group.classic.member import Member, MemberTerms, Protocols
-from twisted_kafka.coordinator.group.classic.states import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE, GroupState, may_follow
+from twisted_kafka.coordinator.group.classic.classic_group_member import ClassicGroupMember, MemberTerms, Protocols
+from twisted_kafka.coordinator.group.classic.classic_group_state import (
+    COMPLETING_REBALANCE,
+    DEAD,
+    EMPTY,
+    STABLE,
+    ClassicGroupState,
+    may_follow,
+)
 from twisted_kafka.coordinator.group.results import GroupDescription, JoinedMember, MemberDescription
 from twisted_kafka.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from twisted_kafka.protocol.errors import ErrorCode
@@ -36,7 +43,7 @@ class ClassicGroup:
         "sync_timer",
     )
 
-    def __init__(self, group_id: str, state: GroupState = EMPTY, state_since_ms: int | None = None) -> None:
+    def __init__(self, group_id: str, state: ClassicGroupState = EMPTY, state_since_ms: int | None = None) -> None:
         self.group_id = group_id
         self.state = state
         self.state_since_ms = state_since_ms
@@ -44,7 +51,7 @@ class ClassicGroup:
         self.protocol_type: str | None = None
         self.protocol: str | None = None
         self.leader: str | None = None
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ClassicGroupMember] = {}
         self.pending_members: dict[str, TimerHandle] = {}
         self.pending_sync: set[str] = set()
         self.subscribed_topics: frozenset[str] | None = None
@@ -76,7 +83,7 @@ class ClassicGroup:
                 value.protocol_type,
                 protocols,
             )
-            member = Member(described.member_id, described.group_instance_id, terms)
+            member = ClassicGroupMember(described.member_id, described.group_instance_id, terms)
             member.assignment = described.assignment
             group.add(member)
         group.leader = value.leader
@@ -106,7 +113,7 @@ class ClassicGroup:
             ],
         )
 
-    def move_to(self, state: GroupState, now_ms: int) -> None:
+    def move_to(self, state: ClassicGroupState, now_ms: int) -> None:
         """Change the state; raises RuntimeError when the table of states doesn't allow it."""
         if not may_follow(self.state, state):
             raise RuntimeError(f"group {self.group_id} may not go from {self.state.value} to {state.value}")
@@ -115,7 +122,7 @@ class ClassicGroup:
 
     # members
 
-    def add(self, member: Member) -> None:
+    def add(self, member: ClassicGroupMember) -> None:
         """Take a member in; the first one brings the protocol type and leads."""
         if not self.members:
             self.protocol_type = member.terms.protocol_type
@@ -128,7 +135,7 @@ class ClassicGroup:
         if member.awaiting_join is not None:
             self.awaiting_joins += 1
 
-    def remove(self, member_id: str) -> Member | None:
+    def remove(self, member_id: str) -> ClassicGroupMember | None:
         """Let a member, pending or whole, go; returns it if it was whole. Its parked requests are the caller's to answer."""
         member = self.members.pop(member_id, None)
         if member is not None:
@@ -150,13 +157,13 @@ class ClassicGroup:
         if timer is not None:
             timer.cancel()
 
-    def use_terms(self, member: Member, terms: MemberTerms) -> None:
+    def use_terms(self, member: ClassicGroupMember, terms: MemberTerms) -> None:
         """Replace a member's timeouts and protocols."""
         self._forget_support(member)
         member.use_terms(terms)
         self._protocol_support.update({name for name, _ in terms.protocols})
 
-    def replace_static(self, instance_id: str, new_member_id: str) -> Member:
+    def replace_static(self, instance_id: str, new_member_id: str) -> ClassicGroupMember:
         """Give the static member of ``instance_id`` a new member id; the leader stays the leader."""
         old_member_id = self._static_ids[instance_id]
         member = self.members.pop(old_member_id)
@@ -195,7 +202,7 @@ class ClassicGroup:
         """Return whether nobody is missing from the rebalance, not even an owner of a fresh member id."""
         return self.awaiting_joins == len(self.members) and not self.pending_members
 
-    def not_rejoined(self) -> list[Member]:
+    def not_rejoined(self) -> list[ClassicGroupMember]:
         """Return the members that have not joined this rebalance."""
         return [member for member in self.members.values() if member.awaiting_join is None]
 
@@ -280,7 +287,7 @@ class ClassicGroup:
             ),
         )
 
-    def close(self) -> Iterable[Member]:
+    def close(self) -> Iterable[ClassicGroupMember]:
         """Make the group Dead and stop its timers; returns its members, whose parked requests are the caller's to answer."""
         self.state = DEAD
         for timer in (self.join_timer, self.sync_timer, *self.pending_members.values()):
@@ -292,7 +299,7 @@ class ClassicGroup:
             member.cancel_timer()
         return self.members.values()
 
-    def _forget_support(self, member: Member) -> None:
+    def _forget_support(self, member: ClassicGroupMember) -> None:
         for name in {name for name, _ in member.terms.protocols}:
             self._protocol_support[name] -= 1
             if not self._protocol_support[name]:

@@ -11,8 +11,8 @@ from twisted.logger import Logger
 from twisted_kafka.coordinator.effects import Effects
 from twisted_kafka.coordinator.group.append_errors import group_store_error
 from twisted_kafka.coordinator.group.classic.classic_group import ClassicGroup
-from twisted_kafka.coordinator.group.classic.member import Member, MemberTerms
-from twisted_kafka.coordinator.group.classic.states import (
+from twisted_kafka.coordinator.group.classic.classic_group_member import ClassicGroupMember, MemberTerms
+from twisted_kafka.coordinator.group.classic.classic_group_state import (
     COMPLETING_REBALANCE,
     DEAD,
     EMPTY,
@@ -20,9 +20,9 @@ from twisted_kafka.coordinator.group.classic.states import (
     STABLE,
     may_follow,
 )
-from twisted_kafka.coordinator.group.group_config import NEW_MEMBER_JOIN_TIMEOUT_MS
+from twisted_kafka.coordinator.group.environment import GroupEnvironment
+from twisted_kafka.coordinator.group.group_coordinator_config import NEW_MEMBER_JOIN_TIMEOUT_MS
 from twisted_kafka.coordinator.group.group_records import group_metadata
-from twisted_kafka.coordinator.group.parts import GroupParts
 from twisted_kafka.coordinator.group.results import JoinResult, SyncResult
 from twisted_kafka.protocol.errors import ErrorCode
 
@@ -34,15 +34,15 @@ class Rebalancer:
 
     log = Logger()
 
-    def __init__(self, effects: Effects, parts: GroupParts) -> None:
+    def __init__(self, effects: Effects, environment: GroupEnvironment) -> None:
         self._effects = effects
-        self._clock = parts.clock
-        self._config = parts.config
-        self._metrics = parts.metrics
+        self._clock = environment.clock
+        self._config = environment.config
+        self._metrics = environment.metrics
 
     # parked requests
 
-    def park_join(self, group: ClassicGroup, member: Member) -> "Future[JoinResult]":
+    def park_join(self, group: ClassicGroup, member: ClassicGroupMember) -> "Future[JoinResult]":
         """Keep a member's JoinGroup until the rebalance ends."""
         parked: Future[JoinResult] = Future()
         if member.awaiting_join is None:
@@ -52,7 +52,7 @@ class Rebalancer:
         member.awaiting_join = parked
         return parked
 
-    def park_sync(self, member: Member) -> "Future[SyncResult]":
+    def park_sync(self, member: ClassicGroupMember) -> "Future[SyncResult]":
         """Keep a member's SyncGroup until the leader's assignment is stored."""
         parked: Future[SyncResult] = Future()
         if member.awaiting_sync is not None:
@@ -60,14 +60,14 @@ class Rebalancer:
         member.awaiting_sync = parked
         return parked
 
-    def answer_join(self, group: ClassicGroup, member: Member, result: JoinResult) -> None:
+    def answer_join(self, group: ClassicGroup, member: ClassicGroupMember, result: JoinResult) -> None:
         """Answer a member's parked JoinGroup, if there is one."""
         if member.awaiting_join is not None:
             group.awaiting_joins -= 1
             self._effects.reply(member.awaiting_join, result)
             member.awaiting_join = None
 
-    def answer_sync(self, member: Member, result: SyncResult) -> bool:
+    def answer_sync(self, member: ClassicGroupMember, result: SyncResult) -> bool:
         """Answer a member's parked SyncGroup; returns False when there is none."""
         if member.awaiting_sync is None:
             return False
@@ -85,7 +85,7 @@ class Rebalancer:
 
     def add_member(self, group: ClassicGroup, member_id: str, instance_id: str | None, terms: MemberTerms) -> "Future[JoinResult]":
         """Take a new member in and rebalance."""
-        member = Member(member_id, instance_id, terms)
+        member = ClassicGroupMember(member_id, instance_id, terms)
         member.is_new = True
         if group.state is PREPARING_REBALANCE and group.generation == 0:
             group.new_member_added = True
@@ -96,14 +96,14 @@ class Rebalancer:
         self.maybe_prepare(group, f"adding member {member_id}")
         return parked
 
-    def rejoin(self, group: ClassicGroup, member: Member, terms: MemberTerms) -> "Future[JoinResult]":
+    def rejoin(self, group: ClassicGroup, member: ClassicGroupMember, terms: MemberTerms) -> "Future[JoinResult]":
         """Let a known member join again, with what it says of itself now, and rebalance."""
         group.use_terms(member, terms)
         parked = self.park_join(group, member)
         self.maybe_prepare(group, f"member {member.member_id} joining again")
         return parked
 
-    def remove_member(self, group: ClassicGroup, member: Member, reason: str) -> None:
+    def remove_member(self, group: ClassicGroup, member: ClassicGroupMember, reason: str) -> None:
         """Let a member go, answering what it has parked, and rebalance the rest."""
         self.answer_join(group, member, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, ""))
         self.answer_sync(member, SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
@@ -131,27 +131,27 @@ class Rebalancer:
 
     # sessions
 
-    def touch(self, group: ClassicGroup, member: Member) -> None:
+    def touch(self, group: ClassicGroup, member: ClassicGroupMember) -> None:
         """A member gave a sign of life: its session begins anew."""
         member.deadline_ns = self._clock.monotonic_ns() + member.session_timeout_ns
         if member.session_timer is None:
             self._watch(group, member, member.session_timeout_ns)
 
-    def start_session(self, group: ClassicGroup, member: Member) -> None:
+    def start_session(self, group: ClassicGroup, member: ClassicGroupMember) -> None:
         """Begin a session whose timeout may be shorter than what the timer waits for."""
         self._watch(group, member, member.session_timeout_ns)
 
-    def _watch(self, group: ClassicGroup, member: Member, timeout_ns: int) -> None:
+    def _watch(self, group: ClassicGroup, member: ClassicGroupMember, timeout_ns: int) -> None:
         member.deadline_ns = self._clock.monotonic_ns() + timeout_ns
         member.cancel_timer()
         self._set_session_timer(group, member, timeout_ns)
 
-    def _set_session_timer(self, group: ClassicGroup, member: Member, delay_ns: int) -> None:
+    def _set_session_timer(self, group: ClassicGroup, member: ClassicGroupMember, delay_ns: int) -> None:
         member.session_timer = self._effects.timers.after(
             "session", delay_ns / NS_PER_MS, lambda: self._check_session(group, member)
         )
 
-    def _check_session(self, group: ClassicGroup, member: Member) -> None:
+    def _check_session(self, group: ClassicGroup, member: ClassicGroupMember) -> None:
         """The timer rings once per timeout, not once per heartbeat: see whether the deadline has moved on meanwhile."""
         member.session_timer = None
         if group.state is DEAD or group.members.get(member.member_id) is not member:
@@ -270,7 +270,7 @@ class Rebalancer:
             "sync", group.rebalance_timeout_ms, lambda: self._sync_timed_out(group, generation)
         )
 
-    def joined(self, group: ClassicGroup, member: Member) -> JoinResult:
+    def joined(self, group: ClassicGroup, member: ClassicGroupMember) -> JoinResult:
         """Return the answer to a member of the current generation."""
         leads = group.leader == member.member_id
         return JoinResult(

@@ -8,14 +8,14 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
-from twisted_kafka.coordinator.group.consumer.member import (
+from twisted_kafka.coordinator.group.consumer.consumer_group_member import (
     NO_PARTITIONS,
-    ConsumerMember,
-    Current,
+    ConsumerGroupMember,
+    CurrentAssignment,
     Partitions,
     Profile,
 )
-from twisted_kafka.coordinator.group.consumer.states import ConsumerGroupState
+from twisted_kafka.coordinator.group.consumer.consumer_group_state import ConsumerGroupState
 from twisted_kafka.coordinator.group.consumer.target_index import TargetIndex
 from twisted_kafka.coordinator.group.consumer.topic_image import TopicInfo
 
@@ -59,7 +59,7 @@ class ConsumerGroup:
         self.group_id = group_id
         self.epoch = 0
         self.target_epoch = 0
-        self.members: dict[str, ConsumerMember] = {}
+        self.members: dict[str, ConsumerGroupMember] = {}
         self.target: dict[str, Partitions] = {}
         self.target_index: TargetIndex | None = None
         """Not stored: made when it is of use, and kept then."""
@@ -88,13 +88,13 @@ class ConsumerGroup:
         old = self.members.get(member_id)
         if old is not None:
             self._count(old.profile, -1)
-        self.members[member_id] = ConsumerMember(member_id, profile, Current() if old is None else old.current)
+        self.members[member_id] = ConsumerGroupMember(member_id, profile, CurrentAssignment() if old is None else old.current)
         self._count(profile, 1)
         if profile.instance_id is not None:
             self._static_ids[profile.instance_id] = member_id
         self._state = None
 
-    def put_current(self, member_id: str, current: Current) -> None:
+    def put_current(self, member_id: str, current: CurrentAssignment) -> None:
         """Note what a member owns; in a compacted log that may come before what it says of itself."""
         if member_id not in self.members:
             self.put_profile(member_id, Profile())
@@ -110,7 +110,7 @@ class ConsumerGroup:
     def forget_current(self, member_id: str) -> None:
         """Take all partitions from a member."""
         if member_id in self.members:
-            self.put_current(member_id, Current())
+            self.put_current(member_id, CurrentAssignment())
 
     def remove(self, member_id: str) -> None:
         """Let a member go."""
@@ -153,7 +153,7 @@ class ConsumerGroup:
         self.seen_snapshot = self.regexes_snapshot = None
         self.regexes_resolved_ms = 0
 
-    def _release(self, member: ConsumerMember) -> None:
+    def _release(self, member: ConsumerGroupMember) -> None:
         owners, member_id = self._owners, member.member_id
         for partitions in (member.current.assigned, member.current.revoking):
             for topic_id, indexes in partitions.items():
@@ -196,12 +196,12 @@ class ConsumerGroup:
             return ConsumerGroupState.STABLE
         return ConsumerGroupState.RECONCILING
 
-    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
+    def static_member(self, instance_id: str | None) -> ConsumerGroupMember | None:
         """Return the member that goes with an instance id."""
         member_id = None if instance_id is None else self._static_ids.get(instance_id)
         return None if member_id is None else self.members.get(member_id)
 
-    def target_of(self, member: ConsumerMember) -> Partitions:
+    def target_of(self, member: ConsumerGroupMember) -> Partitions:
         """Return what a member shall own; one that took over an instance id has its forerunner's."""
         target = self.target.get(member.member_id)
         if target is None:
@@ -213,7 +213,7 @@ class ConsumerGroup:
         """Return the id of the member that owns the partition."""
         return self._owners.get((topic_id, index))
 
-    def waits_for_others(self, member: ConsumerMember) -> bool:
+    def waits_for_others(self, member: ConsumerGroupMember) -> bool:
         """Return whether a partition that the member shall own is another's still."""
         for topic_id, indexes in self.target_of(member).items():
             for index in indexes:
@@ -228,7 +228,7 @@ class ConsumerGroup:
             return True
         return any(topic in resolved.topics for regex, resolved in self.regexes.items() if regex in self._regex_subscribers)
 
-    def all_subscribe_like(self, member: ConsumerMember) -> bool:
+    def all_subscribe_like(self, member: ConsumerGroupMember) -> bool:
         """Return whether all the other members subscribe to the very same as this one, as it will be."""
         wanted = (member.profile.topics, member.profile.regex)
         stored = self.members.get(member.member_id)

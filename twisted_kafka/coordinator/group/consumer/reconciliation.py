@@ -12,8 +12,8 @@ A member has given a partition up when it reports its partitions and this one is
 from collections.abc import Callable, Set
 from typing import NamedTuple
 
-from twisted_kafka.coordinator.group.consumer.member import NO_PARTITIONS, Current, Partitions
-from twisted_kafka.coordinator.group.consumer.states import MemberState
+from twisted_kafka.coordinator.group.consumer.consumer_group_member import NO_PARTITIONS, CurrentAssignment, Partitions
+from twisted_kafka.coordinator.group.consumer.consumer_group_state import MemberState
 from twisted_kafka.protocol.errors import FencedMemberEpochError
 
 _NOTHING: frozenset[int] = frozenset()
@@ -31,7 +31,9 @@ class Goal(NamedTuple):
     """The ids of the topics that the member subscribes to now: it gets no partition of another."""
 
 
-def reconcile(current: Current, goal: Goal, owned: Partitions | None, subscription_changed: bool = False) -> Current:
+def reconcile(
+    current: CurrentAssignment, goal: Goal, owned: Partitions | None, subscription_changed: bool = False
+) -> CurrentAssignment:
     """Return the member's next state, the same object when nothing changes.
 
     ``owned`` is what the member says that it has, None when it did not say. Raises FencedMemberEpochError for a member in a
@@ -49,7 +51,7 @@ def reconcile(current: Current, goal: Goal, owned: Partitions | None, subscripti
     return _next(current, goal, owned)
 
 
-def _next(current: Current, goal: Goal, owned: Partitions | None) -> Current:
+def _next(current: CurrentAssignment, goal: Goal, owned: Partitions | None) -> CurrentAssignment:
     kept: dict[bytes, frozenset[int]] = {}
     revoking: dict[bytes, frozenset[int]] = {}
     free: dict[bytes, frozenset[int]] = {}
@@ -65,14 +67,14 @@ def _next(current: Current, goal: Goal, owned: Partitions | None) -> Current:
             if partitions:
                 into[topic_id] = partitions
     if revoking and _has_some_of(owned, revoking):
-        return Current(current.epoch, current.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
+        return CurrentAssignment(current.epoch, current.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
     for topic_id, partitions in free.items():
         kept[topic_id] = kept.get(topic_id, _NOTHING) | partitions
     state = MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE
-    return _unless_same(current, Current(goal.epoch, current.epoch, state, kept, NO_PARTITIONS))
+    return _unless_same(current, CurrentAssignment(goal.epoch, current.epoch, state, kept, NO_PARTITIONS))
 
 
-def _drop_unsubscribed(current: Current, goal: Goal, owned: Partitions | None) -> Current:
+def _drop_unsubscribed(current: CurrentAssignment, goal: Goal, owned: Partitions | None) -> CurrentAssignment:
     """Take away the partitions of topics that the member has just unsubscribed from, without waiting for a new target."""
     gone = {topic_id: partitions for topic_id, partitions in current.assigned.items() if topic_id not in goal.subscribed}
     if not gone:
@@ -82,7 +84,7 @@ def _drop_unsubscribed(current: Current, goal: Goal, owned: Partitions | None) -
     for topic_id, partitions in gone.items():
         revoking[topic_id] = revoking.get(topic_id, _NOTHING) | partitions
     if _has_some_of(owned, revoking):
-        return Current(current.epoch, current.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
+        return CurrentAssignment(current.epoch, current.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
     return current._replace(previous_epoch=current.epoch, assigned=kept)
 
 
@@ -93,6 +95,6 @@ def _has_some_of(owned: Partitions | None, partitions: Partitions) -> bool:
     return any(not indexes.isdisjoint(owned.get(topic_id, _NOTHING)) for topic_id, indexes in partitions.items())
 
 
-def _unless_same(current: Current, following: Current) -> Current:
+def _unless_same(current: CurrentAssignment, following: CurrentAssignment) -> CurrentAssignment:
     """Return ``current`` when a member that waits goes on waiting: no record is worth writing for that."""
     return current if following._replace(previous_epoch=current.previous_epoch) == current else following

@@ -4,7 +4,7 @@ costs what moves and not what there is.
 
 from collections.abc import Mapping
 
-from twisted_kafka.coordinator.group.consumer.member import NO_PARTITIONS, Partitions
+from twisted_kafka.coordinator.group.consumer.consumer_group_member import NO_PARTITIONS, Partitions
 
 PartitionId = tuple[bytes, int]
 

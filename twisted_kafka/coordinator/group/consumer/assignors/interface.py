@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Set
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from twisted_kafka.coordinator.group.consumer.member import Partitions
+from twisted_kafka.coordinator.group.consumer.consumer_group_member import Partitions
 from twisted_kafka.coordinator.group.consumer.target_index import TargetIndex
 
 

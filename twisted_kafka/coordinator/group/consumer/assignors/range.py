@@ -7,7 +7,7 @@ what belongs together by key is read by one member (Kafka's RangeAssignor on the
 from collections.abc import Mapping
 
 from twisted_kafka.coordinator.group.consumer.assignors.interface import GroupSpec, MemberSpec
-from twisted_kafka.coordinator.group.consumer.member import Partitions
+from twisted_kafka.coordinator.group.consumer.consumer_group_member import Partitions
 
 
 class RangeAssignor:

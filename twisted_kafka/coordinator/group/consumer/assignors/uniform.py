@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from itertools import chain, islice
 
 from twisted_kafka.coordinator.group.consumer.assignors.interface import GroupSpec
-from twisted_kafka.coordinator.group.consumer.member import NO_PARTITIONS, Partitions
+from twisted_kafka.coordinator.group.consumer.consumer_group_member import NO_PARTITIONS, Partitions
 from twisted_kafka.coordinator.group.consumer.target_index import TargetIndex
 
 MAX_BALANCING_ROUNDS = 64

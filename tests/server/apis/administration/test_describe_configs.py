@@ -1,0 +1,101 @@
+import pytest
+
+from tests.server.apis.topic_harness import OneBroker
+from twisted_kafka.metadata.znodes import ConfigNode
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
+
+TOPIC, BROKER, LOGGER = 2, 4, 8
+
+
+@pytest.fixture
+def broker(tmp_path):
+    broker = OneBroker(tmp_path, log_retention_bytes="1000", ssl_keystore_password="secret")
+    broker.store.create("/config/brokers/<default>", ConfigNode({"log.retention.bytes": "900"}).encode())
+    broker.store.create("/config/brokers/1", ConfigNode({"log.retention.bytes": "800"}).encode())
+    broker.create("t", retention_bytes="5", cleanup_policy="compact, delete")
+    broker.create("plain")
+    yield broker
+    broker.store.close()
+
+
+def describe(broker, kind, name, keys=None, version=4, **options):
+    resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
+    (result,) = broker.ask(DescribeConfigsRequest(resources=[resource], **options), version).results
+    assert (result.resource_type, result.resource_name) == (kind, name)
+    return result
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_a_topic_in_every_version(broker, version):
+    options = {"include_synonyms": True} if version >= 1 else {}
+    options |= {"include_documentation": True} if version >= 3 else {}
+    result = describe(broker, TOPIC, "t", ["retention.bytes", "segment.ms", "nope"], version, **options)
+    own, default = sorted(result.configs, key=lambda config: config.name)
+    assert (own.value, default.value) == ("5", "604800000")
+    assert not own.read_only
+    if version >= 1:
+        assert (own.config_source, default.config_source) == (1, 5)
+        assert [(each.name, each.value, each.source) for each in own.synonyms] == [
+            ("retention.bytes", "5", 1),
+            ("log.retention.bytes", "800", 2),
+            ("log.retention.bytes", "900", 3),
+            ("log.retention.bytes", "1000", 4),
+            ("log.retention.bytes", "-1", 5),
+        ]
+    if version >= 3:
+        assert own.config_type == 5
+        assert own.documentation
+
+
+def test_a_topic_without_its_own_value_has_the_brokers(broker):
+    (config,) = describe(broker, TOPIC, "plain", ["retention.bytes"]).configs
+    assert (config.value, config.config_source, config.synonyms, config.documentation) == ("800", 2, [], None)
+
+
+def test_lists_are_written_as_kafka_does(broker):
+    assert describe(broker, TOPIC, "t", ["cleanup.policy"]).configs[0].value == "compact,delete"
+
+
+def test_no_keys_are_all_keys(broker):
+    assert len(describe(broker, TOPIC, "t").configs) == len(describe(broker, TOPIC, "t", []).configs) == 36
+    assert len(describe(broker, BROKER, "1").configs) > 300
+
+
+def test_secrets_are_not_told(broker):
+    (config,) = describe(broker, BROKER, "1", ["ssl.keystore.password"], include_synonyms=True).configs
+    assert (config.value, config.is_sensitive, config.config_type) == (None, True, 9)
+    assert {synonym.value for synonym in config.synonyms} == {None}
+
+
+def test_a_brokers_settings_and_those_of_all(broker):
+    by_name = {
+        config.name: config for config in describe(broker, BROKER, "1", ["log.retention.bytes", "broker.id", "node.id"]).configs
+    }
+    assert (by_name["log.retention.bytes"].value, by_name["log.retention.bytes"].config_source) == ("800", 2)
+    assert (by_name["node.id"].value, by_name["broker.id"].value, by_name["broker.id"].read_only) == ("1", "1", True)
+    (everywhere,) = describe(broker, BROKER, "").configs
+    assert (everywhere.name, everywhere.value, everywhere.config_source) == ("log.retention.bytes", "900", 3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "error"),
+    [
+        (TOPIC, "nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "b/", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (BROKER, "2", ErrorCode.INVALID_REQUEST),
+        (BROKER, "x", ErrorCode.INVALID_REQUEST),
+        (LOGGER, "", ErrorCode.INVALID_REQUEST),
+        (LOGGER, "2", ErrorCode.INVALID_REQUEST),
+        (0, "x", ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_what_cannot_be_described(broker, kind, name, error):
+    result = describe(broker, kind, name)
+    assert (result.error_code, result.configs) == (error, [])
+    assert broker.errors[-1] == error
+
+
+def test_loggers(broker):
+    levels = {each.name: (each.value, each.config_source) for each in describe(broker, LOGGER, "1").configs}
+    assert levels["root"] == levels["twisted_kafka.server.apis.administration.describe_configs"] == ("INFO", 6)

@@ -1,0 +1,62 @@
+import pytest
+
+from tests.server.apis.group_handlers import FakeMetadata, ask
+from twisted_kafka.protocol.messages.groups import FindCoordinatorRequest
+from twisted_kafka.server.apis.groups.find_coordinator import GROUP, SHARE, TRANSACTION, CoordinatorTopic, FindCoordinatorApis
+
+
+class FakeTopics:
+    def __init__(self):
+        self.created = []
+
+    def create_internal_topic(self, topic):
+        self.created.append(topic)
+
+
+def make(**topics):
+    creator = FakeTopics()
+    kinds = {GROUP: CoordinatorTopic("__consumer_offsets", lambda key: len(key))}
+    return FindCoordinatorApis(kinds, FakeMetadata(**topics), creator), creator
+
+
+def find(family, version, keys=("g",), key_type=GROUP, **options):
+    if version < 4:
+        request = FindCoordinatorRequest(key=keys[0], key_type=key_type)
+        found, _ = ask(family, request, version, **options)
+        return [(found.error_code, found.node_id, found.host, found.port, found.error_message)]
+    request = FindCoordinatorRequest(coordinator_keys=list(keys), key_type=key_type)
+    response, _ = ask(family, request, version, **options)
+    assert [one.key for one in response.coordinators] == list(keys)
+    return [(one.error_code, one.node_id, one.host, one.port, one.error_message) for one in response.coordinators]
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_the_leader_of_the_key_s_partition(version):
+    family, creator = make(__consumer_offsets=3)
+    message = "NONE" if 1 <= version < 4 else ""
+    assert find(family, version) == [(0, 1, "broker.example", 9092, message)]
+    assert not creator.created
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_the_topic_is_created_when_it_is_first_asked_for(version):
+    family, creator = make()
+    message = "The coordinator is not available." if 1 <= version < 4 else ""
+    assert find(family, version) == [(15, -1, "", -1, message)]
+    assert creator.created == ["__consumer_offsets"]
+
+
+def test_a_partition_without_leader_or_without_this_listener():
+    family, _ = make(__consumer_offsets=3)
+    assert [one[0] for one in find(family, 4, keys=["a", "abc"])] == [0, 15]
+    assert find(family, 4, listener="OTHER")[0][0] == 15
+
+
+def test_other_kinds():
+    family, _ = make(__consumer_offsets=3)
+    (error, node_id, _, _, message) = find(family, 3, key_type=TRANSACTION)[0]
+    assert (error, node_id) == (35, -1)
+    assert "transactions" in message
+    assert find(family, 6, key_type=SHARE)[0][0] == 15
+    assert find(family, 5, key_type=SHARE)[0][0] == 42
+    assert find(family, 3, key_type=9)[0][0] == 42

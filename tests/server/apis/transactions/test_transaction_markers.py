@@ -1,0 +1,154 @@
+import pytest
+
+from tests.coordinator.test_on_real_log import TOPIC as OFFSETS
+from tests.coordinator.test_on_real_log import RealBroker
+from tests.server.apis.group_handlers import ask
+from twisted_kafka.coordinator.coordinator_record import Producer
+from twisted_kafka.coordinator.group.offsets.offset_metadata_manager import OffsetFetch
+from twisted_kafka.coordinator.group.requests import Sender
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
+from twisted_kafka.protocol.messages.transactions import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from twisted_kafka.protocol.records.builder import build_batch
+from twisted_kafka.protocol.records.record import SimpleRecord
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.replication.partition import LeaderState
+from twisted_kafka.server.apis.transactions.transaction_markers import TransactionMarkerApis
+from twisted_kafka.timing.clock import ManualClock
+
+DATA = TopicPartition("orders", 0)
+PRODUCER = 7
+
+
+class MarkerBroker(RealBroker):
+    """The coordinator and a data partition over real logs, and the handler under test."""
+
+    def __init__(self, path, clock, epoch=0):
+        super().__init__(path, clock)
+        self.lead(epoch)
+        state = LeaderState(1, 1, epoch, (1,), (1,), 0)
+        self.replicas.state.become_leader_or_follower(1, [(DATA, b"d" * 16, state)])
+        self.family = TransactionMarkerApis(self.replicas, self.groups, clock, 1000)
+
+    def marker(self, committed=True, topic=DATA.topic, partitions=(0,), producer=PRODUCER, epoch=0, coordinator_epoch=0):
+        return WritableTxnMarker(
+            producer_id=producer,
+            producer_epoch=epoch,
+            transaction_result=committed,
+            coordinator_epoch=coordinator_epoch,
+            topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=list(partitions))],
+        )
+
+    def write(self, *markers, version=1):
+        response, _ = ask(self.family, WriteTxnMarkersRequest(markers=list(markers)), version)
+        return {
+            (each.producer_id, topic.name, partition.partition_index): partition.error_code
+            for each in response.markers
+            for topic in each.topics
+            for partition in topic.partitions
+        }
+
+    def end_offsets_of(self, group_id, committed=True, **fields):
+        index = self.groups.partition_for(group_id)
+        errors = self.write(self.marker(committed, OFFSETS, [index], **fields))
+        return errors[PRODUCER, OFFSETS, index]
+
+    def commit(self, group_id, offset, epoch=0):
+        value = OffsetCommitValue(offset=offset, commit_timestamp=self.clock.wall_ms())
+        return self.groups.commit_transactional_offsets(Sender(group_id), Producer(PRODUCER, epoch), {DATA: value})
+
+    def offset(self, group_id):
+        found = self.groups.fetch_offsets(OffsetFetch(Sender(group_id), [DATA], True))[1][DATA]
+        return found.offset if isinstance(found, OffsetCommitValue) else found
+
+    def produce(self, sequence=0):
+        batch = build_batch(
+            [SimpleRecord(self.clock.wall_ms(), b"k", b"v")],
+            producer_id=PRODUCER,
+            producer_epoch=0,
+            base_sequence=sequence,
+            is_transactional=True,
+        )
+        assert self.replicas.append_records(1000, 1, {DATA: batch})[DATA].error == 0
+
+    @property
+    def log(self):
+        return self.replicas.get_partition(DATA).log
+
+
+@pytest.fixture
+def broker(tmp_path):
+    made = MarkerBroker(tmp_path, ManualClock())
+    yield made
+    made.stop()
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_markers_end_transactions_in_the_log(broker, version):
+    broker.produce()
+    assert (broker.log.last_stable_offset, broker.log.has_open_transaction(PRODUCER, 0)) == (0, True)
+    assert broker.write(broker.marker(), version=version) == {(PRODUCER, "orders", 0): 0}
+    assert (broker.log.last_stable_offset, broker.log.has_open_transaction(PRODUCER, 0)) == (2, False)
+    broker.produce(1)
+    assert broker.write(broker.marker(committed=False), version=version) == {(PRODUCER, "orders", 0): 0}
+    assert broker.log.last_stable_offset == 4
+    assert [(each.producer_id, each.first_offset) for each in broker.log.aborted_transactions(0, 4)] == [(PRODUCER, 2)]
+
+
+def test_epochs_fence(broker):
+    broker.produce()
+    assert broker.write(broker.marker(epoch=2, coordinator_epoch=5)) == {(PRODUCER, "orders", 0): 0}
+    refused = {(PRODUCER, "orders", 0): ErrorCode.INVALID_PRODUCER_EPOCH}
+    assert broker.write(broker.marker(epoch=1, coordinator_epoch=5)) == refused
+    refused = {(PRODUCER, "orders", 0): ErrorCode.TRANSACTION_COORDINATOR_FENCED}
+    assert broker.write(broker.marker(epoch=2, coordinator_epoch=4)) == refused
+    assert broker.write(broker.marker(epoch=2, coordinator_epoch=5)) == {(PRODUCER, "orders", 0): 0}
+    assert broker.commit("g", 5, epoch=3) == 0
+    assert broker.end_offsets_of("g", epoch=2) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert broker.offset("g") == ErrorCode.UNSTABLE_OFFSET_COMMIT
+    assert broker.end_offsets_of("g", epoch=3, coordinator_epoch=1) == 0
+    assert broker.offset("g") == 5
+    assert broker.end_offsets_of("g", epoch=3, coordinator_epoch=0) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+def test_each_partition_has_its_own_error_and_each_producer_one_entry(broker):
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    answer = broker.write(
+        broker.marker(partitions=[0, 9]), broker.marker(topic="none"), broker.marker(producer=8), broker.marker(partitions=[])
+    )
+    assert answer == {
+        (PRODUCER, "orders", 0): 0,
+        (PRODUCER, "orders", 9): unknown,
+        (PRODUCER, "none", 0): unknown,
+        (8, "orders", 0): 0,
+    }
+    assert broker.log.log_end_offset == 2
+    assert broker.write(broker.marker(topic=OFFSETS, partitions=[99])) == {(PRODUCER, OFFSETS, 99): unknown}
+    assert broker.write() == {}
+
+
+def test_a_coordinator_that_loads_is_no_leader_yet(broker):
+    index = broker.groups.partition_for("g")
+    broker.groups.runtime.elected(index, 5)
+    assert broker.end_offsets_of("g") == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    broker.scheduler.run_due()
+    assert broker.end_offsets_of("g") == 0
+
+
+def test_a_restart_finds_what_is_pending_committed_and_aborted(tmp_path):
+    clock = ManualClock()
+    broker = MarkerBroker(tmp_path, clock)
+    for group_id in ("committed", "aborted", "pending"):
+        assert broker.commit(group_id, 5) == 0
+        if group_id != "pending":  # else the partitions' common marker would end that one too
+            assert broker.end_offsets_of(group_id, group_id == "committed") == 0
+    expected = {"committed": 5, "aborted": None, "pending": ErrorCode.UNSTABLE_OFFSET_COMMIT}
+    assert {group_id: broker.offset(group_id) for group_id in expected} == expected
+    broker.stop()
+    broker = MarkerBroker(tmp_path, clock, epoch=1)
+    assert {group_id: broker.offset(group_id) for group_id in expected} == expected
+    assert broker.commit("pending", 6) == 0  # the producer's epoch is known again, too
+    assert broker.commit("pending", 6, epoch=-1) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert broker.end_offsets_of("pending") == 0
+    assert broker.offset("pending") == 6
+    broker.stop()

@@ -1,0 +1,91 @@
+import pytest
+
+from tests.server.apis.group_handlers import Handlers, ask
+from tests.server.apis.groups.test_group_offsets import codes
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages.transactions import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from twisted_kafka.protocol.records.batch import batches
+from twisted_kafka.server.apis.transactions.transactional_offsets import TransactionalOffsetApis
+
+
+class FakeVerification:
+    """Says the same of all producers."""
+
+    def __init__(self):
+        self.answer = ErrorCode.NONE
+        self.asked = []
+
+    def error(self, *of):
+        self.asked.append(of)
+        return self.answer
+
+
+class TransactionalHandlers(Handlers):
+    def __init__(self, **settings):
+        super().__init__(**settings)
+        self.verification = FakeVerification()
+        self.family = TransactionalOffsetApis(self.bench.groups, self.verification, self.metadata, self.bench.clock)
+
+    def commit(self, offsets, version=4, topic="orders", metadata="", **fields):
+        partitions = [
+            TxnOffsetCommitRequestPartition(partition_index=index, committed_offset=offset, committed_metadata=metadata)
+            for index, offset in offsets.items()
+        ]
+        fields = {"transactional_id": "tx", "group_id": "g", "producer_id": 7, "producer_epoch": 2} | fields
+        request = TxnOffsetCommitRequest(topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=partitions)], **fields)
+        return ask(self.family, request, version)[0]
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_each_version_writes_a_batch_of_the_transaction(version):
+    handlers = TransactionalHandlers()
+    assert codes(handlers.commit({0: 5, 1: 6}, version, metadata="note")) == {0: 0, 1: 0}
+    [data] = handlers.bench.log.batches["__consumer_offsets", 0]
+    [batch] = batches(data)
+    assert (batch.producer_id, batch.producer_epoch, batch.is_transactional) == (7, 2, True)
+    assert batch.base_sequence == 0  # Kafka's cleaner refuses to write a producer's batch without one
+    first, second = handlers.bench.written()
+    assert (first.key.group, first.value.offset, second.value.offset, first.value.metadata) == ("g", 5, 6, "note")
+    assert first.value.commit_timestamp == handlers.bench.clock.wall_ms()
+    [(partition, transactional_id, producer)] = handlers.verification.asked
+    assert (partition, transactional_id, producer) == (("__consumer_offsets", 0), "tx", (7, 2))
+
+
+def test_partitions_that_are_not_there_and_metadata_that_is_too_large():
+    handlers = TransactionalHandlers(offset_metadata_max_bytes=10)
+    assert codes(handlers.commit({0: 5, 4: 5}, metadata="x" * 11)) == {0: 12, 4: 3}
+    assert codes(handlers.commit({0: 5}, topic="none")) == {0: 3}
+    assert handlers.bench.written() == []
+    handlers.verification.answer = ErrorCode.INVALID_TXN_STATE
+    assert codes(handlers.commit({0: 5, 1: 5, 4: 5}, metadata="x" * 11)) == {0: 48, 1: 48, 4: 3}
+
+
+def test_what_is_not_verified_is_not_written():
+    handlers = TransactionalHandlers()
+    handlers.verification.answer = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert codes(handlers.commit({0: 5})) == {0: ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+    assert handlers.bench.written() == []
+
+
+def test_groups_without_a_name_and_coordinators_that_load():
+    handlers = TransactionalHandlers()
+    assert codes(handlers.commit({0: 5}, group_id="")) == {0: ErrorCode.INVALID_GROUP_ID}
+    handlers.bench.restart(load=False)
+    handlers.bench.elect(epoch=1, load=False)
+    handlers.family = TransactionalOffsetApis(handlers.bench.groups, handlers.verification, handlers.metadata, handlers.bench.clock)
+    assert codes(handlers.commit({0: 5}, 2)) == {0: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+    assert codes(handlers.commit({0: 5}, 1)) == {0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert handlers.verification.asked == []
+
+
+def test_the_answer_waits_for_replicas():
+    handlers = TransactionalHandlers()
+    handlers.bench.log.holds = True
+    answer = handlers.commit({0: 5})
+    assert not answer.done()
+    handlers.bench.log.release()
+    assert codes(answer.result(0)) == {0: 0}

@@ -1,0 +1,202 @@
+"""Subscriptions to clients' metrics, and what clients push, with the clock held."""
+
+import pytest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+
+from twisted_kafka.metrics.prometheus import render
+from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.protocol.errors import (
+    CorruptRecordError,
+    InvalidRecordError,
+    InvalidRequestError,
+    TelemetryTooLargeError,
+    ThrottlingQuotaExceededError,
+    UnknownSubscriptionIdError,
+    UnsupportedCompressionTypeError,
+)
+from twisted_kafka.protocol.records.compression import Compression, compress
+from twisted_kafka.protocol.types import NO_UUID
+from twisted_kafka.telemetry.client_metrics_manager import DEFAULT_INTERVAL_MS, ClientMetricsManager
+from twisted_kafka.telemetry.exposed_metrics import ExposedMetrics
+from twisted_kafka.timing.clock import ManualClock
+
+CLIENT = {
+    "client_id": "shop",
+    "client_software_name": "apache-kafka-java",
+    "client_software_version": "3.9.0",
+    "client_source_address": "10.0.0.1",
+    "client_source_port": "50000",
+}
+NAME = "org.apache.kafka.producer.record.send"
+SERIES = "kafka_client_telemetry_org_apache_kafka_producer_record_send"
+
+
+class Telemetry:
+    def __init__(self, max_series=100, max_instances=10):
+        self.clock = ManualClock()
+        self.registry = MetricsRegistry(self.clock)
+        exposed = ExposedMetrics(self.registry, max_series)
+        self.manager = ClientMetricsManager(self.clock, exposed, max_bytes=10_000, max_instances=max_instances)
+        self.manager.update("all", {"interval.ms": "1000", "metrics": "*"})
+
+    def ask(self, instance_id=NO_UUID, **client):
+        return self.manager.subscribe(instance_id, {**CLIENT, **client})
+
+    def push(self, instance_id, subscription_id, data, codec=0, *, is_last=False):
+        self.manager.push(instance_id, subscription_id, codec, data, CLIENT, is_last=is_last)
+
+    def shown(self):
+        return {line for line in render(self.registry).splitlines() if "client_instance_id" in line}
+
+
+@pytest.fixture
+def telemetry():
+    return Telemetry()
+
+
+def sums(value, *, is_delta=True, name=NAME):
+    data = MetricsData()
+    metric = data.resource_metrics.add().scope_metrics.add().metrics.add()
+    metric.name = name
+    metric.sum.aggregation_temporality = 1 if is_delta else 2
+    point = metric.sum.data_points.add()
+    point.as_double = value
+    attribute = point.attributes.add()
+    attribute.key = "topic"
+    attribute.value.string_value = "orders"
+    return data.SerializeToString()
+
+
+def test_a_client_is_told_what_all_subscriptions_that_fit_it_want(telemetry):
+    telemetry.manager.update("all", {})
+    telemetry.manager.update("a", {"interval.ms": "5000", "metrics": "producer.,consumer.", "match": "client_id=shop.*"})
+    telemetry.manager.update("b", {"interval.ms": "2000", "metrics": "producer.", "match": "client_source_address=10[.].*"})
+    telemetry.manager.update("c", {"interval.ms": "100", "metrics": "other.", "match": "client_id=shop,client_source_port=1"})
+    instance_id, subscription = telemetry.ask()
+    assert instance_id != NO_UUID
+    assert (subscription.interval_ms, subscription.metrics) == (2000, ("consumer.", "producer."))
+    assert telemetry.ask(client_id="else", client_source_address="::1")[1][1:] == (DEFAULT_INTERVAL_MS, ())
+    assert telemetry.manager.names() == ["a", "b", "c"]
+
+
+def test_one_subscription_for_everything_is_all_there_is_to_want(telemetry):
+    telemetry.manager.update("a", {"metrics": "producer."})
+    assert telemetry.ask()[1].metrics == ("*",)
+
+
+def test_what_is_pushed_is_among_the_brokers_metrics_and_differences_are_added_up(telemetry):
+    instance_id, subscription = telemetry.ask()
+    telemetry.push(instance_id, subscription.subscription_id, sums(2.0))
+    telemetry.clock.advance_ms(1000)
+    packed = compress(Compression.ZSTD, sums(3.5))
+    telemetry.push(instance_id, subscription.subscription_id, packed, Compression.ZSTD)
+    (line,) = telemetry.shown()
+    assert line.startswith(SERIES)
+    assert line.endswith(" 5.5")
+    for label in ('topic="orders"', 'client_id="shop"', 'client_software_name="apache-kafka-java"'):
+        assert label in line
+    telemetry.clock.advance_ms(1000)
+    telemetry.push(instance_id, subscription.subscription_id, sums(7.0, is_delta=False))
+    assert next(iter(telemetry.shown())).endswith(" 7")
+
+
+def test_gauges_and_distributions(telemetry):
+    data = MetricsData()
+    metrics = data.resource_metrics.add().scope_metrics.add().metrics
+    gauge = metrics.add()
+    gauge.name = "g"
+    gauge.gauge.data_points.add().as_int = 4
+    histogram = metrics.add()
+    histogram.name = "h"
+    point = histogram.histogram.data_points.add()
+    point.count, point.sum = 3, 1.5
+    metrics.add().name = "empty"
+    instance_id, subscription = telemetry.ask()
+    telemetry.push(instance_id, subscription.subscription_id, data.SerializeToString())
+    assert {line.partition("{")[0].rpartition("telemetry_")[2]: line.rpartition(" ")[2] for line in telemetry.shown()} == {
+        "g": "4",
+        "h_count": "3",
+        "h_sum": "1.5",
+    }
+
+
+def test_a_client_waits_for_its_interval(telemetry):
+    instance_id, subscription = telemetry.ask()
+    with pytest.raises(ThrottlingQuotaExceededError):
+        telemetry.ask(instance_id)
+    telemetry.push(instance_id, subscription.subscription_id, b"")
+    with pytest.raises(ThrottlingQuotaExceededError):
+        telemetry.push(instance_id, subscription.subscription_id, b"")
+    telemetry.clock.advance_ms(1000)
+    assert telemetry.ask(instance_id) == (instance_id, subscription)
+    telemetry.push(instance_id, subscription.subscription_id, b"")
+
+
+def test_a_changed_subscription_has_another_id_and_may_be_asked_for_at_once(telemetry):
+    instance_id, old = telemetry.ask()
+    telemetry.manager.update("all", {"interval.ms": "2000", "metrics": "producer."})
+    with pytest.raises(UnknownSubscriptionIdError):
+        telemetry.push(instance_id, old.subscription_id, sums(1.0))
+    _, new = telemetry.ask(instance_id)
+    assert new.subscription_id != old.subscription_id
+    telemetry.clock.advance_ms(2000)
+    telemetry.push(instance_id, new.subscription_id, sums(1.0))
+    assert len(telemetry.shown()) == 1
+
+
+def test_a_client_that_goes_pushes_once_more_and_then_never_again(telemetry):
+    instance_id, subscription = telemetry.ask()
+    telemetry.push(instance_id, subscription.subscription_id, b"")
+    telemetry.push(instance_id, subscription.subscription_id, sums(1.0), is_last=True)
+    telemetry.clock.advance_ms(1000)
+    with pytest.raises(InvalidRequestError):
+        telemetry.push(instance_id, subscription.subscription_id, b"")
+
+
+@pytest.mark.parametrize(
+    ("data", "codec", "error"),
+    [
+        (b"x" * 10_001, 0, TelemetryTooLargeError),
+        (b"x", 9, UnsupportedCompressionTypeError),
+        (b"\xff\xff\xff", 0, InvalidRecordError),
+        (b"not zstd", Compression.ZSTD, (InvalidRecordError, CorruptRecordError)),
+    ],
+)
+def test_bad_pushes_have_their_errors(telemetry, data, codec, error):
+    instance_id, subscription = telemetry.ask()
+    with pytest.raises(error):
+        telemetry.push(instance_id, subscription.subscription_id, data, codec)
+    assert telemetry.shown() == set()
+
+
+def test_nobody_pushes_without_an_id(telemetry):
+    with pytest.raises(InvalidRequestError):
+        telemetry.push(NO_UUID, 1, b"")
+
+
+def test_a_client_that_is_silent_for_long_is_forgotten_with_its_metrics(telemetry):
+    instance_id, subscription = telemetry.ask()
+    telemetry.push(instance_id, subscription.subscription_id, sums(1.0))
+    telemetry.clock.advance_ms(2999)
+    telemetry.ask()
+    assert len(telemetry.shown()) == 1
+    telemetry.clock.advance_ms(1)
+    telemetry.ask()
+    assert telemetry.shown() == set()
+
+
+def test_the_number_of_clients_and_series_is_bounded():
+    telemetry = Telemetry(max_series=2, max_instances=2)
+    for _ in range(3):
+        instance_id, subscription = telemetry.ask()
+        telemetry.push(instance_id, subscription.subscription_id, sums(1.0))
+    assert len(telemetry.shown()) == 2
+    instance_id, subscription = telemetry.ask()
+    telemetry.push(instance_id, subscription.subscription_id, sums(1.0) + sums(1.0, name="second"))
+    assert len(telemetry.shown()) == 2
+    assert telemetry.registry.value("kafka.client:telemetry", "DroppedSamples") == 1
+
+
+def test_a_subscription_that_cannot_be_read_changes_nothing(telemetry):
+    telemetry.manager.update("all", {"interval.ms": "soon"})
+    assert telemetry.ask()[1].interval_ms == 1000

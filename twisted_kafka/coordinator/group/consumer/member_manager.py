@@ -1,0 +1,237 @@
+"""The members of consumer groups between their requests: deadlines, removal, and what a group becomes without them."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from twisted.logger import Logger
+
+from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
+from twisted_kafka.coordinator.effects import Effects, Write
+from twisted_kafka.coordinator.group.append_errors import consumer_group_error
+from twisted_kafka.coordinator.group.classic.classic_group import ClassicGroup
+from twisted_kafka.coordinator.group.classic.rebalance import Rebalancer
+from twisted_kafka.coordinator.group.consumer import consumer_group_records as records
+from twisted_kafka.coordinator.group.consumer.consumer_group import ConsumerGroup
+from twisted_kafka.coordinator.group.consumer.consumer_group_member import ConsumerGroupMember
+from twisted_kafka.coordinator.group.consumer.consumer_group_state import MemberState
+from twisted_kafka.coordinator.group.consumer.member_timers import JOIN, REVOCATION, SYNC, MemberTimers
+from twisted_kafka.coordinator.group.consumer.member_updater import Change, MemberUpdater
+from twisted_kafka.coordinator.group.consumer.topic_image import known_topics
+from twisted_kafka.coordinator.group.environment import GroupEnvironment
+from twisted_kafka.coordinator.group.group_records import group_metadata
+from twisted_kafka.coordinator.group.group_store import GroupStore
+from twisted_kafka.coordinator.group.migration import classic_value_of
+from twisted_kafka.protocol.errors import ErrorCode, FencedInstanceIdError, UnknownMemberIdError
+
+T = TypeVar("T")
+
+
+class MemberManager:
+    """Finds members, watches them, has their changes written, and takes them out of their groups."""
+
+    log = Logger()
+
+    def __init__(self, store: GroupStore, environment: GroupEnvironment, effects: Effects, rebalancer: Rebalancer) -> None:
+        self._store = store
+        self._environment = environment
+        self._effects = effects
+        self._rebalancer = rebalancer
+        self.updater = MemberUpdater(environment.topics, environment.assignors, environment.clock, environment.metrics)
+        self.timers = MemberTimers(effects.timers, environment.clock)
+
+    def loaded(self) -> None:
+        """Begin the members' sessions anew, and the time that they have to give partitions up."""
+        for group in list(self._store.groups.values()):
+            if isinstance(group, ConsumerGroup):
+                for member in group.members.values():
+                    self.touch(group.group_id, member)
+                    self._time_revocation(group.group_id, member)
+
+    def unloaded(self) -> None:
+        """Stop the timers."""
+        self.timers.close()
+
+    def member(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerGroupMember:
+        """Return a member. Raises UnknownMemberIdError, and FencedInstanceIdError when another has its instance id."""
+        if instance_id is None:
+            member = group.members.get(member_id)
+            if member is None:
+                raise UnknownMemberIdError(f"Member {member_id} is not a member of group {group.group_id}.")
+            return member
+        member = group.static_member(instance_id)
+        if member is None:
+            raise UnknownMemberIdError(f"Instance id {instance_id} is unknown.")
+        if member.member_id != member_id:
+            raise FencedInstanceIdError(
+                f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}."
+            )
+        return member
+
+    # changes
+
+    def write(
+        self,
+        change: Change,
+        member: ConsumerGroupMember,
+        written: list[CoordinatorRecord],
+        answer: Callable[[ErrorCode], T],
+        upgraded_from: ClassicGroup | None = None,
+    ) -> Write:
+        """Have the records of a change written, then set its member's deadlines; ``answer`` is told how it went."""
+        group_id = change.group.group_id
+
+        def completed(error: ErrorCode) -> T:
+            # With an error it may be in the log all the same, when only the replicas did not answer: what is stored decides.
+            group = self._store.consumer(group_id)
+            if error:
+                change.group.look_again()
+            stored = None if group is None else group.members.get(member.member_id)
+            if group is not None and stored is not None:
+                self._changed(group, change, stored, upgraded_from)
+            return answer(consumer_group_error(error))
+
+        return Write(written, completed)
+
+    def _changed(
+        self, group: ConsumerGroup, change: Change, member: ConsumerGroupMember, upgraded_from: ClassicGroup | None
+    ) -> None:
+        """Set the deadlines that follow from a change."""
+        group_id = group.group_id
+        if change.replaces is not None:
+            self.timers.forget(group_id, change.replaces)
+        if upgraded_from is not None:
+            self._rebalancer.abandon(upgraded_from, ErrorCode.REBALANCE_IN_PROGRESS)
+            for other in group.members.values():
+                self.touch(group_id, other)
+        self.touch(group_id, member)
+        self._time_revocation(group_id, member)
+        if change.replaces is not None:
+            self.maybe_downgrade(group)
+
+    def remove(
+        self, group: ConsumerGroup, members: Sequence[ConsumerGroupMember], reason: str, answer: Callable[[ErrorCode], Any]
+    ) -> Write:
+        """Return the write that takes members out of a group; ``answer`` is told how it went."""
+        group_id = group.group_id
+        for member in members:
+            self.log.info("group {group}: {member} is removed: {reason}", group=group_id, member=member.member_id, reason=reason)
+        if group.classic_count:
+            going = {member.member_id for member in members}
+            left = [member for member in group.members.values() if member.member_id not in going]
+            if self._may_downgrade(left):
+                return self._downgrade(group, left, False, answer)
+        profiles = [member.profile for member in members]
+        written = [record for member in members for record in records.member_removed(group_id, member.member_id)]
+        regexes = dict(group.regexes)
+        for regex in {profile.regex for profile in profiles if profile.regex}:
+            if regex in regexes and group.regex_count(regex) <= sum(profile.regex == regex for profile in profiles):
+                del regexes[regex]
+                written.append(records.resolved_regex(group_id, regex, None))
+        topics = known_topics(self.updater.snapshot, group.topic_names(profiles, (), regexes))
+        if topics != group.topics:
+            written.append(records.subscribed_topics(group_id, topics))
+        written.append(records.group_epoch(group_id, group.epoch + 1))
+
+        def completed(error: ErrorCode) -> Any:
+            if not error:
+                for member in members:
+                    self.timers.forget(group_id, member.member_id)
+            return answer(consumer_group_error(error))
+
+        return Write(written, completed)
+
+    def fence(self, group_id: str, member_id: str, reason: str) -> None:
+        """Take a silent or slow member out of its group, if it's still there."""
+        group = self._store.consumer(group_id)
+        member = None if group is None else group.members.get(member_id)
+        if group is None or member is None:
+            self.timers.forget(group_id, member_id)
+            return
+
+        def answer(error: ErrorCode) -> None:
+            if error:  # nothing changed: try again after another session
+                self.log.warn("group {group}: fencing could not be written: {error}", group=group_id, error=error.name)
+                self.touch(group_id, member)
+
+        self._effects.writes.append(self.remove(group, [member], reason, answer))
+
+    def maybe_downgrade(self, group: ConsumerGroup) -> None:
+        """Make a group of classic members only a classic group, if the policy allows."""
+        members = list(group.members.values())
+        if self._may_downgrade(members):
+            is_settled = all(member.current.is_reconciled_to(group.epoch) for member in members)
+            self._effects.writes.append(self._downgrade(group, members, is_settled, lambda _: None))
+
+    def _may_downgrade(self, left: Sequence[ConsumerGroupMember]) -> bool:
+        config = self._environment.config
+        return (
+            bool(left)
+            and config.migration_policy.downgrades
+            and len(left) <= config.max_size
+            and all(member.is_classic for member in left)
+        )
+
+    def _downgrade(
+        self, group: ConsumerGroup, left: Sequence[ConsumerGroupMember], is_settled: bool, answer: Callable[[ErrorCode], Any]
+    ) -> Write:
+        """Return the write that makes a classic group of the members that are left; it rebalances unless all is settled."""
+        group_id = group.group_id
+        value = classic_value_of(group, left, self.updater.snapshot, self._environment.clock.wall_ms())
+        member_ids = list(group.members)
+
+        def completed(error: ErrorCode) -> Any:
+            classic = self._store.classic(group_id)
+            if classic is None:
+                self.log.warn("group {group}: could not become a classic group: {error}", group=group_id, error=error.name)
+                return answer(consumer_group_error(error))
+            for member_id in member_ids:
+                self.timers.forget(group_id, member_id)
+            for member in list(classic.members.values()):
+                self._rebalancer.start_session(classic, member)
+            if not is_settled:
+                self._rebalancer.maybe_prepare(classic, "it was a consumer group before")
+            return answer(consumer_group_error(error))
+
+        self.log.info("group {group}: becomes a classic group", group=group_id)
+        return Write([*records.group_removed(group), group_metadata(group_id, value)], completed)
+
+    # deadlines
+
+    def touch(self, group_id: str, member: ConsumerGroupMember) -> None:
+        """Begin a member's session anew."""
+        classic = member.profile.classic
+        timeout_ms = (
+            self._environment.group_config_manager.session_timeout_ms(group_id) if classic is None else classic.session_timeout_ms
+        )
+        member_id = member.member_id
+        self.timers.touch(group_id, member_id, timeout_ms, lambda: self.fence(group_id, member_id, "its session expired"))
+
+    def _time_revocation(self, group_id: str, member: ConsumerGroupMember) -> None:
+        """Members of the classic protocol have deadlines for their joins and syncs instead."""
+        current, member_id = member.current, member.member_id
+        if current.state is not MemberState.UNREVOKED_PARTITIONS or member.is_classic:
+            self.timers.cancel(REVOCATION, group_id, member_id)
+            return
+
+        def too_late() -> None:
+            group = self._store.consumer(group_id)
+            present = None if group is None else group.members.get(member_id)
+            if present is not None and (present.current.epoch, present.current.state) == (current.epoch, current.state):
+                self.fence(group_id, member_id, "it did not give its partitions up in time")
+
+        self.timers.set(REVOCATION, group_id, member_id, member.profile.rebalance_timeout_ms, too_late)
+
+    def await_join(self, group_id: str, member: ConsumerGroupMember) -> None:
+        """Expect a classic member that was told to rejoin."""
+        self._await(JOIN, "it did not join again in time", group_id, member)
+
+    def await_sync(self, group_id: str, member: ConsumerGroupMember) -> None:
+        """Expect the sync of a classic member that joined."""
+        self.timers.cancel(JOIN, group_id, member.member_id)
+        self.timers.cancel(SYNC, group_id, member.member_id)
+        self._await(SYNC, "it did not sync in time", group_id, member)
+
+    def _await(self, kind: str, reason: str, group_id: str, member: ConsumerGroupMember) -> None:
+        member_id = member.member_id
+        timeout_ms = member.profile.rebalance_timeout_ms
+        self.timers.set_if_absent(kind, group_id, member_id, timeout_ms, lambda: self.fence(group_id, member_id, reason))

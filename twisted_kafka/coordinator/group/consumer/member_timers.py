@@ -1,0 +1,93 @@
+"""The deadlines of the members of consumer groups: sessions, revocations, joins and syncs.
+
+They are volatile: another broker that takes over begins them anew.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from twisted_kafka.coordinator.effects import ITimers, TimerHandle
+from twisted_kafka.timing.clock import IClock
+
+NS_PER_MS: Final = 1_000_000
+
+SESSION: Final = "session"
+REVOCATION: Final = "revocation"
+JOIN: Final = "join"
+SYNC: Final = "sync"
+
+Key = tuple[str, str, str]
+
+
+class MemberTimers:
+    """Deadlines by (kind, group id, member id).
+
+    A session's deadline moves with every heartbeat, its timer only when it rings too early.
+    """
+
+    def __init__(self, timers: ITimers, clock: IClock) -> None:
+        self._timers = timers
+        self._clock = clock
+        self._handles: dict[Key, TimerHandle] = {}
+        self._deadlines_ns: dict[Key, int] = {}
+
+    def set(self, kind: str, group_id: str, member_id: str, delay_ms: int, action: Callable[[], None]) -> None:
+        """Have ``action`` called in ``delay_ms``, instead of what was set before."""
+        key = (kind, group_id, member_id)
+        self._cancel(key)
+
+        def ring() -> None:
+            self._handles.pop(key, None)
+            action()
+
+        self._handles[key] = self._timers.after(kind, delay_ms, ring)
+
+    def set_if_absent(self, kind: str, group_id: str, member_id: str, delay_ms: int, action: Callable[[], None]) -> None:
+        """Have ``action`` called in ``delay_ms``, unless something is set already."""
+        if (kind, group_id, member_id) not in self._handles:
+            self.set(kind, group_id, member_id, delay_ms, action)
+
+    def touch(self, group_id: str, member_id: str, timeout_ms: int, action: Callable[[], None]) -> None:
+        """Begin a member's session anew."""
+        key = (SESSION, group_id, member_id)
+        now_ns = self._clock.monotonic_ns()
+        deadline_ns = now_ns + timeout_ms * NS_PER_MS
+        old_ns = self._deadlines_ns.get(key)
+        self._deadlines_ns[key] = deadline_ns
+        if old_ns is None or deadline_ns < old_ns or key not in self._handles:
+            self._cancel(key)
+            self._watch(key, deadline_ns - now_ns, action)
+
+    def _watch(self, key: Key, delay_ns: int, action: Callable[[], None]) -> None:
+        def ring() -> None:
+            self._handles.pop(key, None)
+            left_ns = self._deadlines_ns.get(key, 0) - self._clock.monotonic_ns()
+            if left_ns > 0:
+                self._watch(key, left_ns, action)
+            else:
+                self._deadlines_ns.pop(key, None)
+                action()
+
+        self._handles[key] = self._timers.after(SESSION, delay_ns / NS_PER_MS, ring)
+
+    def cancel(self, kind: str, group_id: str, member_id: str) -> None:
+        """Take a deadline away; no harm when there is none."""
+        self._cancel((kind, group_id, member_id))
+
+    def forget(self, group_id: str, member_id: str) -> None:
+        """Take all deadlines of a member away."""
+        for kind in (SESSION, REVOCATION, JOIN, SYNC):
+            self._cancel((kind, group_id, member_id))
+        self._deadlines_ns.pop((SESSION, group_id, member_id), None)
+
+    def close(self) -> None:
+        """Take all deadlines away."""
+        for handle in self._handles.values():
+            handle.cancel()
+        self._handles.clear()
+        self._deadlines_ns.clear()
+
+    def _cancel(self, key: Key) -> None:
+        handle = self._handles.pop(key, None)
+        if handle is not None:
+            handle.cancel()

@@ -1,0 +1,179 @@
+"""What a heartbeat or a join changes in a consumer group: who the member is, the group's epoch, its target, what the member owns.
+
+The steps are Kafka's (GroupMetadataManager.consumerGroupHeartbeat), and so is the order of their records.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
+from twisted_kafka.coordinator.group.consumer import consumer_group_records as records
+from twisted_kafka.coordinator.group.consumer.assignors.interface import ConsumerGroupAssignor
+from twisted_kafka.coordinator.group.consumer.consumer_group import ConsumerGroup, ResolvedRegex
+from twisted_kafka.coordinator.group.consumer.consumer_group_member import (
+    ConsumerGroupMember,
+    CurrentAssignment,
+    Partitions,
+    Profile,
+)
+from twisted_kafka.coordinator.group.consumer.reconciliation import Goal, reconcile
+from twisted_kafka.coordinator.group.consumer.regexes import REFRESH_INTERVAL_MS, resolve
+from twisted_kafka.coordinator.group.consumer.target_assignment import Basis, compute_target, subscribed_names
+from twisted_kafka.coordinator.group.consumer.topic_image import TopicInfo, TopicSnapshot, TopicSource, known_topics
+from twisted_kafka.coordinator.group.group_coordinator_metrics import GroupCoordinatorMetrics
+from twisted_kafka.timing.clock import IClock
+
+
+class Change(NamedTuple):
+    """One member's request, as far as it changes the group."""
+
+    group: ConsumerGroup
+    old: ConsumerGroupMember | None
+    """The member as it is stored, or the one whose place it takes; None for a new one."""
+    member_id: str
+    profile: Profile
+    """What the member says of itself now."""
+    owned: Partitions | None
+    """What it says that it has."""
+
+    @property
+    def replaces(self) -> str | None:
+        """The id of the member whose place this one takes."""
+        return self.old.member_id if self.old is not None and self.old.member_id != self.member_id else None
+
+
+class Update(NamedTuple):
+    """What comes of a change: the member as it will be, and the records that make it so."""
+
+    member: ConsumerGroupMember
+    records: list[CoordinatorRecord]
+
+
+class _Subscriptions(NamedTuple):
+    """What the group subscribes to after the change."""
+
+    changed: bool
+    topics: Mapping[str, TopicInfo]
+    regexes: Mapping[str, ResolvedRegex]
+
+
+class MemberUpdater:
+    """Computes updates; changes nothing that is stored."""
+
+    def __init__(
+        self, topics: TopicSource, assignors: Mapping[str, ConsumerGroupAssignor], clock: IClock, metrics: GroupCoordinatorMetrics
+    ) -> None:
+        self._topics = topics
+        self._assignors = assignors
+        self._default_assignor = next(iter(assignors.values()))
+        self._clock = clock
+        self._metrics = metrics
+
+    @property
+    def snapshot(self) -> TopicSnapshot:
+        """The topics at present."""
+        snapshot: TopicSnapshot = self._topics.snapshot
+        return snapshot
+
+    def update(self, change: Change) -> Update:
+        """Return what a request brings about. Raises FencedMemberEpochError, InvalidRegularExpressionError, UnknownServerError."""
+        group, old = change.group, change.old
+        written: list[CoordinatorRecord] = []
+        old_profile = None if old is None else old.profile
+        current = CurrentAssignment() if old is None else old.current
+        if change.replaces is not None:
+            current = self._replaced(change, current, written)
+        elif old_profile != change.profile:
+            written.append(records.member_profile(group.group_id, change.member_id, change.profile))
+        member = ConsumerGroupMember(change.member_id, change.profile, current)
+        subscriptions = self._subscriptions(change, written)
+        epoch = group.epoch
+        if subscriptions.changed:
+            epoch += 1
+            written.append(records.group_epoch(group.group_id, epoch))
+            self._metrics.rebalance_began()
+        if epoch > group.target_epoch:
+            assignor = self._assignor(group, old_profile, change.profile)
+            basis = Basis(member, change.replaces, subscriptions.topics, subscriptions.regexes)
+            target, target_records = compute_target(group, epoch, assignor, basis)
+            written.extend(target_records)
+        else:
+            epoch = group.target_epoch
+            target = group.target_of(member)
+        is_new_subscription = old_profile is None or not _same_subscription(old_profile, change.profile)
+        if is_new_subscription or not current.is_reconciled_to(epoch):
+            goal = self._goal(change, epoch, target, subscriptions)
+            following = reconcile(current, goal, change.owned, is_new_subscription)
+            if following is not current:
+                written.append(records.member_current(group.group_id, change.member_id, following))
+                member = member._replace(current=following)
+        return Update(member, written)
+
+    def _replaced(self, change: Change, current: CurrentAssignment, written: list[CoordinatorRecord]) -> CurrentAssignment:
+        """Let the member take over what an earlier one with its instance id had."""
+        group_id = change.group.group_id
+        current = current._replace(epoch=0, previous_epoch=0)
+        forerunner = change.replaces or ""
+        written.extend(records.member_removed(group_id, forerunner))
+        written.append(records.member_profile(group_id, change.member_id, change.profile))
+        written.append(records.member_target(group_id, change.member_id, change.group.target.get(forerunner, {})))
+        written.append(records.member_current(group_id, change.member_id, current))
+        return current
+
+    def _goal(self, change: Change, epoch: int, target: Partitions, subscriptions: _Subscriptions) -> Goal:
+        group, own_ids = change.group, (None, change.member_id, change.replaces)
+        profile, topics = change.profile, subscriptions.topics
+        names = subscribed_names(profile.topics, profile.regex, subscriptions.regexes)
+        return Goal(
+            epoch,
+            target,
+            lambda topic_id, index: group.owner(topic_id, index) not in own_ids,
+            {topics[name].topic_id for name in names if name in topics},
+        )
+
+    def _assignor(self, group: ConsumerGroup, old: Profile | None, new: Profile) -> ConsumerGroupAssignor:
+        name = group.preferred_assignor(old, new)
+        # One that was configured when the member asked for it need not be there any more.
+        return self._default_assignor if name is None else self._assignors.get(name, self._default_assignor)
+
+    # subscriptions
+
+    def _subscriptions(self, change: Change, written: list[CoordinatorRecord]) -> _Subscriptions:
+        group, old, new = change.group, change.old, change.profile
+        snapshot = self.snapshot
+        resubscribes = old is None or not _same_subscription(old.profile, new)
+        if not resubscribes and group.epoch and snapshot is group.seen_snapshot:
+            return _Subscriptions(False, group.topics, group.regexes)
+        regexes = self._regexes(change, snapshot, written)
+        removed = () if old is None else (old.profile,)
+        topics = known_topics(snapshot, group.topic_names(removed, (new,), regexes))
+        changed = topics != group.topics
+        if changed:
+            written.append(records.subscribed_topics(group.group_id, topics))
+        if not regexes or group.regexes_snapshot is snapshot:
+            group.seen_snapshot = snapshot
+        return _Subscriptions(changed or resubscribes or not group.epoch, topics, regexes)
+
+    def _regexes(self, change: Change, snapshot: TopicSnapshot, written: list[CoordinatorRecord]) -> Mapping[str, ResolvedRegex]:
+        """Resolve the member's new expression at once; all of the group's when the topics changed, but not too often."""
+        group, new = change.group, change.profile.regex
+        old = None if change.old is None else change.old.profile.regex
+        regexes = dict(group.regexes)
+        if old and old != new and group.regex_count(old) <= 1 and regexes.pop(old, None) is not None:
+            written.append(records.resolved_regex(group.group_id, old, None))
+        if not (new or regexes):
+            return regexes
+        now_ms = self._clock.wall_ms()
+        wanted = [new] if new and new not in regexes else []
+        if group.regexes_snapshot is not snapshot and now_ms - group.regexes_resolved_ms >= REFRESH_INTERVAL_MS:
+            wanted = list(dict.fromkeys([*regexes, *wanted]))
+            group.regexes_snapshot, group.regexes_resolved_ms = snapshot, now_ms
+        for regex, resolved in resolve(wanted, snapshot.topics, now_ms).items():
+            if regex not in regexes or regexes[regex].topics != resolved.topics:
+                written.append(records.resolved_regex(group.group_id, regex, resolved))
+                regexes[regex] = resolved
+        return regexes
+
+
+def _same_subscription(old: Profile, new: Profile) -> bool:
+    return old.topics == new.topics and old.regex == new.regex

@@ -1,0 +1,23 @@
+"""What the state machines of all partitions of ``__consumer_offsets`` share."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from twisted_kafka.coordinator.group.consumer.assignors.interface import ConsumerGroupAssignor
+from twisted_kafka.coordinator.group.consumer.topic_image import TopicSource
+from twisted_kafka.coordinator.group.group_config_manager import GroupConfigManager
+from twisted_kafka.coordinator.group.group_coordinator_config import GroupCoordinatorConfig
+from twisted_kafka.coordinator.group.group_coordinator_metrics import GroupCoordinatorMetrics
+from twisted_kafka.timing.clock import IClock
+
+
+class GroupEnvironment(NamedTuple):
+    """Everything that a shard is made of, next to its own effects."""
+
+    clock: IClock
+    config: GroupCoordinatorConfig
+    group_config_manager: GroupConfigManager
+    topics: TopicSource
+    assignors: Mapping[str, ConsumerGroupAssignor]
+    metrics: GroupCoordinatorMetrics
+    new_id: Callable[[], str]

@@ -1,0 +1,125 @@
+"""The settings that a group may have of its own (resource type GROUP, kept in the metadata store under ``/config/groups``).
+
+``consumer.session.timeout.ms`` and ``consumer.heartbeat.interval.ms`` take the place of the broker's ``group.consumer.*``,
+within the bounds that the broker sets (Kafka's GroupConfigManager).
+"""
+
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Final
+from urllib.parse import quote, unquote
+
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from twisted_kafka.admin.configs import IConfigResource, ensure_list
+from twisted_kafka.coordinator.group.group_coordinator_config import GroupCoordinatorConfig
+from twisted_kafka.protocol.errors import InvalidConfigurationError, InvalidRequestError
+
+SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
+HEARTBEAT_INTERVAL: Final = "consumer.heartbeat.interval.ms"
+ENTITY_TYPE: Final = "groups"
+
+
+def node_name(group_id: str) -> str:
+    """Return the name of a group's node: an id may hold any character, a node's name no slash."""
+    return quote(group_id, safe="")
+
+
+def group_id_of(name: str) -> str:
+    """Return the id of the group whose node has that name."""
+    return unquote(name)
+
+
+def group_entity_path(group_id: str) -> str:
+    """Return where a group's config is kept; raises InvalidRequestError."""
+    if not group_id:
+        raise InvalidRequestError("A group has a name: groups have no common config of their own")
+    return f"{ENTITY_TYPE}/{node_name(group_id)}"
+
+
+class GroupConfigManager:
+    """The settings of each group that has some. Methods may be called on any thread."""
+
+    log = Logger()
+
+    def __init__(self, config: GroupCoordinatorConfig) -> None:
+        self._config = config
+        self._lock = threading.Lock()
+        self._values: dict[str, dict[str, int]] = {}
+
+    @property
+    def defaults(self) -> dict[str, int]:
+        """What a group has that sets nothing, by key."""
+        return {
+            SESSION_TIMEOUT: self._config.consumer_session_timeout_ms,
+            HEARTBEAT_INTERVAL: self._config.consumer_heartbeat_interval_ms,
+        }
+
+    def validate(self, settings: Mapping[str, str]) -> dict[str, int]:
+        """Return the settings as numbers. Raises InvalidConfigurationError and says why."""
+        config = self._config
+        bounds = {
+            SESSION_TIMEOUT: (config.consumer_min_session_timeout_ms, config.consumer_max_session_timeout_ms),
+            HEARTBEAT_INTERVAL: (config.consumer_min_heartbeat_interval_ms, config.consumer_max_heartbeat_interval_ms),
+        }
+        values: dict[str, int] = {}
+        for key, text in settings.items():
+            if key not in bounds:
+                raise InvalidConfigurationError(f"Unknown group config name: {key}")
+            least, most = bounds[key]
+            try:
+                value = int(text)
+            except ValueError:
+                raise InvalidConfigurationError(f"Invalid value {text} for configuration {key}: Not a number of type INT") from None
+            if not least <= value <= most:
+                raise InvalidConfigurationError(
+                    f"{key} must be from {least} to {most}, as the broker's settings say; it is {value}."
+                )
+            values[key] = value
+        effective = self.defaults | values
+        if effective[SESSION_TIMEOUT] <= effective[HEARTBEAT_INTERVAL]:
+            raise InvalidConfigurationError(f"{SESSION_TIMEOUT} must be greater than {HEARTBEAT_INTERVAL}.")
+        return values
+
+    def update(self, group_id: str, settings: Mapping[str, str]) -> None:
+        """Take over what a group's node holds now; what is not allowed (any more) is passed over with a line in the log."""
+        try:
+            values = self.validate(settings)
+        except InvalidConfigurationError as error:
+            self.log.warn("the settings of group {group} are passed over: {error}", group=group_id, error=error)
+            values = {}
+        with self._lock:
+            if values:
+                self._values[group_id] = values
+            else:
+                self._values.pop(group_id, None)
+
+    def session_timeout_ms(self, group_id: str) -> int:
+        """Return how long a member of the consumer protocol may be silent."""
+        return self._values.get(group_id, {}).get(SESSION_TIMEOUT, self._config.consumer_session_timeout_ms)
+
+    def heartbeat_interval_ms(self, group_id: str) -> int:
+        """Return how often a member of the consumer protocol is to send a heartbeat."""
+        return self._values.get(group_id, {}).get(HEARTBEAT_INTERVAL, self._config.consumer_heartbeat_interval_ms)
+
+
+@implementer(IConfigResource)
+class GroupConfigResource:
+    """Groups, whether there are any members or not."""
+
+    def __init__(self, configs: GroupConfigManager) -> None:
+        self._configs = configs
+
+    def entity_path(self, name: str) -> str:
+        """Return where the group's config is kept; raises InvalidRequestError."""
+        return group_entity_path(name)
+
+    def list_default(self, key: str) -> str:
+        """Refuse: no group config is a list."""
+        ensure_list(False, key)
+        return ""
+
+    def validate(self, name: str, config: Mapping[str, str], changed: Iterable[str]) -> None:
+        """Raise InvalidConfigurationError when no group can have this config."""
+        self._configs.validate(config)

@@ -1,0 +1,135 @@
+"""What the group coordinator counts, under Kafka's names (GroupCoordinatorMetrics, GroupMetadataManager)."""
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple, TypeVar
+
+from twisted_kafka.coordinator.group.classic.classic_group_state import ClassicGroupState
+from twisted_kafka.coordinator.group.consumer.consumer_group_state import ConsumerGroupState
+from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.metrics.windows import WindowedIdleRatio, WindowedMax, WindowedMean, WindowedRate
+from twisted_kafka.timing.clock import IClock
+
+COORDINATOR_TYPE: Final = "kafka.server:group-coordinator-metrics"
+MANAGER_TYPE: Final = "GroupMetadataManager"
+
+T = TypeVar("T")
+K = TypeVar("K")
+
+CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
+
+
+class GroupCounts(NamedTuple):
+    """How many groups there are, by state, and how many committed offsets."""
+
+    classic: dict[ClassicGroupState, int]
+    consumer: dict[ConsumerGroupState, int]
+    offsets: int
+
+    @classmethod
+    def total(cls, counts: "list[GroupCounts]") -> "GroupCounts":
+        """Return the sum of the partitions' counts."""
+        return cls(
+            {state: sum(each.classic.get(state, 0) for each in counts) for state in ClassicGroupState},
+            {state: sum(each.consumer.get(state, 0) for each in counts) for state in ConsumerGroupState},
+            sum(each.offsets for each in counts),
+        )
+
+
+class _Count:
+    """A count and how fast it grows, as Kafka's sensors tell both."""
+
+    __slots__ = ("inc",)
+
+    def __init__(self, registry: MetricsRegistry, clock: IClock, name: str) -> None:
+        counter = registry.counter(COORDINATOR_TYPE, f"{name}-count")
+        registry.add(WindowedRate(clock, lambda: counter.count), COORDINATOR_TYPE, f"{name}-rate")
+        self.inc = counter.inc
+
+
+class _LoadTimes:
+    """How long partitions took to load; they are loaded one after the other."""
+
+    __slots__ = ("_count", "_greatest_ms", "_total_ms")
+
+    def __init__(self, registry: MetricsRegistry) -> None:
+        self._count = 0
+        self._total_ms = self._greatest_ms = 0.0
+        mean = WindowedMean(lambda: self._total_ms, lambda: self._count)
+        registry.add(mean, COORDINATOR_TYPE, "partition-load-time-avg")
+        registry.add(WindowedMax(self._take), COORDINATOR_TYPE, "partition-load-time-max")
+
+    def update(self, took_ms: float) -> None:
+        self._count += 1
+        self._total_ms += took_ms
+        self._greatest_ms = max(self._greatest_ms, took_ms)
+
+    def _take(self) -> float:
+        greatest_ms, self._greatest_ms = self._greatest_ms, 0.0
+        return greatest_ms
+
+
+class GroupCoordinatorMetrics:
+    """The coordinator's sensors; the gauges are computed when somebody looks."""
+
+    def __init__(self, registry: MetricsRegistry, clock: IClock) -> None:
+        self._registry = registry
+        self._clock = clock
+        self._commits = _Count(registry, clock, "offset-commit")
+        self._expirations = _Count(registry, clock, "offset-expiration")
+        self._deletions = _Count(registry, clock, "offset-deletion")
+        self._classic_rebalances = _Count(registry, clock, "group-completed-rebalance")
+        self._consumer_rebalances = _Count(registry, clock, "consumer-group-rebalance")
+        self._loads = _LoadTimes(registry)
+
+    def offsets_committed(self, count: int) -> None:
+        """Offsets were committed."""
+        self._commits.inc(count)
+
+    def offsets_expired(self, count: int) -> None:
+        """Offsets had their time."""
+        self._expirations.inc(count)
+
+    def offsets_deleted(self, count: int) -> None:
+        """Offsets were deleted by an administrator, or with their topic."""
+        self._deletions.inc(count)
+
+    def rebalance_completed(self) -> None:
+        """A classic group got a new generation."""
+        self._classic_rebalances.inc()
+
+    def rebalance_began(self) -> None:
+        """A consumer group got a new epoch."""
+        self._consumer_rebalances.inc()
+
+    def partition_loaded(self, took_ms: float) -> None:
+        """A partition of ``__consumer_offsets`` was loaded."""
+        self._loads.update(took_ms)
+
+    def expose(self, counts: Callable[[], GroupCounts], partitions: Callable[[], dict[str, int]]) -> None:
+        """Make gauges of the counts of groups, and of partitions by state (``loading``, ``active``, ``failed``)."""
+        gauge = self._registry.gauge
+        gauge(MANAGER_TYPE, "NumOffsets", lambda: counts().offsets)
+        gauge(MANAGER_TYPE, "NumGroups", lambda: sum(counts().classic.values()))
+        gauge(COORDINATOR_TYPE, "group-count", lambda: sum(counts().classic.values()), protocol=CLASSIC)
+        gauge(COORDINATOR_TYPE, "group-count", lambda: sum(counts().consumer.values()), protocol=CONSUMER)
+        for classic_state in ClassicGroupState:
+            gauge(MANAGER_TYPE, f"NumGroups{classic_state.value}", _of(counts, lambda each: each.classic, classic_state))
+        for state in ConsumerGroupState:
+            gauge(COORDINATOR_TYPE, "consumer-group-count", _of(counts, lambda each: each.consumer, state), state=state.value)
+        for name in ("loading", "active", "failed"):
+            gauge(COORDINATOR_TYPE, "num-partitions", _of(partitions, lambda each: each, name), state=name)
+
+    def expose_work(self, waiting: Callable[[], int], busy_ns: Callable[[], int]) -> None:
+        """Make gauges of what waits to be done, and of the part of its time in which the coordinator does nothing.
+
+        Kafka's coordinator has threads of its own, this one works on those of the requests: the time in which it keeps any of
+        them busy counts as that of one.
+        """
+        self._registry.gauge(COORDINATOR_TYPE, "event-queue-size", waiting)
+        self._registry.add(WindowedIdleRatio(self._clock, busy_ns), COORDINATOR_TYPE, "thread-idle-ratio-avg")
+
+
+def _of(counts: Callable[[], T], part: Callable[[T], Mapping[K, int]], key: K) -> Callable[[], int]:
+    """Return what looks one count up when it's asked."""
+    return lambda: part(counts())[key]

@@ -1,0 +1,100 @@
+"""What administrators see of groups: lists and descriptions of either protocol's."""
+
+from collections import Counter
+
+from twisted_kafka.coordinator.group.classic.classic_group import ClassicGroup
+from twisted_kafka.coordinator.group.classic.classic_group_state import DEAD
+from twisted_kafka.coordinator.group.consumer.consumer_group import ConsumerGroup
+from twisted_kafka.coordinator.group.consumer.consumer_group_member import ConsumerGroupMember, Partitions
+from twisted_kafka.coordinator.group.consumer.topic_image import TopicSnapshot
+from twisted_kafka.coordinator.group.environment import GroupEnvironment
+from twisted_kafka.coordinator.group.group_coordinator_metrics import CLASSIC, CONSUMER, GroupCounts
+from twisted_kafka.coordinator.group.group_store import GroupStore
+from twisted_kafka.coordinator.group.results import GroupDescription, GroupListing
+from twisted_kafka.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages.consumer_groups import (
+    ConsumerGroupDescribeResponseAssignment,
+    ConsumerGroupDescribeResponseTopicPartitions,
+    DescribedGroup,
+    Member,
+)
+
+_CONSUMER_MEMBER = 1
+_CLASSIC_MEMBER = 0
+
+
+class GroupQueries:
+    """Reads the groups of one partition."""
+
+    def __init__(self, store: GroupStore, environment: GroupEnvironment) -> None:
+        self._store = store
+        self._environment = environment
+
+    def list_groups(self) -> list[GroupListing]:
+        """Return all groups."""
+        return [
+            GroupListing(group.group_id, CONSUMER_PROTOCOL_TYPE, group.state.value, CONSUMER)
+            if isinstance(group, ConsumerGroup)
+            else GroupListing(group.group_id, group.protocol_type or "", group.state.value, CLASSIC)
+            for group in self._store.groups.values()
+        ]
+
+    def counts(self) -> GroupCounts:
+        """Return how many groups are in each state; needs no lock, and may then see a change half done."""
+        groups = list(self._store.groups.values())
+        return GroupCounts(
+            Counter(group.state for group in groups if isinstance(group, ClassicGroup)),
+            Counter(group.peek_state() for group in groups if isinstance(group, ConsumerGroup)),
+            len(self._store.offsets),
+        )
+
+    def describe(self, group_id: str) -> GroupDescription:
+        """Describe a classic group; one that isn't there is Dead, not an error (as up to DescribeGroups v5)."""
+        group = self._store.classic(group_id)
+        return GroupDescription(ErrorCode.NONE, group_id, DEAD.value) if group is None else group.describe()
+
+    def describe_consumer(self, group_id: str) -> DescribedGroup:
+        """Describe a group of the consumer protocol."""
+        group = self._store.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            message = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a consumer group."
+            return DescribedGroup(error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=message, group_id=group_id)
+        snapshot: TopicSnapshot = self._environment.topics.snapshot
+        return DescribedGroup(
+            group_id=group_id,
+            group_state=group.state.value,
+            group_epoch=group.epoch,
+            assignment_epoch=group.target_epoch,
+            assignor_name=group.preferred_assignor(None, None) or next(iter(self._environment.assignors)),
+            members=[_described(group, member, snapshot) for member in group.members.values()],
+        )
+
+
+def _described(group: ConsumerGroup, member: ConsumerGroupMember, snapshot: TopicSnapshot) -> Member:
+    profile = member.profile
+    return Member(
+        member_id=member.member_id,
+        instance_id=profile.instance_id,
+        rack_id=profile.rack_id,
+        member_epoch=member.current.epoch,
+        client_id=profile.client_id,
+        client_host=profile.client_host,
+        subscribed_topic_names=sorted(profile.topics),
+        subscribed_topic_regex=profile.regex or "",
+        assignment=_assignment(member.current.assigned, snapshot),
+        target_assignment=_assignment(group.target_of(member), snapshot),
+        member_type=_CLASSIC_MEMBER if member.is_classic else _CONSUMER_MEMBER,
+    )
+
+
+def _assignment(partitions: Partitions, snapshot: TopicSnapshot) -> ConsumerGroupDescribeResponseAssignment:
+    """Return partitions with their topics' names; those of topics that are gone are left out."""
+    names = snapshot.topic_names
+    return ConsumerGroupDescribeResponseAssignment(
+        topic_partitions=[
+            ConsumerGroupDescribeResponseTopicPartitions(topic_id=topic_id, topic_name=names[topic_id], partitions=sorted(indexes))
+            for topic_id, indexes in partitions.items()
+            if topic_id in names
+        ]
+    )

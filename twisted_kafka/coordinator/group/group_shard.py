@@ -1,0 +1,84 @@
+"""The group coordinator's state in one partition of ``__consumer_offsets``, and who answers what on it.
+
+``replay`` alone changes what is stored: committed offsets, a classic group's assignment, all of a consumer group. What is
+volatile by nature, who has joined an ongoing rebalance and whose session runs until when, lives beside it and is changed by
+the operations; it's rebuilt by the members when another broker takes over.
+"""
+
+from zope.interface import implementer
+
+from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, RecordKinds
+from twisted_kafka.coordinator.effects import Effects
+from twisted_kafka.coordinator.group.classic.classic_group import ClassicGroup
+from twisted_kafka.coordinator.group.classic.rebalance import Rebalancer
+from twisted_kafka.coordinator.group.classic_requests import ClassicRequests
+from twisted_kafka.coordinator.group.consumer.classic_member_protocol import ClassicMemberProtocol
+from twisted_kafka.coordinator.group.consumer.consumer_group_protocol import ConsumerGroupProtocol
+from twisted_kafka.coordinator.group.consumer.member_manager import MemberManager
+from twisted_kafka.coordinator.group.environment import GroupEnvironment
+from twisted_kafka.coordinator.group.group_queries import GroupQueries
+from twisted_kafka.coordinator.group.group_records import GROUP_RECORD_KINDS
+from twisted_kafka.coordinator.group.group_store import GroupStore
+from twisted_kafka.coordinator.group.offsets.offset_metadata_manager import OffsetMetadataManager
+from twisted_kafka.coordinator.interfaces import ICoordinatorShard, IShardFactory
+from twisted_kafka.protocol.errors import ErrorCode
+
+
+@implementer(ICoordinatorShard)
+class GroupShard:
+    """Groups and offsets of one partition; everything is called with the partition's lock held."""
+
+    def __init__(self, effects: Effects, environment: GroupEnvironment) -> None:
+        self.store = GroupStore()
+        self._config = environment.config
+        self._rebalancer = Rebalancer(effects, environment)
+        self._member_manager = MemberManager(self.store, environment, effects, self._rebalancer)
+        self.consumer = ConsumerGroupProtocol(self.store, environment, self._member_manager)
+        classic_members = ClassicMemberProtocol(environment, self._member_manager, self.consumer)
+        self.classic = ClassicRequests(self.store, environment, self._rebalancer, effects, classic_members)
+        self.offsets = OffsetMetadataManager(self.store, environment, effects, self._rebalancer)
+        self.queries = GroupQueries(self.store, environment)
+
+    def replay(self, record: CoordinatorRecord, producer_id: int = -1) -> None:
+        """Apply a record that is in the log; see ICoordinatorShard."""
+        self.store.replay(record, producer_id)
+
+    def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
+        """Commit or drop the offsets of a transaction; see ICoordinatorShard."""
+        self.store.end_transaction(producer_id, committed)
+
+    def loaded(self) -> None:
+        """Begin the sessions of all members of the groups that were loaded."""
+        self.store.loaded()
+        self._member_manager.loaded()
+        for group in list(self.store.groups.values()):
+            if not isinstance(group, ClassicGroup):
+                continue
+            if len(group.members) > self._config.max_size:
+                self._rebalancer.prepare(group, "the loaded group is larger than group.max.size")
+            for member in list(group.members.values()):
+                self._rebalancer.start_session(group, member)
+
+    def unloaded(self) -> None:
+        """Answer all that is parked with NOT_COORDINATOR and stop the timers."""
+        for group in self.store.groups.values():
+            if isinstance(group, ClassicGroup):
+                self._rebalancer.abandon(group, ErrorCode.NOT_COORDINATOR)
+        self._member_manager.unloaded()
+        self.store.groups.clear()
+
+
+@implementer(IShardFactory)
+class GroupShardFactory:
+    """Makes the shards of ``__consumer_offsets``."""
+
+    def __init__(self, environment: GroupEnvironment) -> None:
+        self._environment = environment
+
+    def kinds(self) -> RecordKinds:
+        """Return the kinds of record that the shards understand."""
+        return GROUP_RECORD_KINDS
+
+    def shard(self, partition: int, effects: Effects) -> GroupShard:
+        """Return a new, empty shard."""
+        return GroupShard(effects, self._environment)

@@ -1,0 +1,117 @@
+"""What is stored of the groups and offsets of one partition of ``__consumer_offsets``: ``replay`` alone changes it."""
+
+from typing import Any
+
+from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
+from twisted_kafka.coordinator.group.classic.classic_group import ClassicGroup
+from twisted_kafka.coordinator.group.consumer import consumer_group_records as consumer_records
+from twisted_kafka.coordinator.group.consumer.consumer_group import ConsumerGroup
+from twisted_kafka.coordinator.group.offsets.offset_store import OffsetStore
+from twisted_kafka.protocol.messages.consumer_group_records import ConsumerGroupMetadataKey
+from twisted_kafka.protocol.messages.coordinator_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    LegacyOffsetCommitKey,
+    OffsetCommitKey,
+)
+from twisted_kafka.protocol.topic_partition import TopicPartition
+
+Group = ClassicGroup | ConsumerGroup
+
+
+class GroupStore:
+    """Groups by id, and their offsets. A group is of one protocol at a time: the records that come last say of which."""
+
+    __slots__ = ("_loading", "groups", "offsets")
+
+    def __init__(self) -> None:
+        self.groups: dict[str, Group] = {}
+        self.offsets = OffsetStore()
+        self._loading: dict[str, GroupMetadataValue] | None = {}
+
+    def classic(self, group_id: str) -> ClassicGroup | None:
+        """Return the group if it's of the classic protocol."""
+        group = self.groups.get(group_id)
+        return group if isinstance(group, ClassicGroup) else None
+
+    def consumer(self, group_id: str) -> ConsumerGroup | None:
+        """Return the group if it's of the consumer protocol."""
+        group = self.groups.get(group_id)
+        return group if isinstance(group, ConsumerGroup) else None
+
+    def replay(self, record: CoordinatorRecord, producer_id: int = -1) -> None:
+        """Apply a record that is in the log; ``producer_id`` is -1 outside of a transaction."""
+        key, value = record.key, record.value
+        if isinstance(key, OffsetCommitKey | LegacyOffsetCommitKey):
+            self._replay_offset(key, value, producer_id)
+        elif isinstance(key, GroupMetadataKey):
+            self._replay_classic(key.group, value)
+        else:
+            self._replay_consumer(key, value)
+
+    def _replay_offset(self, key: Any, value: Any | None, producer_id: int) -> None:
+        partition = TopicPartition(key.topic, key.partition)
+        if producer_id != -1:
+            self.offsets.put_pending(producer_id, key.group, partition, value)
+        else:
+            self.offsets.put(key.group, partition, value)
+        if value is not None and self._loading is None and key.group not in self.groups:
+            self.groups[key.group] = ClassicGroup(key.group)
+
+    def _replay_classic(self, group_id: str, value: GroupMetadataValue | None) -> None:
+        if self._loading is not None:
+            if value is None:
+                self._loading.pop(group_id, None)
+            else:
+                self._loading[group_id] = value
+                self.groups.pop(group_id, None)
+            return
+        group = self.groups.get(group_id)
+        if value is None:
+            if isinstance(group, ClassicGroup):
+                group.close()
+                self._end(group_id)
+        elif not isinstance(group, ClassicGroup):
+            self.groups[group_id] = ClassicGroup.from_value(group_id, value)
+        elif group.generation == value.generation:
+            for described in value.members:
+                member = group.members.get(described.member_id)
+                if member is not None:
+                    member.assignment = described.assignment
+
+    def _replay_consumer(self, key: Any, value: Any | None) -> None:
+        group_id = key.group_id
+        group = self.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            if value is None:
+                return
+            if group is not None:
+                group.close()
+            if self._loading is not None:
+                self._loading.pop(group_id, None)
+            group = self.groups[group_id] = ConsumerGroup(group_id)
+        if value is None and isinstance(key, ConsumerGroupMetadataKey):
+            self._end(group_id)
+        else:
+            consumer_records.replay(group, key, value)
+
+    def _end(self, group_id: str) -> None:
+        """Drop a group; its offsets, if it has any left, are those of a group that nobody was ever in."""
+        del self.groups[group_id]
+        if self._loading is None and self.offsets.partitions_of(group_id):
+            self.groups[group_id] = ClassicGroup(group_id)
+
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        """Make the offsets of a producer's transaction count, or drop them."""
+        for group_id in self.offsets.end_transaction(producer_id, committed):
+            if self._loading is None and group_id not in self.groups and self.offsets.of(group_id):
+                self.groups[group_id] = ClassicGroup(group_id)
+
+    def loaded(self) -> None:
+        """Build the classic groups from the latest record of each."""
+        values, self._loading = self._loading or {}, None
+        for group_id, value in values.items():
+            self.groups[group_id] = ClassicGroup.from_value(group_id, value)
+        for group_id in self.offsets.group_ids():
+            if group_id not in self.groups:
+                self.groups[group_id] = ClassicGroup(group_id)

@@ -1,0 +1,1 @@
+"""Committed offsets of groups: storage, requests, expiration."""

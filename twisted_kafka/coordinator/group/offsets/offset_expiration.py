@@ -1,0 +1,38 @@
+"""When a committed offset has had its time (``offsets.retention.minutes``, KIP-211)."""
+
+from twisted_kafka.coordinator.group.classic.classic_group import ClassicGroup
+from twisted_kafka.coordinator.group.classic.classic_group_state import EMPTY, STABLE
+from twisted_kafka.coordinator.group.consumer.consumer_group import ConsumerGroup
+from twisted_kafka.coordinator.group.offsets.offset_store import OffsetStore
+from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
+from twisted_kafka.protocol.topic_partition import TopicPartition
+
+
+def _committed_ms(value: OffsetCommitValue) -> int:
+    return value.commit_timestamp
+
+
+def _nothing_subscribed(_: str) -> bool:
+    return False
+
+
+def expired_offsets(
+    group: ClassicGroup | ConsumerGroup, offsets: OffsetStore, now_ms: int, retention_ms: int
+) -> list[TopicPartition]:
+    """Return the partitions whose offset may go.
+
+    A classic group without members keeps its offsets for the retention since its last member left; one that never had
+    members, since their commit. Of a stable consumer group, and of one of the consumer protocol, those of topics that it no
+    longer reads go, that long after their commit.
+    """
+    group_id = group.group_id
+    if isinstance(group, ConsumerGroup):
+        return offsets.expired(group_id, now_ms, retention_ms, _committed_ms, group.is_subscribed)
+    since_ms = group.state_since_ms
+    if group.protocol_type is None or (group.state is EMPTY and since_ms is None):  # records of old brokers tell no time
+        return offsets.expired(group_id, now_ms, retention_ms, _committed_ms, _nothing_subscribed)
+    if group.state is EMPTY:
+        return offsets.expired(group_id, now_ms, retention_ms, lambda _: since_ms or 0, _nothing_subscribed)
+    if group.state is STABLE and group.is_consumer_group() and group.subscribed_topics is not None:
+        return offsets.expired(group_id, now_ms, retention_ms, _committed_ms, group.subscribed_topics.__contains__)
+    return []

@@ -1,0 +1,297 @@
+"""Committing, fetching, deleting and expiring offsets, of groups of either protocol (Kafka's OffsetMetadataManager)."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from twisted.logger import Logger
+
+from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, Producer
+from twisted_kafka.coordinator.effects import Effects, Write
+from twisted_kafka.coordinator.group.append_errors import group_store_error, offset_commit_error
+from twisted_kafka.coordinator.group.classic.classic_group import ClassicGroup
+from twisted_kafka.coordinator.group.classic.classic_group_state import COMPLETING_REBALANCE, DEAD, EMPTY
+from twisted_kafka.coordinator.group.classic.rebalance import Rebalancer
+from twisted_kafka.coordinator.group.consumer import consumer_group_records as consumer_records
+from twisted_kafka.coordinator.group.consumer.consumer_group import ConsumerGroup
+from twisted_kafka.coordinator.group.environment import GroupEnvironment
+from twisted_kafka.coordinator.group.group_records import group_tombstone, offset_commit, offset_tombstone
+from twisted_kafka.coordinator.group.group_store import Group, GroupStore
+from twisted_kafka.coordinator.group.offsets.offset_expiration import expired_offsets
+from twisted_kafka.coordinator.group.offsets.offset_store import Offsets
+from twisted_kafka.coordinator.group.requests import Sender
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
+from twisted_kafka.protocol.topic_partition import TopicPartition
+
+_NONE = ErrorCode.NONE
+
+MAX_TOMBSTONES = 2000
+"""More records than that are not put into one batch, which would outgrow ``max.message.bytes``."""
+
+MEMBER_EPOCHS_SINCE = 9
+"""The version of OffsetCommit that members of the consumer protocol must use."""
+
+Fetched = dict[TopicPartition, OffsetCommitValue | ErrorCode | None]
+Deleted = tuple[ErrorCode, dict[TopicPartition, ErrorCode]]
+
+
+class OffsetFetch(NamedTuple):
+    """Which offsets are asked for: ``partitions`` None means all; with ``require_stable`` none that a transaction may change."""
+
+    sender: Sender
+    partitions: Sequence[TopicPartition] | None
+    require_stable: bool = False
+
+
+class OffsetMetadataManager:
+    """The offsets of the groups of one partition."""
+
+    log = Logger()
+
+    def __init__(self, store: GroupStore, environment: GroupEnvironment, effects: Effects, rebalancer: Rebalancer) -> None:
+        self._store = store
+        self._environment = environment
+        self._effects = effects
+        self._rebalancer = rebalancer
+
+    # committing
+
+    def commit(self, sender: Sender, offsets: Offsets, version: int) -> ErrorCode | Write:
+        """Answer an OffsetCommit whose partitions and metadata were found good, with one error for all."""
+        group = self._store.groups.get(sender.group_id)
+        if group is None:
+            error = ErrorCode.ILLEGAL_GENERATION if sender.generation >= 0 else _NONE
+        elif isinstance(group, ConsumerGroup):
+            error = _check_member(group, sender, version)
+        else:
+            error = self._check_classic(group, sender)
+        if error:
+            return error
+        written = [offset_commit(sender.group_id, each.topic, each.partition, value) for each, value in offsets.items()]
+        return Write(written, self._committed(len(written)))
+
+    def commit_in_transaction(self, sender: Sender, producer: Producer, offsets: Offsets) -> ErrorCode | Write:
+        """Answer a TxnOffsetCommit: the offsets count when the transaction's marker comes."""
+        error = self._check_transactional(sender)
+        if error:
+            return error
+        written = [offset_commit(sender.group_id, each.topic, each.partition, value) for each, value in offsets.items()]
+        return Write(written, self._committed(len(written)), producer)
+
+    def _check_transactional(self, sender: Sender) -> ErrorCode:
+        group = self._store.groups.get(sender.group_id)
+        if group is not None and _is_dead(group):
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        _, member_id, instance_id, generation = sender
+        if generation < 0 and not member_id and instance_id is None:
+            return _NONE  # a producer of before KIP-447 does not say which member it works for
+        if group is None:
+            return _NONE if generation < 0 else ErrorCode.UNKNOWN_MEMBER_ID
+        if isinstance(group, ConsumerGroup):
+            error = _check_member(group, sender, MEMBER_EPOCHS_SINCE)
+            return ErrorCode.ILLEGAL_GENERATION if error is ErrorCode.STALE_MEMBER_EPOCH else error
+        if generation < 0 and group.state is EMPTY:
+            return _NONE
+        error = group.check_member(member_id, instance_id)
+        if not error and generation != group.generation:
+            error = ErrorCode.ILLEGAL_GENERATION
+        return error  # in a rebalance, too, a member may end what it began before
+
+    def _committed(self, count: int) -> Callable[[ErrorCode], ErrorCode]:
+        metrics = self._environment.metrics
+
+        def completed(error: ErrorCode) -> ErrorCode:
+            if error:
+                return offset_commit_error(error)
+            metrics.offsets_committed(count)
+            return error
+
+        return completed
+
+    def _check_classic(self, group: ClassicGroup, sender: Sender) -> ErrorCode:
+        if group.state is DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        _, member_id, instance_id, generation = sender
+        if generation < 0 and group.state is EMPTY:
+            return _NONE  # an administrator, or a consumer that assigns its partitions itself
+        if generation < 0 and not member_id and instance_id is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        error = group.check_member(member_id, instance_id)
+        if error:
+            return error
+        if generation != group.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        if group.state is COMPLETING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        self._rebalancer.touch(group, group.members[member_id])
+        return _NONE
+
+    # fetching
+
+    def fetch(self, request: OffsetFetch) -> tuple[ErrorCode, Fetched]:
+        """Return the committed offsets (None: no such), or UNSTABLE_OFFSET_COMMIT for one that a transaction may change."""
+        sender, partitions, require_stable = request
+        group = self._store.groups.get(sender.group_id)
+        if isinstance(group, ConsumerGroup) and (sender.member_id or sender.generation >= 0):
+            error = _check_member(group, sender, MEMBER_EPOCHS_SINCE)
+            if error:
+                return error, {}
+        store = self._store.offsets
+        offsets = store.of(sender.group_id)
+        if not require_stable:
+            if partitions is None:
+                return _NONE, dict(offsets)
+            return _NONE, {partition: offsets.get(partition) for partition in partitions}
+        wanted = offsets if partitions is None else partitions
+        return _NONE, {
+            partition: ErrorCode.UNSTABLE_OFFSET_COMMIT if store.has_pending(sender.group_id, partition) else offsets.get(partition)
+            for partition in wanted
+        }
+
+    # deleting
+
+    def delete(self, group_id: str, partitions: Sequence[TopicPartition]) -> Deleted | Write:
+        """Answer an OffsetDelete: the group's error, and that of each partition."""
+        group = self._store.groups.get(group_id)
+        if group is None or _is_dead(group):
+            return ErrorCode.GROUP_ID_NOT_FOUND, {}
+        results = dict.fromkeys(partitions, _NONE)
+        if isinstance(group, ConsumerGroup) or group.state is not EMPTY:
+            if isinstance(group, ClassicGroup) and not group.is_consumer_group():
+                return ErrorCode.NON_EMPTY_GROUP, {}
+            for partition in partitions:
+                if group.is_subscribed(partition.topic):
+                    results[partition] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+        stored = frozenset(self._store.offsets.partitions_of(group_id))
+        going = [partition for partition, error in results.items() if error is _NONE and partition in stored]
+        if not going:
+            return _NONE, results
+
+        def deleted(error: ErrorCode) -> Deleted:
+            if error:
+                return offset_commit_error(error), {}
+            self._environment.metrics.offsets_deleted(len(going))
+            return _NONE, results
+
+        write = self._removal(group, going)
+        completed = write.completed
+
+        def both(error: ErrorCode) -> Deleted:
+            completed(error)
+            return deleted(error)
+
+        return Write(write.records, both)
+
+    def delete_group(self, group_id: str) -> ErrorCode | Write:
+        """Delete an empty group and its offsets."""
+        group = self._store.groups.get(group_id)
+        if group is None or _is_dead(group):
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        if not _is_empty(group):
+            return ErrorCode.NON_EMPTY_GROUP
+        partitions = self._store.offsets.partitions_of(group_id)
+        write = self._burial(group, [offset_tombstone(group_id, *partition) for partition in partitions])
+        completed = write.completed
+
+        def buried(error: ErrorCode) -> ErrorCode:
+            if not error:
+                self._environment.metrics.offsets_deleted(len(partitions))
+            code: ErrorCode = completed(error)
+            return code
+
+        return Write(write.records, buried)
+
+    def forget_partitions(self, is_gone: Callable[[TopicPartition], bool]) -> int:
+        """Remove the offsets of partitions that are gone; returns how many."""
+        count = 0
+        for group_id in list(self._store.offsets.group_ids()):
+            gone = [partition for partition in self._store.offsets.partitions_of(group_id) if is_gone(partition)]
+            group = self._store.groups.get(group_id)
+            if gone and group is not None:
+                count += len(gone)
+                self._effects.writes.append(self._removal(group, gone))
+        if count:
+            self._environment.metrics.offsets_deleted(count)
+        return count
+
+    def expire(self) -> int:
+        """Remove the offsets that have had their time, and groups with neither members nor offsets; returns how many offsets."""
+        now_ms = self._environment.clock.wall_ms()
+        retention_ms = self._environment.config.offsets_retention_ms
+        count = 0
+        for group in list(self._store.groups.values()):
+            expired = expired_offsets(group, self._store.offsets, now_ms, retention_ms)
+            count += len(expired)
+            if expired or self._is_over(group, 0):
+                self._effects.writes.append(self._removal(group, expired))
+        if count:
+            self._environment.metrics.offsets_expired(count)
+        return count
+
+    # tombstones
+
+    def _removal(self, group: Group, partitions: list[TopicPartition]) -> Write:
+        """Return the last of the writes that remove offsets, and their group if that leaves nothing of it."""
+        tombstones = [offset_tombstone(group.group_id, *partition) for partition in partitions]
+        if self._is_over(group, len(partitions)):
+            return self._burial(group, tombstones)
+        return Write(self._all_but_the_last(tombstones), self._tombstones_written)
+
+    def _burial(self, group: Group, written: list[CoordinatorRecord]) -> Write:
+        """Return the write of an empty group's tombstones; it's gone once they are committed."""
+        written = self._all_but_the_last(written)
+        if isinstance(group, ConsumerGroup):
+            written.extend(consumer_records.group_removed(group))
+        else:
+            group.close()
+            if group.generation > 0:  # else no record of it was ever written
+                written.append(group_tombstone(group.group_id))
+
+        def buried(error: ErrorCode) -> ErrorCode:
+            if isinstance(group, ClassicGroup) and self._store.groups.get(group.group_id) is group:
+                if error:
+                    group.state = EMPTY
+                else:
+                    del self._store.groups[group.group_id]
+            return group_store_error(error)
+
+        return Write(written, buried)
+
+    def _all_but_the_last(self, tombstones: list[CoordinatorRecord]) -> list[CoordinatorRecord]:
+        """Have tombstones written, all but the last that fit into one batch: those are returned."""
+        while len(tombstones) > MAX_TOMBSTONES:
+            self._effects.write(tombstones[:MAX_TOMBSTONES], self._tombstones_written)
+            tombstones = tombstones[MAX_TOMBSTONES:]
+        return tombstones
+
+    def _is_over(self, group: Group, going: int) -> bool:
+        """Return whether nothing keeps the group when ``going`` of its offsets are gone."""
+        if not _is_empty(group) or (isinstance(group, ClassicGroup) and group.pending_members):
+            return False
+        return len(self._store.offsets.partitions_of(group.group_id)) == going
+
+    def _tombstones_written(self, error: ErrorCode) -> None:
+        if error:
+            self.log.warn("tombstones of offsets could not be written: {error}", error=error.name)
+
+
+def _is_dead(group: Group) -> bool:
+    return isinstance(group, ClassicGroup) and group.state is DEAD
+
+
+def _is_empty(group: Group) -> bool:
+    return not group.members if isinstance(group, ConsumerGroup) else group.state is EMPTY
+
+
+def _check_member(group: ConsumerGroup, sender: Sender, version: int) -> ErrorCode:
+    """Return whether a member may commit or fetch in the epoch that it says; also an administrator, while nobody is there."""
+    if sender.generation < 0 and not group.members:
+        return _NONE
+    member = group.members.get(sender.member_id)
+    if member is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if not member.is_classic and version < MEMBER_EPOCHS_SINCE:
+        return ErrorCode.UNSUPPORTED_VERSION
+    if sender.generation == member.current.epoch:
+        return _NONE
+    return ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH

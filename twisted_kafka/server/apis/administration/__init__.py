@@ -1,0 +1,1 @@
+"""Topics, partitions, configs, quotas, log directories and features."""

@@ -1,0 +1,148 @@
+"""CreateTopics: 1 validate only and messages, 4 default counts, 5 counts and configs in the answer, 7 topic ids.
+DeleteTopics: 5 messages, 6 by id. CreatePartitions 0-3."""
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+
+from twisted_kafka.admin.topic_orders import NewPartitions, NewTopic, TopicResult
+from twisted_kafka.admin.topics import TopicManager
+from twisted_kafka.metadata.cache import MetadataCache
+from twisted_kafka.network.request import RequestContext
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages.topics import (
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from twisted_kafka.protocol.types import NO_UUID
+from twisted_kafka.server.apis.administration.config_describer import ConfigDescriber
+from twisted_kafka.server.dispatch import api
+from twisted_kafka.waiting.futures import then
+
+_Described = dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]]
+
+_BY_ID_SINCE = 6
+_DETAILS_SINCE = 5
+
+
+class TopicApis:
+    """Makes, deletes and grows topics."""
+
+    def __init__(self, topics: TopicManager, metadata: MetadataCache, describer: ConfigDescriber) -> None:
+        self._topics = topics
+        self._metadata = metadata
+        self._describer = describer
+
+    @api(CreateTopicsRequest, CreateTopicsResponse, versions=(0, 7))
+    def create_topics(self, context: RequestContext, request: CreateTopicsRequest) -> "Future[CreateTopicsResponse]":
+        """Make topics, or with ``validate_only`` find out whether they could be made."""
+        wanted = [
+            NewTopic(
+                topic.name,
+                topic.num_partitions,
+                topic.replication_factor,
+                {each.partition_index: each.broker_ids for each in topic.assignments},
+                {each.name: each.value for each in topic.configs},
+            )
+            for topic in request.topics
+        ]
+        results = self._topics.create_topics(wanted, request.timeout_ms, validate_only=request.validate_only)
+
+        def answer(done: list[TopicResult]) -> CreateTopicsResponse:
+            _note(context, done)
+            described: _Described = {}
+            return CreateTopicsResponse(topics=[self._created(context.api_version, each, described) for each in done])
+
+        return then(results, answer)
+
+    def _created(self, version: int, result: TopicResult, described: _Described) -> CreatableTopicResult:
+        created = CreatableTopicResult(
+            name=result.name, error_code=result.error, error_message=result.message, topic_id=result.topic_id
+        )
+        if not result.error and version >= _DETAILS_SINCE:
+            created.num_partitions = result.num_partitions
+            created.replication_factor = result.replication_factor
+            # Topics that are made together mostly have the same configs.
+            key = tuple(result.configs.items())
+            configs = described.get(key)
+            if configs is None:
+                configs = described[key] = self._effective_configs(result.configs)
+            created.configs = configs
+        return created
+
+    def _effective_configs(self, own: Mapping[str, str]) -> list[CreatableTopicConfigs]:
+        return [
+            CreatableTopicConfigs(
+                name=entry.name,
+                value=entry.value,
+                read_only=entry.read_only,
+                config_source=entry.source,
+                is_sensitive=entry.is_sensitive,
+            )
+            for entry in self._describer.topic(own)
+        ]
+
+    @api(DeleteTopicsRequest, DeleteTopicsResponse, versions=(0, 6))
+    def delete_topics(self, context: RequestContext, request: DeleteTopicsRequest) -> "Future[DeleteTopicsResponse]":
+        """Delete topics by name or id."""
+        if context.api_version >= _BY_ID_SINCE:
+            answers = [self._resolved(topic) for topic in request.topics]
+        else:
+            answers = [DeletableTopicResult(name=name) for name in request.topic_names]
+        names = [answer.name for answer in answers if not answer.error_code and answer.name is not None]
+
+        def answer_all(done: list[TopicResult]) -> DeleteTopicsResponse:
+            by_name = {result.name: result for result in done}
+            for answer in answers:
+                if not answer.error_code and answer.name is not None:
+                    result = by_name[answer.name]
+                    answer.error_code, answer.error_message = result.error, result.message
+                context.note_topic(answer.name or "", 0, 0, 0, answer.error_code)
+            return DeleteTopicsResponse(responses=answers)
+
+        return then(self._topics.delete_topics(names, request.timeout_ms), answer_all)
+
+    def _resolved(self, topic: DeleteTopicState) -> DeletableTopicResult:
+        if topic.topic_id == NO_UUID:
+            # A topic that is not named at all may not be deleted, says Kafka.
+            error = ErrorCode.NONE if topic.name is not None else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            return DeletableTopicResult(name=topic.name, error_code=error)
+        if topic.name is not None:
+            return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=ErrorCode.INVALID_REQUEST)
+        name = self._metadata.topic_name(topic.topic_id)
+        error = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.NONE
+        return DeletableTopicResult(name=name, topic_id=topic.topic_id, error_code=error)
+
+    @api(CreatePartitionsRequest, CreatePartitionsResponse, versions=(0, 3))
+    def create_partitions(self, context: RequestContext, request: CreatePartitionsRequest) -> "Future[CreatePartitionsResponse]":
+        """Give topics more partitions."""
+        wanted = [
+            NewPartitions(
+                topic.name, topic.count, None if topic.assignments is None else [each.broker_ids for each in topic.assignments]
+            )
+            for topic in request.topics
+        ]
+        results = self._topics.create_partitions(wanted, request.timeout_ms, validate_only=request.validate_only)
+
+        def answer(done: list[TopicResult]) -> CreatePartitionsResponse:
+            _note(context, done)
+            return CreatePartitionsResponse(
+                results=[
+                    CreatePartitionsTopicResult(name=each.name, error_code=each.error, error_message=each.message) for each in done
+                ]
+            )
+
+        return then(results, answer)
+
+
+def _note(context: RequestContext, results: Iterable[TopicResult]) -> None:
+    for result in results:
+        context.note_topic(result.name, max(result.num_partitions, 0), 0, 0, result.error)

@@ -1,0 +1,1 @@
+"""ApiVersions, cluster metadata, client telemetry and requests from the controller."""

@@ -1,0 +1,71 @@
+"""GetTelemetrySubscriptions 0, PushTelemetry 0, ListClientMetricsResources 0 (KIP-714, KIP-1000)."""
+
+from twisted_kafka.network.request import RequestContext
+from twisted_kafka.protocol.messages.configs import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+from twisted_kafka.protocol.messages.telemetry import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+    PushTelemetryRequest,
+    PushTelemetryResponse,
+)
+from twisted_kafka.server.dispatch import api
+from twisted_kafka.telemetry.client_metrics_manager import ACCEPTED, ClientMetricsManager
+
+
+class TelemetryApis:
+    """Clients ask which of their metrics are wanted, and push them."""
+
+    def __init__(self, client_metrics: ClientMetricsManager) -> None:
+        self._client_metrics = client_metrics
+
+    @api(GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse, versions=(0, 0))
+    def get_subscriptions(
+        self, context: RequestContext, request: GetTelemetrySubscriptionsRequest
+    ) -> GetTelemetrySubscriptionsResponse:
+        """Tell a client what it shall push."""
+        instance_id, subscription = self._client_metrics.subscribe(request.client_instance_id, _client(context))
+        return GetTelemetrySubscriptionsResponse(
+            client_instance_id=instance_id,
+            subscription_id=subscription.subscription_id,
+            accepted_compression_types=[int(codec) for codec in ACCEPTED],
+            push_interval_ms=subscription.interval_ms,
+            telemetry_max_bytes=self._client_metrics.max_bytes,
+            delta_temporality=True,
+            requested_metrics=list(subscription.metrics),
+        )
+
+    @api(PushTelemetryRequest, PushTelemetryResponse, versions=(0, 0))
+    def push(self, context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
+        """Take a client's metrics."""
+        self._client_metrics.push(
+            request.client_instance_id,
+            request.subscription_id,
+            request.compression_type,
+            request.metrics,
+            _client(context),
+            is_last=request.terminating,
+        )
+        return PushTelemetryResponse()
+
+    @api(ListConfigResourcesRequest, ListConfigResourcesResponse, versions=(0, 0))
+    def list_resources(self, context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+        """List the subscriptions by name."""
+        return ListConfigResourcesResponse(
+            config_resources=[ConfigResource(resource_name=name) for name in self._client_metrics.names()]
+        )
+
+
+def _client(context: RequestContext) -> dict[str, str]:
+    # An id is local:port-remote:port-index.
+    remote = context.connection_id.rpartition("-")[0]
+    return {
+        "client_id": context.client_id or "",
+        "client_software_name": context.software_name,
+        "client_software_version": context.software_version,
+        "client_source_address": context.client_address,
+        "client_source_port": remote.rpartition(":")[2],
+    }

@@ -1,0 +1,1 @@
+"""Produce, Fetch and the APIs of log offsets."""

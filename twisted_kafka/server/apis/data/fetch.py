@@ -1,0 +1,275 @@
+"""Fetch: 3 max bytes of the response; 4 isolation level, batches of format 2; 5 log start offset; 7 sessions; 9 leader epochs;
+10 zstd; 11 followers may serve; 12 flexible, diverging epochs; 13 topic ids; 15 replica state; 16 leaders; 17 directories."""
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import Final
+
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.log.results import FetchIsolation
+from twisted_kafka.network.request import RequestContext
+from twisted_kafka.protocol.errors import ErrorCode, InvalidRequestError
+from twisted_kafka.protocol.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from twisted_kafka.protocol.regions import Buffer
+from twisted_kafka.protocol.schema import maker
+from twisted_kafka.protocol.topic_partition import topic_partition_of
+from twisted_kafka.replication.fetch_data import CONSUMER_REPLICA_ID, NO_UUID, FetchParams, PartitionFetch, PartitionRead
+from twisted_kafka.replication.replica_manager import ReplicaManager
+from twisted_kafka.server.apis.data.down_conversion import DownConversion
+from twisted_kafka.server.apis.data.fetch_direct import FIRST_VERSION, FetchedResponse, News, by_topic, read_one, topic_of
+from twisted_kafka.server.apis.data.leader_hints import LeaderHints
+from twisted_kafka.server.dispatch import api
+from twisted_kafka.server.fetch_context import NO_FETCHES, FetchContext, FetchManager
+from twisted_kafka.server.fetch_session import FetchSessionCache, PartitionKey
+from twisted_kafka.timing.clock import IClock
+
+_FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
+_FIRST_VERSION_WITH_REPLICA_STATE: Final = 15
+_FIRST_VERSION_WITH_LEADERS: Final = 16
+_LAST_VERSION_WITHOUT_STORAGE_ERROR: Final = 5
+_READ_COMMITTED: Final = 1
+
+_response: Final = maker(FetchResponse)
+_topic_response: Final = maker(FetchableTopicResponse)
+_data: Final = maker(PartitionData)
+
+_NOT_CONVERTED: Final = frozenset({ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, ErrorCode.UNSUPPORTED_VERSION})
+_NOT_READ: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, *_NOT_CONVERTED})
+"""Here the aborted transactions are an empty list; after a failed read Kafka says null."""
+
+Answer = FetchResponse | FetchedResponse
+
+
+class FetchApis:
+    """Reads for consumers and followers."""
+
+    def __init__(self, replicas: ReplicaManager, sessions: FetchSessionCache, config: KafkaConfig, clock: IClock) -> None:
+        self._replicas = replicas
+        self._metadata = replicas.metadata
+        self._topic_name = replicas.metadata.topic_name
+        self._manager = FetchManager(sessions, replicas.metadata.topic_name)
+        self._conversion = DownConversion(replicas, clock)
+        self._max_bytes = config.int("fetch.max.bytes")
+        self._read = replicas.fetch_and_respond
+
+    @api(FetchRequest, FetchResponse, versions=(0, 17), direct="fetch_one")
+    def fetch(self, context: RequestContext, request: FetchRequest) -> "Answer | Future[Answer]":
+        """Read from each partition of the request and its session; wait for ``min_bytes``, at most ``max_wait_ms``."""
+        version = context.api_version
+        replica_id, replica_epoch = request.replica_id, -1
+        if version >= _FIRST_VERSION_WITH_REPLICA_STATE:
+            state = request.replica_state
+            replica_id, replica_epoch = (CONSUMER_REPLICA_ID, -1) if state is None else (state.replica_id, state.replica_epoch)
+        limits = request.max_wait_ms, request.min_bytes, request.max_bytes
+        params = self._params(version, replica_id, replica_epoch, limits, request.isolation_level)
+        uses_topic_ids = version >= _FIRST_VERSION_WITH_TOPIC_IDS
+        if params.is_from_follower:
+            context.is_special = True
+        session = request.session_id, request.session_epoch
+        fetches = self._fetches(request, uses_topic_ids) if request.topics else NO_FETCHES
+        forgotten = _forgotten(request, uses_topic_ids) if request.forgotten_topics_data else ()
+        return self._answer(context, params, session, fetches, forgotten)
+
+    def fetch_one(self, context: RequestContext, frame: Buffer, offset: int) -> "Answer | Future[Answer] | None":
+        """Answer the request if it is a consumer's that names one partition or none; else return None.
+
+        It does what ``fetch`` does, without a message.
+        """
+        version = context.api_version
+        one = read_one(frame, version, offset, self._topic_name) if version >= FIRST_VERSION else None
+        if one is None or one.replica_id != CONSUMER_REPLICA_ID:
+            return None
+        limits = one.max_wait_ms, one.min_bytes, one.max_bytes
+        params = self._params(version, CONSUMER_REPLICA_ID, -1, limits, one.isolation_level)
+        return self._answer(context, params, (one.session_id, one.session_epoch), one.fetches, ())
+
+    def _params(
+        self, version: int, replica_id: int, replica_epoch: int, limits: tuple[int, int, int], isolation_level: int
+    ) -> FetchParams:
+        """``limits``: the longest wait in milliseconds, the least and the most bytes, as they were asked for."""
+        max_wait_ms, min_bytes, max_bytes = limits
+        if max_bytes > self._max_bytes:
+            max_bytes = self._max_bytes
+        if min_bytes > max_bytes:
+            min_bytes = max_bytes
+        isolation = _isolation(replica_id, isolation_level)
+        return FetchParams(replica_id, max_wait_ms, min_bytes, max_bytes, isolation, version, replica_epoch)
+
+    def _answer(
+        self,
+        context: RequestContext,
+        params: FetchParams,
+        session: tuple[int, int],
+        fetches: Sequence[PartitionFetch],
+        forgotten: Sequence[PartitionKey],
+    ) -> "Answer | Future[Answer]":
+        """Read what the request and its ``session``, an id and an epoch, ask for."""
+        session_id, session_epoch = session
+        fetch_context = self._manager.new_context(
+            session_id,
+            session_epoch,
+            fetches,
+            forgotten,
+            is_from_follower=params.is_from_follower,
+            uses_topic_ids=params.version >= _FIRST_VERSION_WITH_TOPIC_IDS,
+        )
+        respond = partial(self._respond, context, params, fetch_context)
+        return self._read(params, fetch_context.fetches, respond)
+
+    def _fetches(self, request: FetchRequest, uses_topic_ids: bool) -> list[PartitionFetch]:
+        fetches = []
+        for topic in request.topics:
+            topic_id = topic.topic_id if uses_topic_ids else NO_UUID
+            name = self._metadata.topic_name(topic_id) if uses_topic_ids else topic.topic
+            for partition in topic.partitions:
+                index = partition.partition
+                fetches.append(
+                    PartitionFetch(
+                        None if name is None else topic_partition_of((name, index)),
+                        topic_id,
+                        index,
+                        partition.fetch_offset,
+                        partition.partition_max_bytes,
+                        partition.log_start_offset,
+                        partition.current_leader_epoch,
+                        partition.last_fetched_epoch,
+                    )
+                )
+        return fetches
+
+    def _respond(
+        self, context: RequestContext, params: FetchParams, fetch_context: FetchContext, reads: Sequence[PartitionRead]
+    ) -> Answer:
+        if self._conversion.concerns(params.version):
+            for fetch, read in zip(fetch_context.fetches, reads, strict=True):
+                self._conversion.convert(context, fetch, read, params)
+        topics = by_topic(fetch_context.answer(reads))
+        is_plain = params.version >= FIRST_VERSION and not fetch_context.error
+        for news in topics:
+            if not self._note(context, params, news):
+                is_plain = False
+        if is_plain:
+            if topics:  # its own error and that of each partition
+                context.error_counts = {ErrorCode.NONE: 1 + sum(map(len, topics))}
+            return FetchedResponse(fetch_context.session_id, topics)
+        return self._message(context, params, fetch_context, topics)
+
+    def _message(
+        self, context: RequestContext, params: FetchParams, fetch_context: FetchContext, topics: Sequence[News]
+    ) -> FetchResponse:
+        hints: LeaderHints | None = None
+        responses = []
+        for news in topics:
+            topic = _topic_response(topic=topic_of(news[0][0]), topic_id=news[0][0].topic_id, partitions=[])
+            for fetch, read in news:
+                if not read.error:
+                    topic.partitions.append(_read_data(fetch, read))
+                    continue
+                hints = hints or LeaderHints(self._replicas, context.listener_name)
+                topic.partitions.append(_failed_data(fetch, read, params, hints))
+            responses.append(topic)
+        response = _response(error_code=fetch_context.error, session_id=fetch_context.session_id, responses=responses)
+        if fetch_context.error:
+            context.note_error(fetch_context.error)
+        if hints is not None and hints.nodes:
+            response.node_endpoints = [
+                NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack) for node in hints.nodes.values()
+            ]
+        return response
+
+    def _note(self, context: RequestContext, params: FetchParams, news: News) -> bool:
+        """Count what goes out of a topic, for the metrics and the access log; return whether it is records and offsets only.
+
+        The number of records is not known: nobody looks inside.
+        """
+        size_bytes = error = 0
+        is_plain = True
+        for _, read in news:
+            if read.error:
+                error = error or _error_code(read, params)
+                is_plain = False
+            else:
+                size_bytes += len(read.records)
+                if read.aborted_transactions or read.diverging_epoch is not None:
+                    is_plain = False
+        fetch = news[0][0]
+        topic = topic_of(fetch)
+        context.note_topic(topic or fetch.topic_id.hex(), len(news), 0, size_bytes, error)
+        if size_bytes:
+            stats = self._replicas.stats
+            if params.is_from_follower:
+                stats.all_topics.replication_bytes_out.mark(size_bytes)
+            else:
+                stats.topic(topic).bytes_out.mark(size_bytes)
+                stats.all_topics.bytes_out.mark(size_bytes)
+        return is_plain
+
+
+def _isolation(replica_id: int, isolation_level: int) -> FetchIsolation:
+    if isolation_level not in (0, _READ_COMMITTED):
+        raise InvalidRequestError(f"there is no isolation level {isolation_level}")
+    if replica_id != CONSUMER_REPLICA_ID:
+        return FetchIsolation.LOG_END
+    return FetchIsolation.TXN_COMMITTED if isolation_level else FetchIsolation.HIGH_WATERMARK
+
+
+def _error_code(read: PartitionRead, params: FetchParams) -> int:
+    if read.error == ErrorCode.KAFKA_STORAGE_ERROR and params.version <= _LAST_VERSION_WITHOUT_STORAGE_ERROR:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER  # these consumers look for another leader only when told this
+    return read.error
+
+
+def _forgotten(request: FetchRequest, uses_topic_ids: bool) -> list[PartitionKey]:
+    return [
+        (topic.topic_id if uses_topic_ids else topic.topic, partition)
+        for topic in request.forgotten_topics_data
+        for partition in topic.partitions
+    ]
+
+
+def _read_data(fetch: PartitionFetch, read: PartitionRead) -> PartitionData:
+    data = _data(
+        partition_index=fetch.partition,
+        high_watermark=read.high_watermark,
+        last_stable_offset=read.last_stable_offset,
+        log_start_offset=read.log_start_offset,
+        aborted_transactions=None,
+        records=read.records,
+    )
+    if read.aborted_transactions is not None:
+        data.aborted_transactions = [
+            AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+            for aborted in read.aborted_transactions
+        ]
+    if read.diverging_epoch is not None:
+        epoch, end_offset = read.diverging_epoch
+        data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+    return data
+
+
+def _failed_data(fetch: PartitionFetch, read: PartitionRead, params: FetchParams, hints: LeaderHints) -> PartitionData:
+    error = _error_code(read, params)
+    data = PartitionData(
+        partition_index=fetch.partition,
+        error_code=error,
+        high_watermark=read.high_watermark,
+        last_stable_offset=read.last_stable_offset,
+        log_start_offset=read.log_start_offset,
+        aborted_transactions=[] if error in _NOT_READ else None,
+        records=None if error in _NOT_CONVERTED else b"",
+    )
+    misplaced = error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+    if misplaced and params.version >= _FIRST_VERSION_WITH_LEADERS and fetch.topic_partition is not None:
+        leader_id, leader_epoch = hints.leader(fetch.topic_partition)
+        data.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+    return data

@@ -1,0 +1,214 @@
+"""ListOffsets: 0 answers with starts of segments, 2 isolation level, 4 leader epochs, 7 max timestamp, 8 earliest local, 9 tiered.
+OffsetForLeaderEpoch: 1 leader epoch of the answer, 2 fencing, 3 replica id. DeleteRecords 0-2."""
+
+from concurrent.futures import Future
+from functools import partial
+from typing import Final
+
+from twisted.logger import Logger
+
+from twisted_kafka.network.request import RequestContext
+from twisted_kafka.protocol.errors import ErrorCode, InvalidRequestError, KafkaError
+from twisted_kafka.protocol.messages.list_offsets import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+    EpochEndOffset,
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+from twisted_kafka.protocol.regions import Buffer
+from twisted_kafka.protocol.topic_partition import TopicPartition, topic_partition_of
+from twisted_kafka.replication.delayed_delete_records import DeleteRecordsResult
+from twisted_kafka.replication.offset_queries import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    READ_COMMITTED,
+)
+from twisted_kafka.replication.replica_manager import ReplicaManager
+from twisted_kafka.server.apis.data.offsets_direct import FIRST_VERSION, FoundResponse, read_one
+from twisted_kafka.server.dispatch import api
+
+_FIRST_VERSION_WITH_EPOCHS: Final = 4
+_FIRST_VERSION_OF_SPECIALS: Final = {
+    LATEST_TIMESTAMP: 0,
+    EARLIEST_TIMESTAMP: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL_TIMESTAMP: 8,
+    LATEST_TIERED_TIMESTAMP: 9,
+}
+_FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE: Final = 5
+
+_log = Logger()
+
+
+class OffsetApis:
+    """Questions about offsets, and deleting records up to one."""
+
+    def __init__(self, replicas: ReplicaManager) -> None:
+        self._replicas = replicas
+        self._offsets = replicas.offsets
+
+    @api(ListOffsetsRequest, ListOffsetsResponse, versions=(0, 9), direct="list_one_offset")
+    def list_offsets(self, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        """Find an offset by time, or one of the special ones, in each partition."""
+        if request.isolation_level not in (0, READ_COMMITTED):
+            raise InvalidRequestError(f"there is no isolation level {request.isolation_level}")
+        duplicates = _duplicates(request) if context.api_version > 0 else set()
+        topics = []
+        for topic in request.topics:
+            answers = []
+            first_error = 0
+            for partition in topic.partitions:
+                topic_partition = TopicPartition(topic.name, partition.partition_index)
+                if topic_partition in duplicates:
+                    answer = _list_error(partition, ErrorCode.INVALID_REQUEST)
+                elif partition.timestamp < 0 and not _knows_special(context.api_version, partition.timestamp):
+                    answer = _list_error(partition, ErrorCode.UNSUPPORTED_VERSION)
+                else:
+                    answer = self._list_or_error(context.api_version, request, topic_partition, partition)
+                first_error = first_error or answer.error_code
+                answers.append(answer)
+            context.note_topic(topic.name, len(answers), 0, 0, first_error)
+            topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+        return ListOffsetsResponse(topics=topics)
+
+    def list_one_offset(self, context: RequestContext, frame: Buffer, offset: int) -> FoundResponse | None:
+        """Answer the request if it asks about one partition and there is no error to tell; else return None.
+
+        It does what ``list_offsets`` does, without messages.
+        """
+        version = context.api_version
+        one = read_one(frame, version, offset) if version >= FIRST_VERSION else None
+        if one is None or one.isolation_level not in (0, READ_COMMITTED):
+            return None
+        timestamp = one.timestamp
+        if timestamp < 0 and not _knows_special(version, timestamp):
+            return None
+        topic_partition = topic_partition_of((one.topic, one.index))
+        try:
+            found = self._offsets.list_offset(topic_partition, timestamp, one.replica_id, one.isolation_level, one.leader_epoch)
+        except (KafkaError, OSError):
+            return None  # it is met again, and answered
+        context.note_topic(one.topic, 1, 0, 0, 0)
+        return FoundResponse(one.topic, one.index, found)
+
+    def _list_or_error(
+        self, version: int, request: ListOffsetsRequest, topic_partition: TopicPartition, partition: ListOffsetsPartition
+    ) -> ListOffsetsPartitionResponse:
+        try:
+            if version == 0:
+                return self._list_before(request, topic_partition, partition)
+            return self._list(version, request, topic_partition, partition)
+        except KafkaError as error:
+            code: int = error.code
+            if code == ErrorCode.OFFSET_NOT_AVAILABLE and version < _FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE:
+                code = ErrorCode.LEADER_NOT_AVAILABLE
+        except OSError as error:
+            _log.error("Cannot look up an offset of {partition}: {error}", partition=topic_partition, error=error)
+            code = ErrorCode.KAFKA_STORAGE_ERROR
+        return _list_error(partition, code)
+
+    def _list(
+        self, version: int, request: ListOffsetsRequest, topic_partition: TopicPartition, partition: ListOffsetsPartition
+    ) -> ListOffsetsPartitionResponse:
+        found = self._offsets.list_offset(
+            topic_partition, partition.timestamp, request.replica_id, request.isolation_level, partition.current_leader_epoch
+        )
+        if found is None:
+            return _list_error(partition, 0)
+        return ListOffsetsPartitionResponse(
+            partition_index=partition.partition_index,
+            timestamp=found.timestamp_ms,
+            offset=found.offset,
+            leader_epoch=found.leader_epoch if version >= _FIRST_VERSION_WITH_EPOCHS else -1,
+        )
+
+    def _list_before(
+        self, request: ListOffsetsRequest, topic_partition: TopicPartition, partition: ListOffsetsPartition
+    ) -> ListOffsetsPartitionResponse:
+        offsets = self._offsets.list_offsets_before(
+            topic_partition, partition.timestamp, partition.max_num_offsets, request.replica_id
+        )
+        return ListOffsetsPartitionResponse(partition_index=partition.partition_index, old_style_offsets=offsets)
+
+    @api(OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, versions=(0, 4))
+    def offset_for_leader_epoch(
+        self, context: RequestContext, request: OffsetForLeaderEpochRequest
+    ) -> OffsetForLeaderEpochResponse:
+        """Tell where the records of a leader epoch end, in each partition."""
+        topics = []
+        for topic in request.topics:
+            answers = [self._end_of_epoch(TopicPartition(topic.topic, wanted.partition), wanted) for wanted in topic.partitions]
+            error = next((answer.error_code for answer in answers if answer.error_code), 0)
+            context.note_topic(topic.topic, len(answers), 0, 0, error)
+            topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))
+        return OffsetForLeaderEpochResponse(topics=topics)
+
+    def _end_of_epoch(self, topic_partition: TopicPartition, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+        try:
+            found = self._offsets.end_offset_for_epoch(topic_partition, wanted.current_leader_epoch, wanted.leader_epoch)
+        except KafkaError as error:
+            return EpochEndOffset(partition=wanted.partition, error_code=error.code)
+        return EpochEndOffset(partition=wanted.partition, leader_epoch=found.leader_epoch, end_offset=found.end_offset)
+
+    @api(DeleteRecordsRequest, DeleteRecordsResponse, versions=(0, 2))
+    def delete_records(
+        self, context: RequestContext, request: DeleteRecordsRequest
+    ) -> "DeleteRecordsResponse | Future[DeleteRecordsResponse]":
+        """Delete records before an offset (-1: the high watermark) of each partition; answered when all replicas have."""
+        wanted = {
+            TopicPartition(topic.name, partition.partition_index): partition.offset
+            for topic in request.topics
+            for partition in topic.partitions
+        }
+        return self._offsets.delete_records(request.timeout_ms, wanted, partial(_deleted, context))
+
+
+def _knows_special(version: int, timestamp: int) -> bool:
+    first = _FIRST_VERSION_OF_SPECIALS.get(timestamp)
+    return first is not None and version >= first
+
+
+def _duplicates(request: ListOffsetsRequest) -> set[TopicPartition]:
+    seen: set[TopicPartition] = set()
+    duplicates = set()
+    for topic in request.topics:
+        for partition in topic.partitions:
+            topic_partition = TopicPartition(topic.name, partition.partition_index)
+            if topic_partition in seen:
+                duplicates.add(topic_partition)
+            seen.add(topic_partition)
+    return duplicates
+
+
+def _list_error(partition: ListOffsetsPartition, code: int) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=partition.partition_index, error_code=code)
+
+
+def _deleted(context: RequestContext, results: dict[TopicPartition, DeleteRecordsResult]) -> DeleteRecordsResponse:
+    topics: dict[str, DeleteRecordsTopicResult] = {}
+    for topic_partition, result in results.items():
+        topic = topics.get(topic_partition.topic)
+        if topic is None:
+            topic = topics[topic_partition.topic] = DeleteRecordsTopicResult(name=topic_partition.topic, partitions=[])
+        topic.partitions.append(
+            DeleteRecordsPartitionResult(
+                partition_index=topic_partition.partition, low_watermark=result.low_watermark, error_code=result.error
+            )
+        )
+    for topic in topics.values():
+        error = next((partition.error_code for partition in topic.partitions if partition.error_code), 0)
+        context.note_topic(topic.name, len(topic.partitions), 0, 0, error)
+    return DeleteRecordsResponse(topics=list(topics.values()))

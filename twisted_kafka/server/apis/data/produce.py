@@ -1,0 +1,268 @@
+"""Produce: 0-2 with messages of the old formats; 3 record batches, transactions; 5 log start offset; 7 zstd; 8 record errors;
+9 flexible; 10 current leader; 11 idempotent retries across transactions."""
+
+import struct
+from concurrent.futures import Future
+from functools import partial
+from typing import Final
+
+from twisted_kafka.coordinator.coordinator_record import Producer
+from twisted_kafka.coordinator.transaction.verification import TransactionVerification
+from twisted_kafka.log.results import Conversion
+from twisted_kafka.log.validation.log_validator import AppendOrigin
+from twisted_kafka.network.request import RequestContext
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from twisted_kafka.protocol.records.compression import Compression
+from twisted_kafka.protocol.regions import Buffer
+from twisted_kafka.protocol.schema import maker
+from twisted_kafka.protocol.topic_partition import TopicPartition, topic_partition_of
+from twisted_kafka.replication.append_result import PartitionResult
+from twisted_kafka.replication.replica_manager import ReplicaManager
+from twisted_kafka.server.apis.data.leader_hints import LeaderHints
+from twisted_kafka.server.apis.data.produce_direct import FIRST_VERSION, AppendedResponse, read_one
+from twisted_kafka.server.dispatch import CLOSE_CONNECTION, NO_RESPONSE, Outcome, api
+
+ADMIN_CLIENT_ID: Final = "__admin_client"
+"""The client id that may write to internal topics (Kafka: ``AdminUtils``)."""
+
+_CLIENT: Final = AppendOrigin.CLIENT
+
+_FIRST_VERSION_OF_BATCHES: Final = 3
+_FIRST_VERSION_WITH_ZSTD: Final = 7
+_FIRST_VERSION_WITH_LEADERS: Final = 10
+
+_OVERHEAD: Final = 12
+"""Bytes of a batch before those that its length counts."""
+_SMALLEST_LENGTH: Final = 14
+_TO_MAGIC: Final = 17
+_MAGIC_AT: Final = 16
+_ATTRIBUTES_AT: Final = 22
+_CODEC_MASK: Final = 7
+_ZSTD: Final = int(Compression.ZSTD)
+_MAGIC: Final = 2
+_TRANSACTIONAL: Final = 0x10
+_PRODUCER_AT: Final = 43
+_NEGATIVE: Final = 0x80
+"""A producer id whose first byte has this bit is negative: there is none."""
+_NO_TRANSACTIONAL_ID: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+_partition_response: Final = maker(PartitionProduceResponse)
+_topic_response: Final = maker(TopicProduceResponse)
+_response: Final = maker(ProduceResponse)
+_producer_of: Final = struct.Struct(">qh").unpack_from
+_length_at_8: Final = struct.Struct(">8xi").unpack_from
+_length_and_magic: Final = struct.Struct(">8xi4xB").unpack_from
+
+Results = dict[TopicPartition, PartitionResult]
+Answer = ProduceResponse | Outcome
+
+
+class ProduceApis:
+    """Appends what producers send."""
+
+    def __init__(self, replicas: ReplicaManager, verification: TransactionVerification) -> None:
+        self._replicas = replicas
+        self._verification = verification
+        self._append = replicas.append
+        self._append_one = replicas.append_one
+
+    @api(ProduceRequest, ProduceResponse, versions=(0, 11), direct="produce_one")
+    def produce(self, context: RequestContext, request: ProduceRequest) -> "Answer | Future[Answer]":
+        """Append each partition's records; answer by acks: at once, when replicated, or not at all (acks=0)."""
+        version = context.api_version
+        transactional_id = request.transactional_id
+        entries: dict[TopicPartition, Buffer] = {}
+        refused: Results | None = None
+        for topic in request.topic_data:
+            for data in topic.partition_data:
+                topic_partition = topic_partition_of((topic.name, data.index))
+                records = data.records
+                error: int = 0
+                if version >= _FIRST_VERSION_OF_BATCHES:
+                    records, error = _the_batch(records, version, transactional_id)
+                if records is None or error:
+                    if refused is None:
+                        refused = {}
+                    refused[topic_partition] = self._refuse(topic_partition, error or ErrorCode.INVALID_RECORD)
+                else:
+                    entries[topic_partition] = records
+        if refused is not None and any(result.error == _NO_TRANSACTIONAL_ID for result in refused.values()):
+            entries, refused = {}, _all_refused(request, _NO_TRANSACTIONAL_ID)
+        elif transactional_id is not None and (unverified := self._unverified(entries, transactional_id)):
+            refused = unverified if refused is None else {**refused, **unverified}
+            entries = {partition: records for partition, records in entries.items() if partition not in unverified}
+        respond = partial(self._respond, context, request, refused)
+        if not entries:
+            return respond({})
+        return self._append(request.timeout_ms, request.acks, entries, _CLIENT, context.client_id == ADMIN_CLIENT_ID, respond)
+
+    def produce_one(
+        self, context: RequestContext, frame: Buffer, offset: int
+    ) -> "Answer | AppendedResponse | Future[Answer] | None":
+        """Answer the request if it is one good batch for one partition that is led here, with acks 1 or -1; else return None.
+
+        It does what ``produce`` does, without its messages.
+        """
+        version = context.api_version
+        one = read_one(frame, version, offset) if version >= FIRST_VERSION else None
+        if one is None or not one.acks:
+            return None
+        records, error = _the_batch(one.records, version, None)
+        if error or records is None:
+            return None
+        topic_partition = topic_partition_of((one.topic, one.index))
+
+        def respond(results: Results) -> Answer:
+            # The replicas were waited for, or it failed: as usual then. The frame lives as long as this function.
+            return self._respond(context, ProduceRequest.decode(frame, version, offset), None, results)
+
+        result = self._append_one(one.timeout_ms, one.acks, topic_partition, records, respond)
+        if result is None or isinstance(result, Future):
+            return result
+        if isinstance(result, PartitionResult):
+            return respond({topic_partition: result})
+        context.note_topic(one.topic, 1, result.record_count, len(one.records))
+        if result.conversion is not None:
+            self._note_conversion(context, one.topic, result.conversion)
+        return AppendedResponse(one.topic, one.index, result.first_offset, result.log_append_time_ms, result.log_start_offset)
+
+    def _unverified(self, entries: dict[TopicPartition, Buffer], transactional_id: str) -> Results:
+        """Return the refusals of batches that are not part of their producer's transaction."""
+        producers = {
+            partition: Producer(*_producer_of(records, _PRODUCER_AT))
+            for partition, records in entries.items()
+            if records[_ATTRIBUTES_AT] & _TRANSACTIONAL and records[_PRODUCER_AT] < _NEGATIVE
+        }
+        if len(set(producers.values())) > 1:
+            return {partition: PartitionResult(ErrorCode.INVALID_PRODUCER_ID_MAPPING) for partition in entries}
+        errors = {
+            partition: self._verification.error(partition, transactional_id, producer) for partition, producer in producers.items()
+        }
+        return {partition: PartitionResult(error) for partition, error in errors.items() if error}
+
+    def _refuse(self, topic_partition: TopicPartition, error: int) -> PartitionResult:
+        """Refuse records unseen by the log; of a topic that does not exist that is said first, as Kafka does."""
+        if error == _NO_TRANSACTIONAL_ID:
+            return PartitionResult(error)
+        known = self._replicas.get_partition(topic_partition) or self._replicas.metadata.partition(topic_partition)
+        if known is None:
+            return PartitionResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        result = PartitionResult(error)
+        if error == ErrorCode.CORRUPT_MESSAGE:
+            result.error_message = "the records do not begin with a batch: its length or its format is impossible"
+        return result
+
+    def _note_conversion(self, context: RequestContext, topic: str, conversion: Conversion) -> None:
+        context.note_conversion(conversion.time_ns, conversion.temporary_bytes)
+        if conversion.records:
+            stats = self._replicas.stats
+            stats.topic(topic).produce_conversions.mark(conversion.records)
+            stats.all_topics.produce_conversions.mark(conversion.records)
+
+    def _respond(self, context: RequestContext, request: ProduceRequest, refused: Results | None, results: Results) -> Answer:
+        if refused is not None:
+            results.update(refused)
+        hints: LeaderHints | None = None
+        has_error = False
+        responses = []
+        for topic in request.topic_data:
+            name = topic.name
+            answers = []
+            records = size_bytes = first_error = 0
+            for data in topic.partition_data:
+                index = data.index
+                result = results[name, index]  # type: ignore[index]  # a plain pair finds it too
+                error = result.error
+                answer = _partition_response(
+                    index=index,
+                    error_code=error,
+                    base_offset=result.base_offset,
+                    log_append_time_ms=result.log_append_time_ms,
+                    log_start_offset=result.log_start_offset,
+                )
+                if error:
+                    first_error = first_error or error
+                    if hints is None:
+                        hints = LeaderHints(self._replicas, context.listener_name)
+                    _explain(answer, result, context.api_version, hints, TopicPartition(name, index))
+                else:
+                    records += result.record_count
+                    if result.conversion is not None:
+                        self._note_conversion(context, name, result.conversion)
+                    size_bytes += len(data.records or b"")
+                answers.append(answer)
+            context.note_topic(name, len(answers), records, size_bytes, first_error)
+            has_error = has_error or first_error != 0
+            responses.append(_topic_response(name=name, partition_responses=answers))
+        if request.acks == 0:
+            # Nobody reads an answer: a closed connection tells the producer to look for leaders anew.
+            return CLOSE_CONNECTION if has_error else NO_RESPONSE
+        response = _response(responses=responses)
+        if hints is not None and hints.nodes:
+            response.node_endpoints = [
+                NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack) for node in hints.nodes.values()
+            ]
+        return response
+
+
+def _explain(
+    answer: PartitionProduceResponse, result: PartitionResult, version: int, hints: LeaderHints, topic_partition: TopicPartition
+) -> None:
+    answer.error_message = result.error_message
+    answer.record_errors = [
+        BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message) for index, message in result.record_errors
+    ]
+    if result.error == ErrorCode.NOT_LEADER_OR_FOLLOWER and version >= _FIRST_VERSION_WITH_LEADERS:
+        leader_id, leader_epoch = hints.leader(topic_partition)
+        answer.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+
+
+def _the_batch(records: Buffer | None, version: int, transactional_id: str | None) -> tuple[Buffer | None, int]:
+    """Check that there is exactly one batch, of format 2; return it without what may trail it, and 0 or an error code.
+
+    The order of the checks is that of Kafka's (``ProduceRequest.validateRecords``), and so are the codes.
+    """
+    if records is None or (size := len(records)) < _TO_MAGIC:
+        return records, ErrorCode.INVALID_RECORD
+    length, magic = _length_and_magic(records)
+    if length < _SMALLEST_LENGTH or magic > _MAGIC:
+        return records, ErrorCode.CORRUPT_MESSAGE
+    end = length + _OVERHEAD
+    if end > size or magic != _MAGIC:
+        return records, ErrorCode.INVALID_RECORD
+    attributes = records[_ATTRIBUTES_AT]
+    if attributes & _TRANSACTIONAL and transactional_id is None:
+        return records, _NO_TRANSACTIONAL_ID
+    if version < _FIRST_VERSION_WITH_ZSTD and attributes & _CODEC_MASK == _ZSTD:
+        return records, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    if end < size:
+        return records[:end], _trailing_error(records[end:])
+    return records, 0
+
+
+def _all_refused(request: ProduceRequest, error: int) -> Results:
+    return {
+        TopicPartition(topic.name, data.index): PartitionResult(error)
+        for topic in request.topic_data
+        for data in topic.partition_data
+    }
+
+
+def _trailing_error(rest: Buffer) -> int:
+    """Tell whether what follows the batch is another one; a piece of one is passed over."""
+    if len(rest) < _TO_MAGIC:
+        if len(rest) >= _OVERHEAD and _length_at_8(rest)[0] < _SMALLEST_LENGTH:
+            return ErrorCode.CORRUPT_MESSAGE
+        return 0
+    length = _length_at_8(rest)[0]
+    if length < _SMALLEST_LENGTH or rest[_MAGIC_AT] > _MAGIC:
+        return ErrorCode.CORRUPT_MESSAGE
+    return ErrorCode.INVALID_RECORD if length + _OVERHEAD <= len(rest) else 0

@@ -1,0 +1,244 @@
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroups, ListGroups, DeleteGroups: the classic group protocol.
+
+JoinGroup v0-9: v1 rebalance timeout, v4 a first join is refused with the id to use (KIP-394), v5 static members (KIP-345),
+v7 protocol type, v8 reason, v9 skip assignment (KIP-814). SyncGroup v0-5: v3 static, v5 protocol type and name. Heartbeat
+v0-4: v3 static. LeaveGroup v0-5: v3 several members. DescribeGroups v0-5: v3 authorized operations, v4 static. ListGroups
+v0-5: v4 states (KIP-518), v5 types (KIP-848). DeleteGroups v0-2.
+"""
+
+from concurrent.futures import Future
+from functools import partial
+from typing import Final
+
+from twisted_kafka.coordinator.group.classic.classic_group_member import MemberTerms
+from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
+from twisted_kafka.coordinator.group.requests import JoinRequest, LeavingMember, Sender, SyncRequest
+from twisted_kafka.coordinator.group.results import GroupDescription, JoinResult, LeftMember, SyncResult
+from twisted_kafka.network.request import RequestContext
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages.groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    MemberResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from twisted_kafka.server.dispatch import api
+from twisted_kafka.waiting.futures import gather, then
+
+KNOWN_ID_SINCE: Final = 4
+SKIP_ASSIGNMENT_SINCE: Final = 9
+NULL_PROTOCOL_SINCE: Final = 7
+PROTOCOL_IN_SYNC_SINCE: Final = 5
+SEVERAL_LEAVE_SINCE: Final = 3
+
+NO_OPERATIONS: Final = -(2**31)
+GROUP_OPERATIONS: Final = sum(1 << operation for operation in (3, 6, 8))
+"""Read, Delete and Describe (AclOperation's codes as bits): all that can be done to a group, while nobody is refused anything."""
+
+
+class GroupApis:
+    """The classic group protocol, and the groups' administration."""
+
+    def __init__(self, groups: GroupCoordinator) -> None:
+        self._groups = groups
+
+    @api(JoinGroupRequest, JoinGroupResponse, versions=(0, 9))
+    def join_group(self, context: RequestContext, request: JoinGroupRequest) -> "JoinGroupResponse | Future[JoinGroupResponse]":
+        """Join a group or take part in its rebalance; answered when the rebalance is over."""
+        version = context.api_version
+        session_ms = request.session_timeout_ms
+        terms = MemberTerms(
+            context.client_id or "",
+            client_host(context),
+            session_ms if version == 0 else request.rebalance_timeout_ms,
+            session_ms,
+            request.protocol_type,
+            tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
+        )
+        instance_id = request.group_instance_id
+        result = self._groups.join(
+            JoinRequest(
+                request.group_id,
+                request.member_id,
+                instance_id,
+                terms,
+                version >= KNOWN_ID_SINCE and instance_id is None,
+                version >= SKIP_ASSIGNMENT_SINCE,
+                request.reason,
+            )
+        )
+        if isinstance(result, Future):
+            return then(result, partial(_joined, context))
+        return _joined(context, result)
+
+    @api(SyncGroupRequest, SyncGroupResponse, versions=(0, 5))
+    def sync_group(self, context: RequestContext, request: SyncGroupRequest) -> "SyncGroupResponse | Future[SyncGroupResponse]":
+        """Bring or get the assignment; answered when the leader's is stored."""
+        if context.api_version >= PROTOCOL_IN_SYNC_SINCE and None in (request.protocol_type, request.protocol_name):
+            return _synced(context, SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        result = self._groups.sync(
+            SyncRequest(
+                Sender(request.group_id, request.member_id, request.group_instance_id, request.generation_id),
+                request.protocol_type,
+                request.protocol_name,
+                {assignment.member_id: assignment.assignment for assignment in request.assignments},
+            )
+        )
+        if isinstance(result, Future):
+            return then(result, partial(_synced, context))
+        return _synced(context, result)
+
+    @api(HeartbeatRequest, HeartbeatResponse, versions=(0, 4))
+    def heartbeat(self, context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+        """Keep a member's session alive."""
+        sender = Sender(request.group_id, request.member_id, request.group_instance_id, request.generation_id)
+        error = self._groups.heartbeat(sender)
+        if error:
+            context.note_error(error)
+        return HeartbeatResponse(error_code=error)
+
+    @api(LeaveGroupRequest, LeaveGroupResponse, versions=(0, 5))
+    def leave_group(self, context: RequestContext, request: LeaveGroupRequest) -> "LeaveGroupResponse | Future[LeaveGroupResponse]":
+        """Let members go: the sender up to v2, any number of them since."""
+        if context.api_version < SEVERAL_LEAVE_SINCE:
+            leaving = [LeavingMember(request.member_id)]
+        else:
+            leaving = [LeavingMember(each.member_id, each.group_instance_id, each.reason) for each in request.members]
+        result = self._groups.leave(request.group_id, leaving)
+        if isinstance(result, Future):
+            return then(result, lambda answer: _left(context, *answer))
+        return _left(context, *result)
+
+    @api(DescribeGroupsRequest, DescribeGroupsResponse, versions=(0, 5))
+    def describe_groups(self, context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+        """Describe groups with their members."""
+        wants_operations = request.include_authorized_operations
+        described = [_described(self._groups.describe_group(group_id), wants_operations) for group_id in request.groups]
+        for group in described:
+            context.note_error(group.error_code)
+        return DescribeGroupsResponse(groups=described)
+
+    @api(ListGroupsRequest, ListGroupsResponse, versions=(0, 5))
+    def list_groups(self, context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
+        """List the groups that this broker coordinates."""
+        error, listings = self._groups.list_groups(request.states_filter, request.types_filter)
+        context.note_error(error)
+        return ListGroupsResponse(
+            error_code=error,
+            groups=[
+                ListedGroup(
+                    group_id=listing.group_id,
+                    protocol_type=listing.protocol_type,
+                    group_state=listing.state,
+                    group_type=listing.type,
+                )
+                for listing in listings
+            ],
+        )
+
+    @api(DeleteGroupsRequest, DeleteGroupsResponse, versions=(0, 2))
+    def delete_groups(
+        self, context: RequestContext, request: DeleteGroupsRequest
+    ) -> "DeleteGroupsResponse | Future[DeleteGroupsResponse]":
+        """Delete groups without members, and their offsets."""
+        group_ids = list(dict.fromkeys(request.groups_names))
+
+        def respond(errors: list[ErrorCode]) -> DeleteGroupsResponse:
+            for error in errors:
+                context.note_error(error)
+            return DeleteGroupsResponse(
+                results=[
+                    DeletableGroupResult(group_id=group_id, error_code=error)
+                    for group_id, error in zip(group_ids, errors, strict=True)
+                ]
+            )
+
+        return gather([self._groups.delete_group(group_id) for group_id in group_ids], respond)
+
+
+def client_host(context: RequestContext) -> str:
+    """Return the client's address as Java writes it, which is what Kafka stores and its tools show."""
+    return f"/{context.client_address}"
+
+
+def _joined(context: RequestContext, result: JoinResult) -> JoinGroupResponse:
+    context.note_error(result.error)
+    protocol = result.protocol
+    if protocol is None and context.api_version < NULL_PROTOCOL_SINCE:
+        protocol = ""
+    return JoinGroupResponse(
+        error_code=result.error,
+        generation_id=result.generation,
+        protocol_type=result.protocol_type,
+        protocol_name=protocol,
+        leader=result.leader,
+        skip_assignment=result.skip_assignment and context.api_version >= SKIP_ASSIGNMENT_SINCE,
+        member_id=result.member_id,
+        members=[
+            JoinGroupResponseMember(member_id=member_id, group_instance_id=instance_id, metadata=metadata)
+            for member_id, instance_id, metadata in result.members
+        ],
+    )
+
+
+def _synced(context: RequestContext, result: SyncResult) -> SyncGroupResponse:
+    context.note_error(result.error)
+    return SyncGroupResponse(
+        error_code=result.error,
+        protocol_type=result.protocol_type,
+        protocol_name=result.protocol,
+        assignment=result.assignment,
+    )
+
+
+def _left(context: RequestContext, error: ErrorCode, left: list[LeftMember]) -> LeaveGroupResponse:
+    if context.api_version < SEVERAL_LEAVE_SINCE:
+        error = error or left[0].error
+        context.note_error(error)
+        return LeaveGroupResponse(error_code=error)
+    context.note_error(error)
+    return LeaveGroupResponse(
+        error_code=error,
+        members=[
+            MemberResponse(member_id=member.member_id, group_instance_id=member.instance_id, error_code=member.error)
+            for member in left
+        ],
+    )
+
+
+def _described(group: GroupDescription, wants_operations: bool) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=group.error,
+        group_id=group.group_id,
+        group_state=group.state,
+        protocol_type=group.protocol_type,
+        protocol_data=group.protocol,
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata,
+                member_assignment=member.assignment,
+            )
+            for member in group.members
+        ],
+        authorized_operations=GROUP_OPERATIONS if wants_operations and not group.error else NO_OPERATIONS,
+    )

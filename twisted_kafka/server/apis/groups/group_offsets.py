@@ -1,0 +1,294 @@
+"""OffsetCommit, OffsetFetch, OffsetDelete: the committed offsets of groups.
+
+OffsetCommit v0-9: v1 generation and member (and, in v1 alone, the commit's time), v2-v4 retention time, v6 leader epoch,
+v7 static members. OffsetFetch v0-9: v2 all partitions and an error of the group, v5 leader epoch, v7 require stable
+(KIP-447), v8 several groups (KIP-709), v9 member epoch (KIP-848). OffsetDelete v0 (KIP-496).
+v0 of the first two is from before the group coordinator: its offsets are in the metadata store, apart from the others.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Final, TypeVar
+
+from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
+from twisted_kafka.coordinator.group.offsets.legacy_offsets import LegacyOffsets
+from twisted_kafka.coordinator.group.offsets.offset_metadata_manager import Fetched, OffsetFetch
+from twisted_kafka.coordinator.group.requests import Sender
+from twisted_kafka.metadata.cache import MetadataCache
+from twisted_kafka.network.request import RequestContext
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
+from twisted_kafka.protocol.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from twisted_kafka.protocol.schema import maker
+from twisted_kafka.protocol.topic_partition import TopicPartition, topic_partition_of
+from twisted_kafka.server.dispatch import api
+from twisted_kafka.timing.clock import IClock
+from twisted_kafka.waiting.futures import gather, then
+
+NO_OFFSET: Final = -1
+GROUP_ERROR_SINCE: Final = 2
+SEVERAL_GROUPS_SINCE: Final = 8
+
+_commit_value: Final = maker(OffsetCommitValue)
+_committed_partition: Final = maker(OffsetCommitResponsePartition)
+_committed_topic: Final = maker(OffsetCommitResponseTopic)
+_commit_response: Final = maker(OffsetCommitResponse)
+
+_NONE: Final = ErrorCode.NONE
+_UNKNOWN_PARTITION: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+_METADATA_TOO_LARGE: Final = ErrorCode.OFFSET_METADATA_TOO_LARGE
+
+_P = TypeVar("_P")
+
+
+class GroupOffsetApis:
+    """Committing, fetching and deleting a group's offsets."""
+
+    def __init__(self, groups: GroupCoordinator, metadata: MetadataCache, clock: IClock, legacy: LegacyOffsets) -> None:
+        self._groups = groups
+        self._legacy = legacy
+        self._metadata = metadata
+        self._clock = clock
+
+    @api(OffsetCommitRequest, OffsetCommitResponse, versions=(0, 9))
+    def offset_commit(
+        self, context: RequestContext, request: OffsetCommitRequest
+    ) -> "OffsetCommitResponse | Future[OffsetCommitResponse]":
+        """Keep positions; answered when they are committed."""
+        offsets: dict[TopicPartition, OffsetCommitValue] = {}
+        refused: dict[TopicPartition, ErrorCode] = {}
+        self._sort(request, offsets, refused)
+        if context.api_version == 0:
+            for key, value in offsets.items():
+                refused[key] = self._legacy.commit(request.group_id, key, value.offset)
+            return _committed(context, request, refused, _NONE)
+        if not offsets and not any(error is not _UNKNOWN_PARTITION for error in refused.values()):
+            return _committed(context, request, refused, _NONE)
+        sender = Sender(request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch)
+        result = self._groups.commit_offsets(sender, offsets, context.api_version)
+        if isinstance(result, Future):
+            return then(result, lambda error: _committed(context, request, refused, error))
+        return _committed(context, request, refused, result)
+
+    def _sort(
+        self,
+        request: OffsetCommitRequest,
+        offsets: dict[TopicPartition, OffsetCommitValue],
+        refused: dict[TopicPartition, ErrorCode],
+    ) -> None:
+        """Put each partition of the request into ``offsets``, or with its error into ``refused``."""
+        now_ms = self._clock.wall_ms()
+        retention_ms = request.retention_time_ms
+        expire_ms = -1 if retention_ms == -1 else now_ms + retention_ms
+        limit = self._groups.config.offset_metadata_max_bytes
+        partition_of = self._metadata.partition
+        for topic in request.topics:
+            name = topic.name
+            for partition in topic.partitions:
+                key = topic_partition_of((name, partition.partition_index))
+                metadata = partition.committed_metadata or ""
+                if partition_of(key) is None:
+                    refused[key] = _UNKNOWN_PARTITION
+                elif len(metadata) > limit:
+                    refused[key] = _METADATA_TOO_LARGE
+                else:
+                    committed_ms = partition.commit_timestamp
+                    offsets[key] = _commit_value(
+                        offset=partition.committed_offset,
+                        leader_epoch=partition.committed_leader_epoch,
+                        metadata=metadata,
+                        commit_timestamp=now_ms if committed_ms == -1 else committed_ms,
+                        expire_timestamp=expire_ms,
+                    )
+
+    @api(OffsetFetchRequest, OffsetFetchResponse, versions=(0, 9))
+    def offset_fetch(
+        self, context: RequestContext, request: OffsetFetchRequest
+    ) -> "OffsetFetchResponse | Future[OffsetFetchResponse]":
+        """Return committed positions."""
+        if context.api_version >= SEVERAL_GROUPS_SINCE:
+            fetched = [
+                self._groups.fetch_offsets(
+                    OffsetFetch(
+                        Sender(group.group_id, group.member_id or "", None, group.member_epoch),
+                        _partitions(group.topics),
+                        request.require_stable,
+                    )
+                )
+                for group in request.groups
+            ]
+            return gather(fetched, lambda results: _fetched_groups(context, request.groups, results))
+        if context.api_version == 0:
+            return self._fetched_legacy(context, request)
+        fetch = OffsetFetch(Sender(request.group_id), _partitions(request.topics), request.require_stable)
+        answer = self._groups.fetch_offsets(fetch)
+        if isinstance(answer, Future):
+            return then(answer, lambda result: _fetched_group(context, request, *result))
+        return _fetched_group(context, request, *answer)
+
+    def _fetched_legacy(self, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
+        """Answer v0, to which a partition without an offset is an unknown one."""
+        topics = []
+        for topic in request.topics or ():
+            partitions = []
+            for index in topic.partition_indexes:
+                key = TopicPartition(topic.name, index)
+                offset = None if self._metadata.partition(key) is None else self._legacy.fetch(request.group_id, key)
+                partitions.append(
+                    OffsetFetchResponsePartition(
+                        partition_index=index,
+                        committed_offset=NO_OFFSET if offset is None else offset,
+                        error_code=_UNKNOWN_PARTITION if offset is None else _NONE,
+                    )
+                )
+            context.note_topic(topic.name, len(partitions), 0, 0)
+            topics.append(OffsetFetchResponseTopic(name=topic.name, partitions=partitions))
+        return OffsetFetchResponse(topics=topics)
+
+    @api(OffsetDeleteRequest, OffsetDeleteResponse, versions=(0, 0))
+    def offset_delete(
+        self, context: RequestContext, request: OffsetDeleteRequest
+    ) -> "OffsetDeleteResponse | Future[OffsetDeleteResponse]":
+        """Forget committed positions."""
+        known = [
+            key
+            for topic in request.topics
+            for partition in topic.partitions
+            if self._metadata.partition(key := TopicPartition(topic.name, partition.partition_index)) is not None
+        ]
+        result = self._groups.delete_offsets(request.group_id, known)
+        if isinstance(result, Future):
+            return then(result, lambda answer: _deleted(context, request, *answer))
+        return _deleted(context, request, *result)
+
+
+def _committed(
+    context: RequestContext,
+    request: OffsetCommitRequest,
+    refused: dict[TopicPartition, ErrorCode],
+    error: ErrorCode,
+) -> OffsetCommitResponse:
+    """Build the response; an error of the group goes before one of the metadata, one of the partition before both."""
+    topics = []
+    for topic in request.topics:
+        name = topic.name
+        partitions = []
+        first_error = _NONE
+        for partition in topic.partitions:
+            index = partition.partition_index
+            code = error
+            if refused:
+                own = refused.get(TopicPartition(name, index), _NONE)
+                if own is _UNKNOWN_PARTITION or not error:
+                    code = own
+            first_error = first_error or code
+            partitions.append(_committed_partition(partition_index=index, error_code=code))
+        context.note_topic(name, len(partitions), 0, 0, first_error)
+        topics.append(_committed_topic(name=name, partitions=partitions))
+    return _commit_response(topics=topics)
+
+
+def _partitions(
+    topics: "list[OffsetFetchRequestTopic] | list[OffsetFetchRequestTopics] | None",
+) -> list[TopicPartition] | None:
+    if topics is None:
+        return None
+    return [TopicPartition(topic.name, index) for topic in topics for index in topic.partition_indexes]
+
+
+def _answered_topics(
+    topics: "list[OffsetFetchRequestTopic] | list[OffsetFetchRequestTopics] | None", fetched: Fetched
+) -> list[tuple[str, list[int]]]:
+    """Return the topics and partitions to answer: those asked for, or all that were found."""
+    if topics is not None:
+        return [(topic.name, topic.partition_indexes) for topic in topics]
+    found: dict[str, list[int]] = {}
+    for name, index in fetched:
+        found.setdefault(name, []).append(index)
+    return list(found.items())
+
+
+def _answered_partition(kind: Callable[..., _P], fetched: Fetched, topic: str, index: int, error: ErrorCode) -> _P:
+    """Build the answer for one partition, of the class that its version has for it."""
+    value = fetched.get(TopicPartition(topic, index))
+    if value is None or isinstance(value, ErrorCode):
+        offset, epoch, metadata = NO_OFFSET, -1, ""
+        error = error if value is None else value
+    else:
+        offset, epoch, metadata = value.offset, value.leader_epoch, value.metadata
+    return kind(partition_index=index, committed_offset=offset, committed_leader_epoch=epoch, metadata=metadata, error_code=error)
+
+
+def _fetched_group(context: RequestContext, request: OffsetFetchRequest, error: ErrorCode, fetched: Fetched) -> OffsetFetchResponse:
+    context.note_error(error)
+    if error and context.api_version >= GROUP_ERROR_SINCE:
+        return OffsetFetchResponse(error_code=error)
+    topics = []
+    for name, indexes in _answered_topics(request.topics, fetched):
+        partitions = [_answered_partition(OffsetFetchResponsePartition, fetched, name, index, error) for index in indexes]
+        context.note_topic(name, len(partitions), 0, 0, error)
+        topics.append(OffsetFetchResponseTopic(name=name, partitions=partitions))
+    return OffsetFetchResponse(topics=topics)
+
+
+def _fetched_groups(
+    context: RequestContext, groups: list[OffsetFetchRequestGroup], results: list[tuple[ErrorCode, Fetched]]
+) -> OffsetFetchResponse:
+    answered = []
+    for group, (error, fetched) in zip(groups, results, strict=True):
+        if error:
+            context.note_error(error)
+            answered.append(OffsetFetchResponseGroup(group_id=group.group_id, error_code=error))
+            continue
+        topics = []
+        for name, indexes in _answered_topics(group.topics, fetched):
+            partitions = [_answered_partition(OffsetFetchResponsePartitions, fetched, name, index, error) for index in indexes]
+            context.note_topic(name, len(partitions), 0, 0)
+            topics.append(OffsetFetchResponseTopics(name=name, partitions=partitions))
+        answered.append(OffsetFetchResponseGroup(group_id=group.group_id, topics=topics))
+    return OffsetFetchResponse(groups=answered)
+
+
+def _deleted(
+    context: RequestContext,
+    request: OffsetDeleteRequest,
+    error: ErrorCode,
+    results: dict[TopicPartition, ErrorCode],
+) -> OffsetDeleteResponse:
+    context.note_error(error)
+    if error:
+        return OffsetDeleteResponse(error_code=error)
+    return OffsetDeleteResponse(
+        topics=[
+            OffsetDeleteResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetDeleteResponsePartition(
+                        partition_index=partition.partition_index,
+                        error_code=results.get(TopicPartition(topic.name, partition.partition_index), _UNKNOWN_PARTITION),
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

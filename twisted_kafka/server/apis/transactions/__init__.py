@@ -1,0 +1,1 @@
+"""Producer ids, transactional offset commits and transaction markers."""

@@ -1,0 +1,112 @@
+"""TxnOffsetCommit v0-4: positions of a group that count when a producer's transaction is committed.
+
+v1 throttles as others do, v2 has leader epochs, v3 says which member of the group commits (KIP-447), v4 takes more errors
+(KIP-890).
+"""
+
+from concurrent.futures import Future
+from typing import Final
+
+from twisted_kafka.coordinator.coordinator_record import Producer
+from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
+from twisted_kafka.coordinator.group.offsets.offset_store import Offsets
+from twisted_kafka.coordinator.group.requests import Sender
+from twisted_kafka.coordinator.transaction.verification import TransactionVerification
+from twisted_kafka.metadata.cache import MetadataCache
+from twisted_kafka.network.request import RequestContext
+from twisted_kafka.protocol.errors import ErrorCode, KafkaError
+from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
+from twisted_kafka.protocol.messages.transactions import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.server.dispatch import api
+from twisted_kafka.timing.clock import IClock
+from twisted_kafka.waiting.futures import then
+
+LOADING_SINCE: Final = 2
+"""Producers of before this version break at COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
+
+Refused = dict[TopicPartition, ErrorCode]
+
+
+class TransactionalOffsetApis:
+    """Committing a group's offsets in a transaction."""
+
+    def __init__(
+        self, groups: GroupCoordinator, verification: TransactionVerification, metadata: MetadataCache, clock: IClock
+    ) -> None:
+        self._groups = groups
+        self._verification = verification
+        self._metadata = metadata
+        self._clock = clock
+
+    @api(TxnOffsetCommitRequest, TxnOffsetCommitResponse, versions=(0, 4))
+    def txn_offset_commit(
+        self, context: RequestContext, request: TxnOffsetCommitRequest
+    ) -> "TxnOffsetCommitResponse | Future[TxnOffsetCommitResponse]":
+        """Write positions that are pending until the transaction's marker comes; answered when they are replicated."""
+        offsets: Offsets = {}
+        refused: Refused = {}
+        self._sort(request, offsets, refused)
+        if not offsets and all(error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for error in refused.values()):
+            return _response(context, request, refused, ErrorCode.NONE)
+        result = self._commit(request, offsets)
+        if isinstance(result, Future):
+            return then(result, lambda error: _response(context, request, refused, error))
+        return _response(context, request, refused, result)
+
+    def _sort(self, request: TxnOffsetCommitRequest, offsets: Offsets, refused: Refused) -> None:
+        """Put each partition of the request into ``offsets``, or with its error into ``refused``."""
+        now_ms = self._clock.wall_ms()
+        limit = self._groups.config.offset_metadata_max_bytes
+        for topic in request.topics:
+            for partition in topic.partitions:
+                key = TopicPartition(topic.name, partition.partition_index)
+                metadata = partition.committed_metadata or ""
+                if self._metadata.partition(key) is None:
+                    refused[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                elif len(metadata) > limit:
+                    refused[key] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                else:
+                    offsets[key] = OffsetCommitValue(
+                        offset=partition.committed_offset,
+                        leader_epoch=partition.committed_leader_epoch,
+                        metadata=metadata,
+                        commit_timestamp=now_ms,
+                    )
+
+    def _commit(self, request: TxnOffsetCommitRequest, offsets: Offsets) -> "ErrorCode | Future[ErrorCode]":
+        producer = Producer(request.producer_id, request.producer_epoch)
+        try:
+            partition = self._groups.transactional_partition(request.group_id)
+        except KafkaError as failure:
+            return failure.code
+        error = self._verification.error(partition, request.transactional_id, producer)
+        if error:
+            return error
+        sender = Sender(request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch)
+        return self._groups.commit_transactional_offsets(sender, producer, offsets)
+
+
+def _response(
+    context: RequestContext, request: TxnOffsetCommitRequest, refused: Refused, error: ErrorCode
+) -> TxnOffsetCommitResponse:
+    """Build the response; an error of the group goes before one of the metadata, one of the partition before both."""
+    if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and context.api_version < LOADING_SINCE:
+        error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        first_error = ErrorCode.NONE
+        for partition in topic.partitions:
+            own = refused.get(TopicPartition(topic.name, partition.partition_index), ErrorCode.NONE)
+            code = own if own is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or not error else error
+            first_error = first_error or code
+            partitions.append(TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code))
+        context.note_topic(topic.name, len(partitions), 0, 0, first_error)
+        topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=partitions))
+    return TxnOffsetCommitResponse(topics=topics)

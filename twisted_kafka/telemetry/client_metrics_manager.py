@@ -1,0 +1,192 @@
+"""Which client shall push which metrics, and what it pushed (KIP-714; Kafka: ``ClientMetricsManager``)."""
+
+import threading
+import zlib
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from twisted.logger import Logger
+
+from twisted_kafka.config.client_metrics import ALL_METRICS, ClientMetricsConfig
+from twisted_kafka.protocol.errors import (
+    InvalidRequestError,
+    KafkaError,
+    TelemetryTooLargeError,
+    ThrottlingQuotaExceededError,
+    UnknownSubscriptionIdError,
+    UnsupportedCompressionTypeError,
+)
+from twisted_kafka.protocol.records.compression import Compression, decompress
+from twisted_kafka.protocol.types import NO_UUID, random_uuid, uuid_text
+from twisted_kafka.telemetry.exposed_metrics import ExposedMetrics
+from twisted_kafka.telemetry.otlp import read_metrics
+from twisted_kafka.timing.clock import IClock
+
+DEFAULT_INTERVAL_MS: Final = 300_000
+"""How often a client that shall push nothing asks again."""
+
+MAX_INSTANCES: Final = 16_384
+"""Clients that are remembered, those that asked last (Kafka: ClientMetricsManager.CACHE_MAX_SIZE)."""
+
+EXPIRY_INTERVALS: Final = 3
+"""Push intervals after which a silent client is forgotten."""
+
+MAX_RATIO: Final = 20
+"""A push may be so many times as large decompressed as ``telemetry.max.bytes`` allows it to be compressed."""
+
+ACCEPTED: Final = (Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNAPPY)
+"""Codecs that a client may use, best first."""
+
+Client = Mapping[str, str]
+"""What a client is selected by: the keys are ``config.client_metrics.SELECTORS``."""
+
+
+class Subscription(NamedTuple):
+    """What one client shall push, and how often."""
+
+    subscription_id: int
+    interval_ms: int
+    metrics: tuple[str, ...]
+
+
+class _Instance:
+    """A client that asked for its subscription."""
+
+    __slots__ = ("asked_ms", "client", "generation", "is_terminating", "may_ask_again", "pushed_ms", "seen_ms", "subscription")
+
+    def __init__(self, client: Client, subscription: Subscription, generation: int) -> None:
+        self.client = client
+        self.subscription = subscription
+        self.generation = generation
+        self.asked_ms = self.pushed_ms = -1
+        self.seen_ms = 0
+        self.is_terminating = False
+        self.may_ask_again = False
+
+
+class ClientMetricsManager:
+    """Subscriptions by name, clients by the id of their instance. All methods are for any thread."""
+
+    log = Logger()
+
+    def __init__(self, clock: IClock, exposed: ExposedMetrics, max_bytes: int, max_instances: int = MAX_INSTANCES) -> None:
+        """``max_bytes`` is ``telemetry.max.bytes``."""
+        self.max_bytes = max_bytes
+        self._clock = clock
+        self._exposed = exposed
+        self._max_instances = max_instances
+        self._lock = threading.Lock()
+        self._configs: dict[str, ClientMetricsConfig] = {}
+        self._instances: OrderedDict[bytes, _Instance] = OrderedDict()
+        self._generation = 0
+
+    def update(self, name: str, config: Mapping[str, str]) -> None:
+        """Take the configs of a subscription as they are now; without any it ends."""
+        try:
+            parsed = ClientMetricsConfig.parse(config) if config else None
+        except KafkaError as error:
+            self.log.error("The subscription {name} to client metrics stays as it was: {error}", name=name, error=error)
+            return
+        with self._lock:
+            if parsed is None:
+                self._configs.pop(name, None)
+            else:
+                self._configs[name] = parsed
+            self._generation += 1
+
+    def names(self) -> list[str]:
+        """Return the names of the subscriptions."""
+        with self._lock:
+            return sorted(self._configs)
+
+    def subscribe(self, instance_id: bytes, client: Client) -> tuple[bytes, Subscription]:
+        """Return the client's id, a new one if it has none yet, and what it shall push.
+
+        Raises ThrottlingQuotaExceededError when it asks again before the interval is over.
+        """
+        instance_id = random_uuid() if instance_id == NO_UUID else instance_id
+        now_ms = self._clock.wall_ms()
+        with self._lock:
+            self._expire(now_ms)
+            instance = self._instance(instance_id, client)
+            too_early = instance.asked_ms >= 0 and now_ms < instance.asked_ms + instance.subscription.interval_ms
+            if too_early and not instance.may_ask_again:
+                raise ThrottlingQuotaExceededError(f"Client {uuid_text(instance_id)} asks before its interval is over")
+            instance.asked_ms = instance.seen_ms = now_ms
+            instance.may_ask_again = False
+            return instance_id, instance.subscription
+
+    def push(self, instance_id: bytes, subscription_id: int, codec: int, data: bytes, client: Client, *, is_last: bool) -> None:
+        """Take over what a client pushes; ``is_last`` when it goes. Raises the KafkaError that it is answered."""
+        if instance_id == NO_UUID:
+            raise InvalidRequestError("A client that pushes metrics must have asked for its id before")
+        now_ms = self._clock.wall_ms()
+        with self._lock:
+            self._expire(now_ms)
+            instance = self._instance(instance_id, client)
+            self._ensure_may_push(instance, subscription_id, codec, len(data), now_ms, is_last)
+        if data:
+            samples = read_metrics(decompress(Compression(codec), data, limit_bytes=MAX_RATIO * self.max_bytes))
+            self._exposed.take(instance_id, _labels(instance_id, instance.client), samples)
+        if is_last:
+            with self._lock:
+                instance.is_terminating = True
+
+    def _ensure_may_push(
+        self, instance: _Instance, subscription_id: int, codec: int, size_bytes: int, now_ms: int, is_last: bool
+    ) -> None:
+        if instance.is_terminating:
+            raise InvalidRequestError("The client has said that it goes")
+        too_early = instance.pushed_ms >= 0 and now_ms < instance.pushed_ms + instance.subscription.interval_ms
+        if too_early and not is_last:
+            raise ThrottlingQuotaExceededError("The client pushes before its interval is over")
+        instance.pushed_ms = instance.seen_ms = now_ms
+        if subscription_id != instance.subscription.subscription_id:
+            instance.may_ask_again = True
+            raise UnknownSubscriptionIdError("The subscription has changed: ask for the new one")
+        if codec and codec not in ACCEPTED:
+            instance.may_ask_again = True
+            raise UnsupportedCompressionTypeError(f"There is no codec {codec}")
+        if size_bytes > self.max_bytes:
+            raise TelemetryTooLargeError(f"{size_bytes} bytes are more than telemetry.max.bytes, {self.max_bytes}")
+
+    def _instance(self, instance_id: bytes, client: Client) -> _Instance:
+        instance = self._instances.get(instance_id)
+        client = {**client, "client_instance_id": uuid_text(instance_id)}
+        if instance is None:
+            instance = _Instance(client, self._subscription(instance_id, client), self._generation)
+            self._instances[instance_id] = instance
+            if len(self._instances) > self._max_instances:
+                self._forget(next(iter(self._instances)))
+        elif instance.generation != self._generation:
+            instance.subscription = self._subscription(instance_id, client)
+            instance.generation = self._generation
+            instance.may_ask_again = True
+        self._instances.move_to_end(instance_id)
+        return instance
+
+    def _subscription(self, instance_id: bytes, client: Client) -> Subscription:
+        fitting = [config for config in self._configs.values() if config.applies_to(client)]
+        interval_ms = min((config.interval_ms for config in fitting), default=DEFAULT_INTERVAL_MS)
+        metrics = sorted({metric for config in fitting for metric in config.metrics})
+        wanted = (ALL_METRICS,) if ALL_METRICS in metrics else tuple(metrics)
+        digest = zlib.crc32(repr((wanted, interval_ms)).encode(), zlib.crc32(instance_id))
+        return Subscription(digest - (1 << 32) if digest >= 1 << 31 else digest, interval_ms, wanted)
+
+    def _expire(self, now_ms: int) -> None:
+        # The longest silent come first, and all intervals are of the same order: looking at those is enough.
+        while self._instances:
+            instance_id, instance = next(iter(self._instances.items()))
+            if now_ms < instance.seen_ms + EXPIRY_INTERVALS * instance.subscription.interval_ms:
+                return
+            self._forget(instance_id)
+
+    def _forget(self, instance_id: bytes) -> None:
+        instance = self._instances.pop(instance_id)
+        self._exposed.forget(instance_id, _labels(instance_id, instance.client))
+
+
+def _labels(instance_id: bytes, client: Client) -> dict[str, str]:
+    shown: Iterable[str] = ("client_id", "client_software_name", "client_software_version", "client_source_address")
+    return {"client_instance_id": uuid_text(instance_id), **{name: client.get(name, "") for name in shown}}
