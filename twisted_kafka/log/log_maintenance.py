@@ -9,6 +9,7 @@ from twisted_kafka.log.files import FUTURE_DIRECTORY_SUFFIX, SWAP_SUFFIX, remove
 from twisted_kafka.log.loading.log_loader import LoadedLog, reload_producers
 from twisted_kafka.log.log_state import LogState
 from twisted_kafka.log.partition_metadata import write_topic_id
+from twisted_kafka.log.read_limits import make_limits
 from twisted_kafka.log.results import LogOffsetMetadata
 from twisted_kafka.log.segment.log_segment import LogSegment
 from twisted_kafka.log.segment.log_segments import Segments
@@ -22,9 +23,9 @@ class LogMaintenance(LogState):
 
     def truncate_to(self, offset: int) -> bool:
         """Drop everything from ``offset`` on, whole batches at a time; returns whether there was anything."""
-        if offset >= self._end[0]:
+        if offset >= self.log_end_offset:
             return False
-        if offset <= self._segments.first.base_offset:
+        if offset <= self.segments.first.base_offset:
             self.truncate_fully_and_start_at(offset)
             return True
         with self._flush_lock, self._lock:
@@ -36,46 +37,43 @@ class LogMaintenance(LogState):
         return True
 
     def _truncate(self, offset: int) -> None:
-        kept = self._segments.starting_before(offset)
-        dropped = list(self._segments)[len(kept) :]
+        kept = self.segments.starting_before(offset)
+        dropped = list(self.segments)[len(kept) :]
         self._active = kept[-1]
-        self._segments = Segments(kept)
+        self._set_limits(segments=Segments(kept))
         # The last one first and durably: neither a death in between nor what is appended next may leave old records after new ones.
         for segment in reversed(dropped):
             segment.remove()
         if dropped:
             sync_directory(self.dir)
         end = self._active.truncate_to(offset)
-        self._end = LogOffsetMetadata(end, self._active.base_offset, self._active.size_bytes)
-        self.log_start_offset = min(self.log_start_offset, end)
         self.recovery_point = min(self.recovery_point, end)
-        if self._high_watermark[0] >= end:
-            self._high_watermark = self._end
+        start = min(self.log_start_offset, end)
         self.leader_epochs.truncate_from_end(end)
-        loaded = LoadedLog(self._segments, self.leader_epochs, self.producer_state, self._snapshots)
-        loaded.log_start_offset = self.log_start_offset
+        loaded = LoadedLog(self.segments, self.leader_epochs, self.producer_state, self._snapshots)
+        loaded.log_start_offset = start
         reload_producers(loaded, end)
-        self._note_unstable()
+        new_end = LogOffsetMetadata(end, self._active.base_offset, self._active.size_bytes)
+        mark = new_end if self.high_watermark >= end else None
+        self._set_limits(log_end=new_end, high_watermark=mark, log_start_offset=start)
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Drop everything and begin anew at ``offset``; the log may still be said to begin before it."""
         with self._flush_lock, self._lock:
             try:
-                for segment in reversed(list(self._segments)):
+                for segment in reversed(list(self.segments)):
                     segment.remove()
                 for snapshot in self._snapshots.offsets():
                     self._snapshots.remove(snapshot)
                 self._active = self._new_segment(offset)
-                self._segments = Segments([self._active])
                 self.leader_epochs.clear()
                 sync_directory(self.dir)
             except OSError as error:
                 raise self._half_done("truncate", error) from error
             self.producer_state.reset([], offset)
-            self.log_start_offset = offset if log_start_offset is None else log_start_offset
-            self._end = LogOffsetMetadata(offset, offset, 0)
-            self._high_watermark = self._end
-            self._unstable = None
+            end = LogOffsetMetadata(offset, offset, 0)
+            start = offset if log_start_offset is None else log_start_offset
+            self._set_limits(log_end=end, high_watermark=end, log_start_offset=start, segments=Segments([self._active]))
             self.recovery_point = offset
         self._environment.on_truncated(self.parent)
 
@@ -94,7 +92,7 @@ class LogMaintenance(LogState):
                 if not doomed:
                     return 0
                 if doomed[-1] is self._active:
-                    self._roll(self._end[0])
+                    self._roll(self.log_end_offset)
                 self._remove_segments(doomed)
             except OSError as error:
                 raise self._storage_error("delete segments of", error) from error
@@ -105,12 +103,12 @@ class LogMaintenance(LogState):
         is_deleting = "delete" in config.cleanup_policy
         excess = self.size_bytes - config.retention_bytes if is_deleting and config.retention_bytes >= 0 else -1
         oldest_ms = now_ms - config.retention_ms if is_deleting and config.retention_ms >= 0 else None
-        segments = list(self._segments)
+        segments = list(self.segments)
         doomed: list[LogSegment] = []
         for number, segment in enumerate(segments):
             is_last = number == len(segments) - 1
-            end = self._end[0] if is_last else segments[number + 1].base_offset
-            if end > self._high_watermark[0] or (is_last and not segment.size_bytes):
+            end = self.log_end_offset if is_last else segments[number + 1].base_offset
+            if end > self.high_watermark or (is_last and not segment.size_bytes):
                 break
             excess -= segment.size_bytes
             is_old = oldest_ms is not None and segment.largest_timestamp_ms() < oldest_ms
@@ -121,10 +119,9 @@ class LogMaintenance(LogState):
         return doomed
 
     def _remove_segments(self, doomed: list[LogSegment]) -> None:
-        self._segments = Segments([segment for segment in self._segments if segment not in doomed])
-        first = self._segments.first.base_offset
-        if self.log_start_offset < first:
-            self._set_log_start(first)
+        kept = Segments([segment for segment in self.segments if segment not in doomed])
+        first = kept.first.base_offset
+        self._set_log_start(max(self.log_start_offset, first), kept)
         self.recovery_point = max(self.recovery_point, first)
         paths = [path for segment in doomed for path in segment.mark_deleted()]
         for segment in doomed:
@@ -154,7 +151,7 @@ class LogMaintenance(LogState):
             raise self._storage_error("replace segments of", error) from error
         try:
             with self._flush_lock, self._lock:
-                present = list(self._segments)
+                present = list(self.segments)
                 if self._is_closed or not all(segment in present for segment in old) or self._active in old:
                     return False
                 cleaned.change_suffix(SWAP_SUFFIX)
@@ -164,8 +161,7 @@ class LogMaintenance(LogState):
                 sync_directory(self.dir)
                 at = present.index(old[0])
                 present[at : at + len(old)] = [cleaned]
-                self._segments = Segments(present)
-                self._forget_positions({segment.base_offset for segment in old})
+                self._forget_positions(Segments(present), {segment.base_offset for segment in old})
                 for segment in old[1:]:
                     self._snapshots.remove(segment.base_offset)
         except OSError as error:
@@ -173,14 +169,16 @@ class LogMaintenance(LogState):
         self._remove_later(doomed)
         return True
 
-    def _forget_positions(self, base_offsets: set[int]) -> None:
-        """Look up again where offsets lie that were known to be at the end of one of these segments."""
-        if self._end.segment_base_offset in base_offsets:
-            self._end = LogOffsetMetadata(self._end[0], self._active.base_offset, self._active.size_bytes)
-        if self._high_watermark.segment_base_offset in base_offsets:
-            self._high_watermark = LogOffsetMetadata(self._high_watermark[0])
-        if self._unstable is not None:
-            self._unstable = LogOffsetMetadata(self._unstable[0])
+    def _forget_positions(self, segments: Segments, base_offsets: set[int]) -> None:
+        """Go on with ``segments``, and look up again where offsets lie that were known to be in one of the replaced ones."""
+        end, mark, _, start, _, unstable = self.limits
+        if end.segment_base_offset in base_offsets:
+            end = LogOffsetMetadata(end.message_offset, self._active.base_offset, self._active.size_bytes)
+        if mark.segment_base_offset in base_offsets:
+            mark = LogOffsetMetadata(mark.message_offset)
+        if unstable is not None and unstable.segment_base_offset in base_offsets:
+            unstable = LogOffsetMetadata(unstable.message_offset)
+        self.limits = make_limits(end, mark, start, segments, unstable)
 
     def last_records_of_producers(self) -> dict[int, tuple[int, int]]:
         """Return the epoch and the last offset, -1 without one, of each producer, by its id."""
@@ -226,7 +224,7 @@ class LogMaintenance(LogState):
             self.is_future = directory.name.endswith(FUTURE_DIRECTORY_SUFFIX)
             self._snapshots.directory = directory
             self.leader_epochs.path = directory / self.leader_epochs.path.name
-            for segment in self._segments:
+            for segment in self.segments:
                 segment.move_to(directory)
 
     def write_out(self) -> None:
@@ -247,8 +245,8 @@ class LogMaintenance(LogState):
         self.close()
 
     def _write_snapshot(self) -> None:
-        if not self._is_closed and self._end[0] not in (0, self._snapshots.last_written):
-            self._snapshots.write(self._end[0], self.producer_state.producers.values())
+        if not self._is_closed and self.log_end_offset not in (0, self._snapshots.last_written):
+            self._snapshots.write(self.log_end_offset, self.producer_state.producers.values())
 
     def close(self) -> None:
         """Write indexes and a producer snapshot, durably. Flush before."""
@@ -258,7 +256,7 @@ class LogMaintenance(LogState):
             try:
                 self._write_snapshot()
                 self._is_closed = True
-                for segment in self._segments:
+                for segment in self.segments:
                     segment.close()
                 if self._snapshots.sync():
                     sync_directory(self.dir)
@@ -269,7 +267,7 @@ class LogMaintenance(LogState):
         """Let go of the files without writing anything: the disk failed, or the log is being deleted."""
         with self._lock:
             self._is_closed = True
-            for segment in self._segments:
+            for segment in self.segments:
                 segment.release_file()
 
     def delete(self) -> None:

@@ -1,7 +1,6 @@
 """The state of one partition's log: its segments, where it begins and ends, rolling and flushing.
 
-Changes take the log's lock. Reads take none: they use immutable values (the segments, the end, the high watermark) that are
-replaced as a whole.
+Changes take the log's lock. Reads take none: they take the log's ``limits`` once, an immutable value that a change replaces whole.
 """
 
 import errno
@@ -15,6 +14,7 @@ from twisted_kafka.log.files import FUTURE_DIRECTORY_SUFFIX, sync_directory, syn
 from twisted_kafka.log.loading.log_loader import LoadedLog
 from twisted_kafka.log.partition_metadata import PARTITION_METADATA
 from twisted_kafka.log.producer_state.producer_state_manager import NO_OFFSET, ProducerEntry
+from twisted_kafka.log.read_limits import make_limits, read_limits_of
 from twisted_kafka.log.results import LogOffsetMetadata
 from twisted_kafka.log.segment.log_segment import LogSegment
 from twisted_kafka.log.segment.log_segments import Segments
@@ -36,7 +36,6 @@ class LogState:
         self.config = config
         self.topic_id: bytes | None = None
         self._has_new_topic_id = False
-        self.log_start_offset = loaded.log_start_offset
         self.recovery_point = loaded.recovery_point
         self.last_flush_ms = environment.clock.wall_ms()
         self.producer_state = loaded.producers
@@ -44,17 +43,21 @@ class LogState:
         self._environment = environment
         self._clock = environment.clock
         self._snapshots = loaded.snapshots
-        self._segments = loaded.segments
         self._active = loaded.segments.active
-        self._end = LogOffsetMetadata(loaded.log_end_offset, self._active.base_offset, self._active.size_bytes)
-        self._high_watermark = LogOffsetMetadata(self.log_start_offset)
-        self._unstable: LogOffsetMetadata | None = None
+        start = loaded.log_start_offset
+        self.limits = make_limits(
+            LogOffsetMetadata(loaded.log_end_offset, self._active.base_offset, self._active.size_bytes),
+            LogOffsetMetadata(start),
+            start,
+            loaded.segments,
+            self._first_unstable(start),
+        )
+        """Up to where readers may read; changed by ``_set_limits`` and by appends alone, under the lock."""
         self._lock = threading.Lock()
         self._flush_lock = threading.Lock()
         self._is_closed = False
         self._has_new_segments = True
         self._active.jitter_ms = self._draw_jitter_ms()
-        self._note_unstable()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.topic_partition} {self.log_start_offset}..{self.log_end_offset}>"
@@ -62,14 +65,19 @@ class LogState:
     # Where it begins and ends.
 
     @property
+    def log_start_offset(self) -> int:
+        """The first offset that can be read."""
+        return self.limits[3]
+
+    @property
     def log_end_offset(self) -> int:
         """The offset that the next record gets."""
-        return self._end[0]
+        return self.limits[0][0]
 
     @property
     def log_end_offset_metadata(self) -> LogOffsetMetadata:
         """The end and its place."""
-        return self._end
+        return self.limits[0]
 
     def active_producers(self) -> list[ProducerEntry]:
         """Return what is remembered of the producers that wrote to this log."""
@@ -85,28 +93,22 @@ class LogState:
     @property
     def high_watermark(self) -> int:
         """The offset up to which consumers may read."""
-        return self._high_watermark[0]
+        return self.limits[1][0]
 
     @property
     def last_stable_offset(self) -> int:
         """The offset up to which every transaction is decided; at most the high watermark."""
-        unstable = self._unstable
-        return min(unstable[0], self._high_watermark[0]) if unstable is not None else self._high_watermark[0]
-
-    def read_limits(self) -> tuple[int, int, int]:
-        """Return the log end offset, the high watermark and the last stable offset of one moment, by ``FetchIsolation``."""
-        end, mark, unstable = self._end[0], self._high_watermark[0], self._unstable
-        return end, mark, mark if unstable is None or unstable[0] > mark else unstable[0]
+        return self.limits[2][0]
 
     @property
     def size_bytes(self) -> int:
         """The size of all segments' batches."""
-        return sum([segment.size_bytes for segment in self._segments])
+        return sum([segment.size_bytes for segment in self.limits.segments])
 
     @property
     def segments(self) -> Segments:
         """The segments as they are now."""
-        return self._segments
+        return self.limits.segments
 
     @property
     def latest_epoch(self) -> int:
@@ -121,24 +123,52 @@ class LogState:
     def maybe_increment_high_watermark(self, offset: int | LogOffsetMetadata) -> bool:
         """Raise the high watermark to ``offset`` if that is above it; returns whether it was."""
         new = offset if isinstance(offset, int) else offset[0]
-        if new <= self._high_watermark[0]:
+        if new <= self.limits[1][0]:
             return False
         with self._lock:
-            before = self._high_watermark[0]
+            before = self.limits[1][0]
             return new > before and self._set_high_watermark(offset) > before
 
     def _set_high_watermark(self, offset: int | LogOffsetMetadata) -> int:
         mark = LogOffsetMetadata(offset) if isinstance(offset, int) else offset
-        end = self._end
+        end, _, _, start, segments, unstable = self.limits
         if mark[0] >= end[0]:
             mark = end
-        elif mark[0] < self.log_start_offset:
-            mark = LogOffsetMetadata(self.log_start_offset)
-        self._high_watermark = mark
-        if self._unstable is not None:
+        elif mark[0] < start:
+            mark = LogOffsetMetadata(start)
+        if unstable is None:
+            self.limits = read_limits_of((end, mark, mark, start, segments, None))
+        else:
             self.producer_state.on_high_watermark(mark[0])
-            self._note_unstable()
+            self.limits = make_limits(end, mark, start, segments, self._first_unstable(start, unstable))
         return mark[0]
+
+    def _set_limits(
+        self,
+        *,
+        log_end: LogOffsetMetadata | None = None,
+        high_watermark: LogOffsetMetadata | None = None,
+        log_start_offset: int | None = None,
+        segments: Segments | None = None,
+    ) -> None:
+        """Replace what is given, and find the first unstable offset anew; under the lock."""
+        old = self.limits
+        start = old.log_start_offset if log_start_offset is None else log_start_offset
+        self.limits = make_limits(
+            log_end or old.log_end,
+            high_watermark or old.high_watermark,
+            start,
+            segments or old.segments,
+            self._first_unstable(start, old.first_unstable),
+        )
+
+    def _first_unstable(self, log_start_offset: int, known: LogOffsetMetadata | None = None) -> LogOffsetMetadata | None:
+        """Return what the producers' state says; ``known`` may have the place of that offset."""
+        offset = self.producer_state.first_unstable_offset
+        if offset is None:
+            return None
+        offset = max(offset, log_start_offset)
+        return known if known is not None and known[0] == offset else LogOffsetMetadata(offset)
 
     def increment_log_start_offset(self, new_offset: int, reason: str = "") -> bool:
         """Let the log begin at ``new_offset``, at most the high watermark; returns whether that changed something.
@@ -147,7 +177,7 @@ class LogState:
         Raises OffsetOutOfRangeError above the high watermark.
         """
         with self._lock:
-            mark = self._high_watermark[0]
+            mark = self.high_watermark
             if new_offset > mark:
                 what = f" ({reason})" if reason else ""
                 raise OffsetOutOfRangeError(
@@ -158,22 +188,13 @@ class LogState:
             self._set_log_start(new_offset)
             return True
 
-    def _set_log_start(self, offset: int) -> None:
-        self.log_start_offset = offset
-        if self._high_watermark[0] < offset:
-            self._high_watermark = LogOffsetMetadata(offset)
+    def _set_log_start(self, offset: int, segments: Segments | None = None) -> None:
+        mark = LogOffsetMetadata(offset) if self.high_watermark < offset else None
+        self._set_limits(log_start_offset=offset, high_watermark=mark, segments=segments)
         try:
             self.leader_epochs.truncate_from_start(offset)
         except OSError as error:
             raise self._storage_error("write the leader epochs of", error) from error
-        self._note_unstable()
-
-    def _note_unstable(self) -> None:
-        offset = self.producer_state.first_unstable_offset
-        if offset is None:
-            self._unstable = None
-        elif self._unstable is None or self._unstable[0] != max(offset, self.log_start_offset):
-            self._unstable = LogOffsetMetadata(max(offset, self.log_start_offset))
 
     def assign_epoch_start_offset(self, epoch: int, offset: int) -> None:
         """Note that ``epoch`` begins at ``offset``: a new leader does so with its log's end."""
@@ -192,11 +213,11 @@ class LogState:
         """Begin a new segment at the end; does nothing when the active one is empty."""
         with self._lock:
             if self._active.size_bytes:
-                self._roll(self._end[0])
+                self._roll(self.log_end_offset)
 
     def _roll(self, base_offset: int) -> LogSegment:
         old = self._active
-        kept = list(self._segments)
+        kept = list(self.segments)
         is_kept = old.size_bytes > 0 and base_offset > old.base_offset
         try:
             active = self._new_segment(base_offset)
@@ -216,10 +237,10 @@ class LogState:
         if not is_kept:
             # Empty, and its base offset could not hold what comes: it was made anew.
             kept.pop()
-        self._segments = Segments([*kept, active])
         self._active = active
         # The end lies in the new segment from now on: a position in the old one would be wrong once that is compacted.
-        self._end = LogOffsetMetadata(self._end[0], active.base_offset, active.size_bytes)
+        end = LogOffsetMetadata(self.log_end_offset, active.base_offset, active.size_bytes)
+        self._set_limits(log_end=end, segments=Segments([*kept, active]))
         self._environment.scheduler.schedule_once("flush-log", self._flush_rolled)
         return active
 
@@ -243,7 +264,7 @@ class LogState:
 
     def flush(self) -> None:
         """Make everything appended so far durable, and move the recovery point there."""
-        self._flush(self._end[0])
+        self._flush(self.log_end_offset)
 
     def flush_before(self, offset: int) -> None:
         """Make what lies before ``offset`` durable."""
@@ -276,7 +297,7 @@ class LogState:
                 self._has_new_segments = True
                 raise self._storage_error("flush", error) from error
             with self._lock:
-                self.recovery_point = max(self.recovery_point, min(target, self._end[0]))
+                self.recovery_point = max(self.recovery_point, min(target, self.log_end_offset))
                 self.last_flush_ms = self._clock.wall_ms()
             self._environment.on_flush_ms((self._clock.monotonic_ns() - began_ns) / 1e6)
 
@@ -285,7 +306,7 @@ class LogState:
         if target <= self.recovery_point or self._is_closed:
             return []
         self._active.write_indexes()
-        return [segment for segment in self._segments.since(self.recovery_point) if segment.base_offset < target]
+        return [segment for segment in self.segments.since(self.recovery_point) if segment.base_offset < target]
 
     def _sync_topic_id(self) -> bool:
         if not self._has_new_topic_id or self._is_closed:
@@ -301,7 +322,7 @@ class LogState:
     def _has_moved_on(self, segments: Segments) -> bool:
         """Whether the log has other segments now; waits for whoever is replacing or renaming them."""
         with self._lock:
-            return segments is not self._segments
+            return segments is not self.limits.segments
 
     def _half_done(self, action: str, error: OSError) -> KafkaStorageError:
         """Return the error of an operation that left files and memory at odds, whatever it was: the directory must go offline."""

@@ -13,6 +13,7 @@ from twisted_kafka.log.loading.log_loader import UNKNOWN_STOP, LastStop, LogLoad
 from twisted_kafka.log.log_maintenance import LogMaintenance
 from twisted_kafka.log.partition_metadata import PARTITION_METADATA, read_topic_id
 from twisted_kafka.log.producer_state.producer_state_manager import NO_PRODUCER_ID, ProducerBatch
+from twisted_kafka.log.read_limits import ReadLimits, make_limits, read_limits_of
 from twisted_kafka.log.results import (
     UNKNOWN_POSITION,
     AbortedTransaction,
@@ -33,8 +34,8 @@ from twisted_kafka.protocol.errors import OffsetOutOfRangeError, RecordBatchTooL
 from twisted_kafka.protocol.regions import Buffer, FileRegion
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
-_LOG_END = int(FetchIsolation.LOG_END)
 _HIGH_WATERMARK = int(FetchIsolation.HIGH_WATERMARK)
+_TXN_COMMITTED = int(FetchIsolation.TXN_COMMITTED)
 
 _log = Logger()
 
@@ -83,11 +84,12 @@ class UnifiedLog(LogMaintenance):
                 self._ensure_open()
             config = self.config
             clock = self._clock
+            limits = self.limits
             context = ValidationContext(
-                self.topic_partition, self._end[0], leader_epoch, clock.wall_ms(), origin, config, clock.monotonic_ns
+                self.topic_partition, limits[0][0], leader_epoch, clock.wall_ms(), origin, config, clock.monotonic_ns
             )
             info = validate_and_assign_offsets(records, context)
-            info.log_start_offset = self.log_start_offset
+            info.log_start_offset = limits[3]
             batches = info.batches
             if not batches:
                 return info
@@ -98,13 +100,11 @@ class UnifiedLog(LogMaintenance):
             if batches[0].producer_id != NO_PRODUCER_ID:
                 duplicate = self._check_producers(info, origin)
                 if duplicate is not None:
-                    return _duplicate_info(duplicate, self.log_start_offset)
+                    return _duplicate_info(duplicate, limits[3])
             if leader_epoch > self.leader_epochs.latest_epoch:
                 self._assign_epoch(leader_epoch, info.first_offset)
-            end = self._append(info)
-            if is_alone:
-                self._set_high_watermark(end)
-        if end[0] - self.recovery_point >= config.flush_messages:
+            end_offset = self._append(info, is_alone)
+        if end_offset - self.recovery_point >= config.flush_messages:
             self.flush()
         return info
 
@@ -115,7 +115,7 @@ class UnifiedLog(LogMaintenance):
         """
         with self._lock:
             self._ensure_open()
-            batches = check_replicated(records, self._end[0], self.topic_partition)
+            batches = check_replicated(records, self.log_end_offset, self.topic_partition)
             size_bytes = batches[-1].position + batches[-1].size_bytes if batches else 0
             whole = records if len(records) == size_bytes else memoryview(records)[:size_bytes]
             info = LogAppendInfo(whole, batches, sum([max(batch.count, 1) for batch in batches]))
@@ -126,29 +126,43 @@ class UnifiedLog(LogMaintenance):
             for batch in batches:
                 if batch.leader_epoch > self.leader_epochs.latest_epoch:
                     self._assign_epoch(batch.leader_epoch, batch.base_offset)
-            self._append(info)
-        if self._end[0] - self.recovery_point >= self.config.flush_messages:
+            end_offset = self._append(info, False)
+        if end_offset - self.recovery_point >= self.config.flush_messages:
             self.flush()
         return info
 
-    def _append(self, info: LogAppendInfo) -> LogOffsetMetadata:
+    def _append(self, info: LogAppendInfo, is_alone: bool) -> int:
+        """Write the batches and let readers see them; returns the new log end offset."""
         records, batches, last_offset = info.records, info.batches, info.last_offset
         active = self._active
         if active.size_bytes + info.size_bytes > self.config.segment_bytes or self._should_roll(
             active, info.max_timestamp_ms, last_offset
         ):
             # Named after the end even where a follower's batches leave a gap: recovery takes one between segments for a loss.
-            end_offset = self._end[0]
+            end_offset = self.log_end_offset
             active = self._roll(end_offset if last_offset - end_offset <= MAX_RELATIVE_OFFSET else batches[0].base_offset)
         try:
             active.append(records, batches)
         except OSError as error:
             raise self._storage_error("append to", error) from error
+        _, mark, _, start, segments, unstable = self.limits
+        state = self.producer_state
         if batches[0].producer_id != NO_PRODUCER_ID or len(batches) > 1:
             self._update_producers(records, batches, active)
-        self.producer_state.map_end_offset = last_offset + 1
-        self._end = end = log_offset_metadata_of((last_offset + 1, active.base_offset, active.size_bytes))
-        return end
+            if state.has_transactions:
+                unstable = self._first_unstable(start, unstable)
+        state.map_end_offset = last_offset + 1
+        end = log_offset_metadata_of((last_offset + 1, active.base_offset, active.size_bytes))
+        if is_alone:
+            mark = end
+            if unstable is not None:
+                state.on_high_watermark(end[0])
+                unstable = self._first_unstable(start, unstable)
+        if unstable is None:
+            self.limits = read_limits_of((end, mark, mark, start, segments, None))
+        else:
+            self.limits = make_limits(end, mark, start, segments, unstable)
+        return end[0]
 
     def _should_roll(self, active: LogSegment, max_timestamp_ms: int, last_offset: int) -> bool:
         if active.is_index_full or last_offset - active.base_offset > MAX_RELATIVE_OFFSET:
@@ -189,29 +203,35 @@ class UnifiedLog(LogMaintenance):
                 except OSError as error:
                     # The marker is in the log and counts: what cannot be told of is only that the file lacks it yet.
                     self._storage_error("write the transaction index of", error)
-        if state.has_transactions:
-            self._note_unstable()
 
     # Reading.
 
     @property
     def high_watermark_metadata(self) -> LogOffsetMetadata:
-        """The high watermark and its place, looked up when nobody has yet."""
-        mark = self._high_watermark
-        if mark[2] == UNKNOWN_POSITION:
-            mark = self.offset_metadata(mark[0])
-            with self._lock:
-                if self._high_watermark[0] == mark[0]:
-                    self._high_watermark = mark
-        return mark
+        """The high watermark and its place."""
+        limits = self.limits
+        return self._located(limits[1], limits)
 
     @property
     def last_stable_offset_metadata(self) -> LogOffsetMetadata:
         """The last stable offset and its place."""
-        unstable = self._unstable
-        if unstable is None or unstable[0] >= self._high_watermark[0]:
-            return self.high_watermark_metadata
-        return unstable if unstable[2] != UNKNOWN_POSITION else self.offset_metadata(unstable[0])
+        limits = self.limits
+        return self._located(limits[2], limits)
+
+    def _located(self, limit: LogOffsetMetadata, limits: ReadLimits) -> LogOffsetMetadata:
+        """Return one of the limits with its place, which is looked up the first time that it is needed."""
+        if limit[2] != UNKNOWN_POSITION:
+            return limit
+        found = self.offset_metadata(limit[0], limits)
+        with self._lock:
+            if self.limits is limits:
+                end, mark, _, start, segments, unstable = limits
+                if unstable is limit:
+                    unstable = found
+                else:
+                    mark = found
+                self.limits = make_limits(end, mark, start, segments, unstable)
+        return found
 
     def read(
         self,
@@ -219,35 +239,32 @@ class UnifiedLog(LogMaintenance):
         max_bytes: int,
         isolation: FetchIsolation = FetchIsolation.HIGH_WATERMARK,
         min_one_message: bool = True,
+        limits: ReadLimits | None = None,
         *,
         is_retry: bool = False,
     ) -> FetchDataInfo:
         """Return batches from the one with ``start_offset`` on: at most ``max_bytes``, of one segment, up to what may be seen.
 
-        ``min_one_message``: the first batch comes whole even when it is larger. Raises OffsetOutOfRangeError.
+        ``min_one_message``: the first batch comes whole even when it is larger. ``limits``: those of the moment to read as of, now
+        if not given. Raises OffsetOutOfRangeError.
         """
-        end = self._end
-        if isolation == _LOG_END:
-            limit = end
-        elif isolation == _HIGH_WATERMARK:
-            limit = self._high_watermark
-        else:
-            limit = self.last_stable_offset_metadata
-        if start_offset < self.log_start_offset or start_offset > end[0]:
+        if limits is None:
+            limits = self.limits
+        if start_offset < limits[3] or start_offset > limits[0][0]:
             raise OffsetOutOfRangeError(
-                f"{self.topic_partition} has offsets from {self.log_start_offset} to {end[0]}, offset {start_offset} was asked for"
+                f"{self.topic_partition} has offsets from {limits[3]} to {limits[0][0]}, offset {start_offset} was asked for"
             )
+        limit = limits[2] if isolation == _TXN_COMMITTED else limits[1] if isolation == _HIGH_WATERMARK else limits[0]
         if limit[2] == UNKNOWN_POSITION:
-            limit = self.high_watermark_metadata
-        aborted: list[AbortedTransaction] | None = [] if isolation > _HIGH_WATERMARK else None
+            limit = self._located(limit, limits)
         if start_offset >= limit[0]:
-            at = limit if start_offset == limit[0] else self.offset_metadata(start_offset)
-            return FetchDataInfo(at, b"", False, aborted)
-        segments = self._segments
+            at = limit if start_offset == limit[0] else self.offset_metadata(start_offset, limits)
+            return FetchDataInfo(at, b"", False, [] if isolation == _TXN_COMMITTED else None)
+        segments = limits[4]
         try:
-            return self._read(segments, start_offset, max_bytes, limit, min_one_message, aborted)
+            return self._read(segments, start_offset, max_bytes, limit, min_one_message, isolation == _TXN_COMMITTED)
         except OSError as error:
-            # Its file may have been removed or renamed between looking and opening.
+            # Its file may have been removed or renamed before it was opened.
             if self._has_moved_on(segments):
                 return self.read(start_offset, max_bytes, isolation, min_one_message)
             if isinstance(error, FileNotFoundError) and not is_retry:
@@ -261,8 +278,9 @@ class UnifiedLog(LogMaintenance):
         max_bytes: int,
         limit: LogOffsetMetadata,
         min_one_message: bool,
-        aborted: list[AbortedTransaction] | None,
+        with_aborted: bool,
     ) -> FetchDataInfo:
+        aborted: list[AbortedTransaction] | None = [] if with_aborted else None
         segment: LogSegment | None = segments.floor(start_offset)
         while segment is not None:
             found = segment.locate(start_offset)
@@ -290,46 +308,38 @@ class UnifiedLog(LogMaintenance):
             if aborted is not None:
                 after = segments.after(segment)
                 upper = limit[0] if after is None else min(limit[0], after.base_offset)
-                aborted = self._aborted_between(start_offset, upper)
+                aborted = _aborted_between(segments, start_offset, upper)
             return FetchDataInfo(at, FileRegion(segment.file, position, size) if size > 0 else b"", incomplete, aborted)
         return FetchDataInfo(limit, b"", False, aborted)
 
-    def _aborted_between(self, fetch_offset: int, upper_bound: int) -> list[AbortedTransaction]:
-        found = []
-        for segment in self._segments.since(fetch_offset):
-            entries, is_complete = segment.transaction_index.collect(fetch_offset, upper_bound)
-            found += entries
-            if is_complete:
-                break
-        return found
-
     def aborted_transactions(self, fetch_offset: int, upper_bound: int) -> list[AbortedTransaction]:
         """Return the aborted transactions with records between the offsets."""
-        return self._aborted_between(fetch_offset, upper_bound)
+        return _aborted_between(self.segments, fetch_offset, upper_bound)
 
-    def offset_metadata(self, offset: int) -> LogOffsetMetadata:
+    def offset_metadata(self, offset: int, limits: ReadLimits | None = None) -> LogOffsetMetadata:
         """Return where ``offset`` lies; raises OffsetOutOfRangeError when the log does not have it."""
-        end = self._end
-        if offset == end[0]:
-            return end
-        return self.read(offset, 1, FetchIsolation.LOG_END, False).fetch_offset
+        if limits is None:
+            limits = self.limits
+        if offset == limits[0][0]:
+            return limits[0]
+        return self.read(offset, 1, FetchIsolation.LOG_END, False, limits).fetch_offset
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampAndOffset | None:
         """Return the first record that is not older than ``timestamp_ms``, or None."""
-        return self._searched(lambda segments: find_timestamp(segments, timestamp_ms, self.log_start_offset))
+        return self._searched(lambda limits: find_timestamp(limits.segments, timestamp_ms, limits.log_start_offset))
 
     def max_timestamp_offset(self) -> TimestampAndOffset | None:
         """Return the record with the largest timestamp, the first of them, or None when the log is empty (KIP-734)."""
-        return self._searched(find_max_timestamp)
+        return self._searched(lambda limits: find_max_timestamp(limits.segments))
 
     def _searched(
-        self, search: Callable[[Segments], TimestampAndOffset | None], *, is_retry: bool = False
+        self, search: Callable[[ReadLimits], TimestampAndOffset | None], *, is_retry: bool = False
     ) -> TimestampAndOffset | None:
-        segments = self._segments
+        limits = self.limits
         try:
-            return search(segments)
+            return search(limits)
         except OSError as error:
-            if self._has_moved_on(segments):
+            if self._has_moved_on(limits.segments):
                 return self._searched(search)
             if isinstance(error, FileNotFoundError) and not is_retry:
                 return self._searched(search, is_retry=True)
@@ -339,11 +349,21 @@ class UnifiedLog(LogMaintenance):
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
         """Return the largest epoch up to ``epoch`` that was written here and where it ended; -1, -1 when unknown."""
-        return self.leader_epochs.end_offset_for(epoch, self._end[0])
+        return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
 
     def epoch_for_offset(self, offset: int) -> int | None:
         """Return the leader epoch in which ``offset`` was written, or None."""
         return self.leader_epochs.epoch_for_offset(offset)
+
+
+def _aborted_between(segments: Segments, fetch_offset: int, upper_bound: int) -> list[AbortedTransaction]:
+    found = []
+    for segment in segments.since(fetch_offset):
+        entries, is_complete = segment.transaction_index.collect(fetch_offset, upper_bound)
+        found += entries
+        if is_complete:
+            break
+    return found
 
 
 def _duplicate_info(batch: ProducerBatch, log_start_offset: int) -> LogAppendInfo:

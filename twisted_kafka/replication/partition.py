@@ -33,6 +33,7 @@ ACKS_ALL: Final = -1
 DELETE_TO_HIGH_WATERMARK: Final = -1
 NO_LEADER: Final = -1
 
+_HIGH_WATERMARK: Final = int(FetchIsolation.HIGH_WATERMARK)
 _TXN_COMMITTED: Final = int(FetchIsolation.TXN_COMMITTED)
 
 
@@ -275,19 +276,21 @@ class Partition:
         if fetch.topic_id != self.topic_id and fetch.topic_id != NO_UUID and self.topic_id != NO_UUID:
             raise InconsistentTopicIdError(f"the topic id of the fetch is not that of {self.topic_partition}")
         log = self.log_for(fetch.current_leader_epoch, leader_only=params.fetch_only_leader)
-        # Offsets from before the read: an append meanwhile must not make a follower look as if it lagged.
-        offsets = log.read_limits()
-        result = PartitionRead(0, offsets[1], offsets[2], log.log_start_offset)
-        result.log_end_offset = offsets[0]
+        # Of one moment: an append meanwhile must not make a follower look as if it lagged.
+        limits = log.limits
+        end, mark, stable, start, _, _ = limits
+        result = PartitionRead(0, mark[0], stable[0], start)
+        result.log_end_offset = end[0]
         isolation = params.isolation
         if fetch.last_fetched_epoch != NO_EPOCH and self._diverges(fetch, result):
             return result
         offset = fetch.fetch_offset
-        if offset == offsets[isolation]:
+        limit = stable if isolation == _TXN_COMMITTED else mark if isolation == _HIGH_WATERMARK else end
+        if offset == limit[0]:
             if isolation == _TXN_COMMITTED:
                 result.aborted_transactions = []
             return result
-        info = log.read(offset, max_bytes, isolation, min_one_message)
+        info = log.read(offset, max_bytes, isolation, min_one_message, limits)
         result.start = info.fetch_offset
         result.aborted_transactions = info.aborted_transactions
         if params.hard_max_bytes or not info.first_entry_incomplete:
@@ -313,7 +316,8 @@ class Partition:
     def offsets(self, current_leader_epoch: int, *, leader_only: bool) -> OffsetSnapshot:
         """Return up to where it can be read; raises what ``log_for`` raises."""
         log = self.log_for(current_leader_epoch, leader_only=leader_only)
-        return OffsetSnapshot(*log.read_limits())
+        end, mark, stable, _, _, _ = log.limits
+        return OffsetSnapshot(end[0], mark[0], stable[0])
 
     def end_offset_for_epoch(self, current_leader_epoch: int, epoch: int) -> EpochEndOffset:
         """Return where ``epoch`` ended; leader only. Raises what ``log_for`` raises."""
