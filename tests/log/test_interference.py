@@ -183,6 +183,7 @@ class FakeLog:
 
 def test_a_recovery_point_from_before_a_truncation_is_not_written_after_it(tmp_path):
     directory = LogDirectory(tmp_path)
+    directory.is_loaded = True
     directory.logs[FakeLog.topic_partition] = log = FakeLog(100)
 
     def truncate():
