@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "beside"))
 import frames
 
 from twisted_kafka import Broker
-from twisted_kafka.broker.broker import kafka_server as assembly
+from twisted_kafka.broker import kafka_server as assembly
 from twisted_kafka.network.channel import KafkaChannel
 
 ROUNDS, PER_ROUND = 600, 20

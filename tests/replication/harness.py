@@ -168,7 +168,7 @@ class Harness:
     def append(self, *values, topic_partition=TP, acks=1, timeout_ms=1000, batch_options=None, **options):
         """Append the values as one batch; return the partition's result, or a future of the results."""
         batch = batch_of(*values, **(batch_options or {}))
-        results = self.replicas.append_records(timeout_ms, acks, {topic_partition: batch}, **options)
+        results = self.replicas.appender.append(timeout_ms, acks, {topic_partition: batch}, **options)
         return results[topic_partition] if isinstance(results, dict) else results
 
 

@@ -19,7 +19,7 @@ def h(tmp_path):
 def follower_fetches(h, offset, *, replica=OTHER, epoch=-1):
     params = FetchParams(replica, 0, 1, 1 << 20, FetchIsolation.LOG_END, 12)
     fetch = PartitionFetch(TP, bytes(16), 0, offset, 1 << 20, log_start_offset=0, current_leader_epoch=epoch)
-    return h.replicas.fetch(params, [fetch])[0]
+    return h.replicas.reader.fetch(params, [fetch])[0]
 
 
 def test_offsets_follow_each_other_and_are_readable_at_once(h):
@@ -65,7 +65,7 @@ def test_what_is_refused_is_counted_by_its_fault(h):
         (bytearray(b"".join(old)), ErrorCode.INVALID_RECORD, "InvalidMagicNumberRecordsPerSec"),
         (batch_of(b"a"), ErrorCode.INVALID_RECORD, "NoKeyCompactedTopicRecordsPerSec"),
     ):
-        assert h.replicas.append_records(1000, 1, {TP: data})[TP].error == error
+        assert h.replicas.appender.append(1000, 1, {TP: data})[TP].error == error
         assert h.metrics.value("BrokerTopicMetrics", meter) == 1
 
 
@@ -79,7 +79,7 @@ def test_internal_topics_need_to_be_allowed(h):
 def test_one_partitions_failure_is_its_own(h):
     h.lead()
     other = TopicPartition(TOPIC, 1)
-    results = h.replicas.append_records(0, 1, {other: batch_of(b"x"), TP: batch_of(b"y")})
+    results = h.replicas.appender.append(0, 1, {other: batch_of(b"x"), TP: batch_of(b"y")})
     assert [results[tp].error for tp in (other, TP)] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0]
 
 
@@ -87,7 +87,7 @@ def test_a_corrupt_batch_is_refused_and_nothing_is_written(h):
     partition = h.lead()
     batch = batch_of(b"abc")
     batch[-1] ^= 1
-    results = h.replicas.append_records(0, 1, {TP: batch})
+    results = h.replicas.appender.append(0, 1, {TP: batch})
     assert results[TP].error == ErrorCode.CORRUPT_MESSAGE
     assert partition.log.log_end_offset == 0
 

@@ -36,7 +36,7 @@ def ask(offset, *, topic_partition=TP, topic_uuid=bytes(16), max_bytes=1 << 20, 
 
 
 def fetch(h, *fetches, **how):
-    return h.replicas.fetch(params(**how), list(fetches))
+    return h.replicas.reader.fetch(params(**how), list(fetches))
 
 
 def test_data_stays_in_its_file(h):
@@ -240,17 +240,6 @@ class TestWaiting:
     def test_nothing_asked_for_is_answered_at_once(self, h):
         assert fetch(h, wait_ms=500) == []
 
-    def test_what_building_the_answer_raises_reaches_the_waiter(self, h):
-        h.lead()
-
-        def fail(reads):
-            raise RuntimeError("no")
-
-        answer = h.replicas.fetch_and_respond(params(wait_ms=500), [ask(0)], fail)
-        h.append(b"a")
-        with pytest.raises(RuntimeError):
-            answer.result(0)
-
     def test_no_operation_stays_behind(self, h):
         h.lead()
         for _ in range(10):
@@ -280,7 +269,7 @@ class TestDivergence:
         [read] = (
             fetch(h, ask(offset, last_epoch=last_epoch), wait_ms=10)[:1]
             if expected
-            else [h.replicas.fetch(params(), [ask(offset, last_epoch=last_epoch)])[0]]
+            else [h.replicas.reader.fetch(params(), [ask(offset, last_epoch=last_epoch)])[0]]
         )
         assert (read.error, read.diverging_epoch) == (0, expected)
         if expected:

@@ -12,6 +12,7 @@ from twisted_kafka.protocol.errors import (
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.replica import Replica
+from twisted_kafka.waiting.futures import when_done
 
 BOTH = (BROKER, OTHER)
 T0 = 1_700_000_000_000
@@ -116,7 +117,7 @@ class TestSegmentStarts:
 
 class TestDeletingRecords:
     def delete(self, h, offset, *, tp=TP, timeout_ms=1000):
-        return h.replicas.offsets.delete_records(timeout_ms, {tp: offset}, lambda results: results[tp])
+        return when_done(h.replicas.offsets.delete_records(timeout_ms, {tp: offset}), lambda results: results[tp])
 
     def test_up_to_an_offset_and_to_the_high_watermark(self, h):
         assert self.delete(h, 1).low_watermark == 1

@@ -1,13 +1,15 @@
 """Every family of APIs that the broker serves, listed once: dispatch, ApiVersions and the README's table come from here."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from twisted_kafka.access_log.access_log import AccessLog
+from twisted_kafka.access_log.topic import AccessLogTopic
 from twisted_kafka.admin.partitions import PartitionAdmin
+from twisted_kafka.admin.topic_orders import NewTopic
 from twisted_kafka.admin.topic_waits import TopicWaits
 from twisted_kafka.admin.topics import TopicManager
-from twisted_kafka.broker.access_log_topic import AccessLogTopic
 from twisted_kafka.broker.administration import Administration
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.controller.kafka_controller import KafkaController
@@ -22,7 +24,8 @@ from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metadata.store import IMetadataStore
 from twisted_kafka.metrics.registry import MetricsRegistry
-from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TRANSACTION_TOPIC
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TRANSACTION_TOPIC, TopicPartition
 from twisted_kafka.quota.client_quotas import ClientQuotas
 from twisted_kafka.replication.control_plane import ControlPlane
 from twisted_kafka.replication.replica_manager import ReplicaManager
@@ -80,7 +83,15 @@ def make_families(parts: Parts) -> list[object]:
     waits = TopicWaits(metadata, parts.clock, parts.timer)
     topics = TopicManager(config, parts.store, metadata, parts.controller, waits, policies=parts.administration.policies)
     if parts.access_log is not None and config.boolean("access.log.topic.enable"):
-        parts.access_log.publish_to(AccessLogTopic(config, metadata, replicas, topics.create_topics, parts.clock).publish)
+        parts.access_log.publish_to(
+            AccessLogTopic(
+                config,
+                metadata,
+                parts.clock,
+                append=partial(_append_to, replicas),
+                create_topic=lambda name, partitions: topics.create_topics([NewTopic(name, partitions)], 0),
+            ).publish
+        )
     verification = TransactionVerification(config, replicas)
     describer = ConfigDescriber(config, parts.configs)
     return [
@@ -105,6 +116,13 @@ def make_families(parts: Parts) -> list[object]:
         ClientQuotaApis(ClientQuotas(parts.configs)),
         ControlApis(parts.control, parts.controller, config, parts.broker_epoch),
     ]
+
+
+def _append_to(replicas: ReplicaManager, partition: TopicPartition, batch: bytes) -> ErrorCode:
+    """Append one batch with acks=1, which waits for nothing."""
+    results = replicas.appender.append(0, 1, {partition: batch}, internal_topics_allowed=True)
+    assert isinstance(results, dict)
+    return ErrorCode(results[partition].error)
 
 
 def _coordinators(parts: Parts) -> dict[int, CoordinatorTopic]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
-from typing import Final
 
 from zope.interface import implementer
 
@@ -15,8 +14,7 @@ from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.append_result import PartitionResult
 from twisted_kafka.replication.replica_manager import ReplicaManager
-
-_COORDINATOR: Final = AppendOrigin.COORDINATOR
+from twisted_kafka.waiting.futures import when_done
 
 
 @implementer(IPartitionWriter)
@@ -24,7 +22,7 @@ class ReplicaWriter:
     """Appends to the partitions that this broker leads."""
 
     def __init__(self, replica_manager: ReplicaManager, timeout_ms: int, required_acks: int = -1) -> None:
-        self._append = replica_manager.append
+        self._replica_manager = replica_manager
         self._timeout_ms = timeout_ms
         self._required_acks = required_acks
 
@@ -35,7 +33,10 @@ class ReplicaWriter:
             error = results[partition].error
             return ErrorCode(error) if error else ErrorCode.NONE
 
-        return self._append(self._timeout_ms, self._required_acks, {partition: batch}, _COORDINATOR, True, error_in)
+        results = self._replica_manager.appender.append(
+            self._timeout_ms, self._required_acks, {partition: batch}, AppendOrigin.COORDINATOR, internal_topics_allowed=True
+        )
+        return when_done(results, error_in)
 
 
 @implementer(IPartitionReader)

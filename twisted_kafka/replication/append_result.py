@@ -1,4 +1,4 @@
-"""What an append to one partition came to."""
+"""The result of an append to one partition."""
 
 from typing import Final
 
@@ -9,9 +9,10 @@ _NO_ERRORS: Final[tuple[tuple[int, str], ...]] = ()
 
 
 class PartitionResult:
-    """The answer for one partition of a produce: offsets are -1 and times -1 where there is nothing to say.
+    """The result of an append to one partition; offsets and times are -1 where they are unknown.
 
-    ``record_errors`` are (index of the record, why) and ``error_message`` says what was wrong with the batch (KIP-467).
+    ``required_offset`` is the high watermark at which the append is replicated to all in-sync replicas, -1 when nothing waits for
+    that. ``record_errors`` are (index of the record, reason) and ``error_message`` says what was wrong with the batch (KIP-467).
     """
 
     __slots__ = (
@@ -24,6 +25,7 @@ class PartitionResult:
         "log_start_offset",
         "record_count",
         "record_errors",
+        "required_offset",
     )
 
     def __init__(self, error: int, log_start_offset: int = -1) -> None:
@@ -32,6 +34,7 @@ class PartitionResult:
         self.last_offset = -1
         self.log_append_time_ms = -1
         self.log_start_offset = log_start_offset
+        self.required_offset = -1
         self.record_count = 0
         self.conversion: Conversion | None = None
         self.record_errors: list[tuple[int, str]] | tuple[tuple[int, str], ...] = _NO_ERRORS
@@ -39,7 +42,7 @@ class PartitionResult:
 
     @classmethod
     def appended(cls, info: LogAppendInfo) -> "PartitionResult":
-        """Make the result of an append that was done."""
+        """Make the result of an append that succeeded."""
         result = cls(0, info.log_start_offset)
         result.base_offset = info.first_offset
         result.last_offset = info.last_offset
@@ -49,5 +52,5 @@ class PartitionResult:
         return result
 
     def fail_after_append(self, error: ErrorCode) -> None:
-        """Note how waiting for replicas ended; the offsets stay, for the records are in the leader's log."""
+        """Set the error that waiting for replicas ended with. The offsets stay: the records are in the leader's log."""
         self.error = error

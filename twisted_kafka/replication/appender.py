@@ -1,12 +1,11 @@
-"""Producing: appends to the leaders' logs, answered at once or when the in-sync replicas have them."""
+"""Appends to the logs of led partitions, answered at once or when the in-sync replicas have them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
-from typing import Final, TypeVar
+from typing import Final
 
 from twisted.logger import Logger
 
-from twisted_kafka.log.results import LogAppendInfo
 from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.log.validation.types import (
     InvalidChecksumError,
@@ -32,19 +31,26 @@ from twisted_kafka.replication.append_result import PartitionResult
 from twisted_kafka.replication.delayed_produce import DelayedProduce
 from twisted_kafka.replication.partition import ACKS_ALL, Partition
 from twisted_kafka.replication.partition_table import PartitionTable
-from twisted_kafka.replication.produce_meters import ProduceMeters
 from twisted_kafka.replication.purgatories import Purgatories
-from twisted_kafka.replication.topic_stats import BrokerTopicStats
-
-_CLIENT: Final = AppendOrigin.CLIENT
+from twisted_kafka.replication.topic_stats import (
+    BYTES_REJECTED,
+    FAILED_PRODUCES,
+    INVALID_MAGIC_NUMBER,
+    INVALID_MESSAGE_CRC,
+    INVALID_OFFSET_OR_SEQUENCE,
+    NO_KEY_COMPACTED_TOPIC,
+    PRODUCE_REQUESTS,
+    BrokerTopicStats,
+    ProduceMeters,
+)
 
 INTERNAL_TOPICS: Final = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC})
 """What clients may not write to (Kafka: Topic.isInternal)."""
 VALID_ACKS: Final = (-1, 0, 1)
 
-Response = TypeVar("Response")
+AppendResults = dict[TopicPartition, PartitionResult]
 
-# What a client does about by itself is no failure of the broker (Kafka counts and logs the others).
+# Errors that clients recover from by themselves are no failures of the broker: Kafka neither counts nor logs them.
 _EXPECTED = (
     UnknownTopicOrPartitionError,
     NotLeaderOrFollowerError,
@@ -62,90 +68,59 @@ _log = Logger(__name__)
 class RecordAppender:
     """Appends to the hosted partitions (Kafka: ``ReplicaManager.appendRecords``)."""
 
-    __slots__ = ("_all_topics", "_partitions", "_purgatories", "_stats")
+    __slots__ = ("_partitions", "_purgatories", "_stats")
 
     def __init__(self, partitions: PartitionTable, purgatories: Purgatories, stats: BrokerTopicStats) -> None:
         self._partitions = partitions
         self._purgatories = purgatories
         self._stats = stats
-        self._all_topics = stats.all_topics
 
     def append(
         self,
         timeout_ms: int,
         required_acks: int,
         entries: Mapping[TopicPartition, Buffer],
-        origin: AppendOrigin,
-        internal_topics_allowed: bool,
-        respond: Callable[[dict[TopicPartition, PartitionResult]], Response],
-    ) -> "Response | Future[Response]":
-        """Append; return ``respond(results)``, or a future of it if acks=all has replicas to wait for, at most ``timeout_ms``.
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        *,
+        internal_topics_allowed: bool = False,
+    ) -> "AppendResults | Future[AppendResults]":
+        """Append to each partition; a future only where acks=all has replicas to wait for, ``timeout_ms`` at most.
 
-        Operations that wait for these partitions are completed on this thread: the caller holds no lock that they need.
+        A failure is a value in the results. Operations that wait for these partitions complete on this thread: the caller holds no
+        lock that they need.
         """
         if required_acks not in VALID_ACKS:
-            return respond({tp: PartitionResult(ErrorCode.INVALID_REQUIRED_ACKS) for tp in entries})
-        results: dict[TopicPartition, PartitionResult] = {}
-        waiting: dict[TopicPartition, int] | None = None
-        find = self._partitions.get
+            return {topic_partition: PartitionResult(ErrorCode.INVALID_REQUIRED_ACKS) for topic_partition in entries}
+        results: AppendResults = {}
+        waits = False
         for topic_partition, records in entries.items():
             try:
-                partition = find(topic_partition)
+                partition = self._partitions.get(topic_partition)
                 if topic_partition[0] in INTERNAL_TOPICS and not internal_topics_allowed:
                     self._partitions.ensure_known(topic_partition)
                     raise InvalidTopicError(f"Cannot append to internal topic {topic_partition[0]}")
                 if partition is None:
                     partition = self._partitions.get_or_raise(topic_partition)
                 info, moved = partition.append_as_leader(records, origin, required_acks)
-            except Exception as error:  # noqa: BLE001 one partition's failure is its own
+            except Exception as error:  # noqa: BLE001 one partition's failure does not fail the others
                 results[topic_partition] = self._failed(topic_partition, error, len(records))
                 continue
-            results[topic_partition] = PartitionResult.appended(info)
+            result = results[topic_partition] = PartitionResult.appended(info)
             self._appended(partition, len(records), info.record_count, moved)
             if required_acks == ACKS_ALL and partition.log.high_watermark <= info.last_offset:
-                if waiting is None:
-                    waiting = {}
-                waiting[topic_partition] = info.last_offset + 1
-        if waiting is None:
-            return respond(results)
-        operation = DelayedProduce(timeout_ms, self._partitions, results, waiting, respond)
-        self._purgatories.produce.try_complete_else_watch(operation, list(waiting))
+                result.required_offset = info.last_offset + 1
+                waits = True
+        if not waits:
+            return results
+        operation = DelayedProduce(timeout_ms, self._partitions, results)
+        self._purgatories.produce.try_complete_else_watch(operation, operation.pending)
         return operation.future
 
-    def append_one(
-        self,
-        timeout_ms: int,
-        required_acks: int,
-        topic_partition: TopicPartition,
-        records: Buffer,
-        respond: Callable[[dict[TopicPartition, PartitionResult]], Response],
-    ) -> "LogAppendInfo | PartitionResult | Future[Response] | None":
-        """Append a client's batch to one partition as ``append`` does: return what it came to, or a future of ``respond``'s answer.
-
-        None, and nothing is done, when the partition is not here, its topic is internal or the acks are none of those. A
-        PartitionResult is a failure.
-        """
-        partition = self._partitions.get(topic_partition)
-        if partition is None or topic_partition[0] in INTERNAL_TOPICS or required_acks not in VALID_ACKS:
-            return None
-        try:
-            info, moved = partition.append_as_leader(records, _CLIENT, required_acks)
-        except Exception as error:  # noqa: BLE001 it is answered
-            return self._failed(topic_partition, error, len(records))
-        self._appended(partition, len(records), info.record_count, moved)
-        if required_acks == ACKS_ALL and partition.log.high_watermark <= info.last_offset:
-            results = {topic_partition: PartitionResult.appended(info)}
-            waiting = {topic_partition: info.last_offset + 1}
-            operation = DelayedProduce(timeout_ms, self._partitions, results, waiting, respond)
-            self._purgatories.produce.try_complete_else_watch(operation, [topic_partition])
-            return operation.future
-        return info
-
     def _appended(self, partition: Partition, size_bytes: int, records: int, moved: bool) -> None:
-        """Count it, and look at what waits for the partition."""
+        """Count an append, and complete what waited for it."""
         meters = partition.produce_meters
         if meters is None:
-            meters = partition.produce_meters = ProduceMeters(partition.stats, self._all_topics)
+            meters = partition.produce_meters = ProduceMeters(partition.stats, self._stats.all_topics)
         meters.mark(size_bytes, records)
         if moved:
             self._purgatories.check_all(partition.topic_partition)
@@ -153,31 +128,28 @@ class RecordAppender:
             self._purgatories.fetch.check_and_complete(partition.topic_partition)  # followers wait for the log's end
 
     def _count_invalid(self, error: Exception) -> None:
-        everything = self._all_topics
+        everything = self._stats.all_topics
         if isinstance(error, RecordValidationError) and error.keyless:
-            everything.no_key_compacted_topic.mark(error.keyless)
+            everything.mark(NO_KEY_COMPACTED_TOPIC, error.keyless)
         elif isinstance(error, InvalidMagicError):
-            everything.invalid_magic_number.mark(1)
+            everything.mark(INVALID_MAGIC_NUMBER, 1)
         elif isinstance(error, InvalidChecksumError):
-            everything.invalid_message_crc.mark(1)
+            everything.mark(INVALID_MESSAGE_CRC, 1)
         elif isinstance(error, InvalidOffsetOrSequenceError):
-            everything.invalid_offset_or_sequence.mark(1)
+            everything.mark(INVALID_OFFSET_OR_SEQUENCE, 1)
 
     def _failed(self, topic_partition: TopicPartition, error: Exception, size_bytes: int) -> PartitionResult:
-        topic, everything = self._stats.topic(topic_partition.topic), self._all_topics
-        topic.produce_requests.mark(1)
-        everything.produce_requests.mark(1)
+        topic = topic_partition.topic
+        self._stats.mark(topic, PRODUCE_REQUESTS, 1)
         if isinstance(error, OSError):
             _log.error("Cannot append to {partition}: {error}", partition=topic_partition, error=error)
             return PartitionResult(ErrorCode.KAFKA_STORAGE_ERROR)
         if isinstance(error, RecordTooLargeError | RecordBatchTooLargeError):
-            topic.bytes_rejected.mark(size_bytes)
-            everything.bytes_rejected.mark(size_bytes)
+            self._stats.mark(topic, BYTES_REJECTED, size_bytes)
         self._count_invalid(error)
         if isinstance(error, _EXPECTED):
             return PartitionResult(error.code)
-        topic.failed_produces.mark(1)
-        everything.failed_produces.mark(1)
+        self._stats.mark(topic, FAILED_PRODUCES, 1)
         partition = self._partitions.get(topic_partition)
         log_start_offset = -1 if partition is None else partition.log.log_start_offset
         if not isinstance(error, KafkaError):

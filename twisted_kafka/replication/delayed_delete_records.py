@@ -1,20 +1,16 @@
-"""A deletion of records that waits until all replicas' logs begin late enough (Kafka: ``DelayedDeleteRecords``)."""
+"""A deletion of records that waits until all replicas have moved their log start offset (Kafka: ``DelayedDeleteRecords``)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
-from typing import Generic, TypeVar
 
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError, NotLeaderOrFollowerError
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.partition_table import PartitionTable
-from twisted_kafka.waiting.completion import resolve
 from twisted_kafka.waiting.purgatory import DelayedOperation
-
-Response = TypeVar("Response")
 
 
 class DeleteRecordsResult:
-    """The answer for one partition: the low watermark (-1 when unknown) and an error."""
+    """The result for one partition: the low watermark (-1 when unknown) and an error."""
 
     __slots__ = ("error", "low_watermark")
 
@@ -23,10 +19,10 @@ class DeleteRecordsResult:
         self.low_watermark = low_watermark
 
 
-class DelayedDeleteRecords(DelayedOperation, Generic[Response]):
+class DelayedDeleteRecords(DelayedOperation):
     """Waits for each partition's low watermark to reach the offset that was asked for."""
 
-    __slots__ = ("_partitions", "_pending_offsets", "_respond", "_results", "future")
+    __slots__ = ("_partitions", "_pending_offsets", "_results", "future")
 
     def __init__(
         self,
@@ -34,14 +30,12 @@ class DelayedDeleteRecords(DelayedOperation, Generic[Response]):
         partitions: PartitionTable,
         results: dict[TopicPartition, DeleteRecordsResult],
         wanted_offsets: Mapping[TopicPartition, int],
-        respond: Callable[[dict[TopicPartition, DeleteRecordsResult]], Response],
     ) -> None:
         super().__init__(timeout_ms)
         self._partitions = partitions
         self._results = results
         self._pending_offsets = dict(wanted_offsets)
-        self._respond = respond
-        self.future: Future[Response] = Future()
+        self.future: Future[dict[TopicPartition, DeleteRecordsResult]] = Future()
 
     def try_complete(self) -> bool:
         """Complete when no partition waits any more."""
@@ -64,8 +58,8 @@ class DelayedDeleteRecords(DelayedOperation, Generic[Response]):
         return partition.low_watermark()
 
     def on_complete(self) -> None:
-        """Answer with what each partition came to; those that still wait with REQUEST_TIMED_OUT."""
+        """Resolve the future; partitions that still wait get REQUEST_TIMED_OUT."""
         with self._lock:  # when time runs out another thread may be in the middle of try_complete
             for topic_partition in self._pending_offsets:
                 self._results[topic_partition].error = ErrorCode.REQUEST_TIMED_OUT
-        resolve(self.future, self._respond, self._results)
+        self.future.set_result(self._results)

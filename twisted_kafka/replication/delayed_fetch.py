@@ -2,46 +2,38 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Generic, TypeVar
 
 from twisted_kafka.log.results import LogOffsetMetadata
 from twisted_kafka.protocol.errors import KafkaError
 from twisted_kafka.replication.fetch_data import NO_EPOCH, FetchParams, PartitionFetch, PartitionRead
 from twisted_kafka.replication.partition import Partition
-from twisted_kafka.waiting.completion import resolve
+from twisted_kafka.replication.partition_table import PartitionTable
 from twisted_kafka.waiting.purgatory import DelayedOperation
 
-if TYPE_CHECKING:
-    from twisted_kafka.replication.reader import LogReader
 
-Response = TypeVar("Response")
+class DelayedFetch(DelayedOperation):
+    """Waits for ``min_bytes`` bytes in all, or for a change of a partition: another leader, a truncation, a new segment."""
 
-
-class DelayedFetch(DelayedOperation, Generic[Response]):
-    """Waits for ``min_bytes`` bytes in all, or for other news of a partition: another leader, a truncation, a new segment."""
-
-    __slots__ = ("_fetches", "_has_just_read", "_params", "_reader", "_respond", "_waiting", "future")
+    __slots__ = ("_has_just_read", "_params", "_partitions", "_read", "_waiting", "future")
 
     def __init__(
         self,
-        reader: "LogReader",
+        partitions: PartitionTable,
         params: FetchParams,
-        fetches: Sequence[PartitionFetch],
         waiting: Sequence[tuple[PartitionFetch, LogOffsetMetadata | None]],
-        respond: Callable[[list[PartitionRead]], Response],
+        read: Callable[[], list[PartitionRead]],
     ) -> None:
-        """``waiting`` are those of ``fetches`` that are worth waiting for, and where their offsets lie if that is known."""
+        """``waiting`` are the partitions worth waiting for, and the positions of their offsets where known; ``read`` reads all."""
         super().__init__(params.max_wait_ms)
-        self._reader = reader
+        self._partitions = partitions
         self._params = params
-        self._fetches = fetches
+        self._read = read
         self._waiting = list(waiting)
-        self._respond = respond
         self._has_just_read = True
-        self.future: Future[Response] = Future()
+        self.future: Future[list[PartitionRead]] = Future()
 
     def try_complete(self) -> bool:
-        """Complete when it is worth answering."""
+        """Complete when there is enough to answer."""
         if self._has_just_read:
             # The purgatory asks once before it watches and once after: the first answer is known.
             self._has_just_read = False
@@ -55,13 +47,13 @@ class DelayedFetch(DelayedOperation, Generic[Response]):
         return False
 
     def _available(self, index: int, fetch: PartitionFetch, start: LogOffsetMetadata | None) -> int:
-        """Return how many bytes there are for one partition, or ``min_bytes`` when there is other news."""
+        """Return how many bytes there are for one partition, or ``min_bytes`` when it changed otherwise."""
         enough = self._params.min_bytes
         topic_partition = fetch.topic_partition
         if topic_partition is None:
             return 0
         try:
-            partition = self._reader.partitions.get_or_raise(topic_partition)
+            partition = self._partitions.get_or_raise(topic_partition)
             snapshot = partition.offsets(fetch.current_leader_epoch, leader_only=self._params.fetch_only_leader)
             end_offset = snapshot[self._params.isolation]
             if fetch.last_fetched_epoch != NO_EPOCH and self._diverges(partition, fetch):
@@ -90,9 +82,10 @@ class DelayedFetch(DelayedOperation, Generic[Response]):
         return epoch < fetch.last_fetched_epoch or end_offset < fetch.fetch_offset
 
     def on_complete(self) -> None:
-        """Read again, and answer."""
-        resolve(self.future, self._read_and_respond, None)
-
-    def _read_and_respond(self, _: None) -> Response:
-        reads = self._reader.read(self._params, self._fetches, from_purgatory=True)
-        return self._respond(reads)
+        """Read again, and resolve the future."""
+        try:
+            reads = self._read()
+        except Exception as error:  # noqa: BLE001 the future carries it to the handler, which answers and logs it
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(reads)

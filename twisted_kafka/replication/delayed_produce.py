@@ -1,54 +1,45 @@
 """A produce with acks=all that waits until the in-sync replicas have it (Kafka: ``DelayedProduce``)."""
 
-from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import Generic, TypeVar
 
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.append_result import PartitionResult
 from twisted_kafka.replication.partition_table import PartitionTable
-from twisted_kafka.waiting.completion import resolve
 from twisted_kafka.waiting.purgatory import DelayedOperation
 
-Response = TypeVar("Response")
 
+class DelayedProduce(DelayedOperation):
+    """Waits for each result's ``required_offset``; a partition that is not there in time answers REQUEST_TIMED_OUT."""
 
-class DelayedProduce(DelayedOperation, Generic[Response]):
-    """Waits for each partition's ``required offset``; a partition that isn't there in time answers REQUEST_TIMED_OUT."""
+    __slots__ = ("_partitions", "_results", "future", "pending")
 
-    __slots__ = ("_partitions", "_pending_offsets", "_respond", "_results", "future")
-
-    def __init__(
-        self,
-        timeout_ms: int,
-        partitions: PartitionTable,
-        results: dict[TopicPartition, PartitionResult],
-        required_offsets: Mapping[TopicPartition, int],
-        respond: Callable[[dict[TopicPartition, PartitionResult]], Response],
-    ) -> None:
+    def __init__(self, timeout_ms: int, partitions: PartitionTable, results: dict[TopicPartition, PartitionResult]) -> None:
         super().__init__(timeout_ms)
         self._partitions = partitions
         self._results = results
-        self._pending_offsets = dict(required_offsets)
-        self._respond = respond
-        self.future: Future[Response] = Future()
+        self.pending = [each for each, result in results.items() if result.required_offset >= 0]
+        self.future: Future[dict[TopicPartition, PartitionResult]] = Future()
 
     def try_complete(self) -> bool:
-        """Complete when no partition waits any more: each was replicated or can no longer be."""
-        for topic_partition, required_offset in list(self._pending_offsets.items()):
-            try:
-                error = self._partitions.get_or_raise(topic_partition).replicated(required_offset)
-            except KafkaError as failure:
-                error = failure.code
-            if error is not None:
-                self._results[topic_partition].fail_after_append(error)
-                del self._pending_offsets[topic_partition]
-        return not self._pending_offsets and self.force_complete()
+        """Complete when no partition waits any more: each is replicated, or no longer can be."""
+        self.pending = [each for each in self.pending if not self._is_done(each)]
+        return not self.pending and self.force_complete()
+
+    def _is_done(self, topic_partition: TopicPartition) -> bool:
+        result = self._results[topic_partition]
+        try:
+            error = self._partitions.get_or_raise(topic_partition).replicated(result.required_offset)
+        except KafkaError as failure:
+            error = failure.code
+        if error is None:
+            return False
+        result.fail_after_append(error)
+        return True
 
     def on_complete(self) -> None:
-        """Answer with what each partition came to."""
+        """Resolve the future with all results."""
         with self._lock:  # when time runs out another thread may be in the middle of try_complete
-            for topic_partition in self._pending_offsets:
+            for topic_partition in self.pending:
                 self._results[topic_partition].fail_after_append(ErrorCode.REQUEST_TIMED_OUT)
-        resolve(self.future, self._respond, self._results)
+        self.future.set_result(self._results)

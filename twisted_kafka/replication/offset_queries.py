@@ -1,8 +1,8 @@
 """Questions about offsets, and deleting records by offset."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
-from typing import Final, TypeVar
+from typing import Final
 
 from twisted.logger import Logger
 
@@ -25,8 +25,6 @@ EARLIEST_LOCAL_TIMESTAMP: Final = -4
 LATEST_TIERED_TIMESTAMP: Final = -5
 NO_TIMESTAMP: Final = -1
 READ_COMMITTED: Final = 1
-
-Response = TypeVar("Response")
 
 _log = Logger()
 
@@ -91,12 +89,9 @@ class OffsetQueries:
         return self._partitions.get_or_raise(topic_partition).end_offset_for_epoch(current_leader_epoch, leader_epoch)
 
     def delete_records(
-        self,
-        timeout_ms: int,
-        offsets: Mapping[TopicPartition, int],
-        respond: Callable[[dict[TopicPartition, DeleteRecordsResult]], Response],
-    ) -> "Response | Future[Response]":
-        """Delete what is before each offset; return ``respond(results)``, or a future while replicas lag behind (KIP-107)."""
+        self, timeout_ms: int, offsets: Mapping[TopicPartition, int]
+    ) -> "dict[TopicPartition, DeleteRecordsResult] | Future[dict[TopicPartition, DeleteRecordsResult]]":
+        """Delete the records before each offset; a future while replicas lag behind (KIP-107). Errors are values in the results."""
         results = {}
         waiting = {}
         for topic_partition, offset in offsets.items():
@@ -104,8 +99,8 @@ class OffsetQueries:
             if not results[topic_partition].error and results[topic_partition].low_watermark < wanted:
                 waiting[topic_partition] = wanted
         if not waiting:
-            return respond(results)
-        operation = DelayedDeleteRecords(timeout_ms, self._partitions, results, waiting, respond)
+            return results
+        operation = DelayedDeleteRecords(timeout_ms, self._partitions, results, waiting)
         self._purgatories.delete_records.try_complete_else_watch(operation, list(waiting))
         return operation.future
 

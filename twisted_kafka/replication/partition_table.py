@@ -14,14 +14,16 @@ class PartitionTable:
     Looking up is safe on any thread; the replica manager changes it under its lock for state changes.
     """
 
-    __slots__ = ("_metadata", "_offline", "_online", "get")
+    __slots__ = ("_metadata", "_offline", "_online")
 
     def __init__(self, metadata: MetadataCache) -> None:
         self._metadata = metadata
         self._online: dict[TopicPartition, Partition] = {}
         self._offline: set[TopicPartition] = set()
-        # A dictionary's own method: the look-up of every produce and fetch.
-        self.get = self._online.get
+
+    def get(self, topic_partition: TopicPartition | None) -> Partition | None:
+        """Return the partition if it is hosted and online."""
+        return self._online.get(topic_partition)  # type: ignore[arg-type]  # None is never a key
 
     def get_or_raise(self, topic_partition: TopicPartition) -> Partition:
         """Return the partition if it is hosted and online.

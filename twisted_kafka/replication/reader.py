@@ -1,8 +1,8 @@
 """Fetching: reads of many partitions within one budget of bytes, at once or when there is enough."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import TypeVar
+from functools import partial
 
 from twisted.logger import Logger
 
@@ -24,11 +24,9 @@ from twisted_kafka.replication.fetch_data import FetchParams, PartitionFetch, Pa
 from twisted_kafka.replication.partition import Partition
 from twisted_kafka.replication.partition_table import PartitionTable
 from twisted_kafka.replication.purgatories import Purgatories
-from twisted_kafka.replication.topic_stats import BrokerTopicStats
+from twisted_kafka.replication.topic_stats import FAILED_FETCHES, FETCH_REQUESTS, BrokerTopicStats
 
-Response = TypeVar("Response")
-
-# What a client does about by itself is no failure of the broker (Kafka counts and logs the others).
+# Errors that clients recover from by themselves are no failures of the broker: Kafka neither counts nor logs them.
 _EXPECTED = (
     UnknownTopicOrPartitionError,
     UnknownTopicIdError,
@@ -49,27 +47,24 @@ _log = Logger(__name__)
 class LogReader:
     """Answers fetches from the logs of the hosted partitions (Kafka: ``ReplicaManager.fetchMessages`` and ``readFromLog``)."""
 
-    __slots__ = ("_all_fetch_requests", "_purgatories", "_stats", "partitions")
+    __slots__ = ("_partitions", "_purgatories", "_stats")
 
     def __init__(self, partitions: PartitionTable, purgatories: Purgatories, stats: BrokerTopicStats) -> None:
-        self.partitions = partitions
+        self._partitions = partitions
         self._purgatories = purgatories
         self._stats = stats
-        self._all_fetch_requests = stats.all_topics.fetch_requests
 
-    def fetch(
-        self, params: FetchParams, fetches: Sequence[PartitionFetch], respond: Callable[[list[PartitionRead]], Response]
-    ) -> "Response | Future[Response]":
-        """Read; return ``respond(reads)``, in the order of ``fetches``, or a future of it if there is something to wait for.
+    def fetch(self, params: FetchParams, fetches: Sequence[PartitionFetch]) -> "list[PartitionRead] | Future[list[PartitionRead]]":
+        """Read each partition, in the order of ``fetches``; return a future if there is something to wait for.
 
-        It does not wait when ``max_wait_ms`` is 0 or less, nothing was asked for, there are ``min_bytes`` bytes, or a partition
-        has an error or a diverging epoch to tell. Partitions that nobody knows alone don't hasten it, as with Kafka: a client
-        that goes on asking for a deleted topic would be answered at once again and again.
+        It does not wait when ``max_wait_ms`` is 0 or less, no partition was asked for, ``min_bytes`` bytes are there, or a
+        partition has an error or a diverging epoch. Unknown partitions do wait, as with Kafka: a client that keeps asking for a
+        deleted topic would otherwise spin.
         """
         reads = self.read(params, fetches)
-        self._all_fetch_requests.mark(len(reads))
+        self._stats.all_topics.mark(FETCH_REQUESTS, len(reads))
         if params.max_wait_ms <= 0 or not reads:
-            return respond(reads)
+            return reads
         available = 0
         waiting = []
         for fetch, read in zip(fetches, reads, strict=True):
@@ -77,10 +72,10 @@ class LogReader:
                 available += read.size_bytes
                 waiting.append((fetch, read.start))
             elif read.error not in _UNKNOWN:
-                return respond(reads)
+                return reads
         if available >= params.min_bytes or not waiting:
-            return respond(reads)
-        operation = DelayedFetch(self, params, fetches, waiting, respond)
+            return reads
+        operation = DelayedFetch(self._partitions, params, waiting, partial(self.read, params, fetches, from_purgatory=True))
         keys = [fetch.topic_partition for fetch, _ in waiting]
         self._purgatories.fetch.try_complete_else_watch(operation, keys)
         return operation.future
@@ -94,7 +89,7 @@ class LogReader:
         min_one_message = not params.hard_max_bytes
         reads = []
         for fetch in fetches:
-            partition = self.partitions.get(fetch.topic_partition)  # type: ignore[arg-type]
+            partition = self._partitions.get(fetch.topic_partition)
             max_bytes = fetch.max_bytes
             if max_bytes > left:
                 max_bytes = left
@@ -102,7 +97,7 @@ class LogReader:
                 if partition is None:
                     partition = self._missing(fetch)
                 if not from_purgatory:
-                    partition.stats.fetch_requests.mark(1)
+                    partition.stats.mark(FETCH_REQUESTS, 1)
                 read = partition.read(fetch, params, max_bytes, min_one_message)
                 if params.is_from_follower and not from_purgatory:
                     self._follower_fetched(partition, params, fetch, read)
@@ -116,10 +111,10 @@ class LogReader:
         return reads
 
     def _missing(self, fetch: PartitionFetch) -> Partition:
-        """Raise what is to be said of a partition that is not hosted here, or find that it now is."""
+        """Return the partition if it is hosted by now; raise the error for one that is not."""
         if fetch.topic_partition is None:
             raise UnknownTopicIdError("no topic has that id")
-        return self.partitions.get_or_raise(fetch.topic_partition)
+        return self._partitions.get_or_raise(fetch.topic_partition)
 
     def _follower_fetched(self, partition: Partition, params: FetchParams, fetch: PartitionFetch, read: PartitionRead) -> None:
         if read.diverging_epoch is not None:
@@ -131,8 +126,7 @@ class LogReader:
         if isinstance(error, _EXPECTED):
             return PartitionRead(error.code)
         topic = fetch.topic_partition.topic if fetch.topic_partition is not None else ""
-        self._stats.topic(topic).failed_fetches.mark(1)
-        self._stats.all_topics.failed_fetches.mark(1)
+        self._stats.mark(topic, FAILED_FETCHES, 1)
         if isinstance(error, OSError):
             _log.error("Cannot read {partition}: {error}", partition=fetch.topic_partition, error=error)
             return PartitionRead(ErrorCode.KAFKA_STORAGE_ERROR)

@@ -1,26 +1,21 @@
-"""ReplicaManager: the partitions of this broker, as the rest of the broker sees them.
+"""ReplicaManager: the partitions that this broker hosts, and the parts that work on them.
 
-A facade over the table of partitions, the appender, the reader, the queries about offsets, and the controller's orders.
+Handlers ask the parts: ``appender`` for produces, ``reader`` for fetches, ``offsets`` for queries about offsets, ``state`` for
+the controller's requests, ``moves`` for moves between log directories.
 """
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.log.unified_log import UnifiedLog
-from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metrics.registry import MetricsRegistry
-from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.alter_log_dirs import IMovableLogs, make_moves
-from twisted_kafka.replication.append_result import PartitionResult
 from twisted_kafka.replication.appender import RecordAppender
-from twisted_kafka.replication.fetch_data import FetchParams, PartitionFetch, PartitionRead
 from twisted_kafka.replication.high_watermarks import HighWatermarkCheckpoints
 from twisted_kafka.replication.interfaces import IReplicaFetchers, LeadershipListener, NoFetchers
 from twisted_kafka.replication.offset_queries import OffsetQueries
@@ -32,15 +27,12 @@ from twisted_kafka.replication.state_changes import StateChanges
 from twisted_kafka.replication.topic_stats import BrokerTopicStats
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import IScheduler, ScheduledTask
-from twisted_kafka.waiting.completion import identity
 
 CHECKPOINT_INTERVAL_KEY: Final = "replica.high.watermark.checkpoint.interval.ms"
 
-Response = TypeVar("Response")
-
 
 class ReplicaManager:
-    """Hosts partitions (Kafka: ``ReplicaManager``). Methods may be called from any thread."""
+    """Makes the parts over one table of partitions (Kafka: ``ReplicaManager``). Methods may be called from any thread."""
 
     def __init__(
         self,
@@ -62,8 +54,8 @@ class ReplicaManager:
         self.purgatories = purgatories
         self.stats = BrokerTopicStats(metrics)
         self.partitions = PartitionTable(metadata)
-        self._appender = RecordAppender(self.partitions, purgatories, self.stats)
-        self._reader = LogReader(self.partitions, purgatories, self.stats)
+        self.appender = RecordAppender(self.partitions, purgatories, self.stats)
+        self.reader = LogReader(self.partitions, purgatories, self.stats)
         self.offsets = OffsetQueries(self.partitions, purgatories, clock)
         self.state = StateChanges(
             metadata.broker_id,
@@ -78,10 +70,6 @@ class ReplicaManager:
         )
         self.moves = make_moves(config, logs, self.state, purgatories, clock, metrics)
         self.state.set_moves(self.moves)
-        # The hot ones are the parts' own methods: a call less on the way of every request.
-        self.append = self._appender.append
-        self.append_one = self._appender.append_one
-        self.fetch_and_respond = self._reader.fetch
         self._register_metrics(metrics)
 
     def _make_partition(self, log: UnifiedLog, topic_id: bytes, *, broker_id: int, clock: IClock, max_lag_ms: int) -> Partition:
@@ -166,26 +154,3 @@ class ReplicaManager:
             return partition.leader_id, partition.leader_epoch
         state = self.metadata.partition(topic_partition)
         return (-1, -1) if state is None else (state.leader, state.leader_epoch)
-
-    # Records
-
-    def append_records(
-        self,
-        timeout_ms: int,
-        required_acks: int,
-        entries: Mapping[TopicPartition, Buffer],
-        origin: AppendOrigin = AppendOrigin.CLIENT,
-        *,
-        internal_topics_allowed: bool = False,
-    ) -> "dict[TopicPartition, PartitionResult] | Future[dict[TopicPartition, PartitionResult]]":
-        """Append to each partition that this broker leads; a future only where acks=-1 has replicas to wait for.
-
-        A failure is a value in the results. Waiting operations of others are completed on this thread: hold no lock that they need.
-        """
-        respond: Callable[[dict[TopicPartition, PartitionResult]], dict[TopicPartition, PartitionResult]] = identity
-        return self._appender.append(timeout_ms, required_acks, entries, origin, internal_topics_allowed, respond)
-
-    def fetch(self, params: FetchParams, fetches: Sequence[PartitionFetch]) -> "list[PartitionRead] | Future[list[PartitionRead]]":
-        """Read each partition, in order; a future only where there is something to wait for."""
-        respond: Callable[[list[PartitionRead]], list[PartitionRead]] = identity
-        return self._reader.fetch(params, fetches, respond)

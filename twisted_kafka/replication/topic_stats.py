@@ -1,6 +1,7 @@
-"""BrokerTopicMetrics: what goes in and out, per topic and of all topics together (Kafka: ``BrokerTopicStats``)."""
+"""BrokerTopicMetrics: what goes in and out, per topic and for all topics together (Kafka: ``BrokerTopicStats``)."""
 
 import threading
+from threading import get_ident
 from typing import Final
 
 from twisted_kafka.metrics.instruments import Meter, Tally, TallyMeter
@@ -8,81 +9,113 @@ from twisted_kafka.metrics.registry import MetricsRegistry
 
 TYPE: Final = "BrokerTopicMetrics"
 
-_METERS: Final = {
-    "messages_in": "MessagesInPerSec",
-    "bytes_in": "BytesInPerSec",
-    "bytes_out": "BytesOutPerSec",
-    "bytes_rejected": "BytesRejectedPerSec",
-    "produce_requests": "TotalProduceRequestsPerSec",
-    "fetch_requests": "TotalFetchRequestsPerSec",
-    "failed_produces": "FailedProduceRequestsPerSec",
-    "failed_fetches": "FailedFetchRequestsPerSec",
-    "fetch_conversions": "FetchMessageConversionsPerSec",
-    "produce_conversions": "ProduceMessageConversionsPerSec",
-    "replication_bytes_out": "ReplicationBytesOutPerSec",
-    "replication_bytes_in": "ReplicationBytesInPerSec",
-    "no_key_compacted_topic": "NoKeyCompactedTopicRecordsPerSec",
-    "invalid_magic_number": "InvalidMagicNumberRecordsPerSec",
-    "invalid_message_crc": "InvalidMessageCrcRecordsPerSec",
-    "invalid_offset_or_sequence": "InvalidOffsetOrSequenceRecordsPerSec",
-}
+MESSAGES_IN: Final = "MessagesInPerSec"
+BYTES_IN: Final = "BytesInPerSec"
+BYTES_OUT: Final = "BytesOutPerSec"
+BYTES_REJECTED: Final = "BytesRejectedPerSec"
+PRODUCE_REQUESTS: Final = "TotalProduceRequestsPerSec"
+FETCH_REQUESTS: Final = "TotalFetchRequestsPerSec"
+FAILED_PRODUCES: Final = "FailedProduceRequestsPerSec"
+FAILED_FETCHES: Final = "FailedFetchRequestsPerSec"
+FETCH_CONVERSIONS: Final = "FetchMessageConversionsPerSec"
+PRODUCE_CONVERSIONS: Final = "ProduceMessageConversionsPerSec"
+REPLICATION_BYTES_OUT: Final = "ReplicationBytesOutPerSec"
+REPLICATION_BYTES_IN: Final = "ReplicationBytesInPerSec"
+NO_KEY_COMPACTED_TOPIC: Final = "NoKeyCompactedTopicRecordsPerSec"
+INVALID_MAGIC_NUMBER: Final = "InvalidMagicNumberRecordsPerSec"
+INVALID_MESSAGE_CRC: Final = "InvalidMessageCrcRecordsPerSec"
+INVALID_OFFSET_OR_SEQUENCE: Final = "InvalidOffsetOrSequenceRecordsPerSec"
 
+_TALLIED: Final = (PRODUCE_REQUESTS, BYTES_IN, MESSAGES_IN)
+"""The meters that every append marks, in the order of their tally."""
 
-_TALLIED: Final = ("produce_requests", "bytes_in", "messages_in")
-"""The meters that every append counts in, in the order of their tally."""
+_ALL: Final = (
+    *_TALLIED,
+    BYTES_OUT,
+    BYTES_REJECTED,
+    FETCH_REQUESTS,
+    FAILED_PRODUCES,
+    FAILED_FETCHES,
+    FETCH_CONVERSIONS,
+    PRODUCE_CONVERSIONS,
+    REPLICATION_BYTES_OUT,
+    REPLICATION_BYTES_IN,
+    NO_KEY_COMPACTED_TOPIC,
+    INVALID_MAGIC_NUMBER,
+    INVALID_MESSAGE_CRC,
+    INVALID_OFFSET_OR_SEQUENCE,
+)
 
 
 class TopicStats:
-    """The meters of one topic, or of all; a topic's are made when they are first used."""
-
-    messages_in: Meter
-    bytes_in: Meter
-    bytes_out: Meter
-    bytes_rejected: Meter
-    produce_requests: Meter
-    fetch_requests: Meter
-    failed_produces: Meter
-    failed_fetches: Meter
-    fetch_conversions: Meter
-    produce_conversions: Meter
-    replication_bytes_out: Meter
-    replication_bytes_in: Meter
-    no_key_compacted_topic: Meter
-    invalid_magic_number: Meter
-    invalid_message_crc: Meter
-    invalid_offset_or_sequence: Meter
+    """The meters of one topic, or of all topics together. A topic's meter is registered with its first mark."""
 
     def __init__(self, registry: MetricsRegistry, topic: str | None) -> None:
         self._registry = registry
         self._tags: dict[str, str] = {} if topic is None else {"topic": topic}
+        self._lock = threading.Lock()
+        self._meters: dict[str, Meter] = {}
         self._appends = Tally(len(_TALLIED))
         if topic is None:
-            for attribute in _METERS:
-                getattr(self, attribute)
+            for name in _ALL:
+                self._register(name)
 
-    def __getattr__(self, attribute: str) -> Meter:
-        # Called only while the attribute is missing: from then on it is an ordinary, fast one.
-        name = _METERS.get(attribute)
-        if name is None:
-            raise AttributeError(attribute)
-        registry = self._registry
-        if attribute in _TALLIED:
-            tallied = TallyMeter(registry.clock, self._appends, _TALLIED.index(attribute))
-            meter: Meter = registry.add(tallied, TYPE, name, **self._tags)
-        else:
-            meter = registry.meter(TYPE, name, **self._tags)
-        self.__dict__[attribute] = meter
-        return meter
+    def mark(self, name: str, amount: int) -> None:
+        """Add to one of the meters named above."""
+        meter = self._meters.get(name)
+        if meter is None:
+            meter = self._register(name)
+        meter.mark(amount)
 
     def append_tally(self) -> Tally:
-        """Return the counts of requests, bytes and records that every append adds to, whose meters there are from then on."""
-        for attribute in _TALLIED:
-            getattr(self, attribute)
+        """Return the counts of requests, bytes and records that every append adds to, and register their meters."""
+        for name in _TALLIED:
+            self._register(name)
         return self._appends
+
+    def unregister(self) -> None:
+        """Remove the meters from the registry."""
+        with self._lock:
+            for name in self._meters:
+                self._registry.remove(TYPE, name, **self._tags)
+
+    def _register(self, name: str) -> Meter:
+        with self._lock:
+            meter = self._meters.get(name)
+            if meter is None:
+                if name in _TALLIED:
+                    tallied = TallyMeter(self._registry.clock, self._appends, _TALLIED.index(name))
+                    meter = self._registry.add(tallied, TYPE, name, **self._tags)
+                else:
+                    meter = self._registry.meter(TYPE, name, **self._tags)
+                self._meters[name] = meter
+            return meter
+
+
+class ProduceMeters:
+    """The meters that every append marks, of a topic and of all topics."""
+
+    __slots__ = ("_all", "_topic")
+
+    def __init__(self, topic: TopicStats, all_topics: TopicStats) -> None:
+        self._topic = topic.append_tally()
+        self._all = all_topics.append_tally()
+
+    def mark(self, size_bytes: int, records: int) -> None:
+        """Count an append."""
+        thread = get_ident()
+        cell = self._topic.cell(thread)
+        cell[0] += 1
+        cell[1] += size_bytes
+        cell[2] += records
+        cell = self._all.cell(thread)
+        cell[0] += 1
+        cell[1] += size_bytes
+        cell[2] += records
 
 
 class BrokerTopicStats:
-    """All topics' meters, and each one's."""
+    """The meters of each topic, and those of all topics together."""
 
     def __init__(self, registry: MetricsRegistry) -> None:
         self._registry = registry
@@ -98,11 +131,14 @@ class BrokerTopicStats:
                 stats = self._topics.setdefault(topic, TopicStats(self._registry, topic))
         return stats
 
+    def mark(self, topic: str, name: str, amount: int) -> None:
+        """Add to a meter of the topic and to the same meter of all topics."""
+        self.topic(topic).mark(name, amount)
+        self.all_topics.mark(name, amount)
+
     def remove(self, topic: str) -> None:
-        """Forget a topic that this broker no longer has a part of."""
+        """Forget a topic of which this broker has no partition left."""
         with self._lock:
             stats = self._topics.pop(topic, None)
         if stats is not None:
-            for attribute, name in _METERS.items():
-                if attribute in stats.__dict__:
-                    self._registry.remove(TYPE, name, topic=topic)
+            stats.unregister()

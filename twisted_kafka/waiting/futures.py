@@ -1,4 +1,4 @@
-"""Chaining futures."""
+"""Chaining ``concurrent.futures``: an answer that comes later is such a future (docs/architecture.md)."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -16,11 +16,16 @@ def then(future: "Future[R]", convert: Callable[[R], T]) -> "Future[T]":
     def done(finished: "Future[R]") -> None:
         try:
             answer.set_result(convert(finished.result()))
-        except Exception as error:  # noqa: BLE001 handed on to whoever waits
+        except Exception as error:  # noqa: BLE001 the future carries it to the caller
             answer.set_exception(error)
 
     future.add_done_callback(done)
     return answer
+
+
+def when_done(value: "R | Future[R]", convert: Callable[[R], T]) -> "T | Future[T]":
+    """Return ``convert(value)``: at once, or where ``value`` is a future, as another one."""
+    return then(value, convert) if isinstance(value, Future) else convert(value)
 
 
 def and_then(future: "Future[R]", go_on: "Callable[[R], Future[T]]") -> "Future[T]":
@@ -37,7 +42,7 @@ def and_then(future: "Future[R]", go_on: "Callable[[R], Future[T]]") -> "Future[
     def done(finished: "Future[R]") -> None:
         try:
             go_on(finished.result()).add_done_callback(finish)
-        except Exception as error:  # noqa: BLE001 handed on to whoever waits
+        except Exception as error:  # noqa: BLE001 the future carries it to the caller
             answer.set_exception(error)
 
     future.add_done_callback(done)
@@ -57,7 +62,7 @@ def gather(values: "Sequence[T | Future[T]]", convert: "Callable[[list[T]], R]")
             return
         try:
             answer.set_result(convert([value.result() if isinstance(value, Future) else value for value in values]))
-        except Exception as error:  # noqa: BLE001 handed on to whoever waits
+        except Exception as error:  # noqa: BLE001 the future carries it to the caller
             answer.set_exception(error)
 
     for value in waiting:

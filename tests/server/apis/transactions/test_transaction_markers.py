@@ -69,7 +69,7 @@ class MarkerBroker(RealBroker):
             base_sequence=sequence,
             is_transactional=True,
         )
-        assert self.replicas.append_records(1000, 1, {DATA: batch})[DATA].error == 0
+        assert self.replicas.appender.append(1000, 1, {DATA: batch})[DATA].error == 0
 
     @property
     def log(self):

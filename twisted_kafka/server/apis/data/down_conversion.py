@@ -9,6 +9,7 @@ from twisted_kafka.protocol.records.conversion import down_convert
 from twisted_kafka.protocol.regions import Buffer, FileRegion
 from twisted_kafka.replication.fetch_data import FetchParams, PartitionFetch, PartitionRead
 from twisted_kafka.replication.replica_manager import ReplicaManager
+from twisted_kafka.replication.topic_stats import FETCH_CONVERSIONS
 from twisted_kafka.timing.clock import IClock
 
 _FIRST_VERSION_OF_BATCHES: Final = 4
@@ -77,8 +78,7 @@ class DownConversion:
         read.size_bytes = len(read.records)
         context.note_conversion(self._now_ns() - started_ns, len(data) + len(converted))
         topic = fetch.topic_partition.topic
-        self._replicas.stats.topic(topic).fetch_conversions.mark(1)
-        self._replicas.stats.all_topics.fetch_conversions.mark(1)
+        self._replicas.stats.mark(topic, FETCH_CONVERSIONS, 1)
 
 
 def _refuse(read: PartitionRead, error: int) -> None:

@@ -25,6 +25,7 @@ from twisted_kafka.protocol.schema import maker
 from twisted_kafka.protocol.topic_partition import topic_partition_of
 from twisted_kafka.replication.fetch_data import CONSUMER_REPLICA_ID, NO_UUID, FetchParams, PartitionFetch, PartitionRead
 from twisted_kafka.replication.replica_manager import ReplicaManager
+from twisted_kafka.replication.topic_stats import BYTES_OUT, REPLICATION_BYTES_OUT
 from twisted_kafka.server.apis.data.down_conversion import DownConversion
 from twisted_kafka.server.apis.data.fetch_direct import FIRST_VERSION, FetchedResponse, News, by_topic, read_one, topic_of
 from twisted_kafka.server.apis.data.leader_hints import LeaderHints
@@ -32,6 +33,7 @@ from twisted_kafka.server.dispatch import api
 from twisted_kafka.server.fetch_context import NO_FETCHES, FetchContext, FetchManager
 from twisted_kafka.server.fetch_session import FetchSessionCache, PartitionKey
 from twisted_kafka.timing.clock import IClock
+from twisted_kafka.waiting.futures import when_done
 
 _FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 _FIRST_VERSION_WITH_REPLICA_STATE: Final = 15
@@ -60,7 +62,6 @@ class FetchApis:
         self._manager = FetchManager(sessions, replicas.metadata.topic_name)
         self._conversion = DownConversion(replicas, clock)
         self._max_bytes = config.int("fetch.max.bytes")
-        self._read = replicas.fetch_and_respond
 
     @api(FetchRequest, FetchResponse, versions=(0, 17), direct="fetch_one")
     def fetch(self, context: RequestContext, request: FetchRequest) -> "Answer | Future[Answer]":
@@ -124,7 +125,7 @@ class FetchApis:
             uses_topic_ids=params.version >= _FIRST_VERSION_WITH_TOPIC_IDS,
         )
         respond = partial(self._respond, context, params, fetch_context)
-        return self._read(params, fetch_context.fetches, respond)
+        return when_done(self._replicas.reader.fetch(params, fetch_context.fetches), respond)
 
     def _fetches(self, request: FetchRequest, uses_topic_ids: bool) -> list[PartitionFetch]:
         fetches = []
@@ -206,12 +207,10 @@ class FetchApis:
         topic = topic_of(fetch)
         context.note_topic(topic or fetch.topic_id.hex(), len(news), 0, size_bytes, error)
         if size_bytes:
-            stats = self._replicas.stats
             if params.is_from_follower:
-                stats.all_topics.replication_bytes_out.mark(size_bytes)
+                self._replicas.stats.all_topics.mark(REPLICATION_BYTES_OUT, size_bytes)
             else:
-                stats.topic(topic).bytes_out.mark(size_bytes)
-                stats.all_topics.bytes_out.mark(size_bytes)
+                self._replicas.stats.mark(topic, BYTES_OUT, size_bytes)
         return is_plain
 
 

@@ -39,6 +39,7 @@ from twisted_kafka.replication.offset_queries import (
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.server.apis.data.offsets_direct import FIRST_VERSION, FoundResponse, read_one
 from twisted_kafka.server.dispatch import api
+from twisted_kafka.waiting.futures import when_done
 
 _FIRST_VERSION_WITH_EPOCHS: Final = 4
 _FIRST_VERSION_OF_SPECIALS: Final = {
@@ -173,7 +174,7 @@ class OffsetApis:
             for topic in request.topics
             for partition in topic.partitions
         }
-        return self._offsets.delete_records(request.timeout_ms, wanted, partial(_deleted, context))
+        return when_done(self._offsets.delete_records(request.timeout_ms, wanted), partial(_deleted, context))
 
 
 def _knows_special(version: int, timestamp: int) -> bool:

@@ -27,9 +27,11 @@ from twisted_kafka.protocol.schema import maker
 from twisted_kafka.protocol.topic_partition import TopicPartition, topic_partition_of
 from twisted_kafka.replication.append_result import PartitionResult
 from twisted_kafka.replication.replica_manager import ReplicaManager
+from twisted_kafka.replication.topic_stats import PRODUCE_CONVERSIONS
 from twisted_kafka.server.apis.data.leader_hints import LeaderHints
 from twisted_kafka.server.apis.data.produce_direct import FIRST_VERSION, AppendedResponse, read_one
 from twisted_kafka.server.dispatch import CLOSE_CONNECTION, NO_RESPONSE, Outcome, api
+from twisted_kafka.waiting.futures import then, when_done
 
 ADMIN_CLIENT_ID: Final = "__admin_client"
 """The client id that may write to internal topics (Kafka: ``AdminUtils``)."""
@@ -71,8 +73,6 @@ class ProduceApis:
     def __init__(self, replicas: ReplicaManager, verification: TransactionVerification) -> None:
         self._replicas = replicas
         self._verification = verification
-        self._append = replicas.append
-        self._append_one = replicas.append_one
 
     @api(ProduceRequest, ProduceResponse, versions=(0, 11), direct="produce_one")
     def produce(self, context: RequestContext, request: ProduceRequest) -> "Answer | Future[Answer]":
@@ -102,7 +102,10 @@ class ProduceApis:
         respond = partial(self._respond, context, request, refused)
         if not entries:
             return respond({})
-        return self._append(request.timeout_ms, request.acks, entries, _CLIENT, context.client_id == ADMIN_CLIENT_ID, respond)
+        results = self._replicas.appender.append(
+            request.timeout_ms, request.acks, entries, internal_topics_allowed=context.client_id == ADMIN_CLIENT_ID
+        )
+        return when_done(results, respond)
 
     def produce_one(
         self, context: RequestContext, frame: Buffer, offset: int
@@ -113,7 +116,7 @@ class ProduceApis:
         """
         version = context.api_version
         one = read_one(frame, version, offset) if version >= FIRST_VERSION else None
-        if one is None or not one.acks:
+        if one is None or not one.acks or context.client_id == ADMIN_CLIENT_ID:
             return None
         records, error = _the_batch(one.records, version, None)
         if error or records is None:
@@ -121,18 +124,19 @@ class ProduceApis:
         topic_partition = topic_partition_of((one.topic, one.index))
 
         def respond(results: Results) -> Answer:
-            # The replicas were waited for, or it failed: as usual then. The frame lives as long as this function.
+            # It failed, or waited for replicas: then the general way answers. The frame lives as long as this function.
             return self._respond(context, ProduceRequest.decode(frame, version, offset), None, results)
 
-        result = self._append_one(one.timeout_ms, one.acks, topic_partition, records, respond)
-        if result is None or isinstance(result, Future):
-            return result
-        if isinstance(result, PartitionResult):
-            return respond({topic_partition: result})
+        results = self._replicas.appender.append(one.timeout_ms, one.acks, {topic_partition: records})
+        if isinstance(results, Future):
+            return then(results, respond)
+        result = results[topic_partition]
+        if result.error:
+            return respond(results)
         context.note_topic(one.topic, 1, result.record_count, len(one.records))
         if result.conversion is not None:
             self._note_conversion(context, one.topic, result.conversion)
-        return AppendedResponse(one.topic, one.index, result.first_offset, result.log_append_time_ms, result.log_start_offset)
+        return AppendedResponse(one.topic, one.index, result.base_offset, result.log_append_time_ms, result.log_start_offset)
 
     def _unverified(self, entries: dict[TopicPartition, Buffer], transactional_id: str) -> Results:
         """Return the refusals of batches that are not part of their producer's transaction."""
@@ -163,9 +167,7 @@ class ProduceApis:
     def _note_conversion(self, context: RequestContext, topic: str, conversion: Conversion) -> None:
         context.note_conversion(conversion.time_ns, conversion.temporary_bytes)
         if conversion.records:
-            stats = self._replicas.stats
-            stats.topic(topic).produce_conversions.mark(conversion.records)
-            stats.all_topics.produce_conversions.mark(conversion.records)
+            self._replicas.stats.mark(topic, PRODUCE_CONVERSIONS, conversion.records)
 
     def _respond(self, context: RequestContext, request: ProduceRequest, refused: Results | None, results: Results) -> Answer:
         if refused is not None:

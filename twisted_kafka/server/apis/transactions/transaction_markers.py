@@ -28,7 +28,7 @@ from twisted_kafka.replication.partition import ACKS_ALL
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.server.dispatch import api
 from twisted_kafka.timing.clock import IClock
-from twisted_kafka.waiting.futures import gather, then
+from twisted_kafka.waiting.futures import gather, then, when_done
 
 Errors = dict[TopicPartition, ErrorCode]
 
@@ -71,7 +71,10 @@ class TransactionMarkerApis:
                         producer_epoch=producer.epoch,
                     )
         if batches:
-            yield self._replicas.append(self._timeout_ms, ACKS_ALL, batches, AppendOrigin.COORDINATOR, True, _errors)
+            results = self._replicas.appender.append(
+                self._timeout_ms, ACKS_ALL, batches, AppendOrigin.COORDINATOR, internal_topics_allowed=True
+            )
+            yield when_done(results, _errors)
 
     def _in_group_coordinator(
         self, partition: TopicPartition, producer: Producer, marker: WritableTxnMarker

@@ -1,7 +1,7 @@
-"""The access log as a topic: what the writer wrote to its file goes to `__access_log` too (access.log.topic.enable).
+"""The access log as a topic: the writer's lines also go to `__access_log` (access.log.topic.enable).
 
-The lines are appended to a partition that this broker leads, without any request: no line is made about them. A line about a
-request for that topic alone is left out of it, for whoever follows the topic would make a line with every fetch.
+Lines are appended to a partition that this broker leads, without a request, so no line is written about them. Lines about requests
+for that topic alone are left out: whoever consumes the topic would cause a line with every fetch.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,7 +9,6 @@ from typing import Final
 
 from twisted.logger import Logger
 
-from twisted_kafka.admin.topic_orders import NewTopic
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.protocol.errors import ErrorCode
@@ -17,43 +16,41 @@ from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.timing.clock import IClock
 
 TOPIC: Final = "__access_log"
 _OWN: Final = f'"topics":[{{"topic":"{TOPIC}"'
 _BATCH_BYTES: Final = 512 * 1024
-"""Lines are put into batches of about this size, half of the default message.max.bytes."""
-_APPEND_TIMEOUT_MS: Final = 5_000
+"""The size of batches, half of the default message.max.bytes."""
 _CREATE_INTERVAL_NS: Final = 5_000_000_000
-_COMPLAINT_INTERVAL_NS: Final = 10_000_000_000
+_WARNING_INTERVAL_NS: Final = 10_000_000_000
+
+Append = Callable[[TopicPartition, bytes], ErrorCode]
+"""Appends a batch to a partition that this broker leads."""
+CreateTopic = Callable[[str, int], object]
+"""Begins to create a topic with that name and number of partitions."""
 
 _log = Logger()
 
 
 class AccessLogTopic:
-    """Appends lines to a partition of `__access_log` that this broker leads; called on the writer's thread alone."""
+    """Appends lines to a partition of `__access_log` that this broker leads. Used on the writer's thread only."""
 
     def __init__(
-        self,
-        config: KafkaConfig,
-        metadata: MetadataCache,
-        replicas: ReplicaManager,
-        create_topics: Callable[[Sequence[NewTopic], int], object],
-        clock: IClock,
+        self, config: KafkaConfig, metadata: MetadataCache, clock: IClock, append: Append, create_topic: CreateTopic
     ) -> None:
         self._node_id = config.broker_id
         self._num_partitions = config.int("access.log.topic.num.partitions")
         self._metadata = metadata
-        self._replicas = replicas
-        self._create_topics = create_topics
         self._clock = clock
+        self._append_batch = append
+        self._create_topic = create_topic
         self._key = b"%d" % self._node_id
-        self._asked_at_ns: int | None = None
-        self._told_at_ns: int | None = None
+        self._creation_began_ns: int | None = None
+        self._warned_at_ns: int | None = None
 
     def publish(self, lines: Sequence[str]) -> int:
-        """Append the lines; return how many could not be."""
+        """Append the lines; return how many could not be appended."""
         wanted = [line.encode("ascii").rstrip() for line in lines if _OWN not in line]
         if not wanted:
             return 0
@@ -77,26 +74,23 @@ class AccessLogTopic:
 
     def _create(self) -> None:
         now_ns = self._clock.monotonic_ns()
-        if self._asked_at_ns is None or now_ns - self._asked_at_ns >= _CREATE_INTERVAL_NS:
-            self._asked_at_ns = now_ns
-            self._create_topics([NewTopic(TOPIC, self._num_partitions)], 0)
+        if self._creation_began_ns is None or now_ns - self._creation_began_ns >= _CREATE_INTERVAL_NS:
+            self._creation_began_ns = now_ns
+            self._create_topic(TOPIC, self._num_partitions)
 
     def _append(self, partition: int, lines: Sequence[bytes]) -> bool:
         now_ms, where = self._clock.wall_ms(), TopicPartition(TOPIC, partition)
         records = [SimpleRecord(now_ms, self._key, line) for line in lines]
         batch = build_batch(records, compression=Compression.ZSTD)
-        results = self._replicas.append_records(_APPEND_TIMEOUT_MS, 1, {where: batch}, internal_topics_allowed=True)
-        if not isinstance(results, dict):
-            results = results.result(_APPEND_TIMEOUT_MS / 1000)
-        error = results[where].error
+        error = self._append_batch(where, batch)
         if error != ErrorCode.NONE:
-            self._complain(ErrorCode(error).name)
+            self._warn(error.name)
         return error == ErrorCode.NONE
 
-    def _complain(self, why: str) -> None:
+    def _warn(self, why: str) -> None:
         now_ns = self._clock.monotonic_ns()
-        if self._told_at_ns is None or now_ns - self._told_at_ns >= _COMPLAINT_INTERVAL_NS:
-            self._told_at_ns = now_ns
+        if self._warned_at_ns is None or now_ns - self._warned_at_ns >= _WARNING_INTERVAL_NS:
+            self._warned_at_ns = now_ns
             _log.warn("Access log: topic {topic} did not take lines: {why}", topic=TOPIC, why=why)
 
 
