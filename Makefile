@@ -8,6 +8,8 @@ ACCESS_LOG ?= $(DATA_DIR)/access
 REPORT ?= report.html
 # Byte code is written where the environment says not to, too: without it each start compiles two hundred modules.
 COMPILE = $(BIN)/python -m compileall -q twisted_kafka spark twisted
+# Kept, what pytest makes of the tests' assertions saves each of its processes ten seconds.
+PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 # What mypyc compiles lies in a directory of its own, never among the sources; it counts where it is first on the path.
@@ -44,11 +46,11 @@ run: $(VENV)/.installed
 	$(BIN)/twistd --pidfile= -n kafka --data-dir $(DATA_DIR)
 
 test: install
-	$(BIN)/pytest -q -m 'not slow and not oracle'
+	$(PYTEST) -n auto --dist loadscope -m 'not slow and not oracle'
 
 # Everything: real clients, comparisons with Apache Kafka, long runs. What a machine lacks (Java, node, kcat) is skipped and named.
 test-all: install
-	$(BIN)/pytest -q
+	$(PYTEST)
 
 lint: $(VENV)/.dev-installed
 	$(BIN)/ruff check .

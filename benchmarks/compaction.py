@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.scratch import scratch
+from tests.ports import free_port
 from tests.processes import start_tied
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.topic_config import LogConfig
@@ -96,13 +97,6 @@ def clean_here(directory: Path, name: str) -> tuple[int, int, float]:
     after = log.size_bytes
     log.close()
     return before, after, elapsed_s
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 @contextlib.contextmanager

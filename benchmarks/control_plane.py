@@ -18,8 +18,9 @@ import time
 from pathlib import Path
 
 from benchmarks.scratch import scratch
-from tests.clients.served import ServedBroker, free_port
+from tests.clients.served import ServedBroker
 from tests.oracle.talk import Talk
+from tests.ports import free_port
 from tests.processes import end_with_parent
 from twisted_kafka.protocol.messages.inter_broker import UpdateMetadataRequest
 from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData

@@ -23,8 +23,9 @@ from typing import Any
 from benchmarks.scratch import scratch
 from tests.certificates import Authority
 from tests.clients.clients import java_class_path
-from tests.clients.served import ServedBroker, free_port
+from tests.clients.served import ServedBroker
 from tests.oracle.apache_kafka import ApacheKafka
+from tests.ports import free_port
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.headers import encode_request_header
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest

@@ -4,13 +4,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from tests.eventually import WAIT_S, eventually
+from tests.processes import signals_end
+
 ROOT = Path(__file__).parents[1]
-WAIT_S = 30
 
 STARTS_ONE = """
 import sys
@@ -30,9 +31,9 @@ with scratch(pathlib.Path(sys.argv[1])) as directory:
 
 def run(program: str, *arguments: str) -> "subprocess.Popen[str]":
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(
-        [sys.executable, "-c", program, *arguments], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    command = [sys.executable, "-c", program, *arguments]
+    with signals_end():
+        return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def first_line(process: "subprocess.Popen[str]") -> str:
@@ -56,10 +57,7 @@ def test_what_a_process_started_dies_with_it(how: signal.Signals) -> None:
         assert is_running(started)
         starter.send_signal(how)
         starter.wait(WAIT_S)
-    deadline = time.monotonic() + WAIT_S
-    while is_running(started):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    eventually(lambda: not is_running(started))
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])

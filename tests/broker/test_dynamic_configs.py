@@ -1,26 +1,27 @@
 """Settings changed while the broker runs, in the metadata store as Kafka's own tools write them there."""
 
+import contextlib
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.eventually import WAIT_S, eventually
 from twisted_kafka.broker.broker import Broker
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.metadata.znodes import DEFAULT_ENTITY
-
-WAIT_S = 10.0
 
 
 class Running:
     """A broker whose settings are written and awaited."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, others: set[threading.Thread] | None = None) -> None:
         self.broker = broker
+        self._others = others or set()
         configs = broker._assembly.configs
         assert configs is not None
         self.configs = configs
@@ -32,7 +33,8 @@ class Running:
         self.configs.write(f"brokers/{self.broker.broker_id if name is None else name}", settings)
 
     def threads(self, prefix: str) -> int:
-        return len([thread for thread in threading.enumerate() if thread.name.startswith(prefix)])
+        """How many threads with such a name were started since the broker was."""
+        return len([each for each in threading.enumerate() if each not in self._others and each.name.startswith(prefix)])
 
     def port(self, listener: str) -> int:
         return next(each.port for each in self.broker.listeners if each.listener_name == listener)
@@ -43,19 +45,17 @@ class Running:
             return client.recv(8)[4:8]
 
 
-def eventually(condition: Callable[[], bool]) -> None:
-    pause = threading.Event()
-    for _ in range(int(WAIT_S * 100)):
-        if condition():
-            return
-        pause.wait(0.01)
-    raise AssertionError("it did not come to pass")
+@contextlib.contextmanager
+def run(settings: Mapping[str, str], data_dir: Path) -> Iterator[Running]:
+    others = set(threading.enumerate())
+    with Broker(settings, data_dir=data_dir) as broker:
+        yield Running(broker, others)
 
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[Running]:
-    with Broker({"num.network.threads": "2", "broker.id": "3"}, data_dir=tmp_path) as broker:
-        yield Running(broker)
+    with run({"num.network.threads": "2", "broker.id": "3"}, tmp_path) as running:
+        yield running
 
 
 def test_network_threads_of_all_and_of_one_listener(running: Running) -> None:
@@ -192,10 +192,10 @@ def test_settings_of_the_last_run_count_from_the_start(tmp_path: Path) -> None:
         running = Running(broker)
         running.write({"num.network.threads": "2"})
         running.write({"max.connections": "77"}, DEFAULT_ENTITY)
-    with Broker({"broker.id": "3"}, data_dir=tmp_path) as broker:
-        assert broker.config.int("num.network.threads") == 2
-        assert broker.config.int("max.connections") == 77
-        assert Running(broker).threads("data-plane-kafka-network-thread-3-") == 2
+    with run({"broker.id": "3"}, tmp_path) as running:
+        assert running.broker.config.int("num.network.threads") == 2
+        assert running.broker.config.int("max.connections") == 77
+        assert running.threads("data-plane-kafka-network-thread-3-") == 2
 
 
 def test_passwords_lie_encrypted_and_follow_a_change_of_the_secret(tmp_path: Path) -> None:

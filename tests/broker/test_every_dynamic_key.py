@@ -12,8 +12,9 @@ from typing import NamedTuple
 import pytest
 from cryptography import x509
 
-from tests.broker.test_dynamic_configs import WAIT_S, Running, eventually
+from tests.broker.test_dynamic_configs import Running, run
 from tests.certificates import Authority, Identity
+from tests.eventually import WAIT_S, eventually
 from tests.oracle.talk import Talk
 from twisted_kafka.broker.broker import Broker
 from twisted_kafka.config.dynamic_rules import check
@@ -25,7 +26,8 @@ from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.metadata.znodes import DEFAULT_ENTITY
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
-SOON_S = 0.3
+NEVER_S = 0.3
+"""Who has no answer after this time is taken to get none; where one is expected, ``WAIT_S`` is the bound."""
 DYNAMIC = {name for name, key in BROKER_KEYS.items() if key.update_mode != READ_ONLY}
 
 TOPIC_DEFAULTS: dict[str, tuple[str, object]] = {
@@ -67,8 +69,11 @@ class Effect(NamedTuple):
     """A value to set for all brokers, and what is to be seen of it."""
 
     value: str
-    look: Callable[[Running], object]
+    look: Callable[[Running, float], object]
+    """What is seen; the second argument bounds its waits, in seconds."""
     seen: object
+    before: object = None
+    """What is seen without it, where one look may see too little."""
 
 
 def logs_of(running: Running) -> LogManager:
@@ -77,8 +82,8 @@ def logs_of(running: Running) -> LogManager:
     return logs
 
 
-def cleaner(attribute: str) -> Callable[[Running], object]:
-    def look(running: Running) -> object:
+def cleaner(attribute: str) -> Callable[[Running, float], object]:
+    def look(running: Running, wait_s: float) -> object:
         present = logs_of(running).cleaner
         assert present is not None
         return getattr(present.settings, attribute)
@@ -86,35 +91,35 @@ def cleaner(attribute: str) -> Callable[[Running], object]:
     return look
 
 
-def threads(prefix: str) -> Callable[[Running], object]:
-    return lambda running: running.threads(prefix)
+def threads(prefix: str) -> Callable[[Running, float], object]:
+    return lambda running, wait_s: running.threads(prefix)
 
 
-def is_answered(running: Running) -> bool:
-    """Whether a new connection is answered soon."""
+def is_answered(running: Running, wait_s: float) -> bool:
+    """Whether a new connection is answered."""
     try:
-        with socket.create_connection(("127.0.0.1", running.port("PLAINTEXT")), timeout=SOON_S) as client:
+        with socket.create_connection(("127.0.0.1", running.port("PLAINTEXT")), timeout=wait_s) as client:
             client.sendall(struct.pack(">ihhih", 10, 18, 0, 7, -1))
             return client.recv(8)[4:8] == b"\0\0\0\7"
     except (TimeoutError, ConnectionResetError):
         return False
 
 
-def is_second_answered(running: Running) -> bool:
-    """Whether a new connection is answered soon while another one is open."""
-    with socket.create_connection(("127.0.0.1", running.port("PLAINTEXT")), timeout=SOON_S) as first:
+def is_second_answered(running: Running, wait_s: float) -> bool:
+    """Whether a new connection is answered while another one is open."""
+    with socket.create_connection(("127.0.0.1", running.port("PLAINTEXT")), timeout=wait_s) as first:
         first.sendall(struct.pack(">ihhih", 10, 18, 0, 7, -1))
         with contextlib.suppress(TimeoutError):
             first.recv(8)
-        return is_answered(running)
+        return is_answered(running, wait_s)
 
 
-def are_many_answered(running: Running) -> bool:
-    """Whether connections made one after another are all answered soon."""
-    return all(is_answered(running) for _ in range(30))
+def are_many_answered(running: Running, wait_s: float) -> bool:
+    """Whether connections made one after another are all answered."""
+    return all(is_answered(running, wait_s) for _ in range(30))
 
 
-def background_tasks_at_once(running: Running) -> int:
+def background_tasks_at_once(running: Running, wait_s: float) -> int:
     """How many of ten tasks that wait for each other's end are begun."""
     scheduler = logs_of(running)._environment.scheduler
     begun, end = threading.Semaphore(0), threading.Event()
@@ -126,7 +131,7 @@ def background_tasks_at_once(running: Running) -> int:
     for _ in range(10):
         scheduler.schedule_once("wait", wait)
     count = 0
-    while begun.acquire(timeout=SOON_S):
+    while begun.acquire(timeout=NEVER_S):
         count += 1
     end.set()
     for _ in range(10 - count):
@@ -135,7 +140,7 @@ def background_tasks_at_once(running: Running) -> int:
 
 
 EFFECTS: dict[str, Effect] = {
-    "background.threads": Effect("6", background_tasks_at_once, 6),
+    "background.threads": Effect("6", background_tasks_at_once, 6, before=4),
     "log.cleaner.backoff.ms": Effect("1001", cleaner("backoff_ms"), 1001),
     "log.cleaner.dedupe.buffer.size": Effect("20000000", cleaner("dedupe_buffer_bytes"), 20_000_000),
     "log.cleaner.io.buffer.load.factor": Effect("0.5", cleaner("load_factor"), 0.5),
@@ -148,7 +153,7 @@ EFFECTS: dict[str, Effect] = {
     "max.connections.per.ip.overrides": Effect("127.0.0.1:0", is_answered, False),
     "num.io.threads": Effect("3", threads("data-plane-kafka-request-handler-"), 3),
     "num.network.threads": Effect("3", threads("data-plane-kafka-network-thread-3-"), 3),
-    "producer.id.expiration.ms": Effect("1005", lambda running: logs_of(running)._environment.producer_expiration_ms, 1005),
+    "producer.id.expiration.ms": Effect("1005", lambda running, wait_s: logs_of(running)._environment.producer_expiration_ms, 1005),
 }
 
 TLS_EFFECTS = {
@@ -204,8 +209,8 @@ CANNOT = {
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[Running]:
     settings = {"num.network.threads": "2", "broker.id": "3", "background.threads": "4"}
-    with Broker(settings, data_dir=tmp_path) as broker:
-        yield Running(broker)
+    with run(settings, tmp_path) as running:
+        yield running
 
 
 def test_every_dynamic_key_has_its_place_in_one_table() -> None:
@@ -252,13 +257,14 @@ def test_defaults_of_topics_reach_the_logs_that_are_open(running: Running) -> No
 
 @pytest.mark.parametrize("name", EFFECTS)
 def test_a_setting_of_all_brokers_acts_and_goes_again(running: Running, name: str) -> None:
-    value, look, seen = EFFECTS[name]
-    before = look(running)
+    value, look, seen, before = EFFECTS[name]
+    before = look(running, WAIT_S) if before is None else before
     assert before != seen
+    eventually(lambda: look(running, WAIT_S) == before)
     running.write({name: value}, DEFAULT_ENTITY)
-    eventually(lambda: look(running) == seen)
+    eventually(lambda: look(running, NEVER_S) == seen)
     running.write({}, DEFAULT_ENTITY)
-    eventually(lambda: look(running) == before)
+    eventually(lambda: look(running, WAIT_S) == before)
 
 
 CA = Authority()

@@ -4,12 +4,11 @@ import threading
 
 import pytest
 
+from tests.eventually import WAIT_S
 from twisted_kafka import Broker
 from twisted_kafka.network.request import Request
 from twisted_kafka.protocol.errors import FatalExitError
 from twisted_kafka.server.kafka_apis import KafkaApis
-
-WAIT_S = 20
 
 
 @pytest.mark.parametrize("error", [FatalExitError, SystemExit])

@@ -10,10 +10,10 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 from kafka.errors import KafkaError
 
+from tests.eventually import WAIT_S, eventually
 from twisted_kafka.broker.broker import Broker, StartError
 
 PARTITIONS = 6
-WAIT_S = 20
 
 
 def properties(path: Path, **more: object) -> dict[str, object]:
@@ -81,9 +81,7 @@ def test_a_directory_fails_and_the_rest_serves_on(tmp_path: Path) -> None:
         assert len(lost) == PARTITIONS // 2
         fail(tmp_path / "b")
         send_to_all(broker, everything - lost, b"after")  # which makes the checkpoints differ
-        waiting = threading.Event()
-        while leaderless(broker) != lost:
-            waiting.wait(0.05)
+        eventually(lambda: leaderless(broker) == lost)
         with pytest.raises(KafkaError):
             send_to_all(broker, {min(lost)}, b"nowhere")
         kept = min(everything - lost)

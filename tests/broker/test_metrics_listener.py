@@ -7,15 +7,10 @@ import struct
 
 import pytest
 
+from tests.ports import free_port
 from twisted_kafka.broker.broker import Broker, StartError
 
 API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 7, -1)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def ask_versions(broker: Broker, times: int) -> None:

@@ -3,18 +3,16 @@
 import re
 import socket
 import struct
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.eventually import WAIT_S, eventually
 from twisted_kafka import Broker
 from twisted_kafka.metrics.prometheus import render
 
 NAMES = Path(__file__).parents[1] / "data" / "metrics" / "kafka-3.9.2-network.tsv"
-
-WAIT_S = 10
 
 # Kafka makes this only once an address was throttled or has a quota of its own.
 COME_LATER = {"kafka.server:type=socket-server-metrics,ip=*"}
@@ -104,11 +102,8 @@ def test_followers_and_consumers_fetches_count_apart_and_together(broker: Broker
 
 
 def eventually_counted(broker: Broker, fetches: int) -> None:
-    pause = threading.Event()
-    for _ in range(WAIT_S * 100):  # a client has its answer before it is counted
-        if value(broker, "RequestMetrics", "TotalTimeMs", request="Fetch") == fetches:
-            return
-        pause.wait(0.01)
+    # a client has its answer before it is counted
+    eventually(lambda: value(broker, "RequestMetrics", "TotalTimeMs", request="Fetch") == fetches)
 
 
 @pytest.mark.usefixtures("client")

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from tests.broker.test_dynamic_configs import Running, eventually
+from tests.broker.test_dynamic_configs import Running
 from tests.certificates import Authority
+from tests.eventually import eventually
 from twisted_kafka.broker.broker import Broker
 
 CA = Authority()

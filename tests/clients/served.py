@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+from tests.ports import free_port
 from tests.processes import start_tied
 
 START_TIMEOUT_S = 30
@@ -16,12 +17,6 @@ START_CPU_S = 10
 """A broker that has had less of the processor than this is not late but starved: it is waited for on, up to START_LIMIT_S."""
 START_LIMIT_S = 240
 STOP_TIMEOUT_S = 30
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def answers(port: int) -> bool:

@@ -18,7 +18,8 @@ from kafka import KafkaProducer
 
 from tests.clients import counting
 from tests.clients.clients import ensure_same, java_command, read_confluent, run
-from tests.clients.served import ServedBroker, free_port
+from tests.clients.served import ServedBroker
+from tests.ports import free_port
 
 KILLS = 3
 BETWEEN_KILLS_S = 1.5

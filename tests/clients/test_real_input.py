@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.clients import clients, counting, weblog
-from tests.clients.served import ServedBroker, free_port
+from tests.clients.served import ServedBroker
+from tests.ports import free_port
 
 SIZE_BYTES = 50_000_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -12,7 +12,8 @@ import pytest
 
 from tests.certificates import KEY_PASSWORD, PASSWORD, Authority, Identity
 from tests.clients.clients import READERS, SENDERS, java_command, new_group
-from tests.clients.served import ServedBroker, free_port
+from tests.clients.served import ServedBroker
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(240)]
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.certificates import Authority
-from tests.clients.served import ServedBroker, free_port
+from tests.clients.served import ServedBroker
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(180)]
 

@@ -25,6 +25,7 @@ class Broker:
     def manager(self, dirs=("a",), terminal=None, metrics=None, failed=None, **settings):
         self.scheduler = ManualScheduler(self.clock)
         properties = {key.replace("_", "."): str(value) for key, value in settings.items()}
+        properties.setdefault("log.cleaner.threads", "0")  # the tests clean by hand
         properties["log.dirs"] = ",".join(str(self.path / name) for name in dirs)
         return LogManager(
             KafkaConfig.from_properties(properties),

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from tests.eventually import WAIT_S, eventually
 from tests.log.compaction import last_values
 from tests.log.log_managers import ONE, TWO, Broker
 from tests.log.support import NOW_MS
@@ -21,7 +22,6 @@ from twisted_kafka.timing.clock import ManualClock
 
 BY_HAND = {"log.cleaner.threads": 0, "log.segment.bytes": 1000, "log.cleaner.backoff.ms": 5}
 COMPACT = {"cleanup.policy": "compact", "segment.bytes": "1000"}
-WAIT_S = 10
 
 
 @pytest.fixture
@@ -322,11 +322,7 @@ def test_threads_clean_and_are_made_anew_when_settings_change(broker):
     manager.cleaner.reconfigure(new)
     names = {thread.name for thread in threading.enumerate()}
     assert {"kafka-log-cleaner-thread-0", "kafka-log-cleaner-thread-1"} <= names
-    waited = threading.Event()
-    for _ in range(WAIT_S * 100):
-        if manager.cleaner.manager.cleaned_up_to(log):
-            break
-        waited.wait(0.01)
+    eventually(lambda: manager.cleaner.manager.cleaned_up_to(log))
     assert manager.cleaner.manager.cleaned_up_to(log) == log.segments.active.base_offset
     manager.shutdown()
     assert manager.cleaner.dead_threads == 0

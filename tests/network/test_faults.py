@@ -12,8 +12,9 @@ import pytest
 from twisted.logger import formatEvent, globalLogPublisher
 from zope.interface import implementer
 
+from tests.eventually import WAIT_S, eventually
 from tests.network.network_fakes import frame
-from tests.network.test_socket_server import WAIT_S, Running, echo, is_closed
+from tests.network.test_socket_server import Running, echo, is_closed
 from twisted_kafka.network.interfaces import IConnectionQuotas
 from twisted_kafka.network.processor import Processor
 from twisted_kafka.network.reactors import (
@@ -31,15 +32,6 @@ from twisted_kafka.timing.clock import IClock, SystemClock
 REACTORS = [make_reactor, make_poll_reactor, make_select_reactor]
 
 Make = Callable[..., Running]
-
-
-def eventually(holds: Callable[[], object]) -> None:
-    pause = threading.Event()
-    for _ in range(WAIT_S * 100):
-        if holds():
-            return
-        pause.wait(0.01)
-    raise AssertionError("it does not come true")
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import pytest
 from twisted.internet.pollreactor import PollReactor
 from twisted.internet.selectreactor import SelectReactor
 
+from tests.eventually import WAIT_S, eventually
 from tests.network.network_fakes import Recorder, frame
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.metrics.registry import MetricsRegistry
@@ -25,8 +26,6 @@ from twisted_kafka.network.request_names import Names
 from twisted_kafka.network.socket_server import SocketServer
 from twisted_kafka.server.request_handler import KafkaRequestHandlerPool
 from twisted_kafka.timing.clock import IClock, SystemClock
-
-WAIT_S = 10
 
 
 def poll_reactor(clock: IClock) -> Any:
@@ -107,38 +106,18 @@ class Running:
         done.result(WAIT_S)
 
     def await_value(self, value: float, *name: str) -> None:
-        pause = threading.Event()
-        for _ in range(WAIT_S * 100):
-            if self.metrics.value(*name) == value:
-                return
-            pause.wait(0.01)
-        raise AssertionError(f"{name} is {self.metrics.value(*name)}")
+        eventually(lambda: self.metrics.value(*name) == value, lambda: (name, self.metrics.value(*name)))
 
     def await_under_way(self, count: int) -> None:
-        pause = threading.Event()
-        for _ in range(WAIT_S * 100):
-            if self.under_way >= count:
-                return
-            pause.wait(0.01)
-        raise AssertionError(f"{self.under_way} of {count} requests are under way")
+        eventually(lambda: self.under_way >= count, lambda: f"{self.under_way} of {count} requests are under way")
 
     def await_counted(self, count: int) -> None:
         """A connection's socket is closed before it is counted out."""
-        pause = threading.Event()
-        for _ in range(WAIT_S * 100):
-            if self.server.quotas.total == count:
-                return
-            pause.wait(0.01)
-        raise AssertionError(f"{self.server.quotas.total} connections are counted, not {count}")
+        eventually(lambda: self.server.quotas.total == count, lambda: f"{self.server.quotas.total} are counted, not {count}")
 
     def await_completed(self, count: int) -> None:
         """A client may have its response before the observers know."""
-        pause = threading.Event()
-        for _ in range(WAIT_S * 100):
-            if len(self.recorder.completed) >= count:
-                return
-            pause.wait(0.01)
-        raise AssertionError(f"{len(self.recorder.completed)} of {count} requests are completed")
+        eventually(lambda: len(self.recorder.completed) >= count, lambda: f"{len(self.recorder.completed)} of {count}")
 
     def stop(self) -> None:
         self.slow.set()

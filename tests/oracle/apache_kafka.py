@@ -6,7 +6,8 @@ import time
 from pathlib import Path
 
 from tests.clients.clients import HERE, java_class_path
-from tests.clients.served import answers, free_port
+from tests.clients.served import answers
+from tests.ports import free_port
 from tests.processes import start_tied
 
 START_TIMEOUT_S = 90

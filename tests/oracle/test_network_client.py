@@ -10,8 +10,8 @@ import pytest
 
 from tests.certificates import Authority
 from tests.clients.clients import java_class_path
-from tests.clients.served import free_port
 from tests.oracle.apache_kafka import ApacheKafka
+from tests.ports import free_port
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.network.client.blocking import BlockingNetworkClient
 from twisted_kafka.network.client.connectors import connector_for

@@ -11,13 +11,14 @@ from collections.abc import Iterator
 import pytest
 
 from tests.clients.clients import java_class_path
-from tests.clients.served import ServedBroker, free_port
+from tests.clients.served import ServedBroker
 from tests.oracle import scenarios_errors
 from tests.oracle.apache_kafka import ApacheKafka
 from tests.oracle.conftest import SETTINGS, warm
 from tests.oracle.metrics import KafkaMetrics, Labels, OurMetrics, grown
 from tests.oracle.talk import SCENARIOS, Scenario, Talk, differences
 from tests.oracle.test_against_kafka import KRAFT_ONLY, told_versions
+from tests.ports import free_port
 from twisted_kafka.network.request_metrics import MAX_VERSION, TIMES
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(1800)]

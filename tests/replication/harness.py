@@ -67,7 +67,9 @@ class Harness:
         self.metrics = MetricsRegistry(self.clock)
         given = {key.replace("_", "."): str(value) for key, value in properties.items()}
         directories = [directory] if isinstance(directory, Path) else directory
-        self.config = KafkaConfig.from_properties({"log.dirs": ",".join(map(str, directories)), **given})
+        self.config = KafkaConfig.from_properties(
+            {"log.dirs": ",".join(map(str, directories)), "log.cleaner.threads": "0", **given}
+        )
         self.directory = directory
         self.metadata = MetadataCache(BROKER, "cluster")
         self.logs = Logs(self.config, self.scheduler, self.clock)

@@ -3,6 +3,7 @@ import threading
 
 import pytest
 
+from tests.eventually import eventually
 from tests.network.network_fakes import Layer, frame
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.plane import METRIC_PREFIXES
@@ -162,11 +163,7 @@ def test_pool_is_resized_under_load_and_loses_no_request() -> None:
         pool.resize(size)
         assert pool.size == size
     pool.resize(3)
-    pause = threading.Event()
-    for _ in range(1000):
-        if len(handled) == sent and len(names_of_handlers()) == 3:
-            break
-        pause.wait(0.01)
+    eventually(lambda: len(handled) == sent and len(names_of_handlers()) == 3, lambda: (len(handled), names_of_handlers()))
     assert sorted(handled) == list(range(sent))
     assert len(names_of_handlers()) == 3
     assert len(set(names_of_handlers())) == 3
@@ -195,11 +192,7 @@ def test_a_handler_for_which_there_is_no_thread_is_not_waited_for(monkeypatch: p
         with pytest.raises(RuntimeError, match="new thread"):
             pool.resize(2)
     assert pool.size == 1
-    pause = threading.Event()
-    for _ in range(1000):
-        if not channel.is_busy:
-            break
-        pause.wait(0.01)
+    eventually(lambda: not channel.is_busy)
     layer.connect()[0].dataReceived(frame(1))
     assert handled.wait(10)
     pool.resize(2)

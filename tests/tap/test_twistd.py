@@ -1,5 +1,6 @@
 """The service as an operator meets it: twistd in a process of its own."""
 
+import contextlib
 import os
 import re
 import resource
@@ -7,15 +8,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.processes import start_tied
-
-_TIMEOUT_S = 30
+from tests.eventually import WAIT_S, eventually
+from tests.processes import signals_end, start_tied
 
 
 class Twistd:
@@ -23,25 +22,26 @@ class Twistd:
         self.folder = folder
         self.running: list[subprocess.Popen[str]] = []
 
-    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+    def start(self, *arguments: str, ignored: Collection[signal.Signals] = ()) -> "subprocess.Popen[str]":
         command = [str(Path(sys.executable).with_name("twistd")), "-n", "--pidfile=", "kafka", *arguments]
-        process = start_tied(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        with signals_end(ignored):
+            process = start_tied(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.running.append(process)
         return process
 
     def fails(self, *arguments: str) -> str:
         process = self.start(*arguments)
-        _, errors = process.communicate(timeout=_TIMEOUT_S)
+        _, errors = process.communicate(timeout=WAIT_S)
         assert process.returncode == 1
         return errors
 
-    def started(self, *arguments: str) -> tuple["subprocess.Popen[str]", int]:
-        process = self.start("--listeners", "PLAINTEXT://127.0.0.1:0", *arguments)
+    def started(self, *arguments: str, ignored: Collection[signal.Signals] = ()) -> tuple["subprocess.Popen[str]", int]:
+        process = self.start("--listeners", "PLAINTEXT://127.0.0.1:0", *arguments, ignored=ignored)
         assert process.stdout is not None
         for line in process.stdout:
             if found := re.search(r"listens on PLAINTEXT://127\.0\.0\.1:(\d+), data in (\S+), started in \d+ ms", line):
                 return process, int(found[1])
-        raise AssertionError(process.communicate(timeout=_TIMEOUT_S)[1])
+        raise AssertionError(process.communicate(timeout=WAIT_S)[1])
 
 
 @pytest.fixture
@@ -51,17 +51,17 @@ def twistd(tmp_path: Path) -> Iterator[Twistd]:
     for process in made.running:
         if process.poll() is None:
             process.kill()
-            process.communicate(timeout=_TIMEOUT_S)
+            process.communicate(timeout=WAIT_S)
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_it_serves_and_stops_cleanly(twistd: Twistd, how: signal.Signals) -> None:
     process, port = twistd.started()
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
+    with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as client:
         client.sendall(bytes.fromhex("0000000a 0012 0000 00000007 ffff"))
         assert client.recv(8)[4:8] == bytes.fromhex("00000007")
     process.send_signal(how)
-    process.communicate(timeout=_TIMEOUT_S)
+    process.communicate(timeout=WAIT_S)
     assert process.returncode == 0
     log = twistd.folder / "kafka-data" / "log"
     assert (log / ".kafka_cleanshutdown").exists()
@@ -71,13 +71,9 @@ def test_it_serves_and_stops_cleanly(twistd: Twistd, how: signal.Signals) -> Non
 
 
 def test_nohup_keeps_it_running(twistd: Twistd) -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        process, port = twistd.started()
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    process, port = twistd.started(ignored=[signal.SIGHUP])
     process.send_signal(signal.SIGHUP)
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
+    with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as client:
         client.sendall(bytes.fromhex("0000000a 0012 0000 00000007 ffff"))
         assert client.recv(8)[4:8] == bytes.fromhex("00000007")
     assert process.poll() is None
@@ -115,7 +111,7 @@ def test_a_daemon_logs_why_it_cannot_start(twistd: Twistd) -> None:
     log = twistd.folder / "log"
     words = ["--pidfile=", "--logfile", str(log), "kafka", "--listeners", "PLAINTEXT://127.0.0.1:0"]
     command = [str(Path(sys.executable).with_name("twistd")), *words]
-    done = subprocess.run(command, cwd=twistd.folder, capture_output=True, timeout=_TIMEOUT_S, check=False)
+    done = subprocess.run(command, cwd=twistd.folder, capture_output=True, timeout=WAIT_S, check=False)
     assert done.returncode == 1
     (line,) = [line for line in log.read_text().splitlines() if "critical" in line]
     assert f"{twistd.folder}/kafka-data/log is in use" in line
@@ -124,7 +120,7 @@ def test_a_daemon_logs_why_it_cannot_start(twistd: Twistd) -> None:
 def test_another_brokers_directory_is_one_line_and_status_1(twistd: Twistd) -> None:
     process, _ = twistd.started("--broker-id", "3")
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=_TIMEOUT_S)
+    process.communicate(timeout=WAIT_S)
     errors = twistd.fails("--broker-id", "4", "--listeners", "PLAINTEXT://127.0.0.1:0")
     assert errors == "twistd kafka: Invalid value '4' for broker.id: must be 3, as the log directories have it\n"
 
@@ -138,20 +134,17 @@ def test_a_bad_option_is_one_line_and_status_1(twistd: Twistd) -> None:
 def test_after_a_kill_the_access_log_is_whole(twistd: Twistd) -> None:
     process, port = twistd.started()
     access = twistd.folder / "kafka-data" / "access"
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
+    with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as client:
         client.sendall(bytes.fromhex("0000000a 0012 0000 00000007 ffff"))
         client.recv(100)
-        deadline = time.monotonic() + _TIMEOUT_S
-        while not (found := list(access.rglob(".node-*.jsonl"))) or not found[0].stat().st_size:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        found = eventually(lambda: [file for file in access.rglob(".node-*.jsonl") if file.stat().st_size])
     process.kill()
-    process.communicate(timeout=_TIMEOUT_S)
+    process.communicate(timeout=WAIT_S)
     with found[0].open("a") as file:
         file.write('{"v":1,"ti')
     process, _ = twistd.started()
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=_TIMEOUT_S)
+    process.communicate(timeout=WAIT_S)
     assert not list(access.rglob(".*.jsonl"))
     assert all(line.endswith("}\n") for file in access.rglob("*.jsonl") for line in file.open())
 
@@ -163,17 +156,17 @@ def test_a_signal_ends_a_start_that_loads_logs(twistd: Twistd) -> None:
     pipe = logs / "t-0" / "leader-epoch-checkpoint"  # whoever reads it waits for what is written into it
     os.mkfifo(pipe)
     process = twistd.start("--listeners", "PLAINTEXT://127.0.0.1:0", "--data-dir", "data")
-    deadline = time.monotonic() + _TIMEOUT_S
-    while True:
-        try:
-            writer = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
-            break
-        except OSError:  # nobody reads yet
-            assert time.monotonic() < deadline
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.02)
+    writers: list[int] = []
+
+    def is_read() -> bool:
+        with contextlib.suppress(OSError):  # nobody reads yet
+            writers.append(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+        return bool(writers) or process.poll() is not None
+
+    eventually(is_read)
+    assert writers, process.communicate()
     process.send_signal(signal.SIGTERM)
-    os.close(writer)
-    _, errors = process.communicate(timeout=_TIMEOUT_S)
+    os.close(writers[0])
+    _, errors = process.communicate(timeout=WAIT_S)
     assert errors == "twistd kafka: SIGTERM received: told to stop while the logs were loaded\n"
     assert process.returncode == 0

@@ -2,6 +2,7 @@ import threading
 
 import pytest
 
+from tests.eventually import eventually
 from twisted_kafka.timing.clock import ManualClock, SystemClock
 from twisted_kafka.timing.scheduler import KafkaScheduler, ManualScheduler
 
@@ -109,12 +110,6 @@ def test_fewer_threads_end_and_more_are_made_while_it_runs() -> None:
     scheduler.resize(4)
     side_by_side(4)
     scheduler.resize(1)
-    pause = threading.Event()
-    for _ in range(1000):
-        alive = [thread for thread in threading.enumerate() if thread.name.startswith("resized-")]
-        if len(alive) == 1:
-            break
-        pause.wait(0.01)
-    assert len(alive) == 1
+    eventually(lambda: len([each for each in threading.enumerate() if each.name.startswith("resized-")]) == 1)
     side_by_side(1)
     scheduler.shutdown()

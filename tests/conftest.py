@@ -1,0 +1,34 @@
+"""What holds for the tests of every folder."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tests.eventually import join
+
+_NOT_OURS = "kafka-io-kafka-python-"
+"""kafka-python leaves this thread when a client cannot connect."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    """Fail when a module's tests leave threads behind: what they count or slow down later is another test's."""
+    before = set(threading.enumerate())
+    yield
+    join(each for each in threading.enumerate() if each not in before and not each.name.startswith(_NOT_OURS))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """With ``--dist loadscope``: keep on one worker what shares fixtures, which are a module's tests and all with a Spark."""
+    if config.getoption("dist") != "loadscope":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFixtures(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            module = nodeid.partition("::")[0]
+            return "tests/spark" if module.startswith("tests/spark/") else module
+
+    return ByFixtures(config, log)

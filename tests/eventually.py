@@ -1,0 +1,29 @@
+"""Waiting for what other threads and processes do.
+
+A wait ends as soon as its condition holds. Its bound is long, for the machine may be busy: only a failure waits for it.
+"""
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+WAIT_S = 30.0
+_PAUSE_S = 0.01
+
+T = TypeVar("T")
+
+
+def eventually(condition: Callable[[], T], what: Callable[[], object] | None = None, wait_s: float = WAIT_S) -> T:
+    """Return what ``condition`` returns once it is true; raise AssertionError with what ``what`` returns after ``wait_s``."""
+    pause = threading.Event()
+    for _ in range(int(wait_s / _PAUSE_S)):
+        if value := condition():
+            return value
+        pause.wait(_PAUSE_S)
+    raise AssertionError(f"not within {wait_s} s" + (f": {what()}" if what else ""))
+
+
+def join(threads: Iterable[threading.Thread], wait_s: float = WAIT_S) -> None:
+    """Wait for threads to end; raise AssertionError with the names of those that do not."""
+    left = list(threads)
+    eventually(lambda: not [each for each in left if each.is_alive()], lambda: [each for each in left if each.is_alive()], wait_s)
