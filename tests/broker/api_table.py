@@ -1,11 +1,11 @@
-"""The README's table of APIs, from the handlers that a broker registers; run as a program it writes it."""
+"""The table of APIs in docs/compatibility.md, from the handlers that a broker registers; as a program, write it."""
 
 from pathlib import Path
 
 import twisted_kafka
 from twisted_kafka.protocol.api import ApiKey
 
-README = Path(__file__).parents[2] / "README.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "compatibility.md"
 
 _BEGIN = "<!-- apis -->\n"
 _END = "<!-- end of apis -->\n"
@@ -20,12 +20,12 @@ def api_table() -> str:
 
 
 def written_table() -> str:
-    return README.read_text().partition(_BEGIN)[2].partition(_END)[0]
+    return DOCUMENT.read_text().partition(_BEGIN)[2].partition(_END)[0]
 
 
 def write() -> None:
-    before, begin, rest = README.read_text().partition(_BEGIN)
-    README.write_text(before + begin + api_table() + _END + rest.partition(_END)[2])
+    before, begin, rest = DOCUMENT.read_text().partition(_BEGIN)
+    DOCUMENT.write_text(before + begin + api_table() + _END + rest.partition(_END)[2])
 
 
 if __name__ == "__main__":

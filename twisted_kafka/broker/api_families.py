@@ -1,4 +1,4 @@
-"""Every family of APIs that the broker serves, listed once: dispatch, ApiVersions and the README's table come from here."""
+"""Every family of APIs that the broker serves, once: dispatch, ApiVersions and docs/compatibility.md take them from here."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
