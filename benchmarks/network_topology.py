@@ -21,8 +21,8 @@ from twisted.internet.selectreactor import SelectReactor
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.metrics.registry import MetricsRegistry
-from twisted_kafka.network.request_channel import RequestChannel
-from twisted_kafka.network.request_metrics import RequestMetrics
+from twisted_kafka.network.requests.request_channel import RequestChannel
+from twisted_kafka.network.requests.request_metrics import RequestMetrics
 from twisted_kafka.network.socket_server import SocketServer
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.headers import encode_request_header

@@ -13,9 +13,10 @@ from types import FrameType
 from typing import Any
 
 from twisted_kafka.metrics.registry import MetricsRegistry
-from twisted_kafka.network.processor_settings import ProcessorStats
-from twisted_kafka.network.request import ConnectionInfo, Request, RequestContext
-from twisted_kafka.network.request_metrics import RequestMetrics
+from twisted_kafka.network.loop.processor_settings import ProcessorStats
+from twisted_kafka.network.requests.request import Request
+from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
+from twisted_kafka.network.requests.request_metrics import RequestMetrics
 from twisted_kafka.timing.clock import SystemClock
 
 ROUNDS, PER_ROUND = 40, 5_120

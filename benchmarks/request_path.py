@@ -23,7 +23,7 @@ import frames
 
 from twisted_kafka import Broker
 from twisted_kafka.broker import kafka_server as assembly
-from twisted_kafka.network.channel import KafkaChannel
+from twisted_kafka.network.connection.channel import KafkaChannel
 
 ROUNDS, PER_ROUND = 600, 20
 

@@ -3,7 +3,8 @@ import json
 import pytest
 
 from twisted_kafka.access_log.record import HOUR_AT, LineMaker, api_name
-from twisted_kafka.network.request import ConnectionInfo, Request, RequestContext
+from twisted_kafka.network.requests.request import Request
+from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
 from twisted_kafka.timing.clock import ManualClock
 
 pytestmark = pytest.mark.pure  # the requests have no channel

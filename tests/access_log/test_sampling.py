@@ -6,7 +6,7 @@ import pytest
 from tests.access_log.test_record import NOW_MS, request
 from twisted_kafka.access_log.record import LineMaker
 from twisted_kafka.access_log.sampling import Sampler
-from twisted_kafka.network.request import Request
+from twisted_kafka.network.requests.request import Request
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.timing.clock import ManualClock
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.eventually import WAIT_S
 from twisted_kafka import Broker
-from twisted_kafka.network.request import Request
+from twisted_kafka.network.requests.request import Request
 from twisted_kafka.protocol.errors import FatalExitError
 from twisted_kafka.server.kafka_apis import KafkaApis
 

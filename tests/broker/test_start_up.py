@@ -57,7 +57,7 @@ def test_a_plain_start_imports_nothing_that_waits_for_its_first_use(tmp_path: Pa
         [sys.executable, "-c", _START, str(tmp_path)], env=environment, check=True, capture_output=True, text=True, timeout=60
     )
     loaded = json.loads(done.stdout)
-    assert "twisted_kafka.network.processor" in loaded  # it did start
+    assert "twisted_kafka.network.loop.processor" in loaded  # it did start
     early = {name for name in loaded for later in LATER if name == later or name.startswith(later + ".")}
     assert early == set()
 

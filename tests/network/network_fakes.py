@@ -7,13 +7,14 @@ from typing import Any
 from twisted.internet.task import Clock
 from zope.interface import implementer
 
-from twisted_kafka.network.channel import KafkaChannel
-from twisted_kafka.network.framing import NOT_NOW
+from twisted_kafka.network.connection.channel import KafkaChannel
+from twisted_kafka.network.connection.framing import NOT_NOW
 from twisted_kafka.network.interfaces import IChannelTransport, IRequestObserver
-from twisted_kafka.network.memory_pool import MemoryPool
-from twisted_kafka.network.processor import Processor, ProcessorSettings
-from twisted_kafka.network.request import ConnectionInfo, Request
-from twisted_kafka.network.request_channel import Parker, RequestChannel
+from twisted_kafka.network.loop.processor import Processor, ProcessorSettings
+from twisted_kafka.network.requests.memory_pool import MemoryPool
+from twisted_kafka.network.requests.request import Request
+from twisted_kafka.network.requests.request_channel import Parker, RequestChannel
+from twisted_kafka.network.requests.request_context import ConnectionInfo
 from twisted_kafka.protocol.regions import FileRegion, Part
 from twisted_kafka.timing.clock import ManualClock
 

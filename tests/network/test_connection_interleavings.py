@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from tests.network.test_acceptor import ReadersReactor, is_closed
+from tests.network.accepting.test_acceptor import ReadersReactor, is_closed
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.metrics.instruments import Meter
 from twisted_kafka.metrics.registry import MetricsRegistry
-from twisted_kafka.network.acceptor import Acceptor, SocketOptions
-from twisted_kafka.network.connection_quotas import ConnectionQuotas
+from twisted_kafka.network.accepting.acceptor import Acceptor, SocketOptions
+from twisted_kafka.network.accepting.connection_quotas import ConnectionQuotas
 from twisted_kafka.network.interfaces import IBlockedAcceptor
 from twisted_kafka.timing.clock import ManualClock
 

@@ -16,8 +16,8 @@ from tests.eventually import WAIT_S, eventually
 from tests.network.network_fakes import frame
 from tests.network.test_socket_server import Running, echo, is_closed
 from twisted_kafka.network.interfaces import IConnectionQuotas
-from twisted_kafka.network.processor import Processor
-from twisted_kafka.network.reactors import (
+from twisted_kafka.network.loop.processor import Processor
+from twisted_kafka.network.loop.reactors import (
     MAX_FAILURES,
     NoHooks,
     close_reactor,
@@ -25,8 +25,8 @@ from twisted_kafka.network.reactors import (
     make_reactor,
     make_select_reactor,
 )
-from twisted_kafka.network.request import Request
-from twisted_kafka.network.request_channel import RequestChannel
+from twisted_kafka.network.requests.request import Request
+from twisted_kafka.network.requests.request_channel import RequestChannel
 from twisted_kafka.timing.clock import IClock, SystemClock
 
 REACTORS = [make_reactor, make_poll_reactor, make_select_reactor]

@@ -16,13 +16,13 @@ from tests.network.network_fakes import Recorder, frame
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network import socket_server
-from twisted_kafka.network.acceptor import BindError
-from twisted_kafka.network.plane import CONTROL_PLANE
-from twisted_kafka.network.reactors import make_reactor
-from twisted_kafka.network.request import Request
-from twisted_kafka.network.request_channel import RequestChannel
-from twisted_kafka.network.request_metrics import RequestMetrics
-from twisted_kafka.network.request_names import Names
+from twisted_kafka.network.accepting.acceptor import BindError
+from twisted_kafka.network.loop.reactors import make_reactor
+from twisted_kafka.network.request_plane import CONTROL_PLANE
+from twisted_kafka.network.requests.request import Request
+from twisted_kafka.network.requests.request_channel import RequestChannel
+from twisted_kafka.network.requests.request_metric_names import RequestMetricNames
+from twisted_kafka.network.requests.request_metrics import RequestMetrics
 from twisted_kafka.network.socket_server import SocketServer
 from twisted_kafka.server.request_handler import KafkaRequestHandlerPool
 from twisted_kafka.timing.clock import IClock, SystemClock
@@ -45,7 +45,7 @@ class Running:
         self.config = KafkaConfig.from_properties(
             {"listeners": "PLAINTEXT://127.0.0.1:0", "broker.id": "5", "num.network.threads": "2", **properties}
         )
-        observers = [RequestMetrics(self.metrics, Names(lambda key: f"Api{key}", str)), self.recorder]
+        observers = [RequestMetrics(self.metrics, RequestMetricNames(lambda key: f"Api{key}", str)), self.recorder]
         self.reactor: Any = SelectReactor()
         self.server = SocketServer(self.config, self.reactor, self.channel, clock, self.metrics, observers, reactor_factory)
         self.slow = threading.Event()

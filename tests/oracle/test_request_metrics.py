@@ -19,7 +19,7 @@ from tests.oracle.metrics import KafkaMetrics, Labels, OurMetrics, grown
 from tests.oracle.talk import SCENARIOS, Scenario, Talk, differences
 from tests.oracle.test_against_kafka import KRAFT_ONLY, told_versions
 from tests.ports import free_port
-from twisted_kafka.network.request_metrics import MAX_VERSION, TIMES
+from twisted_kafka.network.requests.request_metrics import MAX_VERSION, TIMES
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(1800)]
 

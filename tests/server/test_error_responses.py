@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from twisted_kafka.network.request import ConnectionInfo, RequestContext
+from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
 from twisted_kafka.protocol.api import ApiKey, request_class, response_class
 from twisted_kafka.protocol.errors import ErrorCode, InvalidTopicError
 from twisted_kafka.protocol.messages.fetch import (

@@ -6,8 +6,8 @@ import pytest
 from twisted.logger import ILogObserver, capturedLogs, globalLogPublisher
 
 from tests.network.network_fakes import FakeTransport, Layer
-from twisted_kafka.network.log_limit import LINES
-from twisted_kafka.network.request import RequestContext
+from twisted_kafka.network.log_rate_limit import LINES
+from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.errors import ErrorCode, GroupAuthorizationError
 from twisted_kafka.protocol.headers import encode_request_header

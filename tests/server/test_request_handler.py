@@ -6,9 +6,9 @@ import pytest
 from tests.eventually import eventually
 from tests.network.network_fakes import Layer, frame
 from twisted_kafka.metrics.registry import MetricsRegistry
-from twisted_kafka.network.plane import METRIC_PREFIXES
-from twisted_kafka.network.request import Request
-from twisted_kafka.network.request_channel import RequestChannel
+from twisted_kafka.network.request_plane import METRIC_PREFIXES
+from twisted_kafka.network.requests.request import Request
+from twisted_kafka.network.requests.request_channel import RequestChannel
 from twisted_kafka.protocol.errors import FatalExitError
 from twisted_kafka.server.request_handler import KafkaRequestHandler, KafkaRequestHandlerPool
 from twisted_kafka.timing.clock import SystemClock

@@ -11,7 +11,8 @@ from json.encoder import encode_basestring_ascii as quoted
 from typing import Final
 
 from twisted_kafka.access_log.privacy import FieldPolicy
-from twisted_kafka.network.request import ConnectionInfo, Request, RequestContext, TopicNote
+from twisted_kafka.network.requests.request import Request
+from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext, TopicNote
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.timing.clock import IClock

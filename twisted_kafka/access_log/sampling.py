@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 from typing import Final
 
-from twisted_kafka.network.request import Request
+from twisted_kafka.network.requests.request import Request
 from twisted_kafka.protocol.api import ApiKey
 
 _WAITS_BY_DESIGN: Final = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.SHARE_FETCH})

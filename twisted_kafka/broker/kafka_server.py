@@ -48,14 +48,14 @@ from twisted_kafka.metadata.embedded import SqliteStore
 from twisted_kafka.metadata.registration import broker_node, prepare_store, register_broker, tell_of_failed_directory
 from twisted_kafka.metadata.store import IMetadataStore, StoreError
 from twisted_kafka.metrics.registry import MetricsRegistry
-from twisted_kafka.network.acceptor import BindError
-from twisted_kafka.network.busy_poll import busy_poll_rule
+from twisted_kafka.network.accepting.acceptor import BindError
 from twisted_kafka.network.interfaces import IRequestObserver
-from twisted_kafka.network.placement import make_placement
-from twisted_kafka.network.plane import CONTROL_PLANE
-from twisted_kafka.network.reactors import make_reactor
-from twisted_kafka.network.request_channel import RequestChannel
-from twisted_kafka.network.request_metrics import RequestMetrics
+from twisted_kafka.network.loop.busy_poll import busy_poll_rule
+from twisted_kafka.network.loop.placement import make_placement
+from twisted_kafka.network.loop.reactors import make_reactor
+from twisted_kafka.network.request_plane import CONTROL_PLANE
+from twisted_kafka.network.requests.request_channel import RequestChannel
+from twisted_kafka.network.requests.request_metrics import RequestMetrics
 from twisted_kafka.network.socket_server import SocketServer
 from twisted_kafka.quota.ip_rates import IpConnectionRates
 from twisted_kafka.replication.control_plane import ControlPlane

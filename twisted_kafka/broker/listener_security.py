@@ -6,7 +6,7 @@ from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import PLAINTEXT, EndPoint
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.metrics.registry import MetricsRegistry
-from twisted_kafka.network.channel_builder import PLAINTEXT_BUILDER, BuilderOf, IChannelBuilder
+from twisted_kafka.network.connection.channel_builder import PLAINTEXT_BUILDER, BuilderOf, IChannelBuilder
 from twisted_kafka.security.principal import ssl_principal_builder
 
 SSL: Final = "SSL"
@@ -20,7 +20,9 @@ def channel_builders(config: KafkaConfig, metrics: MetricsRegistry) -> BuilderOf
         if end_point.security_protocol == PLAINTEXT:
             return PLAINTEXT_BUILDER
         if end_point.security_protocol == SSL:
-            from twisted_kafka.network.tls.builder import SslChannelBuilder  # docs/adr/0006: only those who need it load it
+            from twisted_kafka.network.tls.ssl_channel_builder import (
+                SslChannelBuilder,  # docs/adr/0006: only those who need it load it
+            )
 
             rules = config.for_listener(end_point.listener_name, "ssl.principal.mapping.rules")
             return SslChannelBuilder(config, end_point, metrics, ssl_principal_builder(str(rules)))

@@ -17,7 +17,7 @@ from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.log.cleaner.log_cleaner import RECONFIGURABLE as LOG_CLEANER_KEYS
 from twisted_kafka.log.cleaner.log_cleaner import LogCleaner
 from twisted_kafka.log.log_manager import LogManager
-from twisted_kafka.network import connection_quotas
+from twisted_kafka.network.accepting import connection_quotas
 from twisted_kafka.network.socket_server import NETWORK_THREADS, SocketServer
 
 _LISTENER_KEYS: Final = frozenset(("listeners", "advertised.listeners", "listener.security.protocol.map"))

@@ -9,7 +9,7 @@ from zope.interface import Interface, implementer
 from twisted_kafka.protocol.regions import Part
 
 if TYPE_CHECKING:
-    from twisted_kafka.network.request import Request, ThrottleMark
+    from twisted_kafka.network.requests.request import Request, ThrottleMark
 
 
 class IRequestObserver(Interface):

@@ -6,7 +6,7 @@ In a module of its own because mypyc cannot compile a subclass of ``deque``: the
 from collections import deque
 from typing import TYPE_CHECKING
 
-from twisted_kafka.network.request import Request, ThrottleMark
+from twisted_kafka.network.requests.request import Request, ThrottleMark
 
 if TYPE_CHECKING:
     from twisted_kafka.network.processor_loop import ProcessorLoop

@@ -15,9 +15,9 @@ from zope.interface import classImplements
 
 from twisted_kafka.config.interpreter import HAS_INTERPRETER_LOCK
 from twisted_kafka.network.late_responses import LateResponses
-from twisted_kafka.network.reactors import ILoopHooks
-from twisted_kafka.network.request import Request, ThrottleMark
-from twisted_kafka.network.request_channel import STALL_S, Parker, RequestChannel
+from twisted_kafka.network.loop.reactors import ILoopHooks
+from twisted_kafka.network.requests.request import Request, ThrottleMark
+from twisted_kafka.network.requests.request_channel import STALL_S, Parker, RequestChannel
 from twisted_kafka.timing.clock import IClock
 
 REQUESTS_PER_WAKE = 256

@@ -9,15 +9,15 @@ from typing import Any
 
 from twisted.logger import Logger
 
-from twisted_kafka.network.channel import KafkaChannel
+from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.interfaces import IRequestObserver
+from twisted_kafka.network.loop.processor_settings import ProcessorStats
 from twisted_kafka.network.processor_loop import ProcessorLoop
-from twisted_kafka.network.processor_settings import ProcessorStats
-from twisted_kafka.network.request import CLOSE_CONNECTION, SEND, START_THROTTLING, Request, ThrottleMark
-from twisted_kafka.network.request_channel import RequestChannel
+from twisted_kafka.network.requests.request import CLOSE_CONNECTION, SEND, START_THROTTLING, Request, ThrottleMark
+from twisted_kafka.network.requests.request_channel import RequestChannel
 from twisted_kafka.timing.clock import IClock
 
-_log = Logger("twisted_kafka.network.processor")
+_log = Logger("twisted_kafka.network.loop.processor")
 
 
 class ProcessorResponses(ProcessorLoop):

@@ -17,18 +17,18 @@ from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.metrics.registry import MetricsRegistry
-from twisted_kafka.network.acceptor import Acceptor, BindError, SocketOptions
-from twisted_kafka.network.channel_builder import BuilderOf, IChannelBuilder, plaintext_builder
-from twisted_kafka.network.connection_quotas import ConnectionQuotas
+from twisted_kafka.network.accepting.acceptor import Acceptor, BindError, SocketOptions
+from twisted_kafka.network.accepting.connection_quotas import ConnectionQuotas
+from twisted_kafka.network.connection.channel_builder import BuilderOf, IChannelBuilder, plaintext_builder
 from twisted_kafka.network.interfaces import IRequestObserver
-from twisted_kafka.network.listeners import Listener
-from twisted_kafka.network.memory_pool import MemoryPool
-from twisted_kafka.network.network_thread import NetworkThread, drain_and_stop
-from twisted_kafka.network.plane import CONTROL_PLANE, CONTROL_PLANE_QUEUE_SIZE, DATA_PLANE, Plane
-from twisted_kafka.network.processor import Processor, ProcessorSettings
-from twisted_kafka.network.processor_metrics import register_memory_pool
-from twisted_kafka.network.reactors import make_reactor
-from twisted_kafka.network.request_channel import RequestChannel
+from twisted_kafka.network.listener import Listener
+from twisted_kafka.network.loop.network_thread import NetworkThread, drain_and_stop
+from twisted_kafka.network.loop.processor import Processor, ProcessorSettings
+from twisted_kafka.network.loop.processor_metrics import register_memory_pool
+from twisted_kafka.network.loop.reactors import make_reactor
+from twisted_kafka.network.request_plane import CONTROL_PLANE, CONTROL_PLANE_QUEUE_SIZE, DATA_PLANE, RequestPlane
+from twisted_kafka.network.requests.memory_pool import MemoryPool
+from twisted_kafka.network.requests.request_channel import RequestChannel
 from twisted_kafka.timing.clock import IClock
 
 DRAIN_S = 1.0
@@ -71,11 +71,11 @@ class SocketServer:
         self._builder_of = builder_of
         self._builders: dict[str, IChannelBuilder] = {}
         self.quotas = ConnectionQuotas(config, clock, metrics)
-        self._data_plane = Plane(DATA_PLANE, request_channel, clock, metrics)
-        self._control_plane: Plane | None = None
+        self._data_plane = RequestPlane(DATA_PLANE, request_channel, clock, metrics)
+        self._control_plane: RequestPlane | None = None
         if config.control_plane_listener_name is not None:
             channel = RequestChannel(CONTROL_PLANE_QUEUE_SIZE, clock)
-            self._control_plane = Plane(CONTROL_PLANE, channel, clock, metrics)
+            self._control_plane = RequestPlane(CONTROL_PLANE, channel, clock, metrics)
         pool_bytes = config.long("queued.max.request.bytes")
         self._memory_pool = MemoryPool(pool_bytes, clock) if pool_bytes > 0 else None
         register_memory_pool(metrics, clock, self._memory_pool)
@@ -214,7 +214,7 @@ class SocketServer:
         self._metrics.remove("Acceptor", f"{plane.metric_prefix}AcceptorBlockedPercent", listener=listener.name)
         self._retire(plane, listener.resize(0, start=False))
 
-    def _retire(self, plane: Plane, threads: Sequence[NetworkThread]) -> None:
+    def _retire(self, plane: RequestPlane, threads: Sequence[NetworkThread]) -> None:
         """End network threads without making anybody wait: what is under way is answered first."""
         if not threads:
             return
@@ -242,7 +242,7 @@ class SocketServer:
             key=lambda end_point: first.index(end_point.listener_name) if end_point.listener_name in first else len(first),
         )
 
-    def _plane_of(self, config: KafkaConfig, listener_name: str) -> Plane:
+    def _plane_of(self, config: KafkaConfig, listener_name: str) -> RequestPlane:
         control = self._control_plane
         return control if control is not None and listener_name == config.control_plane_listener_name else self._data_plane
 
@@ -274,7 +274,7 @@ class SocketServer:
         settings.channel_builder = self._builders[name] = self._builder_of(end_point)
         return settings
 
-    def _new_thread(self, plane: Plane, settings: ProcessorSettings) -> NetworkThread:
+    def _new_thread(self, plane: RequestPlane, settings: ProcessorSettings) -> NetworkThread:
         number = self._next_number
         self._next_number += 1
         reactor = self._reactor_factory(self._clock)

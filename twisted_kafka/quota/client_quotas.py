@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from twisted_kafka.config.keys.declare import DOUBLE, INT
 from twisted_kafka.config.values import java_double
-from twisted_kafka.network.host_names import UnknownHostError, addresses
+from twisted_kafka.network.accepting.host_names import UnknownHostError, addresses
 from twisted_kafka.protocol.errors import InvalidRequestError, UnsupportedVersionError
 from twisted_kafka.quota.entities import CLIENT_ID, CLIENT_KEYS, IP, IP_KEYS, USER, Entity, entity_name, node_name
 from twisted_kafka.quota.interfaces import IConfigs

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from twisted.logger import Logger
 
-from twisted_kafka.network.host_names import UnknownHostError, addresses
+from twisted_kafka.network.accepting.host_names import UnknownHostError, addresses
 from twisted_kafka.quota.entities import CONNECTION_CREATION_RATE, entity_name
 from twisted_kafka.quota.interfaces import IConfigs
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from twisted_kafka.network.request import RequestContext
+from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.regions import Buffer, Part

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from twisted_kafka.network.request import RequestContext
+from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError

@@ -8,9 +8,9 @@ from typing import Any, Final
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from twisted_kafka.network.log_limit import LogLimit
-from twisted_kafka.network.request import Request
-from twisted_kafka.network.request_channel import RequestChannel
+from twisted_kafka.network.log_rate_limit import LogRateLimit
+from twisted_kafka.network.requests.request import Request
+from twisted_kafka.network.requests.request_channel import RequestChannel
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError, error_of
@@ -41,7 +41,7 @@ class KafkaApis:
         self._apis = registry.apis
         self._channel = request_channel
         self._now_ns = clock.monotonic_ns
-        self._refusals = LogLimit(clock.monotonic_ns)
+        self._refusals = LogRateLimit(clock.monotonic_ns)
         # By API key and version: what makes its response header of the correlation id. Filled as they are met.
         self._header_packers: dict[tuple[int, int], Callable[[int], bytes]] = {}
 

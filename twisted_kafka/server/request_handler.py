@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 from twisted.logger import Logger
 
+from twisted_kafka.metrics.idle_ratio import IdleRatio
 from twisted_kafka.metrics.registry import MetricsRegistry
-from twisted_kafka.network.idle import IdleRatio
-from twisted_kafka.network.plane import DATA_PLANE, METRIC_PREFIXES
-from twisted_kafka.network.request import Request
-from twisted_kafka.network.request_channel import MAX_PARK_S, CallbackRequest, Parker, RequestChannel
+from twisted_kafka.network.request_plane import DATA_PLANE, METRIC_PREFIXES
+from twisted_kafka.network.requests.request import Request
+from twisted_kafka.network.requests.request_channel import MAX_PARK_S, CallbackRequest, Parker, RequestChannel
 from twisted_kafka.timing.clock import IClock
 
 _log = Logger()

@@ -10,10 +10,10 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.network.client.connection import BrokerConnection, IConnectionOwner
-from twisted_kafka.network.client.connectors import IConnector
+from twisted_kafka.network.client.broker_connection import BrokerConnection, IConnectionOwner
+from twisted_kafka.network.client.client_settings import ClientSettings, Node
+from twisted_kafka.network.client.connector import IConnector
 from twisted_kafka.network.client.network_client import NetworkClient
-from twisted_kafka.network.client.settings import ClientSettings, Node
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.headers import encode_response_header, parse_request_header

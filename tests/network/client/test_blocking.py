@@ -5,9 +5,9 @@ import pytest
 
 from tests.network.client.client_harness import NODE, FakeConnector
 from twisted_kafka.network.client.blocking import BlockingNetworkClient
+from twisted_kafka.network.client.client_settings import ClientSettings
 from twisted_kafka.network.client.errors import ClientClosedError
 from twisted_kafka.network.client.network_client import NetworkClient
-from twisted_kafka.network.client.settings import ClientSettings
 from twisted_kafka.protocol.messages.groups import HeartbeatRequest
 from twisted_kafka.timing.clock import SystemClock
 

@@ -15,7 +15,14 @@ from twisted_kafka.network.client.errors import (
     ResponseTimeoutError,
     TooManyRequestsError,
 )
-from twisted_kafka.network.client.states import EVENT_NAMES, ILLEGAL, STATE_NAMES, TRANSITIONS, IllegalTransitionError, next_state
+from twisted_kafka.network.client.node_connection_state import (
+    EVENT_NAMES,
+    ILLEGAL,
+    STATE_NAMES,
+    TRANSITIONS,
+    IllegalTransitionError,
+    next_state,
+)
 from twisted_kafka.protocol.errors import UnsupportedVersionError
 from twisted_kafka.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from twisted_kafka.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse

@@ -6,7 +6,7 @@ from cryptography.hazmat.primitives import serialization
 from tests.certificates import KEY_PASSWORD, PASSWORD, Authority
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
-from twisted_kafka.network.tls.settings import SslSettings
+from twisted_kafka.network.tls.ssl_settings import SslSettings
 from twisted_kafka.network.tls.stores import load_key_store, load_trust_store
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "tls"

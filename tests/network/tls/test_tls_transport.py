@@ -10,8 +10,8 @@ from twisted.logger import LogEvent, globalLogPublisher
 from tests.certificates import Authority
 from tests.network.network_fakes import frame
 from tests.network.tls.tls_harness import ALICE, CA, Listener, TlsClient, client_context
-from twisted_kafka.network.channel import READ_AHEAD_BYTES
-from twisted_kafka.network.tls.transport import PIECE_BYTES
+from twisted_kafka.network.connection.channel import READ_AHEAD_BYTES
+from twisted_kafka.network.tls.tls_transport import PIECE_BYTES
 from twisted_kafka.protocol.regions import FileRegion
 
 SUITE = "TLS_AES_256_GCM_SHA384"

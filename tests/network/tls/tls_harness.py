@@ -8,16 +8,16 @@ from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
 from tests.certificates import Authority, Identity
+from tests.network.connection.test_transport import EventsReactor
 from tests.network.network_fakes import Layer
-from tests.network.test_transport import EventsReactor
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.metrics.registry import MetricsRegistry
-from twisted_kafka.network.channel import KafkaChannel
-from twisted_kafka.network.processor_settings import ProcessorStats
-from twisted_kafka.network.request import ConnectionInfo
-from twisted_kafka.network.tls.builder import SslChannelBuilder
-from twisted_kafka.network.tls.transport import TlsTransport
+from twisted_kafka.network.connection.channel import KafkaChannel
+from twisted_kafka.network.loop.processor_settings import ProcessorStats
+from twisted_kafka.network.requests.request_context import ConnectionInfo
+from twisted_kafka.network.tls.ssl_channel_builder import SslChannelBuilder
+from twisted_kafka.network.tls.tls_transport import TlsTransport
 from twisted_kafka.security.principal import ssl_principal_builder
 
 CA = Authority()

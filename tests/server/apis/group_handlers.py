@@ -6,7 +6,7 @@ from tests.coordinator.fakes import Bench
 from twisted_kafka.coordinator.group.offsets.legacy_offsets import LegacyOffsets
 from twisted_kafka.metadata.cache import Node
 from twisted_kafka.metadata.embedded import SqliteStore
-from twisted_kafka.network.request import ConnectionInfo, RequestContext
+from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
 from twisted_kafka.server.apis.groups.classic_groups import GroupApis
 from twisted_kafka.server.apis.groups.group_offsets import GroupOffsetApis
 from twisted_kafka.server.dispatch import ApiRegistry

@@ -4,7 +4,7 @@ from concurrent.futures import Future
 
 from tests.replication.harness import Harness
 from twisted_kafka.coordinator.transaction.verification import TransactionVerification
-from twisted_kafka.network.request import ConnectionInfo, RequestContext
+from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
 from twisted_kafka.protocol.wire import join
 from twisted_kafka.server.apis.data.fetch import FetchApis
 from twisted_kafka.server.apis.data.offsets import OffsetApis

@@ -19,7 +19,7 @@ from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metadata.embedded import SqliteStore
 from twisted_kafka.metadata.registration import broker_node, cluster_id, prepare_store, register_broker
-from twisted_kafka.network.request import ConnectionInfo, RequestContext
+from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
 from twisted_kafka.protocol.messages.inter_broker import LeaderAndIsrResponse, StopReplicaPartitionError, StopReplicaResponse
 from twisted_kafka.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from twisted_kafka.server.apis.administration.alter_configs import AlterConfigApis

@@ -10,10 +10,10 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from twisted_kafka.network.client.client_settings import Node
 from twisted_kafka.network.client.errors import ClientClosedError
 from twisted_kafka.network.client.network_client import NetworkClient
-from twisted_kafka.network.client.settings import Node
-from twisted_kafka.network.reactors import close_reactor, make_reactor
+from twisted_kafka.network.loop.reactors import close_reactor, make_reactor
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.timing.clock import IClock
 

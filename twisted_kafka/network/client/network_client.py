@@ -12,11 +12,11 @@ from typing import Any
 from twisted.internet.defer import Deferred, fail
 from twisted.logger import Logger
 
-from twisted_kafka.network.client import states
-from twisted_kafka.network.client.connectors import IConnector
+from twisted_kafka.network.client import node_connection_state as states
+from twisted_kafka.network.client.client_settings import ClientSettings, Node
+from twisted_kafka.network.client.connector import IConnector
 from twisted_kafka.network.client.errors import ClientClosedError, DisconnectedError
 from twisted_kafka.network.client.node_client import NodeClient
-from twisted_kafka.network.client.settings import ClientSettings, Node
 from twisted_kafka.protocol.codec import Message
 
 _log = Logger()

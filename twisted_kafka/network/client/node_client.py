@@ -10,10 +10,11 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from twisted_kafka.network.client import states
+from twisted_kafka.network.client import node_connection_state as states
 from twisted_kafka.network.client.backoff import ExponentialBackoff
-from twisted_kafka.network.client.connection import BrokerConnection, IConnectionOwner, PeerRefusedError
-from twisted_kafka.network.client.connectors import IConnector
+from twisted_kafka.network.client.broker_connection import BrokerConnection, IConnectionOwner, PeerRefusedError
+from twisted_kafka.network.client.client_settings import ClientSettings, Node
+from twisted_kafka.network.client.connector import IConnector
 from twisted_kafka.network.client.errors import (
     AuthenticationError,
     ClientClosedError,
@@ -24,8 +25,7 @@ from twisted_kafka.network.client.errors import (
     ResponseTimeoutError,
     TooManyRequestsError,
 )
-from twisted_kafka.network.client.settings import ClientSettings, Node
-from twisted_kafka.network.client.versions import FIRST_ASKED, NodeApiVersions, read_answer
+from twisted_kafka.network.client.node_api_versions import FIRST_ASKED, NodeApiVersions, read_answer
 from twisted_kafka.protocol.api import ApiKey, response_class
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.errors import UnsupportedVersionError

@@ -13,11 +13,11 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.network.client.connection import BrokerConnection, IConnectionOwner, PeerRefusedError
-from twisted_kafka.network.client.connectors import ConnectionFactory, IConnector, endpoint_of
-from twisted_kafka.network.client.settings import Node
-from twisted_kafka.network.tls.context import client_context, reason_of
-from twisted_kafka.network.tls.settings import SslSettings
+from twisted_kafka.network.client.broker_connection import BrokerConnection, IConnectionOwner, PeerRefusedError
+from twisted_kafka.network.client.client_settings import Node
+from twisted_kafka.network.client.connector import ConnectionFactory, IConnector, endpoint_of
+from twisted_kafka.network.tls.ssl_context import client_context, reason_of
+from twisted_kafka.network.tls.ssl_settings import SslSettings
 
 HTTPS: Final = "https"
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from twisted.logger import Logger
 
 from twisted_kafka.metrics.registry import MetricsRegistry
-from twisted_kafka.network.log_limit import LogLimit
+from twisted_kafka.network.log_rate_limit import LogRateLimit
 from twisted_kafka.network.tls.ciphers import java_cipher_name
 
 if TYPE_CHECKING:
-    from twisted_kafka.network.tls.transport import TlsTransport
+    from twisted_kafka.network.tls.tls_transport import TlsTransport
 
 _GROUP: Final = "socket-server-metrics"
 
@@ -46,7 +46,7 @@ class Handshakes:
         self._timer_runs = False
         self._metrics = metrics
         self._tags = tags
-        self._limit = LogLimit(metrics.clock.monotonic_ns)
+        self._limit = LogRateLimit(metrics.clock.monotonic_ns)
         self._connections: dict[tuple[str, str], int] = {}
 
     @property

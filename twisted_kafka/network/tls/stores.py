@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.network.tls.distinguished_name import java_name
 from twisted_kafka.network.tls.jks import JCEKS_MAGIC, MAGIC, JksError, read_jks, reveal_key
-from twisted_kafka.network.tls.settings import PEM, StoreSettings
+from twisted_kafka.network.tls.ssl_settings import PEM, StoreSettings
 
 _BLOCK: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
 _DASHES: Final = b"-----BEGIN"

@@ -129,7 +129,7 @@ def test_the_answer_follows_the_cluster(broker):
 
 
 def context(version=12):
-    from twisted_kafka.network.request import ConnectionInfo, RequestContext
+    from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
 
     return RequestContext(3, version, 1, None, ConnectionInfo("c", "PLAINTEXT", "PLAINTEXT", "h"))
 

@@ -12,7 +12,7 @@ from twisted.logger import Logger
 from twisted_kafka.admin.config_resource_types import BROKER, BROKER_LOGGER, TOPIC, ensure_own_broker
 from twisted_kafka.admin.configs import ConfigAdmin, ConfigChange, ConfigOperation, IConfigResource
 from twisted_kafka.admin.loggers import LoggerLevels
-from twisted_kafka.network.request import RequestContext
+from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode, InvalidRequestError, KafkaError, error_of
 from twisted_kafka.protocol.messages.configs import (
     AlterConfigsRequest,

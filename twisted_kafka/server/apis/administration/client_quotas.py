@@ -1,6 +1,6 @@
 """DescribeClientQuotas and AlterClientQuotas (KIP-546, KIP-612): 1 flexible. Those of addresses alone can be changed yet."""
 
-from twisted_kafka.network.request import RequestContext
+from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import InvalidRequestError, KafkaError, error_of
 from twisted_kafka.protocol.messages.quotas import (
     AlterClientQuotasRequest,

@@ -9,7 +9,7 @@ from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.coordinator.group.group_config_manager import GroupConfigManager, group_entity_path
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.config_repository import ConfigRepository
-from twisted_kafka.network.request import RequestContext
+from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError, error_of
 from twisted_kafka.protocol.messages.configs import (
     DescribeConfigsRequest,

@@ -1,7 +1,7 @@
 """UpdateFeatures: 1 kinds of upgrade and validate only (KIP-584, KIP-778). Version 2, of Kafka 4, is not served."""
 
 from twisted_kafka.controller.kafka_controller import KafkaController
-from twisted_kafka.network.request import RequestContext
+from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode, NotControllerError
 from twisted_kafka.protocol.messages.cluster import (
     FeatureUpdateKey,

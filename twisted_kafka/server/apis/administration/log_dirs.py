@@ -1,6 +1,6 @@
 """AlterReplicaLogDirs v0-2, DescribeLogDirs v0-4 (KIP-113). The latter: 3 an error of the whole, 4 free space (KIP-827)."""
 
-from twisted_kafka.network.request import RequestContext
+from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.messages.log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,

@@ -8,7 +8,7 @@ from twisted_kafka.admin.partitions import PartitionAdmin, PartitionOutcome
 from twisted_kafka.controller.context import ReplicaAssignment
 from twisted_kafka.controller.leader_elections import ElectionType
 from twisted_kafka.metadata.cache import MetadataCache
-from twisted_kafka.network.request import RequestContext
+from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import (
     ErrorCode,
     InvalidReplicationFactorError,

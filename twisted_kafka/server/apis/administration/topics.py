@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from twisted_kafka.admin.topic_orders import NewPartitions, NewTopic, TopicResult
 from twisted_kafka.admin.topics import TopicManager
 from twisted_kafka.metadata.cache import MetadataCache
-from twisted_kafka.network.request import RequestContext
+from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.topics import (
     CreatableTopicConfigs,

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 
-from twisted_kafka.network.request import RequestContext
+from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.controller.controller_metrics import ControllerState
 from twisted_kafka.controller.kafka_controller import KafkaController
-from twisted_kafka.network.request import RequestContext
+from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import (
     ClusterAuthorizationError,
     ControllerMovedError,

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from twisted_kafka.admin.topic_rules import INTERNAL_TOPICS, name_error
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.metadata.cache import NO_LEADER, MetadataCache, MetadataSnapshot, PartitionState
-from twisted_kafka.network.request import RequestContext
+from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode, InvalidRequestError
 from twisted_kafka.protocol.messages.cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 from twisted_kafka.protocol.messages.metadata import (

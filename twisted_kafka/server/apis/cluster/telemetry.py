@@ -1,6 +1,6 @@
 """GetTelemetrySubscriptions 0, PushTelemetry 0, ListClientMetricsResources 0 (KIP-714, KIP-1000)."""
 
-from twisted_kafka.network.request import RequestContext
+from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.messages.configs import (
     ConfigResource,
     ListConfigResourcesRequest,

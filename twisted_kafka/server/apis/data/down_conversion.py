@@ -3,7 +3,7 @@
 import struct
 from typing import Final
 
-from twisted_kafka.network.request import RequestContext
+from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode, UnsupportedCompressionTypeError
 from twisted_kafka.protocol.records.conversion import down_convert
 from twisted_kafka.protocol.regions import Buffer, FileRegion

@@ -8,7 +8,7 @@ from typing import Final
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.log.results import FetchIsolation
-from twisted_kafka.network.request import RequestContext
+from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode, InvalidRequestError
 from twisted_kafka.protocol.messages.fetch import (
     AbortedTransaction,

@@ -7,7 +7,7 @@ from typing import Final
 
 from twisted.logger import Logger
 
-from twisted_kafka.network.request import RequestContext
+from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode, InvalidRequestError, KafkaError
 from twisted_kafka.protocol.messages.list_offsets import (
     DeleteRecordsPartitionResult,

@@ -10,7 +10,7 @@ from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.transaction.verification import TransactionVerification
 from twisted_kafka.log.results import Conversion
 from twisted_kafka.log.validation.log_validator import AppendOrigin
-from twisted_kafka.network.request import RequestContext
+from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.produce import (
     BatchIndexAndErrorMessage,

@@ -9,7 +9,7 @@ from typing import Final
 
 from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
 from twisted_kafka.coordinator.group.requests import Client
-from twisted_kafka.network.request import RequestContext
+from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode, UnsupportedVersionError
 from twisted_kafka.protocol.messages.consumer_groups import (
     ConsumerGroupDescribeRequest,

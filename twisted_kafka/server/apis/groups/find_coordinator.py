@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from twisted_kafka.coordinator.interfaces import ITopicCreator
 from twisted_kafka.metadata.cache import MetadataCache, Node
-from twisted_kafka.network.request import RequestContext
+from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.groups import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from twisted_kafka.protocol.topic_partition import TopicPartition

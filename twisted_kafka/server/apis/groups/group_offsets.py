@@ -15,7 +15,7 @@ from twisted_kafka.coordinator.group.offsets.legacy_offsets import LegacyOffsets
 from twisted_kafka.coordinator.group.offsets.offset_metadata_manager import Fetched, OffsetFetch
 from twisted_kafka.coordinator.group.requests import Sender
 from twisted_kafka.metadata.cache import MetadataCache
-from twisted_kafka.network.request import RequestContext
+from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
 from twisted_kafka.protocol.messages.offsets import (

@@ -3,7 +3,7 @@
 from twisted_kafka.admin.topic_rules import ensure_valid_name
 from twisted_kafka.log.producer_state.producer_state_manager import ProducerEntry
 from twisted_kafka.metadata.cache import MetadataCache
-from twisted_kafka.network.request import RequestContext
+from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import KafkaError, UnknownTopicOrPartitionError, error_of
 from twisted_kafka.protocol.messages.transaction_admin import (
     DescribeProducersRequest,

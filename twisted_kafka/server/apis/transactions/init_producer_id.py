@@ -3,7 +3,7 @@
 from typing import Final
 
 from twisted_kafka.coordinator.transaction.producer_id_manager import ProducerIdManager
-from twisted_kafka.network.request import RequestContext
+from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError
 from twisted_kafka.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
 from twisted_kafka.server.dispatch import api

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
 from twisted_kafka.log.validation.log_validator import AppendOrigin
-from twisted_kafka.network.request import RequestContext
+from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.transactions import (
     WritableTxnMarker,

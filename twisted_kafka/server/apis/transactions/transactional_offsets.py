@@ -13,7 +13,7 @@ from twisted_kafka.coordinator.group.offsets.offset_store import Offsets
 from twisted_kafka.coordinator.group.requests import Sender
 from twisted_kafka.coordinator.transaction.verification import TransactionVerification
 from twisted_kafka.metadata.cache import MetadataCache
-from twisted_kafka.network.request import RequestContext
+from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError
 from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
 from twisted_kafka.protocol.messages.transactions import (

@@ -1,0 +1,314 @@
+import errno
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from twisted.logger import capturedLogs, formatEvent
+
+from tests.network.network_fakes import FakeReactor
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.endpoints import EndPoint
+from twisted_kafka.metrics.instruments import Meter
+from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.network.accepting import acceptor as acceptor_module
+from twisted_kafka.network.accepting.acceptor import LOOK_AGAIN_S, PAUSE_S, Acceptor, SocketOptions
+from twisted_kafka.network.accepting.connection_quotas import ConnectionQuotas
+from twisted_kafka.network.interfaces import IBlockedAcceptor
+from twisted_kafka.network.log_rate_limit import INTERVAL_NS, LINES
+from twisted_kafka.timing.clock import ManualClock
+
+
+class FakeProcessor:
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.accepted: list[socket.socket] = []
+        self.blocked: IBlockedAcceptor | None = None
+
+    def accept(self, connected: socket.socket, peer: Any, blocked: IBlockedAcceptor | None = None) -> bool:
+        if self.room == 0:
+            self.blocked = blocked
+            return False
+        self.room -= 1
+        self.accepted.append(connected)
+        return True
+
+    def check_connections(self) -> None:
+        raise AssertionError("there are never too many here")
+
+
+class ReadersReactor(FakeReactor):
+    def __init__(self) -> None:
+        super().__init__()
+        self.readers: set[object] = set()
+
+    def addReader(self, reader: object) -> None:
+        self.readers.add(reader)
+
+    def removeReader(self, reader: object) -> None:
+        self.readers.discard(reader)
+
+
+class Accepting:
+    """An acceptor on a real port, with limits and processors that take as many connections as they are told."""
+
+    def __init__(self, rooms: list[int], properties: dict[str, str] | None = None) -> None:
+        self.clock = ManualClock()
+        self.reactor = ReadersReactor()
+        self.blocked = Meter(self.clock)
+        config = KafkaConfig.from_properties({"broker.id": "1", **(properties or {})})
+        self.quotas = ConnectionQuotas(config, self.clock, MetricsRegistry(self.clock))
+        self.quotas.add_listener(config, "L")
+        end_point = EndPoint("127.0.0.1", 0, "L", "PLAINTEXT")
+        self.acceptor = Acceptor(end_point, self.reactor, SocketOptions(), self.clock, self.blocked, self.quotas)
+        self.processors = [FakeProcessor(room) for room in rooms]
+        self.acceptor.processors = self.processors  # type: ignore[assignment]
+        self.clients: list[socket.socket] = []
+        self.acceptor.start()
+
+    def connect(self, count: int) -> None:
+        for _ in range(count):
+            self.clients.append(socket.create_connection(("127.0.0.1", self.acceptor.port), timeout=5))
+        if self.is_accepting:
+            self.acceptor.doRead()
+
+    def advance_ms(self, ms: float) -> None:
+        self.clock.advance_ms(ms)
+        self.reactor.advance(ms / 1000)
+        self.reactor.run_asked()
+        if self.is_accepting:
+            self.acceptor.doRead()
+
+    @property
+    def accepted(self) -> list[int]:
+        return [len(processor.accepted) for processor in self.processors]
+
+    @property
+    def is_accepting(self) -> bool:
+        return self.acceptor in self.reactor.readers
+
+    def close(self) -> None:
+        self.acceptor.close()
+        for each in [*self.clients, *(one for processor in self.processors for one in processor.accepted)]:
+            each.close()
+
+
+@pytest.fixture
+def accepting() -> Iterator[Any]:
+    made: list[Accepting] = []
+
+    def make(rooms: list[int], properties: dict[str, str] | None = None) -> Accepting:
+        made.append(Accepting(rooms, properties))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def is_closed(client: socket.socket) -> bool:
+    client.setblocking(False)
+    try:
+        return client.recv(1) == b""
+    except BlockingIOError:
+        return False
+
+
+def test_round_robin_and_the_next_when_one_is_full(accepting: Any) -> None:
+    here = accepting([9, 1, 9])
+    here.connect(7)
+    assert here.accepted == [3, 1, 3]
+    accepted = here.processors[0].accepted[0]
+    assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    assert here.quotas.count("127.0.0.1") == here.quotas.listener_count("L") == 7
+
+
+def test_waits_when_all_are_full_and_drops_nothing(accepting: Any) -> None:
+    here = accepting([1])
+    here.connect(3)
+    assert not here.is_accepting
+    here.advance_ms(7)
+    assert here.accepted == [1]
+    here.processors[0].room = 9
+    here.processors[0].blocked.room_for_connections()
+    here.advance_ms(0)
+    assert here.is_accepting
+    assert here.accepted == [3]
+    assert here.blocked.count == 7_000_000
+
+
+def test_looks_again_when_nobody_says_that_there_is_room(accepting: Any) -> None:
+    here = accepting([0])
+    here.connect(1)
+    here.processors[0].room = 9
+    here.advance_ms(LOOK_AGAIN_S * 1000)
+    assert here.accepted == [1]
+
+
+def test_a_full_broker_takes_the_next_connection_when_one_is_closed(accepting: Any) -> None:
+    here = accepting([9], {"max.connections": "2"})
+    here.connect(3)
+    assert here.accepted == [2]
+    assert not here.is_accepting
+    here.quotas.dec("L", "127.0.0.1")
+    here.advance_ms(0)
+    assert here.accepted == [3]
+    assert here.is_accepting
+    assert here.quotas.total == 2
+    assert not any(map(is_closed, here.clients))
+
+
+def test_an_address_with_too_many_connections_is_refused(accepting: Any) -> None:
+    here = accepting([9], {"max.connections.per.ip": "1"})
+    here.connect(3)
+    assert [is_closed(client) for client in here.clients] == [False, True, True]
+    assert here.quotas.count("127.0.0.1") == 1
+
+
+def test_connecting_too_often_delays_accepts(accepting: Any) -> None:
+    here = accepting([99], {"max.connection.creation.rate": "1"})
+    here.connect(12)  # ten seconds' worth may come at once
+    assert here.accepted == [10]
+    assert not here.is_accepting
+    here.advance_ms(500)
+    assert here.accepted == [10]
+    here.advance_ms(500)
+    assert here.accepted[0] >= 11
+    here.advance_ms(1000)
+    assert here.accepted == [12]
+    assert not any(map(is_closed, here.clients))
+    assert here.blocked.count >= 1_000_000_000
+
+
+def test_a_throttled_address_is_closed_after_its_time_and_not_counted(accepting: Any) -> None:
+    here = accepting([99])
+    here.quotas.set_ip_rate("127.0.0.1", 1)
+    here.connect(12)
+    assert here.accepted == [10]
+    assert here.is_accepting
+    assert here.quotas.total == 10
+    assert not any(map(is_closed, here.clients))
+    here.advance_ms(1000)
+    assert [is_closed(client) for client in here.clients] == [False] * 10 + [True] * 2
+
+
+def test_of_too_many_throttled_connections_the_next_goes_early(accepting: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acceptor_module, "MAX_DELAYED_CLOSES", 2)
+    here = accepting([99])
+    here.quotas.set_ip_rate(None, 0)
+    here.connect(3)
+    assert [is_closed(client) for client in here.clients] == [True, False, False]
+
+
+def test_closing_gives_back_what_waits(accepting: Any) -> None:
+    here = accepting([0])
+    here.connect(1)
+    assert here.quotas.total == 1
+    here.acceptor.close()
+    assert here.quotas.total == 0
+    assert is_closed(here.clients[0])
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENETDOWN, errno.EIO], ids=errno.errorcode.get)
+def test_no_refusal_of_the_system_ends_accepting(accepting: Any, number: int) -> None:
+    here = accepting([9])
+    real = here.acceptor._socket
+
+    class Refusing:
+        def accept(self) -> None:
+            raise OSError(number, "refused")
+
+    here.acceptor._socket = Refusing()
+    here.acceptor.doRead()
+    here.acceptor._socket = real
+    assert not here.is_accepting
+    here.advance_ms(PAUSE_S * 1000)
+    here.connect(1)
+    assert here.accepted == [1]
+
+
+def test_connections_of_throttled_addresses_go_first_when_descriptors_are_short(accepting: Any) -> None:
+    here = accepting([9])
+    here.quotas.set_ip_rate(None, 0)
+    here.connect(3)
+    assert not any(map(is_closed, here.clients))
+    here.acceptor._pause(OSError(errno.EMFILE, "Too many open files"))
+    assert all(map(is_closed, here.clients))
+
+
+def test_a_connection_that_cannot_be_handed_on_is_closed_and_the_next_is_served(
+    accepting: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = accepting([9])
+
+    def fail(*_: object) -> bool:
+        raise RuntimeError("broken")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(here.processors[0], "accept", fail)
+        here.connect(1)
+    assert is_closed(here.clients[0])
+    assert here.quotas.total == 0
+    here.connect(1)
+    assert here.accepted == [1]
+    # The same for one that had to wait.
+    here.processors[0].room = 0
+    here.connect(1)
+    with monkeypatch.context() as broken:
+        broken.setattr(here.processors[0], "accept", fail)
+        here.advance_ms(LOOK_AGAIN_S * 1000)
+    assert is_closed(here.clients[2])
+    here.processors[0].room = 9
+    here.connect(1)
+    assert here.accepted == [2]
+    assert here.quotas.total == 2
+
+
+def test_it_goes_on_with_another_reactor_of_its_network_thread(accepting: Any) -> None:
+    one = accepting([0])
+    one.reactor = ReadersReactor()
+    one.acceptor.attach(one.reactor)
+    assert one.is_accepting, "it serves already"
+    one.connect(2)
+    assert not one.is_accepting, "there is no room at the processor"
+    one.reactor = ReadersReactor()
+    one.processors[0].room = 5
+    one.acceptor.attach(one.reactor)
+    assert one.accepted == [1], "what waited goes on, whatever the reactor that was lost would have told it"
+    assert one.is_accepting
+    one.acceptor.doRead()
+    assert one.accepted == [2]
+
+
+def test_it_is_closed_by_its_network_thread_if_that_answers(accepting: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = accepting([1]), accepting([1])
+    port = one.acceptor.port
+    reactor = ReadersReactor()
+    one.acceptor.attach(reactor)
+    reactor.callFromThread = lambda function, *args: function(*args)  # type: ignore[method-assign]
+    with capturedLogs() as logs:
+        one.acceptor.close()
+        assert one.acceptor not in reactor.readers
+        socket.create_server(("127.0.0.1", port)).close()
+        assert not logs
+        monkeypatch.setattr(acceptor_module, "CLOSE_S", 0.01)
+        port = other.acceptor.port
+        other.acceptor.attach(ReadersReactor())  # on which nothing runs any more
+        other.acceptor.close()
+        socket.create_server(("127.0.0.1", port)).close()
+        assert "does not answer" in str(formatEvent(logs[0]))
+    reactor = ReadersReactor()
+    other.acceptor.attach(reactor)
+    assert other.acceptor not in reactor.readers, "a thread that begins anew meanwhile leaves it closed"
+
+
+def test_rejections_do_not_flood_the_log(accepting: Any) -> None:
+    here = accepting([9], {"max.connections.per.ip": "1"})
+    with capturedLogs() as lines:
+        here.connect(1 + LINES + 5)
+        here.clock.advance_ms(INTERVAL_NS // 1_000_000)
+        here.connect(1)
+    told = [str(formatEvent(line)) for line in lines if "Rejected" in str(line.get("log_format"))]
+    assert len(told) == LINES + 1
+    assert told[-1].endswith("(5 lines like this were left out before)")

@@ -1,0 +1,237 @@
+from typing import Any
+
+import pytest
+from zope.interface import implementer
+
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.network.accepting import connection_quotas
+from twisted_kafka.network.accepting.connection_quotas import (
+    ConnectionQuotas,
+    ConnectionThrottledError,
+    TooManyConnectionsError,
+    parse_overrides,
+)
+from twisted_kafka.network.interfaces import IBlockedAcceptor
+from twisted_kafka.timing.clock import ManualClock
+
+TWO = {
+    "broker.id": "1",
+    "listeners": "INSIDE://:1,OUTSIDE://:2",
+    "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+    "inter.broker.listener.name": "INSIDE",
+}
+
+
+@implementer(IBlockedAcceptor)
+class Waiting:
+    def __init__(self) -> None:
+        self.told = 0
+
+    def room_for_connections(self) -> None:
+        self.told += 1
+
+
+class Checked:
+    def __init__(self) -> None:
+        self.checks = 0
+
+    def check_connections(self) -> None:
+        self.checks += 1
+
+
+class Limited:
+    """ConnectionQuotas of a broker with two listeners."""
+
+    def __init__(self, **properties: str) -> None:
+        self.clock = ManualClock()
+        self.metrics = MetricsRegistry(self.clock)
+        self.config = KafkaConfig({**TWO, **{key.replace("_", "."): value for key, value in properties.items()}})
+        self.quotas = ConnectionQuotas(self.config, self.clock, self.metrics)
+        for name in ("INSIDE", "OUTSIDE"):
+            self.quotas.add_listener(self.config, name)
+        self.waiting = Waiting()
+
+    def room(self, listener: str) -> bool:
+        return self.quotas.slot_available(listener, self.waiting)
+
+    def connect(self, listener: str, address: str = "10.0.0.1", count: int = 1) -> None:
+        for _ in range(count):
+            self.quotas.inc(listener, address)
+
+    def metric(self, name: str, **tags: Any) -> Any:
+        return self.metrics.value("socket-server-metrics", name, **tags)
+
+
+def test_the_brokers_limit_holds_for_all_but_the_listener_among_brokers() -> None:
+    limited = Limited(max_connections="2")
+    limited.config = limited.config.updated({"listener.name.inside.max.connections": "5"})
+    limited.quotas.configure(limited.config)
+    limited.connect("OUTSIDE", count=2)
+    assert not limited.room("OUTSIDE")
+    assert limited.room("INSIDE")
+    processors = {name: Checked() for name in ("INSIDE", "OUTSIDE")}
+    for name, processor in processors.items():
+        limited.quotas.add_processor(name, processor)  # type: ignore[arg-type]
+    limited.connect("INSIDE")
+    assert (processors["INSIDE"].checks, processors["OUTSIDE"].checks) == (0, 1)
+    assert limited.quotas.claim_excess("OUTSIDE")
+    assert not limited.quotas.claim_excess("INSIDE")
+    limited.quotas.dec("OUTSIDE", "10.0.0.1")
+    assert not limited.quotas.claim_excess("OUTSIDE")
+    assert limited.waiting.told == 1
+
+
+def test_a_full_broker_still_hears_the_controller() -> None:
+    keys = {
+        "listeners": "INSIDE://:1,OUTSIDE://:2,CONTROL://:3",
+        "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT,CONTROL:PLAINTEXT",
+        "advertised.listeners": "INSIDE://h:1,OUTSIDE://h:2",
+        "inter.broker.listener.name": "INSIDE",
+        "control.plane.listener.name": "CONTROL",
+        "max.connections": "2",
+        "broker.id": "1",
+    }
+    clock = ManualClock()
+    config = KafkaConfig.from_properties(keys)
+    quotas = ConnectionQuotas(config, clock, MetricsRegistry(clock))
+    for name in ("INSIDE", "OUTSIDE", "CONTROL"):
+        quotas.add_listener(config, name)
+    quotas.inc("OUTSIDE", "10.0.0.1")
+    quotas.inc("OUTSIDE", "10.0.0.1")
+    waiting = Waiting()
+    assert [quotas.slot_available(name, waiting) for name in ("OUTSIDE", "INSIDE", "CONTROL")] == [False, True, True]
+    quotas.inc("CONTROL", "10.0.0.2")
+    assert [quotas.claim_excess(name) for name in ("CONTROL", "INSIDE", "OUTSIDE")] == [False, False, True]
+
+
+def test_a_single_listener_is_not_protected() -> None:
+    limited = Limited(max_connections="1")
+    limited.quotas.remove_listener("OUTSIDE")
+    limited.connect("INSIDE")
+    assert not limited.room("INSIDE")
+
+
+def test_a_listeners_own_limit() -> None:
+    limited = Limited(listener_name_outside_max_connections="1")
+    limited.connect("OUTSIDE")
+    assert not limited.room("OUTSIDE")
+    assert limited.room("INSIDE")
+
+
+def test_who_waits_is_told_once_when_a_limit_is_raised() -> None:
+    limited = Limited(max_connections="1")
+    limited.connect("OUTSIDE")
+    assert not limited.room("OUTSIDE")
+    limited.quotas.configure(limited.config.updated({"max.connections": "2"}))
+    limited.quotas.configure(limited.config.updated({"max.connections": "3"}))
+    assert limited.waiting.told == 1
+    assert limited.room("OUTSIDE")
+
+
+def test_a_lowered_limit_has_connections_closed() -> None:
+    limited = Limited()
+    processor = Checked()
+    limited.quotas.add_processor("OUTSIDE", processor)  # type: ignore[arg-type]
+    limited.connect("OUTSIDE", count=3)
+    limited.quotas.configure(limited.config.updated({"max.connections": "1"}))
+    assert processor.checks == 1
+    assert limited.quotas.claim_excess("OUTSIDE")
+    limited.quotas.remove_processor(processor)  # type: ignore[arg-type]
+
+
+def test_addresses_and_their_overrides() -> None:
+    limited = Limited(max_connections_per_ip="1", max_connections_per_ip_overrides="10.0.0.2:2,localhost:3")
+    limited.connect("OUTSIDE", "10.0.0.1")
+    limited.connect("OUTSIDE", "10.0.0.2", 2)
+    limited.connect("INSIDE", "127.0.0.1", 3)
+    for address, limit in (("10.0.0.1", 1), ("10.0.0.2", 2), ("127.0.0.1", 3)):
+        with pytest.raises(TooManyConnectionsError, match=f"{address} already has the configured maximum of {limit}"):
+            limited.quotas.inc("OUTSIDE", address)
+        limited.quotas.dec("OUTSIDE", address)
+    assert limited.quotas.total == 6
+    assert limited.quotas.count("127.0.0.1") == 3
+    with pytest.raises(ConfigError, match=r"nowhere\.invalid"):
+        parse_overrides("nowhere.invalid:5")
+
+
+def test_rates_of_the_broker_and_of_a_listener() -> None:
+    limited = Limited(max_connection_creation_rate="2", listener_name_outside_max_connection_creation_rate="1")
+    assert [limited.quotas.record_accept("OUTSIDE") for _ in range(10)] == [0] * 10
+    assert limited.quotas.record_accept("OUTSIDE") == 1000
+    assert limited.quotas.record_accept("INSIDE") == 0, "the listener among brokers is not counted for the broker"
+    assert limited.metric("broker-connection-accept-rate") == pytest.approx(1.1)
+    assert limited.metric("connection-accept-rate", listener="OUTSIDE") == pytest.approx(1.1)
+    assert limited.metric("connection-accept-throttle-time", listener="OUTSIDE") == 1000
+    limited.clock.advance_ms(12_000)
+    assert limited.quotas.record_accept("OUTSIDE") == 0
+
+
+def test_rates_of_addresses() -> None:
+    limited = Limited()
+    limited.quotas.set_ip_rate("10.0.0.1", 1)
+    limited.connect("OUTSIDE", "10.0.0.1", 10)
+    limited.connect("OUTSIDE", "10.0.0.2", 50)
+    with pytest.raises(ConnectionThrottledError) as throttled:
+        limited.connect("OUTSIDE", "10.0.0.1")
+    assert throttled.value.throttle_ms == 1000
+    assert limited.quotas.count("10.0.0.1") == 10
+    assert limited.metric("ip-connection-accept-throttle-time", listener="OUTSIDE") == 1000
+    assert limited.metric("connection-accept-rate", ip="10.0.0.1") == pytest.approx(1.0)
+    limited.quotas.set_ip_rate("10.0.0.1", None)
+    limited.connect("OUTSIDE", "10.0.0.1")
+    limited.quotas.set_ip_rate(None, 0)
+    with pytest.raises(ConnectionThrottledError):
+        limited.connect("OUTSIDE", "10.0.0.3")
+    limited.quotas.set_ip_rate("10.0.0.3", 7)
+    limited.connect("OUTSIDE", "10.0.0.3")
+
+
+def test_rates_of_too_many_addresses_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_quotas, "MAX_IP_RATES", 2)
+    limited = Limited()
+    limited.quotas.set_ip_rate(None, 1)
+    for last in (1, 2, 1, 3):
+        limited.connect("OUTSIDE", f"10.0.0.{last}")
+    rates = [limited.metric("connection-accept-rate", ip=f"10.0.0.{last}") is not None for last in (1, 2, 3)]
+    assert rates == [True, False, True]
+
+
+def test_metrics_of_a_removed_listener_go_and_its_connections_still_count() -> None:
+    limited = Limited()
+    limited.connect("OUTSIDE")
+    limited.quotas.remove_listener("OUTSIDE")
+    assert limited.metric("connection-accept-rate", listener="OUTSIDE") is None
+    assert limited.quotas.total == 1
+    limited.quotas.dec("OUTSIDE", "10.0.0.1")
+    limited.quotas.dec("OUTSIDE", "10.0.0.1")  # an error in the log, and no more
+    assert limited.quotas.total == 0
+
+
+def test_a_listener_that_moves_still_has_the_connections_of_its_former_address() -> None:
+    limited = Limited(**{"listener.name.outside.max.connections": "3"})
+    limited.connect("OUTSIDE", count=3)
+    limited.quotas.remove_listener("OUTSIDE")
+    limited.quotas.dec("OUTSIDE", "10.0.0.1")
+    limited.quotas.add_listener(limited.config, "OUTSIDE")
+    assert limited.quotas.listener_count("OUTSIDE") == 2
+    limited.connect("OUTSIDE")
+    assert not limited.room("OUTSIDE")
+    for _ in range(2):
+        limited.quotas.dec("OUTSIDE", "10.0.0.1")
+    assert limited.quotas.listener_count("OUTSIDE") == 1
+    limited.connect("OUTSIDE", count=2)
+    assert not limited.room("OUTSIDE")
+
+
+def test_no_more_are_closed_than_there_are_too_many() -> None:
+    limited = Limited()
+    limited.connect("OUTSIDE", count=5)
+    limited.quotas.configure(limited.config.updated({"max.connections": "3"}))
+    assert [limited.quotas.claim_excess("OUTSIDE") for _ in range(4)] == [True, True, False, False]
+    limited.quotas.dec("OUTSIDE", "10.0.0.1")
+    assert not limited.quotas.claim_excess("OUTSIDE")
+    limited.quotas.dec("OUTSIDE", "10.0.0.1")
+    limited.connect("OUTSIDE")
+    assert [limited.quotas.claim_excess("OUTSIDE") for _ in range(2)] == [True, False]

@@ -1,0 +1,60 @@
+"""Host names with name servers that hang."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from twisted_kafka.network.accepting import host_names
+from twisted_kafka.network.accepting.host_names import MAX_LOOKUPS, UnknownHostError, addresses
+
+
+@pytest.fixture
+def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Name servers that do not answer until the test is over; the names that they were asked."""
+    asked: list[str] = []
+    over, free = threading.Event(), threading.BoundedSemaphore(MAX_LOOKUPS)
+
+    def look_up(host: str, *_: object, flags: int = 0, **__: object) -> list[Any]:
+        if flags == socket.AI_NUMERICHOST:
+            raise socket.gaierror(socket.EAI_NONAME, "no address")
+        asked.append(host)
+        over.wait(60)
+        return []
+
+    monkeypatch.setattr(host_names, "_free", free)
+    monkeypatch.setattr(host_names, "LOOKUP_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    yield asked
+    over.set()
+    for _ in asked:
+        assert free.acquire(timeout=10), "a lookup that ends makes room for another"
+
+
+def test_addresses_need_no_name_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_names, "_free", threading.Semaphore(0))
+    assert addresses("127.0.0.1") == ["127.0.0.1"]
+    assert addresses("::1") == ["::1"]
+    with pytest.raises(UnknownHostError):
+        addresses("localhost")
+
+
+def test_a_name_is_all_its_addresses() -> None:
+    assert "127.0.0.1" in addresses("localhost")
+
+
+def test_what_is_no_name() -> None:
+    for name in ("nowhere.invalid", "a" * 300, "a..b"):
+        with pytest.raises(UnknownHostError):
+            addresses(name)
+
+
+def test_lookups_that_hang_end_and_are_few(hanging: list[str]) -> None:
+    for number in range(MAX_LOOKUPS):
+        with pytest.raises(UnknownHostError, match=r"no name server answered within 0\.05 s"):
+            addresses(f"host{number}.example")
+    with pytest.raises(UnknownHostError, match=f"{MAX_LOOKUPS} lookups of other hosts hang"):
+        addresses("one-more.example")
+    assert len(hanging) == MAX_LOOKUPS

@@ -1,0 +1,178 @@
+import contextlib
+import io
+import random
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from twisted.internet.error import ConnectionAborted, ConnectionDone
+from twisted.python.failure import Failure
+
+from tests.network.network_fakes import Layer, frame
+from twisted_kafka.network.connection.channel import KafkaChannel
+from twisted_kafka.network.connection.framing import FIRST_ALLOCATION_BYTES
+from twisted_kafka.network.connection.transport import KafkaTransport
+from twisted_kafka.network.requests.request_context import ConnectionInfo
+from twisted_kafka.protocol.regions import FileRegion, Part
+
+
+class EventsReactor:
+    """Remembers who wants to read or write; the test says when they may."""
+
+    def __init__(self) -> None:
+        self.readers: set[object] = set()
+        self.writers: set[object] = set()
+
+    def addReader(self, reader: object) -> None:
+        self.readers.add(reader)
+
+    def addWriter(self, writer: object) -> None:
+        self.writers.add(writer)
+
+    def removeReader(self, reader: object) -> None:
+        self.readers.discard(reader)
+
+    def removeWriter(self, writer: object) -> None:
+        self.writers.discard(writer)
+
+
+class Pair:
+    def __init__(self, first: bytes = b"", *, is_gone: bool = False) -> None:
+        self.client, server = socket.socketpair()
+        self.client.sendall(first)
+        if is_gone:
+            self.client.shutdown(socket.SHUT_RDWR)
+        self.client.settimeout(10)
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 20_000)
+        self.layer = Layer(max_request_bytes=10_000_000)
+        self.reactor = EventsReactor()
+        self.channel = KafkaChannel(ConnectionInfo("c", "L", "PLAINTEXT", "-"), self.layer.processor, 10_000_000)
+        self.transport = KafkaTransport(server, self.channel, self.reactor)  # type: ignore[arg-type]
+        self.channel.transport = self.transport
+        self.layer.processor.add_channel(self.channel)
+
+    def receive_all(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            if self.transport in self.reactor.writers:
+                assert self.transport.doWrite() is None
+            data += self.client.recv(65536)
+        return data
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    made = Pair()
+    yield made
+    made.client.close()
+    made.transport.abortConnection()
+
+
+def test_parts_and_regions_arrive_whole_and_in_order(pair: Pair, tmp_path: Path) -> None:
+    rng = random.Random(3)
+    path = tmp_path / "segment.log"
+    content = rng.randbytes(700_000)
+    path.write_bytes(content)
+    file = io.FileIO(path)
+    parts: list[Part] = [b"head"]
+    expected = b"head"
+    for number in range(150):
+        small = rng.randbytes(rng.randrange(0, 300))
+        parts.append(memoryview(small) if number % 2 else bytearray(small))
+        expected += small
+        if number % 50 == 7:
+            start, size = rng.randrange(100_000), rng.choice((0, 10, 500_000))
+            parts.append(FileRegion(file, start, size))
+            expected += content[start : start + size]
+    assert not pair.transport.send(parts, len(expected))
+    assert pair.receive_all(len(expected)) == expected
+    file.close()
+
+
+def test_small_response_is_gone_at_once(pair: Pair) -> None:
+    assert pair.transport.send([b"x" * 100], 100)
+    assert pair.client.recv(1000) == b"x" * 100
+    assert not pair.reactor.writers
+
+
+def test_partial_send_of_one_part_goes_on(pair: Pair) -> None:
+    data = random.Random(4).randbytes(2_000_000)
+    assert not pair.transport.send([data], len(data))
+    assert pair.receive_all(len(data)) == data
+    while pair.transport in pair.reactor.writers:
+        pair.transport.doWrite()
+
+
+def test_region_beyond_the_files_end_closes_the_connection(pair: Pair, tmp_path: Path) -> None:
+    path = tmp_path / "short.log"
+    path.write_bytes(b"abc")
+    with io.FileIO(path) as file:
+        assert not pair.transport.send([FileRegion(file, 0, 10)], 10)
+    assert not pair.channel.is_open
+
+
+def test_big_request_is_received_into_place(pair: Pair) -> None:
+    body = random.Random(5).randbytes(1_500_000)
+    header = b"\0\x12\0\0\0\0\0\x01\0\x02me"
+    stream = (len(header) + len(body)).to_bytes(4, "big") + header + body
+    pair.client.settimeout(0)
+    position = 0
+    while (request := pair.layer.take()) is None:
+        if position < len(stream):
+            with contextlib.suppress(BlockingIOError):
+                position += pair.client.send(stream[position : position + 200_000])
+        assert pair.transport.doRead() is None
+    assert bytes(request.frame) == header + body
+    assert isinstance(request.frame, bytearray)
+
+
+def test_hostile_size_costs_little(pair: Pair) -> None:
+    pair.client.send((9_999_999).to_bytes(4, "big") + b"abc")
+    assert pair.transport.doRead() is None
+    view = pair.channel.wanted()
+    assert view is not None
+    assert len(view) <= FIRST_ALLOCATION_BYTES
+
+
+def test_end_of_stream_and_reset(pair: Pair) -> None:
+    pair.client.close()
+    assert pair.transport.doRead() is not None
+
+
+def test_what_a_client_says_at_once_is_read_without_waiting_for_the_reactor() -> None:
+    made = Pair(frame(7))
+    request = made.layer.take()
+    assert request is not None
+    assert request.context.correlation_id == 7
+    assert made.transport in made.reactor.readers
+    made.client.close()
+    made.transport.abortConnection()
+
+
+def test_client_that_went_before_its_turn_is_forgotten() -> None:
+    made = Pair(is_gone=True)
+    assert not made.channel.is_open
+    assert not made.reactor.readers
+    assert not made.layer.processor.channels
+
+
+def test_channel_hears_of_its_end_once(pair: Pair) -> None:
+    stats = pair.layer.processor.stats
+    for _ in range(2):
+        pair.transport.connectionLost(Failure(ConnectionDone()))
+    assert stats.connections_closed == 1
+    assert not pair.reactor.readers
+    assert pair.client.recv(1) == b""
+
+
+def test_aborted_connection_is_reset() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening, socket.create_connection(listening.getsockname()) as client:
+        made = Pair()
+        made.transport.abortConnection()
+        server, _ = listening.accept()
+        transport = KafkaTransport(server, made.channel, made.reactor)  # type: ignore[arg-type]
+        transport.connectionLost(Failure(ConnectionAborted()))
+        client.settimeout(10)
+        with pytest.raises(ConnectionResetError):
+            client.recv(1)

@@ -1,0 +1,405 @@
+"""One seeded run of a processor, handlers and clients, each pumped step by step on one thread; ``explore`` checks what must hold.
+
+Who sleeps is pumped only once it was woken, so a lost wake-up is found: the run does not come to its end. A handler at work lets
+others take steps in between, and so does the processor while it waits for its turn; and each of them whenever it looks at the
+clock.
+"""
+
+import random
+import struct
+from collections.abc import Callable
+
+from tests.network.network_fakes import FakeReactor, FakeTransport, Layer, frame
+from twisted_kafka.network.connection.channel import KafkaChannel
+from twisted_kafka.network.connection.channel_state import NOT_MUTED
+from twisted_kafka.network.requests.memory_pool import MemoryPool
+from twisted_kafka.network.requests.request import Request
+from twisted_kafka.network.requests.request_channel import Parker
+from twisted_kafka.server.request_handler import KafkaRequestHandler
+from twisted_kafka.timing.clock import ManualClock
+
+ANSWER, NO_OP, CLOSE, THROTTLED, LATE, FAIL, CALLBACK = b"ANCTLFK"
+
+DEEPEST = 4
+"""So deep may steps be within steps."""
+
+MOST_TURNS = 20_000
+
+
+class Asleep(BaseException):
+    """A handler has nothing to do."""
+
+
+class PumpedParker(Parker):
+    """Where a handler would sleep, its step ends."""
+
+    __slots__ = ("is_asleep",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_asleep = False
+
+    def park(self, timeout_s: float) -> bool:
+        if super().park(0):
+            return True
+        self.is_asleep = True
+        raise Asleep
+
+    def may_go_on(self) -> bool:
+        if self.is_asleep and super().park(0):
+            self.is_asleep = False
+        return not self.is_asleep
+
+
+class PreemptingClock(ManualClock):
+    """Lets others take steps whenever somebody looks at it: in the middle of what a real thread can be interrupted in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.preempt: Callable[[], None] = lambda: None
+
+    def monotonic_ns(self) -> int:
+        self.preempt()
+        return super().monotonic_ns()
+
+
+class Turn(Parker):
+    """While the processor waits for its turn, the others take steps; then time passes, or it was woken."""
+
+    __slots__ = ("play",)
+
+    def __init__(self, play: Callable[[], None]) -> None:
+        super().__init__()
+        self.play = play
+
+    def park(self, timeout_s: float) -> bool:
+        self.play()
+        return super().park(0)
+
+
+class HookedReactor(FakeReactor):
+    """A reactor with the hooks of ProcessorReactor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hooks: object = None
+        self.is_woken = False
+
+    def wakeUp(self) -> None:
+        self.is_woken = True
+
+    def callFromThread(self, function: Callable[..., object], *args: object) -> None:
+        super().callFromThread(function, *args)
+        self.is_woken = True
+
+
+class Client:
+    """One connection and what is sent over it."""
+
+    def __init__(self, layer: Layer, rng: random.Random) -> None:
+        self.channel: KafkaChannel
+        self.transport: FakeTransport
+        self.channel, self.transport = layer.connect()
+        weights = (60, 8, 1, 8, 10, 1, 8)
+        self.kinds = rng.choices((ANSWER, NO_OP, CLOSE, THROTTLED, LATE, FAIL, CALLBACK), weights, k=rng.randrange(1, 12))
+        bodies = [bytes((kind,)) + rng.randbytes(rng.choice((0, 5, 400))) for kind in self.kinds]
+        self.unsent = b"".join(frame(number, body) for number, body in enumerate(bodies))
+        self.is_cut = False
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether the network thread finds bytes of it."""
+        return bool(self.unsent) and self.transport.is_reading and not self.transport.is_closed and not self.is_cut
+
+    def send(self, count: int) -> bool:
+        """Send some bytes, if they are read; return whether any were."""
+        if not self.is_readable:
+            return False
+        sent = self.transport.read(self.unsent[:count])
+        self.unsent = self.unsent[sent:]
+        return sent > 0
+
+    def reset(self) -> None:
+        """Be gone at once."""
+        self.is_cut = True
+        self.transport.abortConnection()
+
+    def end(self) -> None:
+        """Send no more."""
+        self.is_cut = True
+        if not self.transport.is_closed and not self.channel.ended():
+            self.transport.abortConnection()
+
+    def answers(self) -> list[int]:
+        """The correlation ids of what it was answered."""
+        found, data = [], self.transport.written
+        while data:
+            size, correlation_id = struct.unpack_from(">ii", data)
+            found.append(correlation_id)
+            data = data[4 + size :]
+        return found
+
+    def check(self, seed: int) -> None:
+        expected = [number for number, kind in enumerate(self.kinds) if kind != NO_OP]
+        answers = self.answers()
+        assert answers == expected[: len(answers)], f"seed {seed}: answers out of order or twice"
+        if not self.is_cut and not {CLOSE, FAIL} & set(self.kinds):
+            assert answers == expected, f"seed {seed}: {len(answers)} of {len(expected)} requests are answered"
+            assert self.channel.state == NOT_MUTED, f"seed {seed}: the channel takes no more requests"
+
+
+class Schedule:
+    """A run; the same for the same seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.rng = rng = random.Random(seed)
+        self.pool: MemoryPool | None = None
+        clock = PreemptingClock()
+        if rng.random() < 0.6:
+            self.pool = MemoryPool(rng.choice((20, 300, 5_000)), ManualClock())  # it looks at its clock under a lock
+        self.reactor = HookedReactor() if rng.random() < 0.6 else FakeReactor()
+        self.layer = Layer(queue_size=rng.choice((1, 3, 500)), reactor=self.reactor, pool=self.pool, clock=clock)
+        self.layer.channel._parkers = []
+        self.processor = self.layer.processor
+        self.processor._turn = Turn(self._play_in_turn)
+        self.handlers = [self._new_handler() for _ in range(rng.randrange(1, 4))]
+        self.at_work: list[KafkaRequestHandler] = []
+        self.wanted_handlers = len(self.handlers)
+        self.clients = [Client(self.layer, rng) for _ in range(rng.randrange(1, 5))]
+        self.late: list[Request] = []
+        self.throttled: list[Request] = []
+        self.taken = 0
+        self.depth = 0
+        self.owed_ms = 0.0
+        self.is_in_processor = False
+        self.poll_limit: float | None = 0
+        clock.preempt = self.preempt
+
+    def _new_handler(self) -> KafkaRequestHandler:
+        parker = PumpedParker()
+        self.layer.channel._parkers = [*self.layer.channel._parkers, parker]
+        return KafkaRequestHandler(self.layer.channel, self.handle, parker)
+
+    # What a handler does.
+
+    def handle(self, request: Request) -> None:
+        self.taken += 1
+        kind = request.frame[request.body_offset]
+        self.interleave()
+        if kind == NO_OP:
+            self.layer.channel.send_no_op(request, by_handler=True)
+        elif kind == CLOSE:
+            self.layer.channel.close_connection(request)
+        elif kind == LATE:
+            self.late.append(request)
+        elif kind == FAIL:
+            raise ValueError("a handler's fault")
+        elif kind == CALLBACK:
+            self.layer.channel.send_callback(lambda: self.answer(request, by_handler=False), request)
+        else:
+            if kind == THROTTLED:
+                self.layer.channel.start_throttling(request)
+                self.throttled.append(request)
+                self.interleave()
+            self.answer(request, by_handler=True)
+        self.interleave()
+
+    def answer(self, request: Request, by_handler: bool) -> None:
+        data = struct.pack(">ii", 4, request.context.correlation_id)
+        self.layer.channel.send_response(request, [data], len(data), by_handler)
+
+    # Steps.
+
+    def interleave(self) -> None:
+        while self.depth < DEEPEST and self.rng.random() < 0.4:
+            self.step()
+
+    def preempt(self) -> None:
+        if self.depth < DEEPEST and self.rng.random() < 0.1:
+            self.step()
+
+    def step(self) -> None:
+        self.depth += 1
+        rng = self.rng
+        kind = rng.randrange(20)
+        client = rng.choice(self.clients)
+        if kind < 6:
+            self.step_processor(client, rng.randrange(1, 120))
+        elif kind < 12:
+            self.step_handler()
+        elif kind == 12:
+            self.step_late()
+        elif kind == 13:
+            self.end_throttling()
+        elif kind == 14:
+            self.pass_ms(1)
+        elif kind == 15:
+            self.resize()
+        elif kind == 16:
+            self.happen(lambda: self.stick_or_unstick(client))
+        elif kind == 17 and rng.random() < 0.05:
+            self.happen(client.reset)
+        elif kind == 18 and rng.random() < 0.1:
+            self.happen(client.end)
+        self.depth -= 1
+
+    def stick_or_unstick(self, client: Client) -> None:
+        transport = client.transport
+        transport.is_stuck = not transport.is_stuck
+        if not transport.is_stuck and transport.waiting and not transport.is_closed:
+            transport.unstick()
+
+    def happen(self, event: Callable[[], object]) -> None:
+        """Have something happen to a connection: it wakes the network thread, which learns of it between its other steps."""
+        if self.is_in_processor:
+            return
+        self.is_in_processor = True
+        event()
+        self.is_in_processor = False
+        if isinstance(self.reactor, HookedReactor):
+            self.reactor.is_woken = True
+
+    def pass_ms(self, ms: float) -> None:
+        """Let time pass. Calls that are due then are the network thread's: they wait while it is at something else."""
+        self.layer.clock.advance_ms(ms)
+        if self.is_in_processor:
+            self.owed_ms += ms
+        else:
+            owed, self.owed_ms = self.owed_ms, 0
+            until = self.reactor.seconds() + (ms + owed) / 1000
+            if any(call.getTime() <= until for call in self.reactor.getDelayedCalls()):
+                self.happen(lambda: self.reactor.advance((ms + owed) / 1000))
+            else:
+                self.reactor.advance((ms + owed) / 1000)
+
+    def step_processor(self, client: Client | None, count: int) -> bool:
+        """Have the network thread make one turn, if anything wakes it; return whether it did."""
+        if self.is_in_processor:
+            return False
+        self.is_in_processor = True
+        try:
+            if isinstance(self.reactor, HookedReactor):
+                return self._turn(self.reactor, client, count)
+            sent = client is not None and client.send(count)
+            return self.reactor.run_asked() > 0 or sent
+        finally:
+            self.is_in_processor = False
+
+    def _turn(self, reactor: HookedReactor, client: Client | None, count: int) -> bool:
+        if not (client is not None and client.is_readable) and not reactor.is_woken and self.poll_limit != 0:
+            return False
+        reactor.is_woken = False
+        self.processor.poll_ends()
+        if client is not None:
+            client.send(count)
+        reactor.run_asked()
+        self.processor.run_pending()
+        self.poll_limit = self.processor.poll_begins()
+        return True
+
+    def _play_in_turn(self) -> None:
+        self.interleave()
+        self.step_handler()
+        self.interleave()
+        if self.rng.random() < 0.5:
+            self.layer.clock.advance_ms(1)
+
+    def step_handler(self) -> bool:
+        """Have a handler that is awake take a step; return whether there is one."""
+        able = [each for each in self.handlers if each not in self.at_work and self._is_awake(each)]
+        if not able:
+            return False
+        handler = self.rng.choice(able)
+        self.at_work.append(handler)
+        try:
+            handler.step()
+        except Asleep:
+            pass
+        finally:
+            self.at_work.remove(handler)
+        if handler.has_ended:
+            self.handlers.remove(handler)
+            self.layer.channel.remove_handler(handler.parker)
+        return True
+
+    def _is_awake(self, handler: KafkaRequestHandler) -> bool:
+        assert isinstance(handler.parker, PumpedParker)
+        return handler.parker.may_go_on()
+
+    def step_late(self) -> bool:
+        if not self.late:
+            return False
+        request = self.late.pop(self.rng.randrange(len(self.late)))
+        if self.rng.random() < 0.5:
+            self.answer(request, by_handler=False)
+        else:
+            self.layer.channel.send_callback(lambda: self.answer(request, by_handler=False), request)
+        return True
+
+    def end_throttling(self) -> bool:
+        if not self.throttled:
+            return False
+        self.layer.channel.end_throttling(self.throttled.pop())
+        return True
+
+    def resize(self) -> None:
+        if self.wanted_handlers < 4 and self.rng.random() < 0.5:
+            self.wanted_handlers += 1
+            self.handlers.append(self._new_handler())
+        elif self.wanted_handlers > 1:
+            self.wanted_handlers -= 1
+            self.layer.channel.send_shutdown_request()
+
+    # The whole run.
+
+    def run(self, steps: int) -> None:
+        for _ in range(steps):
+            self.step()
+        self.finish()
+        self.check()
+
+    def finish(self) -> None:
+        """Go on without further faults until nothing is left to do; only who is awake, or is woken by time, takes a step."""
+        self.depth = DEEPEST
+        for client in self.clients:
+            client.transport.is_stuck = False
+            if client.transport.waiting and not client.transport.is_closed:
+                self.happen(client.transport.unstick)
+        quiet = 0
+        for _ in range(MOST_TURNS):
+            moved = False
+            for client in self.clients:
+                moved = self.step_processor(client, 1000) or moved
+            moved = self.step_handler() or moved
+            moved = self.step_late() or self.end_throttling() or moved
+            quiet = 0 if moved else quiet + 1
+            if not moved:
+                self.pass_ms(1)
+            if quiet > 5:
+                return
+        raise AssertionError(f"seed {self.seed}: it does not come to its end")
+
+    def check(self) -> None:
+        layer, seed = self.layer, self.seed
+        for client in self.clients:
+            client.check(seed)
+        assert len(self.handlers) == self.wanted_handlers, f"seed {seed}: handlers"
+        assert layer.channel.size == 0, f"seed {seed}: requests wait"
+        completed = layer.observer.completed
+        assert len(completed) == self.taken, f"seed {seed}: {len(completed)} of {self.taken} requests are completed"
+        assert len(set(map(id, completed))) == len(completed), f"seed {seed}: a request is completed twice"
+        for client in self.clients:
+            client.transport.abortConnection()
+        assert not layer.processor.channels, f"seed {seed}: a connection is left"
+        assert self.pool is None or self.pool.used_bytes == 0, f"seed {seed}: memory is left"
+
+
+def explore(seed: int, steps: int = 120) -> None:
+    """Run one schedule. What fails says the seed: ``explore`` it alone."""
+    try:
+        Schedule(seed).run(steps)
+    except AssertionError:
+        raise
+    except Exception as error:
+        raise AssertionError(f"seed {seed}") from error

@@ -1,0 +1,438 @@
+import random
+import socket
+
+import pytest
+from zope.interface import implementer
+
+from tests.network.network_fakes import Layer, frame
+from twisted_kafka.network.connection.channel import READ_AHEAD_BYTES
+from twisted_kafka.network.connection.expiry import HALF_CLOSED_S
+from twisted_kafka.network.interfaces import IBlockedAcceptor, NoQuotas
+from twisted_kafka.network.loop.new_connections import NEW_CONNECTIONS
+from twisted_kafka.network.requests.request_channel import AlreadyAnsweredError, Parker
+
+
+def test_one_request_in_flight_and_answers_in_order() -> None:
+    layer = Layer()
+    channel, transport = layer.connect()
+    channel.dataReceived(frame(1) + frame(2) + frame(3)[:7])
+    channel.dataReceived(frame(3)[7:])
+    expected = b""
+    for correlation_id in (1, 2, 3):
+        request = layer.take()
+        assert request is not None
+        assert layer.take() is None
+        assert request.context.correlation_id == correlation_id
+        expected += layer.answer(request, b"x" * correlation_id)
+    assert transport.written == expected
+    assert [r.context.correlation_id for r in layer.observer.completed] == [1, 2, 3]
+
+
+def test_phases_add_up_to_the_total() -> None:
+    layer = Layer()
+    channel, transport = layer.connect()
+    channel.dataReceived(frame(1))
+    layer.clock.advance_ms(1)
+    request = layer.take()
+    assert request is not None
+    layer.clock.advance_ms(2)
+    request.local_complete_ns = layer.clock.monotonic_ns()
+    layer.clock.advance_ms(3)
+    layer.channel.send_response(request, [b"\0" * 8], 8)
+    layer.clock.advance_ms(4)
+    transport.is_stuck = True
+    layer.reactor.run_asked()
+    layer.clock.advance_ms(5)
+    assert not layer.observer.completed
+    transport.unstick()
+    (done,) = layer.observer.completed
+    assert done.phases_ns() == (1_000_000, 2_000_000, 3_000_000, 0, 4_000_000, 5_000_000, 15_000_000)
+    assert (done.request_bytes, done.response_bytes) == (12, 8)
+
+
+def test_one_wake_up_for_many_responses() -> None:
+    layer = Layer()
+    requests = []
+    for number in range(5):
+        layer.connect()[0].dataReceived(frame(number))
+    for _ in range(5):
+        request = layer.take()
+        assert request is not None
+        requests.append(request)
+    for request in requests:
+        layer.channel.send_response(request, [b"x"], 1)
+    assert len(layer.reactor.asked) == 1
+    layer.reactor.run_asked()
+    assert len(layer.observer.completed) == 5
+
+
+def test_answers_by_a_handler_wait_until_the_queue_is_empty() -> None:
+    layer = Layer()
+    for number in range(3):
+        layer.connect()[0].dataReceived(frame(number))
+    for left in (2, 1, 0):
+        request = layer.take()
+        assert request is not None
+        assert layer.channel.size == left
+        assert not layer.reactor.asked
+        layer.channel.send_response(request, [b"x"], 1, by_handler=True)
+    assert layer.take() is None
+    assert layer.reactor.run_asked() == 1
+    assert len(layer.observer.completed) == 3
+
+
+def test_answers_are_found_when_the_next_request_takes_long() -> None:
+    layer = Layer()
+    for number in range(2):
+        layer.connect()[0].dataReceived(frame(number))
+    request = layer.take()
+    assert request is not None
+    layer.channel.send_response(request, [b"x"], 1, by_handler=True)
+    assert layer.take() is not None  # and this one never comes back
+    assert not layer.observer.completed
+    layer.advance_ms(1)
+    assert len(layer.observer.completed) == 1
+
+
+def test_second_answer_is_an_error_and_changes_nothing() -> None:
+    layer = Layer()
+    channel, transport = layer.connect()
+    channel.dataReceived(frame(1))
+    request = layer.take()
+    assert request is not None
+    first = layer.answer(request)
+    with pytest.raises(AlreadyAnsweredError):
+        layer.channel.send_no_op(request)
+    layer.reactor.run_asked()
+    assert transport.written == first
+    assert len(layer.observer.completed) == 1
+
+
+def test_no_op_goes_on_and_close_closes() -> None:
+    layer = Layer()
+    channel, transport = layer.connect()
+    channel.dataReceived(frame(1) + frame(2))
+    first = layer.take()
+    assert first is not None
+    layer.channel.send_no_op(first)
+    layer.reactor.run_asked()
+    second = layer.take()
+    assert second is not None
+    layer.channel.close_connection(second)
+    layer.reactor.run_asked()
+    assert transport.is_closed
+    assert transport.written == b""
+    assert len(layer.observer.completed) == 2
+    assert not layer.processor.channels
+
+
+def test_response_to_a_closed_connection_is_dropped_and_counted_once() -> None:
+    layer = Layer()
+    channel, transport = layer.connect()
+    channel.dataReceived(frame(1))
+    request = layer.take()
+    assert request is not None
+    transport.abortConnection()
+    layer.answer(request)
+    assert transport.written == b""
+    assert layer.processor.stats.dropped_responses == 1
+    assert len(layer.observer.completed) == 1
+
+
+def test_connection_lost_while_sending_completes_the_request() -> None:
+    layer = Layer()
+    channel, transport = layer.connect()
+    transport.is_stuck = True
+    channel.dataReceived(frame(1))
+    request = layer.take()
+    assert request is not None
+    layer.answer(request)
+    assert not layer.observer.completed
+    transport.abortConnection()
+    assert len(layer.observer.completed) == 1
+
+
+def test_requests_of_a_client_that_has_gone_are_served_before_the_end() -> None:
+    layer = Layer()
+    channel, transport = layer.connect()
+    channel.dataReceived(frame(1) + frame(2) + frame(3) + frame(4)[:7])
+    assert channel.ended()
+    assert not transport.is_reading
+    for correlation_id in (1, 2, 3):
+        request = layer.take()
+        assert request is not None
+        assert not transport.is_closed
+        assert request.context.correlation_id == correlation_id
+        layer.channel.send_no_op(request)
+        layer.reactor.run_asked()
+    assert transport.is_closed
+    assert [r.context.correlation_id for r in layer.observer.completed] == [1, 2, 3]
+
+
+def test_a_client_that_has_gone_with_nothing_under_way_is_closed_at_once() -> None:
+    layer = Layer()
+    channel, _ = layer.connect()
+    channel.dataReceived(frame(1)[:7])
+    assert not channel.ended()
+
+
+def test_half_closed_connection_gets_the_answer_under_way() -> None:
+    layer = Layer()
+    channel, transport = layer.connect()
+    channel.dataReceived(frame(1))
+    request = layer.take()
+    assert request is not None
+    assert channel.ended()
+    assert not transport.is_reading
+    layer.advance_ms(HALF_CLOSED_S * 1000 - 1)
+    answer = layer.answer(request)
+    assert transport.written == answer
+    assert transport.is_closed
+    layer.advance_ms(2)
+
+
+def test_half_closed_connection_is_not_kept_for_a_request_that_takes_long() -> None:
+    layer = Layer()
+    channel, transport = layer.connect()
+    channel.dataReceived(frame(1))
+    request = layer.take()
+    assert request is not None
+    assert channel.ended()
+    layer.advance_ms(HALF_CLOSED_S * 1000)
+    assert transport.is_closed
+    layer.answer(request)
+    assert len(layer.observer.completed) == 1
+
+
+def test_muted_channel_reads_on_up_to_a_bound() -> None:
+    layer = Layer()
+    channel, transport = layer.connect()
+    channel.dataReceived(frame(0))
+    sent = 0
+    number = 0
+    while transport.is_reading:
+        number += 1
+        data = frame(number, b"x" * 1000)
+        sent += len(data)
+        channel.dataReceived(data)
+        assert sent < 2 * READ_AHEAD_BYTES
+    assert sent > READ_AHEAD_BYTES
+    for correlation_id in range(number + 1):
+        request = layer.take()
+        assert request is not None
+        assert request.context.correlation_id == correlation_id
+        layer.answer(request)
+    assert transport.is_reading
+
+
+def test_full_queue_stops_reading_and_goes_on_sending() -> None:
+    layer = Layer(queue_size=4)
+    clients = [layer.connect() for _ in range(8)]
+    for number, (channel, _) in enumerate(clients):
+        channel.dataReceived(frame(number))
+    assert layer.channel.size == 4
+    assert layer.processor.is_full
+    assert [transport.is_reading for _, transport in clients] == [True] * 4 + [False] * 4
+    extra, extra_transport = layer.connect()
+    extra.dataReceived(frame(8))
+    assert not extra_transport.is_reading
+    answered = 0
+    while (request := layer.take()) is not None:
+        layer.answer(request)
+        answered += 1
+        layer.reactor.run_asked()
+    assert answered == 9
+    assert not layer.processor.is_full
+    assert all(transport.is_reading and transport.written for _, transport in [*clients, (extra, extra_transport)])
+
+
+@pytest.mark.pure
+def test_stalled_handlers_get_help_and_the_next_requests_need_not_wait() -> None:
+    layer = Layer()
+    woken: list[str] = []
+
+    class Sleeper(Parker):
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
+
+        def wake(self) -> None:
+            woken.append(self.name)
+
+    first, second, third = (Sleeper(name) for name in ("first", "second", "third"))
+    layer.channel._parkers[:] = [first, second, third]
+    layer.channel._idle[:] = [third, second, first]
+    channel, _ = layer.connect()
+    channel.dataReceived(frame(1))
+    assert woken == ["first"]
+    slow = layer.channel.receive(first, 0)
+    assert slow is not None
+    layer.connect()[0].dataReceived(frame(2))
+    assert woken == ["first"], "it may be back in a moment"
+    layer.advance_ms(1)
+    layer.advance_ms(1)
+    assert woken == ["first", "second"]
+    assert layer.channel.receive(second, 0) is not None
+    layer.channel._idle.append(second)
+    layer.connect()[0].dataReceived(frame(3))
+    assert woken == ["first", "second", "second"], "the first is known to be busy"
+
+
+def test_bad_header_closes_with_one_line_and_others_go_on() -> None:
+    layer = Layer()
+    good, good_transport = layer.connect()
+    rng = random.Random(7)
+    for _ in range(200):
+        channel, transport = layer.connect()
+        junk = rng.randbytes(rng.randrange(1, 60))
+        channel.dataReceived(junk)
+        if channel.in_flight is not None:
+            request = layer.take()
+            assert request is not None
+            layer.channel.close_connection(request)
+            layer.reactor.run_asked()
+            assert transport.is_closed
+    for bad in (b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", frame(1, api_key=999), b"\0\0\0\x03abc"):
+        channel, transport = layer.connect()
+        channel.dataReceived(bad)
+        assert transport.is_closed, bad
+    good.dataReceived(frame(5))
+    request = layer.take()
+    assert request is not None
+    layer.answer(request)
+    assert good_transport.written
+
+
+def test_idle_and_half_sent_connections_expire_but_not_waiting_ones() -> None:
+    layer = Layer(idle_ms=1000)
+    _, idle_transport = layer.connect()
+    half, half_transport = layer.connect()
+    waiting, waiting_transport = layer.connect()
+    unread, unread_transport = layer.connect()
+    half.dataReceived(frame(1)[:9])
+    waiting.dataReceived(frame(2))
+    unread_transport.is_stuck = True
+    unread.dataReceived(frame(3))
+    first, second = layer.take(), layer.take()
+    assert first is not None
+    assert second is not None
+    layer.answer(second)
+    for _ in range(12):
+        layer.advance_ms(100)
+    assert idle_transport.is_closed
+    assert half_transport.is_closed
+    assert unread_transport.is_closed
+    assert not waiting_transport.is_closed
+    assert layer.processor.stats.expired_connections_killed == 3
+    layer.answer(first)
+    assert waiting_transport.written
+
+
+def test_shutdown_answers_what_is_under_way() -> None:
+    layer = Layer()
+    busy, busy_transport = layer.connect()
+    _, idle_transport = layer.connect()
+    busy.dataReceived(frame(1) + frame(2))
+    request = layer.take()
+    assert request is not None
+    layer.processor.begin_shutdown()
+    layer.reactor.run_asked()
+    assert idle_transport.is_closed
+    assert not busy_transport.is_closed
+    layer.answer(request)
+    assert busy_transport.written
+    assert busy_transport.is_closed
+    assert layer.take() is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_interleavings_answer_everything_once_and_in_order(seed: int) -> None:
+    rng = random.Random(seed)
+    layer = Layer(queue_size=3)
+    clients = [layer.connect() for _ in range(6)]
+    streams = [b"".join(frame(n, rng.randbytes(rng.randrange(30))) for n in range(10)) for _ in clients]
+    taken = []
+    for _ in range(3000):
+        step = rng.randrange(5)
+        if step == 0:
+            index = rng.randrange(len(clients))
+            channel, transport = clients[index]
+            if transport.is_reading and streams[index]:
+                cut = rng.randrange(1, 40)
+                channel.dataReceived(streams[index][:cut])
+                streams[index] = streams[index][cut:]
+        elif step == 1 and (request := layer.take()) is not None:
+            taken.append(request)
+        elif step == 2 and taken:
+            done = taken.pop(rng.randrange(len(taken)))
+            data = done.context.correlation_id.to_bytes(1, "big")
+            layer.channel.send_response(done, [data], 1, by_handler=rng.random() < 0.5)
+        elif step == 3:
+            layer.reactor.run_asked()
+        else:
+            layer.advance_ms(1)
+    assert [transport.written for _, transport in clients] == [bytes(range(10))] * len(clients)
+    assert len(layer.observer.completed) == 60
+    assert layer.channel.size == 0
+
+
+class CountingQuotas(NoQuotas):
+    """Allows ``limit`` connections."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.count = 0
+        self.closed: list[tuple[str, str]] = []
+
+    def dec(self, listener_name: str, address: str) -> None:
+        self.count -= 1
+        self.closed.append((listener_name, address))
+
+    def claim_excess(self, listener_name: str) -> bool:
+        return self.count > self.limit
+
+
+def test_each_connection_is_given_back_to_the_quotas_once() -> None:
+    layer = Layer()
+    quotas = layer.processor.settings.quotas = CountingQuotas(9)
+    channel, transport = layer.connect()
+    transport.abortConnection()
+    layer.processor.process_disconnected(channel)
+    assert quotas.closed == [("PLAINTEXT", "127.0.0.1")]
+
+
+def test_excess_connections_are_closed_least_recently_used_first_and_one_each_turn() -> None:
+    layer = Layer()
+    quotas = layer.processor.settings.quotas = CountingQuotas(1)
+    transports = []
+    for _ in range(3):
+        transports.append(layer.connect()[1])
+        layer.advance_ms(1)
+        quotas.count += 1
+    transports[0].channel.dataReceived(frame(1))
+    layer.processor.check_connections()
+    closed = []
+    while layer.reactor.run_asked():
+        closed.append([transport.is_closed for transport in transports])
+    assert closed == [[False, True, False], [False, True, True], [False, True, True]]
+
+
+def test_a_full_processor_tells_the_acceptor_when_it_has_room() -> None:
+    told = []
+
+    @implementer(IBlockedAcceptor)
+    class Acceptor:
+        def room_for_connections(self) -> None:
+            told.append(True)
+
+    layer = Layer()
+    pairs = [socket.socketpair() for _ in range(NEW_CONNECTIONS + 1)]
+    blocked = Acceptor()
+    taken = [layer.processor.accept(ours, ("127.0.0.1", 1), blocked) for ours, _ in pairs]
+    assert taken == [True] * NEW_CONNECTIONS + [False]
+    for ours, _ in pairs:
+        ours.close()  # so that none of them is set up: there is no reactor
+    layer.reactor.run_asked()
+    assert told == [True]
+    for _, theirs in pairs:
+        theirs.close()

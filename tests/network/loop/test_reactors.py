@@ -1,0 +1,67 @@
+import os
+import select
+import threading
+from typing import Any
+
+import pytest
+
+from twisted_kafka.network.loop.reactors import Waker, close_reactor, make_poll_reactor, make_reactor
+from twisted_kafka.timing.clock import SystemClock
+
+
+@pytest.fixture(params=["eventfd", "pipe"])
+def waker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    if request.param == "pipe":
+        monkeypatch.delattr(os, "eventfd", raising=False)
+    elif not hasattr(os, "eventfd"):
+        pytest.skip("no eventfd here")
+    made = Waker()
+    yield made
+    made.connectionLost(None)
+
+
+def is_due(waker: Waker) -> bool:
+    return bool(select.select([waker], [], [], 0)[0])
+
+
+def test_waker_is_due_from_the_first_call_until_it_is_read(waker: Waker) -> None:
+    assert not is_due(waker)
+    waker.doRead()  # nothing is there
+    for _ in range(3):
+        waker.wakeUp()
+    assert is_due(waker)
+    waker.doRead()
+    assert not is_due(waker)
+
+
+def test_waker_never_blocks_who_calls_it(waker: Waker) -> None:
+    for _ in range(100_000):  # more than a pipe holds
+        waker.wakeUp()
+    while is_due(waker):
+        waker.doRead()
+
+
+def test_closed_waker_has_no_descriptor(waker: Waker) -> None:
+    fd = waker.fileno()
+    waker.connectionLost(None)
+    waker.connectionLost(None)
+    assert waker.fileno() == -1
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(fd)
+
+
+@pytest.mark.parametrize("make", [make_reactor, make_poll_reactor])
+def test_another_thread_ends_the_wait_of_a_reactor(make: Any) -> None:
+    reactor = make(SystemClock())
+    called = threading.Event()
+    thread = threading.Thread(target=reactor.run, kwargs={"installSignalHandlers": False})
+    thread.start()
+    for _ in range(3):  # between these it waits, without end
+        called.clear()
+        reactor.callFromThread(called.set)
+        assert called.wait(10)
+    reactor.callFromThread(reactor.stop)
+    thread.join(10)
+    assert not thread.is_alive()
+    close_reactor(reactor)
+    reactor.wakeUp()  # by somebody who comes late

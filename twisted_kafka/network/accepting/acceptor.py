@@ -1,0 +1,360 @@
+"""A listening socket on a reactor; what it accepts is counted and goes to its processors in turn. (Kafka: Acceptor.)
+
+The reactor is the main one, or that of the listener's network thread if it has one only: then a connection changes no thread on
+its way, which under the interpreter lock costs as much as all else that is done for it.
+
+A connection that may not go on yet, for a rate's sake, for want of a slot, or because every processor has enough new ones, is
+kept, and no further one is accepted until it has gone on: the others wait in the system's backlog. None is dropped.
+"""
+
+import errno
+import socket
+import sys
+import threading
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from typing import Any
+
+from twisted.internet.interfaces import IDelayedCall, IReadDescriptor
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from twisted_kafka.config.endpoints import EndPoint
+from twisted_kafka.metrics.instruments import Meter
+from twisted_kafka.network.accepting.connection_quotas import ConnectionQuotas, ConnectionThrottledError, TooManyConnectionsError
+from twisted_kafka.network.interfaces import IBlockedAcceptor, IConnectionProcessor
+from twisted_kafka.network.log_rate_limit import LogRateLimit
+from twisted_kafka.network.loop.new_connections import NEW_CONNECTIONS
+from twisted_kafka.timing.clock import IClock
+
+ACCEPTS_PER_TURN = NEW_CONNECTIONS
+"""After so many connections it is the reactor's other work's turn; so many a processor has room for when it comes from its own."""
+
+CLOSE_S = 1.0
+"""Who closes an acceptor on a network thread waits so long for that thread, which may be lost."""
+
+LOOK_AGAIN_S = 1.0
+"""A connection that waits is looked at again after this time, should nobody have said before that there is room."""
+
+MAX_DELAYED_CLOSES = 4096
+"""So many connections of throttled addresses are kept open until they are closed; beyond it the next one goes early."""
+
+PAUSE_S = 0.1
+"""Accepting pauses for so long when the system refuses, for want of file descriptors or memory mostly."""
+
+OPTIONS_ARE_INHERITED = sys.platform.startswith("linux")
+"""Whether an accepted socket has the options of the listening one: fewer system calls between accepts."""
+
+_NOT_THIS_ONE = (errno.ECONNABORTED, errno.EPROTO, errno.EPERM, errno.EINTR)
+
+_MAPPED = "::ffff:"
+
+_log = Logger()
+
+
+class BindError(Exception):
+    """A listener's address cannot be bound; the message is one line for the operator."""
+
+
+class SocketOptions:
+    """Keys ``socket.listen.backlog.size``, ``socket.send.buffer.bytes``, ``socket.receive.buffer.bytes``; -1: the system's."""
+
+    __slots__ = ("backlog", "receive_buffer_bytes", "send_buffer_bytes")
+
+    def __init__(self, backlog: int = 50, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1) -> None:
+        self.backlog = backlog
+        self.send_buffer_bytes = send_buffer_bytes
+        self.receive_buffer_bytes = receive_buffer_bytes
+
+
+class _Waiting:
+    """A connection that was accepted and may not go on yet; the times are nanoseconds."""
+
+    __slots__ = ("connected", "is_counted", "not_before_ns", "peer", "since_ns")
+
+    def __init__(self, connected: socket.socket, peer: tuple[Any, ...], since_ns: int, throttle_ms: int) -> None:
+        self.connected = connected
+        self.peer = peer
+        self.since_ns = since_ns
+        self.not_before_ns = since_ns + throttle_ms * 1_000_000
+        self.is_counted = False
+
+
+@implementer(IReadDescriptor, IBlockedAcceptor)
+class Acceptor:
+    """Accepts for one listener.
+
+    Whoever makes it starts and closes it, on one thread; ``room_for_connections`` is for any; all else is its reactor's thread's.
+    """
+
+    disconnected = False
+
+    def __init__(
+        self, end_point: EndPoint, reactor: Any, options: SocketOptions, clock: IClock, blocked: Meter, quotas: ConnectionQuotas
+    ) -> None:
+        """Bind; raise BindError. ``reactor`` is the one on whose thread this is called, and counts until ``attach``."""
+        self.end_point = end_point
+        self.processors: Sequence[IConnectionProcessor] = ()
+        self._name = end_point.listener_name
+        self._reactor = reactor
+        self._options = options
+        self._now_ns = clock.monotonic_ns
+        self._blocked = blocked
+        self._quotas = quotas
+        self._next = 0
+        self._waiting: _Waiting | None = None
+        self._look_again: IDelayedCall | None = None
+        self._throttled: list[tuple[int, int, socket.socket]] = []  # a heap by time; the number decides between equal times
+        self._throttled_count = 0
+        self._is_serving = False
+        self._is_elsewhere = False
+        self._is_closing = False
+        self._closed = threading.Event()
+        self._out_of_room = False
+        self._rejections = LogRateLimit(clock.monotonic_ns)
+        self._socket = self._bind()
+
+    @property
+    def port(self) -> int:
+        """The port that is bound."""
+        return int(self._socket.getsockname()[1])
+
+    def _bind(self) -> socket.socket:
+        host, port = self.end_point.host, self.end_point.port
+        try:
+            # As bytes, for the codec of texts (IDNA) takes 4 ms of the start to load.
+            name = (host.encode() if host.isascii() else host) or None
+            found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE if not host else 0)
+            # A listener without a host is on every address, of IPv4 at least.
+            family, kind, protocol, _, address = min(found, key=lambda info: info[0] != socket.AF_INET)
+            listening = socket.socket(family, kind, protocol)
+        except OSError as error:
+            raise BindError(f"Socket server failed to bind to {host}:{port}: {error.strerror or error}") from error
+        try:
+            listening.setblocking(False)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if self._options.receive_buffer_bytes > 0:
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._options.receive_buffer_bytes)
+            if OPTIONS_ARE_INHERITED:
+                self._configure(listening)
+            listening.bind(address)
+            listening.listen(self._options.backlog)
+        except OSError as error:
+            listening.close()
+            raise BindError(f"Socket server failed to bind to {host}:{port}: {error.strerror or error}") from error
+        return listening
+
+    def attach(self, reactor: Any) -> None:
+        """Accept on the reactor of a network thread: to be called before ``start``, and by that thread when it has another one."""
+        self._reactor = reactor
+        self._is_elsewhere = True
+        if self._is_closing:
+            self._close()
+        elif self._is_serving:
+            self._look_again = None
+            self._close_all_throttled()  # what was to be called later is lost with the former reactor
+            self._resume()
+            self._go_on()
+
+    def start(self) -> None:
+        """Begin to accept; until now clients waited in the system's backlog."""
+        if self._is_serving or self.disconnected:
+            return
+        self._is_serving = True
+        if self._is_elsewhere:
+            self._reactor.callFromThread(self._resume)
+        else:
+            self._resume()
+
+    def close(self) -> None:
+        """Stop accepting and free the port; of an acceptor on a network thread, that thread does it, within ``CLOSE_S``."""
+        if self._is_elsewhere and self._is_serving and not self.disconnected:
+            self._is_closing = True  # in this order: a thread that begins anew meanwhile sees it, or is seen
+            self._reactor.callFromThread(self._close)
+            if self._closed.wait(CLOSE_S):
+                return
+            _log.warn("{who} is closed without its network thread, which does not answer", who=self.logPrefix())
+        self._close()
+
+    def _close(self) -> None:
+        if self.disconnected:
+            return
+        if self._is_serving:
+            self._is_serving = False
+            self._reactor.removeReader(self)
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            self._discard(waiting)
+        if self._look_again is not None and self._look_again.active():
+            self._look_again.cancel()
+        self._close_all_throttled()
+        self.disconnected = True
+        self._socket.close()
+        self._closed.set()
+
+    # What the reactor calls.
+
+    def fileno(self) -> int:
+        """Return the listening socket's file descriptor."""
+        return self._socket.fileno()
+
+    def logPrefix(self) -> str:
+        """Say who logs."""
+        return f"Acceptor {self.end_point.text}"
+
+    def connectionLost(self, reason: object) -> None:
+        """Close, when the reactor says so."""
+        self._close()
+
+    def doRead(self) -> None:
+        """Accept what is there."""
+        for _ in range(ACCEPTS_PER_TURN):
+            try:
+                connected, peer = self._socket.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in _NOT_THIS_ONE:
+                    continue
+                self._pause(error)
+                return
+            self._out_of_room = False
+            if not self._take(connected, peer):
+                return
+
+    def _configure(self, connected: socket.socket) -> None:
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self._options.send_buffer_bytes > 0:
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._options.send_buffer_bytes)
+
+    # The way of a connection: its turn, a slot, a place at a processor.
+
+    def _take(self, connected: socket.socket, peer: tuple[Any, ...]) -> bool:
+        """Bring a new connection to a processor; return False when it has to wait."""
+        if peer[0].startswith(_MAPPED):
+            peer = (peer[0][len(_MAPPED) :], *peer[1:])  # an address counts as the same on every listener
+        now_ns = self._now_ns()
+        try:
+            if not OPTIONS_ARE_INHERITED:
+                self._configure(connected)
+            waiting = _Waiting(connected, peer, now_ns, self._quotas.record_accept(self._name))
+        except OSError as error:
+            self._reject(peer, error)
+            connected.close()
+            return True
+        if self._try_to_advance(waiting):
+            return True
+        self._waiting = waiting
+        self._reactor.removeReader(self)
+        return False
+
+    def _try_to_advance(self, waiting: _Waiting) -> bool:
+        """Bring a connection as far as it may go; return whether it is done with. What fails costs this connection only."""
+        try:
+            return self._advance(waiting)
+        except Exception:  # noqa: BLE001 raised to the reactor, it would close the listening socket for ever
+            _log.failure("Closing a new connection from {peer}, which could not be handed on", peer=waiting.peer[0])
+            self._discard(waiting)
+            return True
+
+    def _advance(self, waiting: _Waiting) -> bool:
+        """Bring a connection as far as it may go; return whether it is done with."""
+        if not waiting.is_counted:
+            left_ns = waiting.not_before_ns - self._now_ns()
+            if left_ns > 0:
+                self._look_again_in(left_ns / 1e9)
+                return False
+            if not self._quotas.slot_available(self._name, self):
+                self._look_again_in(LOOK_AGAIN_S)
+                return False
+            if not self._count(waiting):
+                return True
+            waiting.is_counted = True
+        if self._assign(waiting):
+            return True
+        self._look_again_in(LOOK_AGAIN_S)
+        return False
+
+    def _count(self, waiting: _Waiting) -> bool:
+        address = waiting.peer[0]
+        try:
+            self._quotas.inc(self._name, address)
+        except TooManyConnectionsError as error:
+            self._reject(waiting.peer, error)
+            waiting.is_counted = True
+            self._discard(waiting)
+        except ConnectionThrottledError as error:
+            self._close_later(waiting.connected, error.throttle_ms)
+        else:
+            return True
+        return False
+
+    def _assign(self, waiting: _Waiting) -> bool:
+        count = len(self.processors)
+        for turn in range(count):
+            index = (self._next + turn) % count
+            if self.processors[index].accept(waiting.connected, waiting.peer, self):
+                self._next = (index + 1) % count
+                return True
+        return False
+
+    def _reject(self, peer: tuple[Any, ...], error: Exception) -> None:
+        if self._rejections.allow():
+            more = self._rejections.take_suppressed()
+            _log.info("Rejected connection from {peer}: {error}{more}", peer=peer[0], error=error, more=more)
+
+    def _discard(self, waiting: _Waiting) -> None:
+        waiting.connected.close()
+        if waiting.is_counted:
+            self._quotas.dec(self._name, waiting.peer[0])
+
+    # Waiting, and going on.
+
+    def room_for_connections(self) -> None:
+        """Look again at the connection that waits; from any thread."""
+        self._reactor.callFromThread(self._go_on)
+
+    def _look_again_in(self, seconds: float) -> None:
+        if self._look_again is not None and self._look_again.active():
+            self._look_again.cancel()
+        self._look_again = self._reactor.callLater(seconds, self._go_on)
+
+    def _go_on(self) -> None:
+        waiting = self._waiting
+        if waiting is None or not self._try_to_advance(waiting):
+            return
+        self._waiting = None
+        self._blocked.mark(self._now_ns() - waiting.since_ns)
+        if self._is_serving:
+            self._reactor.addReader(self)
+
+    def _pause(self, error: OSError) -> None:
+        if not self._out_of_room:
+            self._out_of_room = True
+            _log.error("{who} cannot accept connections for now: {error}", who=self.logPrefix(), error=error)
+        self._close_all_throttled()  # who connects too often must not take the last descriptors from the others
+        self._reactor.removeReader(self)
+        self._reactor.callLater(PAUSE_S, self._resume)
+
+    def _resume(self) -> None:
+        if self._is_serving and self._waiting is None:
+            self._reactor.addReader(self)
+
+    # Throttled addresses: their connections are accepted, and closed when their time is over.
+
+    def _close_later(self, connected: socket.socket, throttle_ms: int) -> None:
+        if len(self._throttled) >= MAX_DELAYED_CLOSES:
+            heappop(self._throttled)[2].close()
+        self._throttled_count += 1
+        heappush(self._throttled, (self._now_ns() + throttle_ms * 1_000_000, self._throttled_count, connected))
+        self._reactor.callLater(throttle_ms / 1e3, self._close_throttled)
+
+    def _close_throttled(self) -> None:
+        now_ns = self._now_ns()
+        while self._throttled and self._throttled[0][0] <= now_ns:
+            heappop(self._throttled)[2].close()
+
+    def _close_all_throttled(self) -> None:
+        while self._throttled:
+            self._throttled.pop()[2].close()

@@ -1,0 +1,226 @@
+"""A TCP connection that sends lists of byte strings and file regions.
+
+Beside Twisted's own: a response is sent at once on the thread that hands it over, small parts gathered into one
+``sendmsg``, regions of log files by ``sendfile``; only what the socket does not take waits for the reactor. A big request
+is received straight into its frame.
+"""
+
+import errno
+import os
+import socket
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from twisted.internet import error, main
+from twisted.internet.interfaces import IReactorFDSet
+from twisted.internet.tcp import Connection
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from twisted_kafka.network.connection.framing import NOT_NOW
+from twisted_kafka.network.interfaces import IChannelTransport
+from twisted_kafka.protocol.regions import Buffer, FileRegion, Part
+
+if TYPE_CHECKING:
+    from twisted_kafka.network.connection.channel import KafkaChannel
+
+READ_BYTES = 64 * 1024
+"""At most so much is read at once for small frames."""
+
+GATHERED_PARTS = 64
+"""At most so many parts go into one sendmsg (the system's own bound is 1,024)."""
+
+TURN_BYTES = 4 * 1024 * 1024
+"""After so much was sent without a pause, it is the other connections' turn."""
+
+_WOULD_BLOCK = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EINTR, errno.ENOBUFS)
+_MSG_MORE = getattr(socket, "MSG_MORE", 0)
+_LOST = Failure(main.CONNECTION_LOST)  # type: ignore[no-untyped-call]
+_HAS_SENDFILE = hasattr(os, "sendfile")
+
+_log = Logger()
+
+
+@implementer(IChannelTransport)
+class KafkaTransport(Connection):
+    """The connection of one channel, on the reactor of its processor."""
+
+    # Mixed-in classes keep no state that needs a dictionary, Twisted's do: no __slots__ here.
+    protocol: "KafkaChannel"  # type: ignore[assignment]
+
+    def __init__(self, connected: socket.socket, channel: "KafkaChannel", reactor: IReactorFDSet) -> None:
+        super().__init__(connected, channel, reactor)  # type: ignore[arg-type]
+        self.connected = 1
+        self._is_new = True
+        self._parts: deque[Part] = deque()
+
+    def resumeProducing(self) -> None:
+        """Read from now on; the first time at once, for who connects says something: it is here by now, mostly."""
+        super().resumeProducing()  # type: ignore[no-untyped-call]
+        if self._is_new:
+            self._is_new = False
+            why = self.doRead()
+            if isinstance(why, Exception):
+                self.connectionLost(Failure(why))  # type: ignore[no-untyped-call]
+
+    def doRead(self) -> object:  # type: ignore[override]
+        """Read once, and give the channel what came."""
+        channel = self.protocol
+        view = channel.wanted()
+        if view is NOT_NOW:
+            return None
+        try:
+            if view is None:
+                data = self.socket.recv(READ_BYTES)
+                count = len(data)
+            else:
+                with view:
+                    count = self.socket.recv_into(view)
+        except OSError as error:
+            return None if error.errno in _WOULD_BLOCK or channel.ended() else main.CONNECTION_LOST
+        if not count:
+            return None if channel.ended() else main.CONNECTION_DONE
+        if view is None:
+            channel.dataReceived(data)
+        else:
+            channel.received(count)
+        return None
+
+    def send(self, parts: Sequence[Part], size_bytes: int) -> bool:
+        """Send all parts; return whether they are gone already. If not, the channel's ``sent`` is called later."""
+        if len(parts) == 1 and not self._parts:
+            data = parts[0]
+            if type(data) is bytes:
+                try:
+                    count = self.socket.send(data)
+                except OSError as error:
+                    if error.errno not in _WOULD_BLOCK:
+                        self.connectionLost(_LOST)
+                        return False
+                    count = 0
+                if count == size_bytes:
+                    return True
+                self._parts.append(memoryview(data)[count:])
+                self.startWriting()  # type: ignore[no-untyped-call]
+                return False
+        self._parts.extend(parts)
+        why = self._push()
+        if why is not None:
+            self.connectionLost(_LOST)
+            return False
+        if self._parts:
+            self.startWriting()  # type: ignore[no-untyped-call]
+            return False
+        return True
+
+    def readConnectionLost(self, reason: Failure) -> None:
+        """Close: a client that has only ended its sending side is the channel's business (``KafkaChannel.ended``)."""
+        self.connectionLost(reason)
+
+    def connectionLost(self, reason: Failure) -> None:
+        """Close the socket and tell the channel; once, however often it is called.
+
+        What Twisted's does, without what no channel has (producers, an interface for half-closed connections).
+        """
+        if self.disconnected:
+            return
+        self.disconnected = 1
+        self.connected = 0
+        self.reactor.removeReader(self)
+        self.reactor.removeWriter(self)
+        self._closeSocket(not isinstance(reason.value, error.ConnectionAborted))
+        channel = self.protocol
+        del self.protocol, self.socket, self.fileno  # which they refer to each other by
+        channel.connectionLost(reason)
+
+    def _closeSocket(self, orderly: bool) -> None:
+        if orderly:
+            self.socket.close()  # shutting it down first, as Twisted does, is a system call more for the same end
+        else:
+            super()._closeSocket(orderly)  # type: ignore[no-untyped-call]
+
+    def abortConnection(self) -> None:
+        """Close at once, without sending what is left."""
+        if self.connected:
+            self.connectionLost(Failure(main.CONNECTION_DONE))  # type: ignore[no-untyped-call]
+
+    def doWrite(self) -> object:  # type: ignore[override]
+        """Go on sending what is left, once the socket takes more."""
+        if not self.connected:
+            return None
+        if not self._parts:
+            return super().doWrite()  # type: ignore[no-untyped-call]
+        before = self._remaining_parts()
+        why = self._push()
+        if why is not None:
+            return why
+        if not self._parts:
+            self.stopWriting()  # type: ignore[no-untyped-call]
+            self.protocol.sent()
+        elif self._remaining_parts() != before:
+            self.protocol.progressed()
+        return None
+
+    def _remaining_parts(self) -> tuple[int, int]:
+        return len(self._parts), len(self._parts[0]) if self._parts else 0
+
+    def _push(self) -> Exception | None:
+        """Send until all is gone, the socket is full, or the turn is over; return why the connection is lost, if it is."""
+        parts = self._parts
+        left = TURN_BYTES
+        try:
+            while parts and left > 0:
+                head = parts[0]
+                if isinstance(head, FileRegion):
+                    count = self._send_region(head, left)
+                else:
+                    count = self._send_gathered()
+                left -= count
+        except OSError as error:
+            return None if error.errno in _WOULD_BLOCK else main.CONNECTION_LOST
+        except EOFError as error:
+            _log.error("Cannot send a response to {id}, closing the connection: {why}", id=self.protocol.connection_id, why=error)
+            return main.CONNECTION_LOST
+        return None
+
+    def _send_gathered(self) -> int:
+        buffers: list[Buffer] = []
+        flags = 0
+        for part in self._parts:
+            if isinstance(part, FileRegion):
+                flags = _MSG_MORE
+                break
+            if len(buffers) == GATHERED_PARTS:
+                break
+            buffers.append(part)
+        count = self.socket.sendmsg(buffers, (), flags)
+        self._drop(count)
+        return count
+
+    def _send_region(self, region: FileRegion, limit: int) -> int:
+        size = min(region.size_bytes, limit)
+        if size:
+            if _HAS_SENDFILE:
+                count = os.sendfile(self.socket.fileno(), region.file.fileno(), region.position, size)
+            else:
+                count = self.socket.send(region.slice(0, min(size, READ_BYTES)).read())
+            if not count:
+                raise EOFError(f"the file ends before position {region.position + region.size_bytes}")
+        else:
+            count = 0
+        self._drop(count)
+        return count
+
+    def _drop(self, count: int) -> None:
+        parts = self._parts
+        while parts:
+            head = parts[0]
+            size = len(head)
+            if count < size:
+                if count:
+                    parts[0] = head.slice(count, size - count) if isinstance(head, FileRegion) else memoryview(head)[count:]
+                return
+            count -= size
+            parts.popleft()

@@ -1,0 +1,1 @@
+"""Network threads: the processor, its reactor, and the CPU it runs on."""

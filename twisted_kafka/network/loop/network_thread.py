@@ -1,0 +1,135 @@
+"""A network thread: one processor, its reactor, and the thread that runs it."""
+
+import threading
+from collections.abc import Callable, Iterable
+
+from twisted.internet.base import ReactorBase
+from twisted.logger import Logger
+
+from twisted_kafka.network.accepting.acceptor import Acceptor
+from twisted_kafka.network.loop.processor import Processor
+from twisted_kafka.network.loop.reactors import close_reactor
+from twisted_kafka.timing.clock import IClock
+
+STOP_S = 5.0
+"""A network thread that is stopped has so long to end."""
+
+RESTART_PAUSE_S = 0.1
+"""A network thread whose loop failed waits so long before it begins anew: one that fails at once must not use up a processor."""
+
+_POLL_S = 0.005
+
+_log = Logger()
+
+
+class NetworkThread:
+    """Runs one processor.
+
+    If its loop fails for good, its connections are closed, for their state is not to be trusted, and the thread begins anew with
+    another reactor: the listener goes on with as many processors as before. (Kafka's thread ends there, and its acceptor goes on
+    giving it connections.)
+    """
+
+    __slots__ = ("_acceptor", "_lock", "_make_reactor", "_reactor", "_stopping", "processor", "thread")
+
+    def __init__(
+        self, processor: Processor, reactor: ReactorBase, name: str, make_reactor: Callable[[], ReactorBase] | None = None
+    ) -> None:
+        """``make_reactor`` makes the one to go on with; without it, the thread ends when its loop fails."""
+        self.processor = processor
+        self._reactor = reactor
+        self._make_reactor = make_reactor
+        self._acceptor: Acceptor | None = None
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def accept_for(self, acceptor: Acceptor) -> None:
+        """Have an acceptor, which has not started yet, accept on this thread."""
+        self._acceptor = acceptor
+        acceptor.attach(self._reactor)
+
+    def _run(self) -> None:
+        with self.processor.placed():
+            self._run_reactors()
+
+    def _run_reactors(self) -> None:
+        while True:
+            try:
+                self._reactor.run(installSignalHandlers=False)
+                return
+            except BaseException:  # noqa: BLE001 it is the loop's end: say so
+                _log.failure(
+                    "Network thread {name} failed, closing its {count} connections",
+                    name=self.thread.name,
+                    count=self.processor.connection_count,
+                )
+            self.processor.abandon_connections()
+            if self._make_reactor is None or not self._begin_anew(self._make_reactor):
+                return
+            _log.warn("Network thread {name} goes on with a new reactor", name=self.thread.name)
+
+    def _begin_anew(self, make_reactor: Callable[[], ReactorBase]) -> bool:
+        """Take another reactor, as soon as one can be made; return False when the thread is to end instead."""
+        is_told = False
+        while not self._stopping.wait(RESTART_PAUSE_S):
+            try:
+                reactor = make_reactor()
+            except Exception as error:  # noqa: BLE001 for want of file descriptors, say: it must not end the thread for good
+                if not is_told:
+                    is_told = True
+                    _log.error("Network thread {name} cannot begin anew for now: {error}", name=self.thread.name, error=error)
+            else:
+                return self._replace_reactor(reactor)
+        return False
+
+    def _replace_reactor(self, reactor: ReactorBase) -> bool:
+        with self._lock:
+            if self._stopping.is_set():
+                close_reactor(reactor)
+                return False
+            failed, self._reactor = self._reactor, reactor
+            self.processor.attach(reactor)
+        if self._acceptor is not None:
+            self._acceptor.attach(reactor)
+        close_reactor(failed)
+        return True
+
+    @property
+    def connection_count(self) -> int:
+        """Connections that it has open."""
+        return self.processor.connection_count if self.thread.is_alive() else 0
+
+    def begin_shutdown(self) -> None:
+        """Take no more requests; answer those under way."""
+        if self.thread.ident is not None:
+            self.processor.begin_shutdown()
+
+    def stop(self, timeout_s: float = STOP_S) -> None:
+        """Close what is open and end the thread, waiting at most ``timeout_s`` seconds."""
+        if self.thread.ident is None:
+            close_reactor(self._reactor)
+            return
+        with self._lock:
+            self._stopping.set()
+            self.processor.close_all()
+            self._reactor.callFromThread(self._reactor.stop)
+        self.thread.join(timeout_s)
+        if self.thread.is_alive():
+            _log.warn("Network thread {name} did not end within {seconds} s", name=self.thread.name, seconds=timeout_s)
+        else:
+            close_reactor(self._reactor)
+            self.processor.end()
+
+
+def drain_and_stop(threads: Iterable[NetworkThread], clock: IClock, drain_s: float) -> None:
+    """Let the requests under way be answered, ``drain_s`` seconds at most, then close all connections and end the threads."""
+    ending = list(threads)
+    for thread in ending:
+        thread.begin_shutdown()
+    deadline_ns = clock.monotonic_ns() + int(drain_s * 1e9)
+    pause = threading.Event()
+    while any(thread.connection_count for thread in ending) and clock.monotonic_ns() < deadline_ns:
+        pause.wait(_POLL_S)
+    for thread in ending:
+        thread.stop()

@@ -1,0 +1,133 @@
+"""What is known of a request besides its body: its header, its connection, and what its handler notes about it."""
+
+from collections.abc import Mapping
+
+ANONYMOUS = "User:ANONYMOUS"
+
+TopicNote = tuple[str, int, int, int, int]
+"""What a request did to a topic: name, partitions, records, bytes, error code."""
+
+
+class ConnectionInfo:
+    """What stays the same for all requests of a connection, or changes with its authentication and its ApiVersions."""
+
+    __slots__ = (
+        "client_address",
+        "connection_id",
+        "is_privileged_listener",
+        "listener_name",
+        "principal",
+        "security_protocol",
+        "software_name",
+        "software_version",
+    )
+
+    def __init__(
+        self,
+        connection_id: str,
+        listener_name: str,
+        security_protocol: str,
+        client_address: str,
+        is_privileged_listener: bool = False,
+    ) -> None:
+        self.connection_id = connection_id
+        self.listener_name = listener_name
+        self.security_protocol = security_protocol
+        self.client_address = client_address
+        self.is_privileged_listener = is_privileged_listener
+        self.principal = ANONYMOUS
+        self.software_name = "unknown"
+        self.software_version = "unknown"
+
+
+class RequestContext:
+    """What a handler knows of a request beside its body; Kafka's class of this name."""
+
+    __slots__ = (
+        "api_key",
+        "api_version",
+        "client_id",
+        "connection",
+        "conversion",
+        "correlation_id",
+        "error",
+        "error_counts",
+        "is_special",
+        "topics",
+    )
+
+    def __init__(
+        self, api_key: int, api_version: int, correlation_id: int, client_id: str | None, connection: ConnectionInfo
+    ) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.connection = connection
+        self.topics: list[TopicNote] | None = None
+        self.error = 0
+        self.error_counts: Mapping[int, int] | None = None
+        """How often the response says which code, NONE too; None where that is ``error``, once."""
+        self.conversion: tuple[int, int] | None = None
+        """How many nanoseconds it took to convert records, and how many bytes of memory; None when there was nothing to do."""
+        self.is_special = False
+        """Whether it counts apart in the metrics: a follower's fetch, a verification by AddPartitionsToTxn."""
+
+    def note_topic(self, topic: str, partitions: int, records: int, size_bytes: int, error: int = 0) -> None:
+        """Note for the access log what this request did to a topic; the first error noted is the request's."""
+        if self.topics is None:
+            self.topics = [(topic, partitions, records, size_bytes, error)]
+        else:
+            self.topics.append((topic, partitions, records, size_bytes, error))
+        if error and not self.error:
+            self.error = int(error)
+
+    def note_error(self, error: int) -> None:
+        """Note an error code of the response; the first one is the request's in metrics and the access log."""
+        if not self.error:
+            self.error = int(error)
+
+    def note_conversion(self, time_ns: int, temporary_bytes: int) -> None:
+        """Note what converting records of one partition took; that of all partitions counts in the metrics."""
+        before = self.conversion or (0, 0)
+        self.conversion = before[0] + time_ns, before[1] + temporary_bytes
+
+    @property
+    def connection_id(self) -> str:
+        """``local:port-remote:port-index``."""
+        return self.connection.connection_id
+
+    @property
+    def listener_name(self) -> str:
+        """The listener that accepted the connection."""
+        return self.connection.listener_name
+
+    @property
+    def security_protocol(self) -> str:
+        """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
+        return self.connection.security_protocol
+
+    @property
+    def principal(self) -> str:
+        """Who sent it, as ``User:name``."""
+        return self.connection.principal
+
+    @property
+    def client_address(self) -> str:
+        """The client's IP address."""
+        return self.connection.client_address
+
+    @property
+    def software_name(self) -> str:
+        """The client library's name, from its ApiVersions request (KIP-511)."""
+        return self.connection.software_name
+
+    @property
+    def software_version(self) -> str:
+        """The client library's version, from its ApiVersions request."""
+        return self.connection.software_version
+
+    @property
+    def is_privileged_listener(self) -> bool:
+        """Whether requests among brokers are welcome on this listener."""
+        return self.connection.is_privileged_listener

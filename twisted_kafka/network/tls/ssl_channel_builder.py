@@ -1,0 +1,110 @@
+"""Makes the transports of a TLS listener, and renews its certificates while it runs. (Kafka: SslChannelBuilder, SslFactory.)"""
+
+import socket
+from typing import TYPE_CHECKING, Any
+
+from OpenSSL import SSL
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.endpoints import EndPoint
+from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.network.connection.channel_builder import IChannelBuilder, MakeTransport
+from twisted_kafka.network.interfaces import IChannelTransport
+from twisted_kafka.network.tls.handshakes import HandshakeLimits, Handshakes, ToPrincipal
+from twisted_kafka.network.tls.ssl_context import Identity, client_context, verify_together
+from twisted_kafka.network.tls.ssl_settings import SslSettings
+from twisted_kafka.network.tls.stores import KeyMaterial
+from twisted_kafka.network.tls.tls_transport import TlsTransport
+
+if TYPE_CHECKING:
+    from twisted_kafka.network.connection.channel import KafkaChannel
+
+_log = Logger()
+
+
+@implementer(IChannelBuilder)
+class SslChannelBuilder:
+    """One listener's; its present ``Identity`` is what new connections get, those that are open keep theirs."""
+
+    def __init__(self, config: KafkaConfig, end_point: EndPoint, metrics: MetricsRegistry, to_principal: ToPrincipal) -> None:
+        """Load keys and certificates; raises ConfigError."""
+        self._listener_name = end_point.listener_name
+        self._metrics = metrics
+        self._to_principal = to_principal
+        self._limits = self._limits_of(config)
+        self._identity = self._load(config)
+
+    def for_processor(self, number: int, reactor: Any) -> MakeTransport:
+        """Return what makes the transports of one processor."""
+        tags: dict[str, object] = {"listener": self._listener_name, "networkProcessor": number}
+        handshakes = Handshakes(reactor, self._limits, self._to_principal, self._metrics, tags)
+
+        def make(connected: socket.socket, channel: "KafkaChannel") -> IChannelTransport:
+            try:
+                tls = SSL.Connection(self._identity.server, connected)
+                tls.set_accept_state()
+            except SSL.Error as error:
+                raise OSError(f"OpenSSL has nothing left for it: {error}") from error
+            return TlsTransport(connected, channel, reactor, tls, handshakes)
+
+        return make
+
+    def validate_reconfiguration(self, config: KafkaConfig) -> None:
+        """Raise ConfigError when ``reconfigure`` could not do with these settings; change nothing."""
+        self._renewed(config)
+
+    def reconfigure(self, config: KafkaConfig) -> None:
+        """Use what the settings and the files say now for further connections; raises ConfigError, and nothing is changed."""
+        renewed = self._renewed(config)
+        if renewed is not self._identity:
+            self._identity = renewed
+            _log.info(
+                "Listener {listener} has new TLS settings; its certificate is {name}, number {serial:x}, valid until {end}",
+                listener=self._listener_name,
+                name=renewed.key_material.distinguished_name,
+                serial=renewed.key_material.chain[0].serial_number,
+                end=renewed.key_material.chain[0].not_valid_after_utc.isoformat(),
+            )
+
+    def _renewed(self, config: KafkaConfig) -> Identity:
+        present = self._identity
+        settings = SslSettings.of_listener(config, self._listener_name)
+        if settings == present.settings and settings.state() == present.state:
+            return present
+        renewed = self._load(config)
+        _ensure_compatible(config, renewed.key_material, present.key_material)
+        return renewed
+
+    def _load(self, config: KafkaConfig) -> Identity:
+        settings = SslSettings.of_listener(config, self._listener_name)
+        identity = Identity(settings)
+        if self._listener_name == config.inter_broker_listener_name:
+            # Brokers connect to themselves and each other with these: better to fail now than then.
+            verify_together(client_context(settings), identity.server)
+        return identity
+
+    def _limits_of(self, config: KafkaConfig) -> HandshakeLimits:
+        def number(key: str) -> int:
+            value = config.for_listener(self._listener_name, key)
+            assert isinstance(value, int), key
+            return value
+
+        return HandshakeLimits(number("ssl.handshake.timeout.ms") / 1000, number("ssl.handshake.max.pending"))
+
+
+def _ensure_compatible(config: KafkaConfig, new: KeyMaterial, old: KeyMaterial) -> None:
+    """Raise ConfigError when the new certificate is somebody else's. (Kafka: SslFactory.CertificateEntries.ensureCompatible.)"""
+    if not config.boolean("ssl.allow.dn.changes") and new.distinguished_name != old.distinguished_name:
+        raise ConfigError(
+            f"The key store's distinguished name does not match: it was {old.distinguished_name}, the new one has "
+            f"{new.distinguished_name}; ssl.allow.dn.changes=true allows it"
+        )
+    missing = old.alternative_names - new.alternative_names
+    if not config.boolean("ssl.allow.san.changes") and missing:
+        raise ConfigError(
+            f"The key store's alternative names do not match: the new certificate lacks {', '.join(sorted(missing))}; "
+            "ssl.allow.san.changes=true allows it"
+        )

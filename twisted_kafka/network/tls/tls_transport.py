@@ -1,0 +1,267 @@
+"""The connection of one channel over TLS: OpenSSL on the socket itself, between the reactor and the channel.
+
+Beside Twisted's ``TLSMemoryBIOProtocol`` there are no buffers in between: what is decrypted goes to the channel, a big
+frame's bytes to their place; what is sent is encrypted a piece at a time, when the socket takes it. (docs/adr says why.)
+"""
+
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from OpenSSL import SSL
+from twisted.internet import main
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from twisted_kafka.network.connection.framing import NOT_NOW
+from twisted_kafka.network.connection.transport import _WOULD_BLOCK, TURN_BYTES, KafkaTransport
+from twisted_kafka.network.tls.distinguished_name import java_name
+from twisted_kafka.network.tls.ssl_context import is_end_of_file, reason_of
+from twisted_kafka.protocol.regions import Buffer, FileRegion, Part
+
+if TYPE_CHECKING:
+    from twisted_kafka.network.connection.channel import KafkaChannel
+    from twisted_kafka.network.tls.handshakes import Handshakes
+
+RECORD_BYTES: Final = 16 * 1024
+"""A TLS record holds at most so much."""
+
+RECORDS_PER_TURN: Final = 16
+"""After so many records from one connection it is the others' turn."""
+
+PIECE_BYTES: Final = 128 * 1024
+"""Of a response, so much is read from its file and held as bytes at a time."""
+
+# A connection's phases.
+NEW: Final = 0
+HANDSHAKE: Final = 1
+OPEN: Final = 2
+REFUSED: Final = 3
+
+_TLS_HANDSHAKE: Final = 0x16
+_HTTP: Final = (b"GET ", b"HEAD", b"POST", b"PUT ", b"OPTI", b"PRI ", b"CONN", b"DELE")
+_PEEK_BYTES: Final = 4
+
+_log = Logger()
+
+
+class TlsTransport(KafkaTransport):
+    """Handshakes first, telling its processor's ``Handshakes``; then it is the channel's."""
+
+    def __init__(
+        self, connected: socket.socket, channel: "KafkaChannel", reactor: Any, tls: SSL.Connection, handshakes: "Handshakes"
+    ) -> None:
+        super().__init__(connected, channel, reactor)
+        self._tls = tls
+        self._handshakes = handshakes
+        self._phase = NEW
+        self._kind: tuple[str, str] | None = None
+        self._is_piece = False  # the first part is bytes that OpenSSL was given: they stay the same until it takes them
+        self._reads_when_writable = False
+        handshakes.begin(self)
+
+    def doRead(self) -> object:  # type: ignore[override]
+        """Read some records, and give the channel what came."""
+        if self._phase != OPEN:
+            return self._advance()
+        channel, tls = self.protocol, self._tls
+        try:
+            for _ in range(RECORDS_PER_TURN):
+                view = channel.wanted()
+                if view is NOT_NOW:
+                    return None
+                if view is None:
+                    data = tls.recv(RECORD_BYTES)
+                    count = len(data)
+                    channel.dataReceived(data)
+                else:
+                    with view:
+                        count = tls.recv_into(view, RECORD_BYTES)
+                    channel.received(count)
+                    # The record may go on behind the frame: the reactor does not know of bytes that OpenSSL holds.
+                    while self.connected and (rest := tls.pending()):
+                        channel.dataReceived(tls.recv(rest))
+                if not self.connected or count < RECORD_BYTES or channel.is_paused:
+                    return None
+        except SSL.Error as error:
+            return self._read_error(error)
+        return None
+
+    def _read_error(self, error: SSL.Error) -> object:
+        if isinstance(error, SSL.WantReadError):
+            return None
+        if isinstance(error, SSL.WantWriteError):  # new keys were asked for, and the socket is full
+            self._reads_when_writable = True
+            self.startWriting()  # type: ignore[no-untyped-call]
+            return None
+        if not isinstance(error, SSL.ZeroReturnError | SSL.SysCallError) and not is_end_of_file(error):
+            self.protocol.processor.refuse(self.protocol, reason_of(error))
+            return None
+        if self.protocol.ended():
+            return None
+        return main.CONNECTION_DONE if isinstance(error, SSL.ZeroReturnError) else main.CONNECTION_LOST
+
+    def send(self, parts: Sequence[Part], size_bytes: int) -> bool:
+        """Send all parts; return whether they are gone already. If not, the channel's ``sent`` is called later."""
+        if len(parts) == 1 and not self._parts and size_bytes <= RECORD_BYTES and type(parts[0]) is bytes:
+            self._parts.append(parts[0])
+            self._is_piece = True
+        else:
+            self._parts.extend(parts)
+        why = self._push()
+        if why is not None:
+            self.connectionLost(Failure(why))  # type: ignore[no-untyped-call]
+            return False
+        if self._parts:
+            self.startWriting()  # type: ignore[no-untyped-call]
+            return False
+        return True
+
+    def doWrite(self) -> object:  # type: ignore[override]
+        """Go on with what waits for the socket to take more."""
+        if self._phase != OPEN:
+            self.stopWriting()  # type: ignore[no-untyped-call]
+            return self._advance()
+        if self._reads_when_writable:
+            self._reads_when_writable = False
+            if not self._parts:
+                self.stopWriting()  # type: ignore[no-untyped-call]
+            why = self.doRead()
+            if why is not None or not self._parts or not self.connected:
+                return why
+        return super().doWrite()
+
+    def _push(self) -> Exception | None:
+        parts, tls = self._parts, self._tls
+        left = TURN_BYTES
+        try:
+            while parts and left > 0:
+                if not self._is_piece:
+                    self._make_piece()
+                head = parts[0]
+                count = tls.send(head)  # type: ignore[arg-type]
+                left -= count
+                if count == len(head):
+                    parts.popleft()
+                    self._is_piece = False
+                else:
+                    parts[0] = memoryview(head)[count:]  # type: ignore[arg-type]
+        except (SSL.WantWriteError, SSL.WantReadError):
+            return None
+        except SSL.Error:
+            return main.CONNECTION_LOST
+        except EOFError as error:
+            _log.error("Cannot send a response to {id}, closing the connection: {why}", id=self.protocol.connection_id, why=error)
+            return main.CONNECTION_LOST
+        return None
+
+    def _make_piece(self) -> None:
+        """Make the first part bytes, no more than a piece: small parts together, of a file or of big ones as much as fits."""
+        parts = self._parts
+        found: list[Buffer] = []
+        room = PIECE_BYTES
+        while parts and room > 0:
+            head = parts[0]
+            size = min(len(head), room)
+            if size:
+                found.append(head.slice(0, size).read() if isinstance(head, FileRegion) else memoryview(head)[:size])
+            self._drop(size)
+            room -= size
+            if parts and not len(parts[0]):
+                parts.popleft()
+        parts.appendleft(found[0] if len(found) == 1 else b"".join(found))
+        self._is_piece = True
+
+    # Until it is open.
+
+    def _advance(self) -> object:
+        if self._phase == REFUSED:
+            return main.CONNECTION_DONE  # the client has gone: it is not read any more
+        if self._phase == NEW:
+            first = self._first_bytes()
+            if first is None:
+                return None
+            if not first:
+                return main.CONNECTION_DONE  # whoever looks whether the port is open
+            if first[0] != _TLS_HANDSHAKE:
+                return self._refuse(_what_it_is(first))
+            self._phase = HANDSHAKE
+        try:
+            self._tls.do_handshake()
+        except SSL.WantReadError:
+            return None
+        except SSL.WantWriteError:
+            self.startWriting()  # type: ignore[no-untyped-call]
+            return None
+        except SSL.Error as error:
+            return self._refuse(reason_of(error, self._tls))
+        return self._authenticated()
+
+    def _first_bytes(self) -> bytes | None:
+        try:
+            return self.socket.recv(_PEEK_BYTES, socket.MSG_PEEK)
+        except OSError as error:
+            return None if error.errno in _WOULD_BLOCK else b""
+
+    def _authenticated(self) -> object:
+        tls, connection = self._tls, self.protocol.connection
+        certificate = tls.get_peer_certificate(as_cryptography=True)
+        if certificate is not None:
+            try:
+                connection.principal = self._handshakes.to_principal(java_name(certificate.subject.public_bytes()))
+            except ValueError as error:
+                return self._refuse(str(error))
+        protocol = tls.get_protocol_version_name()
+        self._kind = self._handshakes.succeed(self, tls.get_cipher_name() or "unknown", protocol)
+        self._phase = OPEN
+        _log.debug(
+            "SSL handshake of {id} completed: {principal}, {protocol}, {suite}",
+            id=connection.connection_id,
+            principal=connection.principal,
+            protocol=protocol,
+            suite=self._kind[0],
+        )
+        return None
+
+    def _refuse(self, why: str) -> object:
+        """Send nothing more, and close in a while: closed at once, the alert would be lost with what was not read."""
+        self._phase = REFUSED
+        self._handshakes.fail(self, why)
+        with suppress(OSError):
+            self.socket.shutdown(socket.SHUT_WR)
+        self.protocol.processor.close_after_failed_authentication(self.protocol)
+        return None
+
+    def give_up(self, why: str) -> None:
+        """Close a connection whose handshake takes too long."""
+        if self.connected:
+            self._handshakes.fail(self, why)
+            self.protocol.processor.stats.failed_authentications += 1
+            self.abortConnection()
+
+    # The end.
+
+    def abortConnection(self) -> None:
+        """Close without sending what is left, but for the note that this is the end."""
+        if self.connected and self._phase == OPEN and not self._parts:
+            with suppress(SSL.Error):
+                self._tls.shutdown()
+        super().abortConnection()
+
+    def connectionLost(self, reason: Failure) -> None:
+        """Forget the connection."""
+        self._handshakes.forget(self)
+        if self._kind is not None:
+            self._handshakes.disconnected(self._kind)
+            self._kind = None
+        self._parts.clear()
+        super().connectionLost(reason)
+
+
+def _what_it_is(first: bytes) -> str:
+    if first[:1] == b"\0":
+        return "the client speaks Kafka without TLS: set its security.protocol to SSL, or have it use a plain-text listener"
+    if first in _HTTP:
+        return "the client speaks HTTP, and this is a listener of Kafka's protocol over TLS"
+    return "the client's first bytes are no TLS"
