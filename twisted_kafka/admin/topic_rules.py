@@ -10,12 +10,9 @@ from twisted_kafka.protocol.errors import (
     InvalidReplicationFactorError,
     InvalidTopicError,
 )
-from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TRANSACTION_TOPIC
 
 MAX_NAME_LENGTH: Final = 249
 CLUSTER_TOPIC: Final = "__cluster_metadata"
-INTERNAL_TOPICS: Final = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_TOPIC})
-"""What clients are told is internal; 4.x's share groups are not served."""
 
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 

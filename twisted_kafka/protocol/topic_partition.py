@@ -8,6 +8,9 @@ GROUP_METADATA_TOPIC: Final = "__consumer_offsets"
 TRANSACTION_TOPIC: Final = "__transaction_state"
 SHARE_TOPIC: Final = "__share_group_state"
 
+INTERNAL_TOPICS: Final = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC})
+"""Topics that brokers write themselves: marked as internal in metadata, closed to clients' produce requests (Topic.isInternal)."""
+
 
 class TopicPartition(NamedTuple):
     """A topic's name and the index of one of its partitions; its text is Kafka's directory name, ``topic-0``."""

@@ -26,7 +26,7 @@ from twisted_kafka.protocol.errors import (
     UnknownTopicOrPartitionError,
 )
 from twisted_kafka.protocol.regions import Buffer
-from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC, TopicPartition
+from twisted_kafka.protocol.topic_partition import INTERNAL_TOPICS, TopicPartition
 from twisted_kafka.replication.append_result import PartitionResult
 from twisted_kafka.replication.delayed_produce import DelayedProduce
 from twisted_kafka.replication.partition import ACKS_ALL, Partition
@@ -44,8 +44,6 @@ from twisted_kafka.replication.topic_stats import (
     ProduceMeters,
 )
 
-INTERNAL_TOPICS: Final = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC})
-"""What clients may not write to (Kafka: Topic.isInternal)."""
 VALID_ACKS: Final = (-1, 0, 1)
 
 AppendResults = dict[TopicPartition, PartitionResult]

@@ -18,7 +18,7 @@ from twisted_kafka.protocol.messages.inter_broker import (
     UpdateMetadataRequest,
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.replication.fetch_data import NO_UUID
+from twisted_kafka.protocol.types import NO_UUID
 from twisted_kafka.replication.partition import LeaderState
 from twisted_kafka.replication.replica_manager import ReplicaManager
 

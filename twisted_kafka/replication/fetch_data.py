@@ -11,7 +11,6 @@ DEBUGGING_REPLICA_ID: Final = -2
 """A tool that reads to the log's end, and from followers too (Kafka: ``DumpLogSegments``' network sibling)."""
 NO_EPOCH: Final = -1
 UNKNOWN_OFFSET: Final = -1
-NO_UUID: Final = bytes(16)
 
 _LAST_VERSION_WITH_HARD_LIMIT: Final = 2
 _FIRST_VERSION_FROM_FOLLOWERS: Final = 11

@@ -9,8 +9,7 @@ from twisted.logger import Logger
 from twisted_kafka.log.results import EpochEndOffset, TimestampAndOffset
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.errors import ErrorCode, InvalidTopicError, KafkaError, OffsetNotAvailableError
-from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.replication.appender import INTERNAL_TOPICS
+from twisted_kafka.protocol.topic_partition import INTERNAL_TOPICS, TopicPartition
 from twisted_kafka.replication.delayed_delete_records import DelayedDeleteRecords, DeleteRecordsResult
 from twisted_kafka.replication.fetch_data import CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID
 from twisted_kafka.replication.partition import Partition

@@ -15,7 +15,7 @@ from twisted_kafka.log.directories.log_directories import is_out_of_descriptors
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.errors import ErrorCode, InconsistentTopicIdError, KafkaError
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.replication.fetch_data import NO_UUID
+from twisted_kafka.protocol.types import NO_UUID
 from twisted_kafka.replication.high_watermarks import HighWatermarkCheckpoints
 from twisted_kafka.replication.interfaces import IReplicaFetchers, IReplicaMoves, LeadershipListener
 from twisted_kafka.replication.partition import LeaderState, Partition

@@ -17,7 +17,7 @@ from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.regions import Buffer, Part
-from twisted_kafka.server.error_responses import error_places
+from twisted_kafka.server.error_counts import error_places
 
 
 class Outcome:

@@ -10,13 +10,13 @@ from twisted_kafka.server.fetch_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     INVALID_SESSION_ID,
+    FetchedPartitions,
     FetchSession,
     FetchSessionCache,
     PartitionKey,
     next_epoch,
 )
 
-News = Sequence[tuple[PartitionFetch, PartitionRead]]
 NO_FETCHES: Final[tuple[PartitionFetch, ...]] = ()
 
 
@@ -30,7 +30,7 @@ class FetchContext:
         self.session_id = INVALID_SESSION_ID
         self.error = 0
 
-    def answer(self, reads: Sequence[PartitionRead]) -> News:
+    def answer(self, reads: Sequence[PartitionRead]) -> FetchedPartitions:
         """Return what to tell the client; sets ``session_id`` and ``error``, the answer's own."""
         return list(zip(self.fetches, reads, strict=True))
 
@@ -58,13 +58,13 @@ class FullFetchContext(FetchContext):
         self._is_from_follower = is_from_follower
         self._uses_topic_ids = uses_topic_ids
 
-    def answer(self, reads: Sequence[PartitionRead]) -> News:
+    def answer(self, reads: Sequence[PartitionRead]) -> FetchedPartitions:
         """Return all, and begin the session with what they tell."""
         session = self._cache.maybe_create(self.fetches, self._is_from_follower, self._uses_topic_ids)
         if session is not None:
             self.session_id = session.id
             for cached, read in zip(session.partitions.values(), reads, strict=False):
-                cached.has_news(read)
+                cached.update_sent(read)
         return list(zip(self.fetches, reads, strict=True))
 
 
@@ -80,13 +80,13 @@ class IncrementalFetchContext(FetchContext):
         self._session = session
         self._expected_epoch = session.epoch
 
-    def answer(self, reads: Sequence[PartitionRead]) -> News:
+    def answer(self, reads: Sequence[PartitionRead]) -> FetchedPartitions:
         """Return the news; none and an error when another request went on with the session meanwhile."""
         with self._session.lock:
             if self._session.epoch != self._expected_epoch:
                 self.error = ErrorCode.INVALID_FETCH_SESSION_EPOCH
                 return ()
-            return self._session.news(self.fetches, reads)
+            return self._session.changed(self.fetches, reads)
 
 
 class FetchManager:

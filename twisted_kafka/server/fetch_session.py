@@ -32,6 +32,9 @@ _MAX_INT: Final = 2**31 - 1
 PartitionKey = tuple[str | bytes, int]
 """Topic (id where the session uses ids, else name) and partition."""
 
+FetchedPartitions = Sequence[tuple[PartitionFetch, PartitionRead]]
+"""Partitions of a fetch, each with what was read from it."""
+
 
 def next_epoch(epoch: int) -> int:
     """Return the epoch that follows in a session."""
@@ -59,7 +62,7 @@ class CachedPartition(PartitionFetch):
         self.current_leader_epoch = fetch.current_leader_epoch
         self.last_fetched_epoch = fetch.last_fetched_epoch
 
-    def has_news(self, read: PartitionRead) -> bool:
+    def update_sent(self, read: PartitionRead) -> bool:
         """Tell whether the client has to hear of this read, and note what it will have heard."""
         news = bool(read.size_bytes) or read.diverging_epoch is not None
         if read.high_watermark != self.sent_high_watermark:
@@ -124,21 +127,23 @@ class FetchSession:
         for key in forgotten:
             self.partitions.pop(key, None)
 
-    def news(self, fetches: Sequence[PartitionFetch], reads: Sequence[PartitionRead]) -> list[tuple[PartitionFetch, PartitionRead]]:
+    def changed(
+        self, fetches: Sequence[PartitionFetch], reads: Sequence[PartitionRead]
+    ) -> list[tuple[PartitionFetch, PartitionRead]]:
         """Return what the client has to hear; under the lock.
 
         Partitions that gave records go to the end, so that next time others are read first within the same budget of bytes.
         """
-        news: list[tuple[PartitionFetch, PartitionRead]] = []
+        changed: list[tuple[PartitionFetch, PartitionRead]] = []
         for fetch, read in zip(fetches, reads, strict=True):
             assert isinstance(fetch, CachedPartition)
-            if fetch.has_news(read):
-                news.append((fetch, read))
+            if fetch.update_sent(read):
+                changed.append((fetch, read))
                 if read.size_bytes and len(self.partitions) > 1:
                     key = self.key(fetch)
                     if self.partitions.pop(key, None) is not None:
                         self.partitions[key] = fetch
-        return news
+        return changed
 
 
 class FetchSessionCache:

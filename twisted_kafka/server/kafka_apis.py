@@ -18,7 +18,8 @@ from twisted_kafka.protocol.headers import response_header_version
 from twisted_kafka.protocol.regions import Part
 from twisted_kafka.server.apis.cluster.api_versions import unsupported_version_response
 from twisted_kafka.server.dispatch import CLOSE_CONNECTION, NO_RESPONSE, Api, ApiRegistry, Outcome, ReadyResponse, Response, Result
-from twisted_kafka.server.error_responses import error_response, error_text, first_error, note_errors
+from twisted_kafka.server.error_counts import first_error, note_errors
+from twisted_kafka.server.error_responses import error_response, error_text
 from twisted_kafka.timing.clock import IClock
 
 JOIN_BYTES = 64 * 1024

@@ -96,6 +96,8 @@ def test_internal_topics_are_marked_and_made_with_their_own_partitions(broker):
     assert (topic.error_code, topic.is_internal) == (ErrorCode.LEADER_NOT_AVAILABLE, True)
     topic = ask(broker, 12, "__consumer_offsets").topics[0]
     assert (len(topic.partitions), topic.is_internal) == (4, True)
+    broker.create("__share_group_state")
+    assert [topic.is_internal for topic in ask(broker, 12, "__share_group_state", "plain").topics] == [True, False]
 
 
 def test_known_topics_come_first_and_everything_once(broker):

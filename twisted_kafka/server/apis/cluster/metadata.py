@@ -5,7 +5,7 @@ DescribeCluster: 1 endpoint type. DescribeTopicPartitions 0, a page of partition
 from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
-from twisted_kafka.admin.topic_rules import INTERNAL_TOPICS, name_error
+from twisted_kafka.admin.topic_rules import name_error
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.metadata.cache import NO_LEADER, MetadataCache, MetadataSnapshot, PartitionState
 from twisted_kafka.network.requests.request_context import RequestContext
@@ -23,9 +23,10 @@ from twisted_kafka.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from twisted_kafka.protocol.topic_partition import INTERNAL_TOPICS
 from twisted_kafka.protocol.types import NO_UUID
 from twisted_kafka.server.dispatch import FrozenResponse, api
-from twisted_kafka.server.error_responses import note_errors
+from twisted_kafka.server.error_counts import note_errors
 
 OPERATIONS_NOT_ASKED: Final = -(2**31)
 ALL_TOPIC_OPERATIONS: Final = 0b1101_1111_1000

@@ -23,15 +23,16 @@ from twisted_kafka.protocol.messages.fetch import (
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.protocol.schema import maker
 from twisted_kafka.protocol.topic_partition import topic_partition_of
-from twisted_kafka.replication.fetch_data import CONSUMER_REPLICA_ID, NO_UUID, FetchParams, PartitionFetch, PartitionRead
+from twisted_kafka.protocol.types import NO_UUID
+from twisted_kafka.replication.fetch_data import CONSUMER_REPLICA_ID, FetchParams, PartitionFetch, PartitionRead
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.replication.topic_stats import BYTES_OUT, REPLICATION_BYTES_OUT
 from twisted_kafka.server.apis.data.down_conversion import DownConversion
-from twisted_kafka.server.apis.data.fetch_direct import FIRST_VERSION, FetchedResponse, News, by_topic, read_one, topic_of
+from twisted_kafka.server.apis.data.fetch_direct import FIRST_VERSION, FetchedResponse, by_topic, read_one, topic_of
 from twisted_kafka.server.apis.data.leader_hints import LeaderHints
 from twisted_kafka.server.dispatch import api
 from twisted_kafka.server.fetch_context import NO_FETCHES, FetchContext, FetchManager
-from twisted_kafka.server.fetch_session import FetchSessionCache, PartitionKey
+from twisted_kafka.server.fetch_session import FetchedPartitions, FetchSessionCache, PartitionKey
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.waiting.futures import when_done
 
@@ -58,7 +59,6 @@ class FetchApis:
     def __init__(self, replicas: ReplicaManager, sessions: FetchSessionCache, config: KafkaConfig, clock: IClock) -> None:
         self._replicas = replicas
         self._metadata = replicas.metadata
-        self._topic_name = replicas.metadata.topic_name
         self._manager = FetchManager(sessions, replicas.metadata.topic_name)
         self._conversion = DownConversion(replicas, clock)
         self._max_bytes = config.int("fetch.max.bytes")
@@ -87,7 +87,7 @@ class FetchApis:
         It does what ``fetch`` does, without a message.
         """
         version = context.api_version
-        one = read_one(frame, version, offset, self._topic_name) if version >= FIRST_VERSION else None
+        one = read_one(frame, version, offset, self._metadata.topic_name) if version >= FIRST_VERSION else None
         if one is None or one.replica_id != CONSUMER_REPLICA_ID:
             return None
         limits = one.max_wait_ms, one.min_bytes, one.max_bytes
@@ -156,8 +156,8 @@ class FetchApis:
                 self._conversion.convert(context, fetch, read, params)
         topics = by_topic(fetch_context.answer(reads))
         is_plain = params.version >= FIRST_VERSION and not fetch_context.error
-        for news in topics:
-            if not self._note(context, params, news):
+        for fetched in topics:
+            if not self._note(context, params, fetched):
                 is_plain = False
         if is_plain:
             if topics:  # its own error and that of each partition
@@ -166,13 +166,13 @@ class FetchApis:
         return self._message(context, params, fetch_context, topics)
 
     def _message(
-        self, context: RequestContext, params: FetchParams, fetch_context: FetchContext, topics: Sequence[News]
+        self, context: RequestContext, params: FetchParams, fetch_context: FetchContext, topics: Sequence[FetchedPartitions]
     ) -> FetchResponse:
         hints: LeaderHints | None = None
         responses = []
-        for news in topics:
-            topic = _topic_response(topic=topic_of(news[0][0]), topic_id=news[0][0].topic_id, partitions=[])
-            for fetch, read in news:
+        for fetched in topics:
+            topic = _topic_response(topic=topic_of(fetched[0][0]), topic_id=fetched[0][0].topic_id, partitions=[])
+            for fetch, read in fetched:
                 if not read.error:
                     topic.partitions.append(_read_data(fetch, read))
                     continue
@@ -188,14 +188,14 @@ class FetchApis:
             ]
         return response
 
-    def _note(self, context: RequestContext, params: FetchParams, news: News) -> bool:
+    def _note(self, context: RequestContext, params: FetchParams, fetched: FetchedPartitions) -> bool:
         """Count what goes out of a topic, for the metrics and the access log; return whether it is records and offsets only.
 
         The number of records is not known: nobody looks inside.
         """
         size_bytes = error = 0
         is_plain = True
-        for _, read in news:
+        for _, read in fetched:
             if read.error:
                 error = error or _error_code(read, params)
                 is_plain = False
@@ -203,9 +203,9 @@ class FetchApis:
                 size_bytes += len(read.records)
                 if read.aborted_transactions or read.diverging_epoch is not None:
                     is_plain = False
-        fetch = news[0][0]
+        fetch = fetched[0][0]
         topic = topic_of(fetch)
-        context.note_topic(topic or fetch.topic_id.hex(), len(news), 0, size_bytes, error)
+        context.note_topic(topic or fetch.topic_id.hex(), len(fetched), 0, size_bytes, error)
         if size_bytes:
             if params.is_from_follower:
                 self._replicas.stats.all_topics.mark(REPLICATION_BYTES_OUT, size_bytes)

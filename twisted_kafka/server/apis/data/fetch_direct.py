@@ -11,10 +11,12 @@ from typing import Final
 
 from twisted_kafka.protocol.regions import Buffer, Part
 from twisted_kafka.protocol.topic_partition import topic_partition_of
+from twisted_kafka.protocol.types import NO_UUID
 from twisted_kafka.protocol.wire import LONGEST_COMPACT_TEXT, MalformedMessageError, coalesce, unsigned_varint, varint_bytes
-from twisted_kafka.replication.fetch_data import CONSUMER_REPLICA_ID, NO_UUID, PartitionFetch, PartitionRead
+from twisted_kafka.replication.fetch_data import CONSUMER_REPLICA_ID, PartitionFetch, PartitionRead
 from twisted_kafka.server.dispatch import ReadyResponse
 from twisted_kafka.server.fetch_context import NO_FETCHES
+from twisted_kafka.server.fetch_session import FetchedPartitions
 
 FIRST_VERSION: Final = 4
 """Before it records are converted."""
@@ -56,8 +58,6 @@ _ANSWER_4: Final = struct.Struct(">i2xqqii").pack
 _ANSWER_5: Final = struct.Struct(">i2xqqqii").pack
 _ANSWER_11: Final = struct.Struct(">i2xqqqiii").pack
 _COMPACT_ANSWER: Final = struct.Struct(">i2xqqqBi").pack
-
-News = Sequence[tuple[PartitionFetch, PartitionRead]]
 
 
 class OneFetch:
@@ -176,12 +176,12 @@ def _read_compact(frame: Buffer, version: int, offset: int, topic_name: Callable
     return one if position + 1 == len(frame) and not frame[position] else None
 
 
-def by_topic(news: News) -> Sequence[News]:
+def by_topic(fetched: FetchedPartitions) -> Sequence[FetchedPartitions]:
     """Put partitions of one topic that follow each other together."""
-    if len(news) == 1:
-        return (news,)
+    if len(fetched) == 1:
+        return (fetched,)
     topics: list[list[tuple[PartitionFetch, PartitionRead]]] = []
-    for each in news:
+    for each in fetched:
         fetch = each[0]
         if topics:
             last = topics[-1][0][0]
@@ -202,7 +202,7 @@ class FetchedResponse(ReadyResponse):
 
     __slots__ = ("_session_id", "_topics")
 
-    def __init__(self, session_id: int, topics: Sequence[News]) -> None:
+    def __init__(self, session_id: int, topics: Sequence[FetchedPartitions]) -> None:
         """``topics`` is what ``by_topic`` returns."""
         self._session_id = session_id
         self._topics = topics
@@ -223,10 +223,10 @@ class FetchedResponse(ReadyResponse):
 
     def _encode_plain(self, version: int, head: bytes) -> list[Part]:
         out: list[Part] = [head]
-        for news in self._topics:
-            name = topic_of(news[0][0]).encode()
-            out.append(_PACK_LENGTH(len(name)) + name + _PACK_COUNT(len(news)))
-            for fetch, read in news:
+        for fetched in self._topics:
+            name = topic_of(fetched[0][0]).encode()
+            out.append(_PACK_LENGTH(len(name)) + name + _PACK_COUNT(len(fetched)))
+            for fetch, read in fetched:
                 index, high_watermark, stable, records = fetch.partition, read.high_watermark, read.last_stable_offset, read.records
                 aborted = -1 if read.aborted_transactions is None else 0
                 size = len(records)
@@ -242,14 +242,14 @@ class FetchedResponse(ReadyResponse):
 
     def _encode_compact(self, version: int, head: bytes) -> list[Part]:
         out: list[Part] = [head]
-        for news in self._topics:
-            first = news[0][0]
+        for fetched in self._topics:
+            first = fetched[0][0]
             if version >= _FIRST_WITH_TOPIC_IDS:
-                out.append(first.topic_id + varint_bytes(len(news) + 1))
+                out.append(first.topic_id + varint_bytes(len(fetched) + 1))
             else:
                 name = topic_of(first).encode()
-                out.append(varint_bytes(len(name) + 1) + name + varint_bytes(len(news) + 1))
-            for fetch, read in news:
+                out.append(varint_bytes(len(name) + 1) + name + varint_bytes(len(fetched) + 1))
+            for fetch, read in fetched:
                 records = read.records
                 aborted = 0 if read.aborted_transactions is None else 1
                 size = len(records)

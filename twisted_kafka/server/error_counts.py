@@ -1,0 +1,90 @@
+"""The error codes in a response: the first one for the access log, and how often each occurs for the metrics."""
+
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+from twisted_kafka.network.requests.request_context import RequestContext
+from twisted_kafka.protocol.api import ApiKey
+from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.schema import ListOf, StructType
+
+_ALL_VERSIONS: Final = 0x7FFF
+
+
+class ErrorPlaces(NamedTuple):
+    """Where a struct may say an error: in a field of its own ("" if not), and in the items of some of its lists."""
+
+    own: str
+    lists: "tuple[tuple[str, ErrorPlaces], ...]"
+
+    def __bool__(self) -> bool:
+        return bool(self.own or self.lists)
+
+
+_ERROR_FIELDS = ("error_code", "partition_error_code")
+
+# The error of the whole response counts in the metrics up to these versions, also in those without a field for it.
+_COUNTED_UNTIL: dict[int, int] = {
+    ApiKey.FETCH: _ALL_VERSIONS,
+    ApiKey.OFFSET_FETCH: 7,
+    ApiKey.DESCRIBE_LOG_DIRS: _ALL_VERSIONS,
+    ApiKey.ELECT_LEADERS: _ALL_VERSIONS,
+}
+
+# If nothing else says an error, the response as a whole counts as one that says none.
+_COUNTED_IF_EMPTY = (ApiKey.FIND_COORDINATOR, ApiKey.ADD_PARTITIONS_TO_TXN)
+
+
+@cache
+def error_places(struct: StructType, version: int | None = None) -> ErrorPlaces:
+    """Find the error codes of a response class, so that ``first_error`` need not look at anything else; of one version, or all."""
+    lists = []
+    own = ""
+    for field in struct.FIELDS:
+        is_there = version is None or field.at(version)
+        if field.name in _ERROR_FIELDS:
+            if version is None or is_there or version <= _COUNTED_UNTIL.get(struct.KEY, -1):
+                own = field.name
+        elif not is_there:
+            continue
+        elif isinstance(field.type, ListOf) and isinstance(field.type.element, StructType):
+            inner = error_places(field.type.element, version)
+            if inner:
+                lists.append((field.name, inner))
+    return ErrorPlaces(own, tuple(lists))
+
+
+def first_error(value: Any, places: ErrorPlaces) -> int:
+    """Return the first error code that a response says, 0 if it says none."""
+    if places.own:
+        own = int(getattr(value, places.own))
+        if own:
+            return own
+    for name, inner in places.lists:
+        for item in getattr(value, name) or ():
+            code = first_error(item, inner)
+            if code:
+                return code
+    return 0
+
+
+def note_errors(context: RequestContext, response: Message) -> None:
+    """Note how often a response says which error code, NONE too, for the metrics. (Kafka: AbstractResponse.errorCounts.)"""
+    counts: dict[int, int] = {}
+    _count_errors(response, error_places(type(response), context.api_version), counts)
+    if not counts and response.KEY in _COUNTED_IF_EMPTY:
+        counts = {ErrorCode.NONE: 1}
+    for code in counts:
+        context.note_error(code)
+    if len(counts) != 1 or counts.get(context.error) != 1:
+        context.error_counts = counts
+
+
+def _count_errors(value: Any, places: ErrorPlaces, counts: dict[int, int]) -> None:
+    if places.own:
+        code = int(getattr(value, places.own))
+        counts[code] = counts.get(code, 0) + 1
+    for name, inner in places.lists:
+        for item in getattr(value, name) or ():
+            _count_errors(item, inner, counts)
