@@ -40,7 +40,7 @@ class MemoryLog:
         self.held = []
         self.missing = False
 
-    def append(self, partition, batch):
+    def append(self, partition, batch, guard):
         if self.fail_next:
             return self.fail_next.pop(0)
         self.batches[partition].append(bytes(batch))

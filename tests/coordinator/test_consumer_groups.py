@@ -148,9 +148,9 @@ def test_work_that_waits_and_time_without_any():
 
     append = bench.log.append
 
-    def slow(partition, batch):
+    def slow(partition, batch, guard):
         bench.clock.advance_ms(2000)
-        return append(partition, batch)
+        return append(partition, batch, guard)
 
     bench.log.append = slow
     offsets = {TopicPartition("u", 0): OffsetCommitValue(offset=1, commit_timestamp=bench.clock.wall_ms())}

@@ -84,11 +84,11 @@ def test_an_append_that_completes_inside_another_operation_does_not_block():
     held = bench.log.held.pop()
     append = bench.log.append
 
-    def append_and_complete(partition, batch):
+    def append_and_complete(partition, batch, guard):
         bench.log.append = append
         bench.log.holds = False
         held.set_result(ErrorCode.NONE)
-        return append(partition, batch)
+        return append(partition, batch, guard)
 
     bench.log.append = append_and_complete
     assert commit(bench, 2) == 0
@@ -107,7 +107,7 @@ def test_an_append_that_completes_after_the_partition_has_gone_is_still_answered
 
 def test_an_append_that_raises_is_an_error_of_the_operation():
     bench = Bench()
-    bench.log.append = lambda partition, batch: 1 // 0
+    bench.log.append = lambda partition, batch, guard: 1 // 0
     assert commit(bench, 1) == ErrorCode.UNKNOWN_SERVER_ERROR
     assert fetched(bench) is None
 

@@ -208,7 +208,7 @@ class Transcript(ConsumerCommands):
         sender = Sender(GROUP, options.pop("member", ""), options.pop("instance", None), int(options.pop("generation", -1)))
         producer = Producer(int(names[0]), 0)
         self.answered(
-            self.bench.groups.commit_transactional_offsets(sender, producer, self.offsets(options)),
+            self.bench.groups.commit_transactional_offsets(sender, producer, None, self.offsets(options)),
             lambda error: self.say(f"producer {names[0]} commits: {error.name}"),
         )
 

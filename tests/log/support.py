@@ -27,13 +27,17 @@ class Bench:
         self.clock = ManualClock(NOW_MS)
         self.failures: list[OSError] = []
         self.directory = directory
+        self.are_transactions_verified = False
         self.config = LogConfig(**settings)
 
     def open(self, **known: object) -> UnifiedLog:
         # What an earlier life had scheduled died with it.
         self.scheduler = ManualScheduler(self.clock)
         self.environment = LogEnvironment(
-            self.clock, self.scheduler, on_storage_failure=lambda _path, error: self.failures.append(error)
+            self.clock,
+            self.scheduler,
+            on_storage_failure=lambda _path, error: self.failures.append(error),
+            are_transactions_verified=lambda: self.are_transactions_verified,
         )
         return UnifiedLog.open(self.directory, PARTITION, self.config, self.environment, LastStop(**known))
 

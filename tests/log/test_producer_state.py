@@ -15,6 +15,7 @@ from twisted_kafka.protocol.errors import (
 )
 from twisted_kafka.protocol.records.builder import end_transaction_marker
 
+CLIENT = AppendOrigin.CLIENT
 LARGEST = 2**31 - 1
 
 
@@ -28,7 +29,7 @@ def log(bench):
     return bench.open()
 
 
-def produce(log, sequence, count=1, *, producer=7, epoch=0, transactional=False, timestamp_ms=NOW_MS):
+def produce(log, sequence, count=1, *, producer=7, epoch=0, transactional=False, timestamp_ms=NOW_MS, guard=None, origin=CLIENT):
     data = batch(
         *[b"v"] * count,
         producer_id=producer,
@@ -37,7 +38,7 @@ def produce(log, sequence, count=1, *, producer=7, epoch=0, transactional=False,
         is_transactional=transactional,
         timestamp_ms=timestamp_ms,
     )
-    return log.append_as_leader(data, 0)
+    return log.append_as_leader(data, 0, origin, guard)
 
 
 def end(log, *, commit, producer=7, epoch=0, coordinator_epoch=0):
@@ -238,3 +239,92 @@ def test_after_a_marker_of_a_new_epoch_sequences_begin_at_zero(log):
         produce(log, 1, epoch=1, transactional=True)
     produce(log, 0, epoch=1, transactional=True)
     assert len(contents(log)) == 4 - 1
+
+
+class TestVerification:
+    """A transaction begins only by the verification that is under way: what came between is seen under the lock (KIP-890)."""
+
+    @pytest.fixture
+    def log(self, bench):
+        bench.are_transactions_verified = True
+        return bench.open()
+
+    @pytest.mark.parametrize("commit", [True, False])
+    @pytest.mark.parametrize("origin", [CLIENT, AppendOrigin.COORDINATOR])
+    def test_a_batch_that_a_marker_overtook_is_refused(self, log, origin, commit):
+        guard = log.start_verification(7, 0, 0)
+        end(log, commit=commit)
+        with pytest.raises(InvalidTxnStateError):
+            produce(log, 0, transactional=True, guard=guard, origin=origin)
+        log.update_high_watermark(log.log_end_offset)
+        assert log.last_stable_offset == log.log_end_offset == 1
+
+    def test_a_marker_that_was_replicated_ends_the_verification_too(self, log):
+        guard = log.start_verification(7, 0, 0)
+        log.append_as_follower(
+            end_transaction_marker(commit=False, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp_ms=NOW_MS)
+        )
+        with pytest.raises(InvalidTxnStateError):
+            produce(log, 0, transactional=True, guard=guard)
+
+    def test_a_guard_of_an_earlier_transaction_is_void(self, log):
+        old = log.start_verification(7, 0, 0)
+        end(log, commit=False)
+        new = log.start_verification(7, 0, 0)
+        with pytest.raises(InvalidTxnStateError):
+            produce(log, 0, transactional=True, guard=old)
+        produce(log, 0, transactional=True, guard=new)
+
+    def test_only_the_first_batch_needs_it(self, log):
+        with pytest.raises(InvalidTxnStateError):
+            produce(log, 0, transactional=True)
+        guard = log.start_verification(7, 0, 0)
+        assert log.start_verification(7, 0, 0) is guard  # the producer's next request comes before the answer
+        produce(log, 0, transactional=True, guard=guard)
+        assert log.start_verification(7, 0, 1) is None
+        produce(log, 1, transactional=True)
+        assert produce(log, 0, transactional=True).is_duplicate
+        end(log, commit=True)
+        with pytest.raises(InvalidTxnStateError):
+            produce(log, 2, transactional=True, guard=guard)
+        assert produce(log, 1, transactional=True).is_duplicate
+        assert log.start_verification(7, 0, 2) is not None
+
+    def test_a_transaction_of_another_epoch_is_another_one(self, log):
+        produce(log, 0, transactional=True, guard=log.start_verification(7, 0, 0))
+        with pytest.raises(InvalidTxnStateError):
+            produce(log, 0, epoch=1, transactional=True)
+        assert log.start_verification(7, 1, 0) is not None
+
+    def test_the_lowest_sequence_seen_is_appended_first(self, log):
+        log.start_verification(7, 0, 5)
+        guard = log.start_verification(7, 0, 3)
+        with pytest.raises(OutOfOrderSequenceError):
+            produce(log, 5, transactional=True, guard=guard)
+        produce(log, 3, 2, transactional=True, guard=guard)
+        produce(log, 5, transactional=True)
+
+    def test_another_epoch_begins_with_sequences_of_its_own(self, log):
+        log.start_verification(7, 0, 0)
+        guard = log.start_verification(7, 1, 4)
+        with pytest.raises(OutOfOrderSequenceError):
+            produce(log, 5, epoch=1, transactional=True, guard=guard)
+        produce(log, 4, epoch=1, transactional=True, guard=guard)
+
+    def test_batches_outside_of_transactions_need_none(self, log):
+        produce(log, 0)
+        append(log, b"plain")
+        log.append_as_follower(batch(b"v", producer_id=8, producer_epoch=0, base_sequence=0, is_transactional=True, base_offset=2))
+        assert log.log_end_offset == 3
+
+    def test_one_that_nothing_followed_is_forgotten_with_the_producers(self, log, bench):
+        guard = log.start_verification(7, 0, 0)
+        log.remove_expired_producers(NOW_MS + bench.environment.producer_expiration_ms - 1)
+        assert log.start_verification(7, 0, 0) is guard
+        log.remove_expired_producers(NOW_MS + bench.environment.producer_expiration_ms)
+        assert log.start_verification(7, 0, 0) is not guard
+
+    def test_where_it_is_off_no_batch_needs_it(self, log, bench):
+        bench.are_transactions_verified = False
+        assert log.start_verification(7, 0, 0) is None
+        produce(log, 0, transactional=True)

@@ -92,7 +92,7 @@ def make_families(parts: Parts) -> list[object]:
                 create_topic=lambda name, partitions: topics.create_topics([NewTopic(name, partitions)], 0),
             ).publish
         )
-    verification = TransactionVerification(config, replicas)
+    verification = TransactionVerification(replicas)
     describer = ConfigDescriber(config, parts.configs)
     return [
         VersionsApis(parts.supported),

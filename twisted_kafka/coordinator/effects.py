@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 from zope.interface import Interface
 
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, Producer, encode_batch
+from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.records.builder import end_transaction_marker
 from twisted_kafka.protocol.records.compression import Compression
@@ -41,17 +42,22 @@ class Write:
 
     ``completed`` is called once, with the state held: with NONE after the records were committed and replayed, or with
     the append's error code. What it returns is the response when an operation returned this Write; a future, that the
-    response comes later. With ``producer`` they are part of its transaction.
+    response comes later. With ``producer`` they are part of its transaction, with ``guard`` what its verification gave.
     """
 
-    __slots__ = ("completed", "producer", "records")
+    __slots__ = ("completed", "guard", "producer", "records")
 
     def __init__(
-        self, records: list[CoordinatorRecord], completed: Callable[[ErrorCode], Any], producer: Producer | None = None
+        self,
+        records: list[CoordinatorRecord],
+        completed: Callable[[ErrorCode], Any],
+        producer: Producer | None = None,
+        guard: VerificationGuard | None = None,
     ) -> None:
         self.records = records
         self.completed = completed
         self.producer = producer
+        self.guard = guard
 
     def is_empty(self) -> bool:
         """Return whether there is nothing to append."""

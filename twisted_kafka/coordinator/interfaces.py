@@ -10,6 +10,7 @@ from zope.interface import Interface
 
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, RecordKinds
 from twisted_kafka.coordinator.effects import Effects
+from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.protocol.topic_partition import TopicPartition
@@ -18,8 +19,8 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 class IPartitionWriter(Interface):
     """Appends to partitions of an internal topic."""
 
-    def append(partition: TopicPartition, batch: Buffer) -> ErrorCode | Future[ErrorCode]:
-        """Append a batch, committed when the answer is NONE.
+    def append(partition: TopicPartition, batch: Buffer, guard: VerificationGuard | None) -> ErrorCode | Future[ErrorCode]:
+        """Append a batch, committed when the answer is NONE; ``guard`` is that of a transaction which begins with it.
 
         An answer at once says that it's committed or that nothing was appended; a future, that it's in the local log and
         awaits its replicas.

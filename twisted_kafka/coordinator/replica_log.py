@@ -6,6 +6,7 @@ from concurrent.futures import Future
 from zope.interface import implementer
 
 from twisted_kafka.coordinator.interfaces import IPartitionReader, IPartitionWriter
+from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.protocol.errors import ErrorCode
@@ -13,6 +14,7 @@ from twisted_kafka.protocol.records.batch import batches
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.append_result import PartitionResult
+from twisted_kafka.replication.appender import NO_GUARDS
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.waiting.futures import when_done
 
@@ -26,7 +28,7 @@ class ReplicaWriter:
         self._timeout_ms = timeout_ms
         self._required_acks = required_acks
 
-    def append(self, partition: TopicPartition, batch: Buffer) -> "ErrorCode | Future[ErrorCode]":
+    def append(self, partition: TopicPartition, batch: Buffer, guard: VerificationGuard | None) -> "ErrorCode | Future[ErrorCode]":
         """Append a batch; see IPartitionWriter."""
 
         def error_in(results: Mapping[TopicPartition, PartitionResult]) -> ErrorCode:
@@ -34,7 +36,12 @@ class ReplicaWriter:
             return ErrorCode(error) if error else ErrorCode.NONE
 
         results = self._replica_manager.appender.append(
-            self._timeout_ms, self._required_acks, {partition: batch}, AppendOrigin.COORDINATOR, internal_topics_allowed=True
+            self._timeout_ms,
+            self._required_acks,
+            {partition: batch},
+            AppendOrigin.COORDINATOR,
+            internal_topics_allowed=True,
+            guards=NO_GUARDS if guard is None else {partition: guard},
         )
         return when_done(results, error_in)
 

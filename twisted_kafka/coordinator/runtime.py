@@ -419,7 +419,8 @@ class CoordinatorRuntime:
 
     def _append(self, context: CoordinatorContext, write: Write) -> "ErrorCode | Future[ErrorCode]":
         try:
-            return self._writer.append(context.partition, write.encode(self._clock.wall_ms(), self._settings.compression))
+            batch = write.encode(self._clock.wall_ms(), self._settings.compression)
+            return self._writer.append(context.partition, batch, write.guard)
         except Exception as error:  # noqa: BLE001 the operation answers it like any other failed append
             code = error_of(error)
             if code is ErrorCode.UNKNOWN_SERVER_ERROR:

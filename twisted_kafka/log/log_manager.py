@@ -2,8 +2,9 @@
 
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import TextIO, TypeVar
+from typing import Final, TextIO, TypeVar
 
 from twisted.logger import Logger
 
@@ -31,6 +32,8 @@ from twisted_kafka.protocol.errors import KafkaStorageError
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import IScheduler
+
+VERIFICATION_KEY: Final = "transaction.partition.verification.enable"
 
 _T = TypeVar("_T")
 TopicConfigLookup = Callable[[str], Mapping[str, str]]
@@ -77,6 +80,7 @@ class LogManager:
             producer_expiration_ms=config.int("producer.id.expiration.ms"),
             on_flush_ms=self._metrics.flushed,
             on_truncated=self._all.checkpoint,
+            are_transactions_verified=partial(config.boolean, VERIFICATION_KEY),
         )
         self._tasks = LogTasks(self)
         self._remover = LogRemover(scheduler, self.storage_failed)

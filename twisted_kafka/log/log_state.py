@@ -13,7 +13,7 @@ from twisted_kafka.log.environment import LogEnvironment
 from twisted_kafka.log.files import FUTURE_DIRECTORY_SUFFIX, sync_directory, sync_file
 from twisted_kafka.log.loading.log_loader import LoadedLog
 from twisted_kafka.log.partition_metadata import PARTITION_METADATA
-from twisted_kafka.log.producer_state.producer_state_manager import NO_OFFSET, ProducerEntry
+from twisted_kafka.log.producer_state.producer_state_manager import ProducerEntry, VerificationGuard
 from twisted_kafka.log.read_limits import make_limits, read_limits_of
 from twisted_kafka.log.results import LogOffsetMetadata
 from twisted_kafka.log.segment.log_segment import LogSegment
@@ -84,11 +84,13 @@ class LogState:
         with self._lock:
             return list(self.producer_state.producers.values())
 
-    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
-        """Return whether the producer, in this epoch, has a transaction open here."""
+    def start_verification(self, producer_id: int, producer_epoch: int, sequence: int) -> VerificationGuard | None:
+        """Return the guard that ``append_as_leader`` needs to begin the producer's transaction here, None when it needs none.
+
+        To be called before the transaction coordinator is asked: a marker that comes after that makes the guard void.
+        """
         with self._lock:
-            entry = self.producer_state.producers.get(producer_id)
-            return entry is not None and entry.epoch == producer_epoch and entry.transaction_first_offset != NO_OFFSET
+            return self.producer_state.start_verification(producer_id, producer_epoch, sequence, self._clock.wall_ms())
 
     @property
     def high_watermark(self) -> int:

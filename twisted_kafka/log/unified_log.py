@@ -12,7 +12,7 @@ from twisted_kafka.log.files import remove_if_there
 from twisted_kafka.log.loading.log_loader import UNKNOWN_STOP, LastStop, LogLoader, SegmentListener, tell_nobody
 from twisted_kafka.log.log_maintenance import LogMaintenance
 from twisted_kafka.log.partition_metadata import PARTITION_METADATA, read_topic_id
-from twisted_kafka.log.producer_state.producer_state_manager import NO_PRODUCER_ID, ProducerBatch
+from twisted_kafka.log.producer_state.producer_state_manager import NO_PRODUCER_ID, ProducerBatch, VerificationGuard
 from twisted_kafka.log.read_limits import ReadLimits, make_limits, read_limits_of
 from twisted_kafka.log.results import (
     UNKNOWN_POSITION,
@@ -70,14 +70,22 @@ class UnifiedLog(LogMaintenance):
     # Appending.
 
     def append_as_leader(
-        self, records: Buffer, leader_epoch: int, origin: AppendOrigin = AppendOrigin.CLIENT, *, is_alone: bool = False
+        self,
+        records: Buffer,
+        leader_epoch: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        guard: VerificationGuard | None = None,
+        *,
+        is_alone: bool = False,
     ) -> LogAppendInfo:
         """Check ``records``, give them the next offsets and append them; writable memory is patched in place.
 
-        ``is_alone``: the leader waits for no other replica, so the high watermark goes to the end at once.
+        ``is_alone``: the leader waits for no other replica, so the high watermark goes to the end at once. ``guard`` is that of
+        ``start_verification``, for records that begin a transaction.
 
-        Raises what the validation raises, RecordBatchTooLargeError, OutOfOrderSequenceError, InvalidProducerEpochError. A batch
-        that an idempotent producer repeats is not appended: the answer has the offsets that it got the first time.
+        Raises what the validation raises, RecordBatchTooLargeError, OutOfOrderSequenceError, InvalidProducerEpochError,
+        InvalidTxnStateError. A batch that an idempotent producer repeats is not appended: the answer has the offsets that it got
+        the first time.
         """
         with self._lock:
             if self._is_closed:
@@ -98,7 +106,7 @@ class UnifiedLog(LogMaintenance):
                     f"{info.size_bytes} bytes for {self.topic_partition} exceed segment.bytes, {config.segment_bytes}"
                 )
             if batches[0].producer_id != NO_PRODUCER_ID:
-                duplicate = self._check_producers(info, origin)
+                duplicate = self._check_producers(info, origin, guard)
                 if duplicate is not None:
                     return _duplicate_info(duplicate, limits[3])
             if leader_epoch > self.leader_epochs.latest_epoch:
@@ -180,14 +188,14 @@ class UnifiedLog(LogMaintenance):
             return True  # so that it can be compacted in time
         return age_ms > config.segment_ms - active.jitter_ms
 
-    def _check_producers(self, info: LogAppendInfo, origin: AppendOrigin) -> ProducerBatch | None:
+    def _check_producers(self, info: LogAppendInfo, origin: AppendOrigin, guard: VerificationGuard | None) -> ProducerBatch | None:
         state = self.producer_state
         for batch in info.batches:
             if batch.producer_id == NO_PRODUCER_ID:
                 continue
             if batch.is_control:
                 state.check_marker(batch, info.records)
-            elif (duplicate := state.check(batch, is_client=origin == AppendOrigin.CLIENT)) is not None:
+            elif (duplicate := state.check(batch, guard, is_client=origin == AppendOrigin.CLIENT)) is not None:
                 return duplicate
         return None
 

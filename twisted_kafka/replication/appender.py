@@ -6,6 +6,7 @@ from typing import Final
 
 from twisted.logger import Logger
 
+from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard
 from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.log.validation.types import (
     InvalidChecksumError,
@@ -44,6 +45,8 @@ from twisted_kafka.replication.topic_stats import (
     ProduceMeters,
 )
 
+Guards = Mapping[TopicPartition, VerificationGuard]
+NO_GUARDS: Final[Guards] = {}
 VALID_ACKS: Final = (-1, 0, 1)
 
 AppendResults = dict[TopicPartition, PartitionResult]
@@ -81,8 +84,11 @@ class RecordAppender:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         *,
         internal_topics_allowed: bool = False,
+        guards: Guards = NO_GUARDS,
     ) -> "AppendResults | Future[AppendResults]":
         """Append to each partition; a future only where acks=all has replicas to wait for, ``timeout_ms`` at most.
+
+        ``guards`` are those of the partitions in which a transaction begins and was verified.
 
         A failure is a value in the results. Operations that wait for these partitions complete on this thread: the caller holds no
         lock that they need.
@@ -99,7 +105,7 @@ class RecordAppender:
                     raise InvalidTopicError(f"Cannot append to internal topic {topic_partition[0]}")
                 if partition is None:
                     partition = self._partitions.get_or_raise(topic_partition)
-                info, moved = partition.append_as_leader(records, origin, required_acks)
+                info, moved = partition.append_as_leader(records, origin, required_acks, guards.get(topic_partition))
             except Exception as error:  # noqa: BLE001 one partition's failure does not fail the others
                 results[topic_partition] = self._failed(topic_partition, error, len(records))
                 continue

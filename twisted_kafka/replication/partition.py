@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard
 from twisted_kafka.log.results import EpochEndOffset, FetchIsolation, LogAppendInfo
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.log.validation.log_validator import AppendOrigin
@@ -200,7 +201,9 @@ class Partition:
         """Whether this broker leads it and just as many replicas are in sync as acks=all asks for."""
         return self.is_leader and len(self.isr) == self.effective_min_isr()
 
-    def append_as_leader(self, records: Buffer, origin: AppendOrigin, required_acks: int) -> tuple[LogAppendInfo, bool]:
+    def append_as_leader(
+        self, records: Buffer, origin: AppendOrigin, required_acks: int, guard: VerificationGuard | None = None
+    ) -> tuple[LogAppendInfo, bool]:
         """Append; return what the log did and whether the high watermark moved.
 
         Raises NotLeaderOrFollowerError, NotEnoughReplicasError, what ``UnifiedLog.append_as_leader`` raises.
@@ -216,9 +219,9 @@ class Partition:
                     f"{self.effective_min_isr()} that min.insync.replicas asks for"
                 )
             if self.is_alone:
-                info = self.log.append_as_leader(records, self.leader_epoch, origin, is_alone=True)
+                info = self.log.append_as_leader(records, self.leader_epoch, origin, guard, is_alone=True)
                 return info, info.size_bytes > 0
-            info = self.log.append_as_leader(records, self.leader_epoch, origin)
+            info = self.log.append_as_leader(records, self.leader_epoch, origin, guard)
             return info, self._advance_high_watermark()
 
     def replicated(self, required_offset: int) -> ErrorCode | None:

@@ -3,7 +3,7 @@
 from concurrent.futures import Future
 
 from tests.replication.harness import Harness
-from twisted_kafka.coordinator.transaction.verification import TransactionVerification
+from twisted_kafka.coordinator.transaction.verification import TransactionVerification, unknown_to_coordinator
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
 from twisted_kafka.protocol.wire import join
 from twisted_kafka.server.apis.data.fetch import FetchApis
@@ -16,10 +16,11 @@ from twisted_kafka.server.fetch_session import FetchSessionCache
 class Apis(Harness):
     def __init__(self, directory, **properties):
         super().__init__(directory, **properties)
+        self.ask_coordinator = unknown_to_coordinator
         self.sessions = FetchSessionCache(10, self.clock, self.metrics)
         self.registry = ApiRegistry(
             [
-                ProduceApis(self.replicas, TransactionVerification(self.config, self.replicas)),
+                ProduceApis(self.replicas, TransactionVerification(self.replicas, lambda *of: self.ask_coordinator(*of))),
                 FetchApis(self.replicas, self.sessions, self.config, self.clock),
                 OffsetApis(self.replicas),
             ]

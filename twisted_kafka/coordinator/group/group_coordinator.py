@@ -17,6 +17,7 @@ from twisted_kafka.coordinator.group.offsets.offset_store import Offsets
 from twisted_kafka.coordinator.group.requests import Client, JoinRequest, LeavingMember, Sender, SyncRequest
 from twisted_kafka.coordinator.group.results import GroupDescription, GroupListing, JoinResult, LeftMember, SyncResult
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime
+from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard
 from twisted_kafka.protocol.errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
@@ -192,13 +193,15 @@ class GroupCoordinator:
         self.runtime.check(group_id)
         return TopicPartition(GROUP_METADATA_TOPIC, self.partition_for(group_id))
 
-    def commit_transactional_offsets(self, sender: Sender, producer: Producer, offsets: Offsets) -> "ErrorCode | Future[ErrorCode]":
+    def commit_transactional_offsets(
+        self, sender: Sender, producer: Producer, guard: VerificationGuard | None, offsets: Offsets
+    ) -> "ErrorCode | Future[ErrorCode]":
         """Write offsets that count once the producer's transaction is committed (TxnOffsetCommit); one error for all of them.
 
-        Whether the transaction is open, and has ``transactional_partition`` in it, the caller has verified.
+        Whether the transaction is open, and has ``transactional_partition`` in it, the caller has verified; ``guard`` is of that.
         """
         answer: ErrorCode | Future[ErrorCode] = self._ask(
-            sender.group_id, lambda shard: shard.offsets.commit_in_transaction(sender, producer, offsets), ErrorCode
+            sender.group_id, lambda shard: shard.offsets.commit_in_transaction(sender, producer, guard, offsets), ErrorCode
         )
         return answer
 

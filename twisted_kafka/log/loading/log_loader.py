@@ -94,6 +94,7 @@ class LogLoader:
         self._topic_partition = topic_partition
         self._config = config
         self._clock = environment.clock
+        self._are_transactions_verified = environment.are_transactions_verified
         self._on_segment = on_segment
         self._snapshots = SnapshotFiles(directory)
         self._damaged: list[LogSegment] = []
@@ -114,7 +115,7 @@ class LogLoader:
         segments = self._open_segments() or [self._new_segment(log_start_offset)]
         epochs = LeaderEpochCache(self._directory, lambda error: _log.warn("{error}", error=error))
         epochs.load()
-        producers = ProducerState(self._topic_partition)
+        producers = ProducerState(self._topic_partition, self._are_transactions_verified)
         snapshots = self._snapshots
         loaded = LoadedLog(Segments(segments), epochs, producers, snapshots)
         loaded.log_start_offset = max(log_start_offset, segments[0].base_offset)

@@ -6,7 +6,7 @@ Changed under the log's lock only.
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from twisted_kafka.log.batch_headers import BatchLike, advance_sequence, retreat_sequence
 from twisted_kafka.log.results import AbortedTransaction
@@ -95,15 +95,46 @@ class CompletedTransaction:
         self.is_aborted = is_aborted
 
 
+class VerificationGuard:
+    """Ties the first append of a transaction to the verification that allowed it (KIP-890); each verification has its own."""
+
+    __slots__ = ()
+
+
+class _Verification:
+    """A verification that no append or marker has ended yet (Kafka: VerificationStateEntry)."""
+
+    __slots__ = ("epoch", "guard", "lowest_sequence", "started_ms")
+
+    def __init__(self, epoch: int, sequence: int, started_ms: int) -> None:
+        self.guard = VerificationGuard()
+        self.epoch = epoch
+        self.lowest_sequence = sequence
+        """A higher one waits until this one is appended: else it would be out of order for good."""
+        self.started_ms = started_ms
+
+    def note(self, epoch: int, sequence: int) -> None:
+        if epoch > self.epoch or (epoch == self.epoch and sequence < self.lowest_sequence):
+            self.epoch = epoch
+            self.lowest_sequence = sequence
+
+
+def _never() -> bool:
+    return False
+
+
 class ProducerState:
     """The producers of one partition and its open transactions; covers the log up to ``map_end_offset``."""
 
-    __slots__ = ("_completed", "_ongoing", "map_end_offset", "producers", "topic_partition")
+    __slots__ = ("_completed", "_is_verified", "_ongoing", "_verifications", "map_end_offset", "producers", "topic_partition")
 
-    def __init__(self, topic_partition: object) -> None:
+    def __init__(self, topic_partition: object, is_verified: Callable[[], bool] = _never) -> None:
+        """``is_verified`` says whether a transaction must be verified before it begins here."""
         self.topic_partition = topic_partition
         self.producers: dict[int, ProducerEntry] = {}
         self.map_end_offset = 0
+        self._is_verified = is_verified
+        self._verifications: dict[int, _Verification] = {}
         self._ongoing: dict[int, int] = {}
         self._completed: list[CompletedTransaction] = []
 
@@ -111,6 +142,7 @@ class ProducerState:
         """Replace everything by what a snapshot at ``offset`` says."""
         self.producers = {entry.producer_id: entry for entry in entries}
         self._completed = []
+        self._verifications = {}
         open_ones = [e for e in self.producers.values() if e.transaction_first_offset != NO_OFFSET]
         open_ones.sort(key=lambda entry: entry.transaction_first_offset)
         self._ongoing = {entry.transaction_first_offset: entry.producer_id for entry in open_ones}
@@ -118,13 +150,51 @@ class ProducerState:
 
     # Before an append.
 
-    def check(self, batch: BatchLike, *, is_client: bool) -> ProducerBatch | None:
+    def start_verification(self, producer_id: int, epoch: int, sequence: int, now_ms: int) -> VerificationGuard | None:
+        """Return the guard that an append needs to begin the producer's transaction here.
+
+        None when it needs no guard: it goes on with its transaction, or transactions are not verified. ``sequence`` is that of its
+        first batch, NO_SEQUENCE for a coordinator's.
+        """
+        entry = self.producers.get(producer_id)
+        if _has_open_transaction(entry, epoch) or not self._is_verified():
+            return None
+        verification = self._verifications.get(producer_id)
+        if verification is None:
+            verification = self._verifications[producer_id] = _Verification(epoch, sequence, now_ms)
+        else:
+            verification.note(epoch, sequence)
+        return verification.guard
+
+    def _check_verification(self, batch: BatchLike, guard: VerificationGuard | None, *, is_client: bool) -> None:
+        """Refuse a batch that begins a transaction, unless ``guard`` is of the verification under way.
+
+        A marker, which ends the verification too, may have come since the coordinator was asked.
+        """
+        verification = self._verifications.get(batch.producer_id)
+        if self._is_verified() and (guard is None or verification is None or verification.guard is not guard):
+            raise InvalidTxnStateError(
+                f"{self.topic_partition}: a batch of producer {batch.producer_id}, epoch {batch.producer_epoch}, "
+                "was not part of an ongoing transaction"
+            )
+        if is_client and verification is not None and batch.base_sequence > verification.lowest_sequence:
+            raise OutOfOrderSequenceError(
+                f"{self.topic_partition}: producer {batch.producer_id}, epoch {batch.producer_epoch}, "
+                f"sent sequence {batch.base_sequence}, and {verification.lowest_sequence} before it is still to be appended"
+            )
+
+    def check(self, batch: BatchLike, guard: VerificationGuard | None, *, is_client: bool) -> ProducerBatch | None:
         """Judge a batch of data; returns the one that it repeats, if so. Coordinators need no sequence numbers.
 
         Raises InvalidProducerEpochError for a producer that a newer one replaced, OutOfOrderSequenceError when batches are missing,
-        InvalidTxnStateError for a batch outside of the transaction that its producer has open.
+        InvalidTxnStateError for a batch outside of the transaction that its producer has open, or of one that is not verified.
         """
         entry = self.producers.get(batch.producer_id)
+        if batch.is_transactional and not _has_open_transaction(entry, batch.producer_epoch):
+            duplicate = entry.duplicate_of(batch) if entry is not None and is_client else None
+            if duplicate is not None:
+                return duplicate
+            self._check_verification(batch, guard, is_client=is_client)
         if entry is None:
             return None
         if entry.transaction_first_offset != NO_OFFSET and not batch.is_transactional:
@@ -190,6 +260,8 @@ class ProducerState:
             entry.epoch = batch.producer_epoch
             entry.batches = []
         entry.last_timestamp_ms = batch.max_timestamp_ms
+        if batch.is_transactional and self._verifications:
+            self._verifications.pop(producer_id, None)
         if batch.is_control:
             return self._end_transaction(entry, batch, records)
         batches = entry.batches
@@ -236,7 +308,15 @@ class ProducerState:
         return min(offsets, default=None)
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers without an open transaction that wrote nothing for ``expiration_ms``; returns how many."""
+        """Forget producers without an open transaction that wrote nothing for ``expiration_ms``; returns how many.
+
+        So are verifications that nothing followed for so long.
+        """
+        self._verifications = {
+            producer_id: verification
+            for producer_id, verification in self._verifications.items()
+            if now_ms - verification.started_ms < expiration_ms
+        }
         expired = [
             entry.producer_id
             for entry in self.producers.values()
@@ -245,6 +325,10 @@ class ProducerState:
         for producer_id in expired:
             del self.producers[producer_id]
         return len(expired)
+
+
+def _has_open_transaction(entry: ProducerEntry | None, epoch: int) -> bool:
+    return entry is not None and entry.epoch == epoch and entry.transaction_first_offset != NO_OFFSET
 
 
 def read_marker(records: Buffer, batch: BatchLike) -> tuple[bool, int] | None:

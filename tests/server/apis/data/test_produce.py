@@ -3,8 +3,10 @@ import pytest
 from tests.replication.harness import BROKER, OTHER, TOPIC, TP, batch_of
 from tests.server.apis.replica_apis import Apis
 from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from twisted_kafka.protocol.records.builder import end_transaction_marker
 from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.server.dispatch import CLOSE_CONNECTION, NO_RESPONSE
 
@@ -128,6 +130,29 @@ class TestTransactions:
         assert self.transactional(apis, 0, producer=6) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
         log = apis.replicas.get_partition(TP).log
         assert (log.log_end_offset, log.last_stable_offset) == (2, 0)
+
+    def test_one_that_the_coordinator_knows_begins_and_goes_on(self, apis):
+        asked = []
+        apis.ask_coordinator = lambda *of: asked.append(of) or ErrorCode.NONE
+        assert [self.transactional(apis, number) for number in range(3)] == [[0]] * 3
+        assert asked == [(TP, "tx", (5, 0))]
+
+    def test_one_that_a_marker_ended_after_its_verification_cannot_begin(self, apis):
+        log = apis.replicas.get_partition(TP).log
+
+        def end_meanwhile(*_):
+            marker = end_transaction_marker(
+                commit=False, producer_id=5, producer_epoch=0, coordinator_epoch=0, timestamp_ms=apis.clock.wall_ms()
+            )
+            result = apis.replicas.appender.append(1000, 1, {TP: marker}, AppendOrigin.COORDINATOR)
+            assert result[TP].error == 0
+            return ErrorCode.NONE
+
+        apis.ask_coordinator = end_meanwhile
+        assert self.transactional(apis, 0) == [ErrorCode.INVALID_TXN_STATE]
+        assert (log.log_end_offset, log.last_stable_offset) == (1, 1)
+        apis.ask_coordinator = lambda *_: ErrorCode.NONE
+        assert self.transactional(apis, 0) == [0]
 
     def test_batches_of_two_producers_are_refused(self, apis):
         apis.lead(partition=1)

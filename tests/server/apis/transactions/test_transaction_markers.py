@@ -6,6 +6,8 @@ from tests.server.apis.group_handlers import ask
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.group.offsets.offset_metadata_manager import OffsetFetch
 from twisted_kafka.coordinator.group.requests import Sender
+from twisted_kafka.coordinator.transaction.verification import TransactionVerification
+from twisted_kafka.log.producer_state.producer_state_manager import NO_OFFSET, NO_SEQUENCE
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
 from twisted_kafka.protocol.messages.transactions import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
@@ -55,7 +57,9 @@ class MarkerBroker(RealBroker):
 
     def commit(self, group_id, offset, epoch=0):
         value = OffsetCommitValue(offset=offset, commit_timestamp=self.clock.wall_ms())
-        return self.groups.commit_transactional_offsets(Sender(group_id), Producer(PRODUCER, epoch), {DATA: value})
+        log = self.replicas.get_partition(TopicPartition(OFFSETS, self.groups.partition_for(group_id))).log
+        guard = log.start_verification(PRODUCER, epoch, NO_SEQUENCE)
+        return self.groups.commit_transactional_offsets(Sender(group_id), Producer(PRODUCER, epoch), guard, {DATA: value})
 
     def offset(self, group_id):
         found = self.groups.fetch_offsets(OffsetFetch(Sender(group_id), [DATA], True))[1][DATA]
@@ -69,7 +73,12 @@ class MarkerBroker(RealBroker):
             base_sequence=sequence,
             is_transactional=True,
         )
-        assert self.replicas.appender.append(1000, 1, {DATA: batch})[DATA].error == 0
+        guards = {DATA: self.log.start_verification(PRODUCER, 0, sequence)}
+        assert self.replicas.appender.append(1000, 1, {DATA: batch}, guards=guards)[DATA].error == 0
+
+    @property
+    def open_transactions(self):
+        return [each.transaction_first_offset for each in self.log.active_producers()]
 
     @property
     def log(self):
@@ -86,9 +95,9 @@ def broker(tmp_path):
 @pytest.mark.parametrize("version", [0, 1])
 def test_markers_end_transactions_in_the_log(broker, version):
     broker.produce()
-    assert (broker.log.last_stable_offset, broker.log.has_open_transaction(PRODUCER, 0)) == (0, True)
+    assert (broker.log.last_stable_offset, broker.open_transactions) == (0, [0])
     assert broker.write(broker.marker(), version=version) == {(PRODUCER, "orders", 0): 0}
-    assert (broker.log.last_stable_offset, broker.log.has_open_transaction(PRODUCER, 0)) == (2, False)
+    assert (broker.log.last_stable_offset, broker.open_transactions) == (2, [NO_OFFSET])
     broker.produce(1)
     assert broker.write(broker.marker(committed=False), version=version) == {(PRODUCER, "orders", 0): 0}
     assert broker.log.last_stable_offset == 4
@@ -109,6 +118,23 @@ def test_epochs_fence(broker):
     assert broker.end_offsets_of("g", epoch=3, coordinator_epoch=1) == 0
     assert broker.offset("g") == 5
     assert broker.end_offsets_of("g", epoch=3, coordinator_epoch=0) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_commit_of_offsets_that_a_marker_overtook_after_its_verification_is_refused(broker, committed):
+    def end_meanwhile(*_):
+        assert broker.end_offsets_of("g", committed) == 0
+        return ErrorCode.NONE
+
+    verification = TransactionVerification(broker.replicas, end_meanwhile)
+    partition = broker.groups.transactional_partition("g")
+    producer = Producer(PRODUCER, 0)
+    error, guard = verification.verify(partition, "tx", producer)
+    value = OffsetCommitValue(offset=5, commit_timestamp=broker.clock.wall_ms())
+    assert error == 0
+    late = broker.groups.commit_transactional_offsets(Sender("g"), producer, guard, {DATA: value})
+    assert late == ErrorCode.INVALID_TXN_STATE
+    assert broker.offset("g") is None
 
 
 def test_each_partition_has_its_own_error_and_each_producer_one_entry(broker):

@@ -2,6 +2,7 @@ import pytest
 
 from tests.server.apis.group_handlers import Handlers, ask
 from tests.server.apis.groups.test_group_offsets import codes
+from twisted_kafka.coordinator.transaction.verification import Verified
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.transactions import (
     TxnOffsetCommitRequest,
@@ -19,9 +20,9 @@ class FakeVerification:
         self.answer = ErrorCode.NONE
         self.asked = []
 
-    def error(self, *of):
+    def verify(self, *of):
         self.asked.append(of)
-        return self.answer
+        return Verified(self.answer)
 
 
 class TransactionalHandlers(Handlers):

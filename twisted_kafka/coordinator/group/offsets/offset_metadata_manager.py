@@ -19,6 +19,7 @@ from twisted_kafka.coordinator.group.group_store import Group, GroupStore
 from twisted_kafka.coordinator.group.offsets.offset_expiration import expired_offsets
 from twisted_kafka.coordinator.group.offsets.offset_store import Offsets
 from twisted_kafka.coordinator.group.requests import Sender
+from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
 from twisted_kafka.protocol.topic_partition import TopicPartition
@@ -70,13 +71,15 @@ class OffsetMetadataManager:
         written = [offset_commit(sender.group_id, each.topic, each.partition, value) for each, value in offsets.items()]
         return Write(written, self._committed(len(written)))
 
-    def commit_in_transaction(self, sender: Sender, producer: Producer, offsets: Offsets) -> ErrorCode | Write:
+    def commit_in_transaction(
+        self, sender: Sender, producer: Producer, guard: VerificationGuard | None, offsets: Offsets
+    ) -> ErrorCode | Write:
         """Answer a TxnOffsetCommit: the offsets count when the transaction's marker comes."""
         error = self._check_transactional(sender)
         if error:
             return error
         written = [offset_commit(sender.group_id, each.topic, each.partition, value) for each, value in offsets.items()]
-        return Write(written, self._committed(len(written)), producer)
+        return Write(written, self._committed(len(written)), producer, guard)
 
     def _check_transactional(self, sender: Sender) -> ErrorCode:
         group = self._store.groups.get(sender.group_id)

@@ -8,6 +8,7 @@ from typing import Final
 
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.transaction.verification import TransactionVerification
+from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard
 from twisted_kafka.log.results import Conversion
 from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.network.requests.request_context import RequestContext
@@ -26,6 +27,7 @@ from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.protocol.schema import maker
 from twisted_kafka.protocol.topic_partition import TopicPartition, topic_partition_of
 from twisted_kafka.replication.append_result import PartitionResult
+from twisted_kafka.replication.appender import NO_GUARDS, Guards
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.replication.topic_stats import PRODUCE_CONVERSIONS
 from twisted_kafka.server.apis.data.leader_hints import LeaderHints
@@ -53,12 +55,14 @@ _ZSTD: Final = int(Compression.ZSTD)
 _MAGIC: Final = 2
 _TRANSACTIONAL: Final = 0x10
 _PRODUCER_AT: Final = 43
+_SEQUENCE_AT: Final = 53
 _NEGATIVE: Final = 0x80
 """A producer id whose first byte has this bit is negative: there is none."""
 _NO_TRANSACTIONAL_ID: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 _partition_response: Final = maker(PartitionProduceResponse)
 _topic_response: Final = maker(TopicProduceResponse)
 _response: Final = maker(ProduceResponse)
+_sequence_of: Final = struct.Struct(">i").unpack_from
 _producer_of: Final = struct.Struct(">qh").unpack_from
 _length_at_8: Final = struct.Struct(">8xi").unpack_from
 _length_and_magic: Final = struct.Struct(">8xi4xB").unpack_from
@@ -96,14 +100,21 @@ class ProduceApis:
                     entries[topic_partition] = records
         if refused is not None and any(result.error == _NO_TRANSACTIONAL_ID for result in refused.values()):
             entries, refused = {}, _all_refused(request, _NO_TRANSACTIONAL_ID)
-        elif transactional_id is not None and (unverified := self._unverified(entries, transactional_id)):
-            refused = unverified if refused is None else {**refused, **unverified}
-            entries = {partition: records for partition, records in entries.items() if partition not in unverified}
+        guards = NO_GUARDS
+        if transactional_id is not None and entries:
+            unverified, guards = self._verify(entries, transactional_id)
+            if unverified:
+                refused = unverified if refused is None else {**refused, **unverified}
+                entries = {partition: records for partition, records in entries.items() if partition not in unverified}
         respond = partial(self._respond, context, request, refused)
         if not entries:
             return respond({})
         results = self._replicas.appender.append(
-            request.timeout_ms, request.acks, entries, internal_topics_allowed=context.client_id == ADMIN_CLIENT_ID
+            request.timeout_ms,
+            request.acks,
+            entries,
+            internal_topics_allowed=context.client_id == ADMIN_CLIENT_ID,
+            guards=guards,
         )
         return when_done(results, respond)
 
@@ -138,19 +149,25 @@ class ProduceApis:
             self._note_conversion(context, one.topic, result.conversion)
         return AppendedResponse(one.topic, one.index, result.base_offset, result.log_append_time_ms, result.log_start_offset)
 
-    def _unverified(self, entries: dict[TopicPartition, Buffer], transactional_id: str) -> Results:
-        """Return the refusals of batches that are not part of their producer's transaction."""
+    def _verify(self, entries: dict[TopicPartition, Buffer], transactional_id: str) -> tuple[Results, Guards]:
+        """Return the refusals of batches outside of their producer's transaction, and the guards of those that begin it."""
         producers = {
             partition: Producer(*_producer_of(records, _PRODUCER_AT))
             for partition, records in entries.items()
             if records[_ATTRIBUTES_AT] & _TRANSACTIONAL and records[_PRODUCER_AT] < _NEGATIVE
         }
         if len(set(producers.values())) > 1:
-            return {partition: PartitionResult(ErrorCode.INVALID_PRODUCER_ID_MAPPING) for partition in entries}
-        errors = {
-            partition: self._verification.error(partition, transactional_id, producer) for partition, producer in producers.items()
-        }
-        return {partition: PartitionResult(error) for partition, error in errors.items() if error}
+            return {partition: PartitionResult(ErrorCode.INVALID_PRODUCER_ID_MAPPING) for partition in entries}, NO_GUARDS
+        refused: Results = {}
+        guards: dict[TopicPartition, VerificationGuard] = {}
+        for partition, producer in producers.items():
+            sequence: int = _sequence_of(entries[partition], _SEQUENCE_AT)[0]
+            error, guard = self._verification.verify(partition, transactional_id, producer, sequence)
+            if error:
+                refused[partition] = PartitionResult(error)
+            elif guard is not None:
+                guards[partition] = guard
+        return refused, guards
 
     def _refuse(self, topic_partition: TopicPartition, error: int) -> PartitionResult:
         """Refuse records unseen by the log; of a topic that does not exist that is said first, as Kafka does."""

@@ -85,11 +85,11 @@ class TransactionalOffsetApis:
             partition = self._groups.transactional_partition(request.group_id)
         except KafkaError as failure:
             return failure.code
-        error = self._verification.error(partition, request.transactional_id, producer)
+        error, guard = self._verification.verify(partition, request.transactional_id, producer)
         if error:
             return error
         sender = Sender(request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch)
-        return self._groups.commit_transactional_offsets(sender, producer, offsets)
+        return self._groups.commit_transactional_offsets(sender, producer, guard, offsets)
 
 
 def _response(
