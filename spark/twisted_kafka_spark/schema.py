@@ -1,4 +1,4 @@
-"""The fields of one access-log line: the one list from which the schema and the tables of docs/access-log.md are made."""
+"""The fields of an access-log line: the schema and the tables in docs/access-log/format.md come from this list."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ if TYPE_CHECKING:
 
 
 class Field(NamedTuple):
-    """One field: its name, its type in Spark's DDL, the type in the words of the documentation, what it means."""
+    """One field: its name, its type in Spark's DDL, its type in the documentation, its meaning."""
 
     name: str
     ddl: str
-    told_type: str
+    documented_type: str
     meaning: str
 
 
@@ -21,16 +21,16 @@ PHASES = ("request_queue_us", "local_us", "remote_us", "throttle_us", "response_
 """The parts of a request's life in order; together they are `total_us`."""
 
 TOPIC_FIELDS: tuple[Field, ...] = (
-    Field("topic", "string", "string", "its name"),
-    Field("partitions", "int", "int", "partitions of it in the request"),
+    Field("topic", "string", "string", "the topic's name"),
+    Field("partitions", "int", "int", "number of its partitions in the request"),
     Field(
         "records",
         "bigint",
         "int",
-        "records written or read; 0 where the request moves none, or where counting would mean unpacking them",
+        "records written by a Produce; 0 for every other API: the broker does not count the records that it sends",
     ),
     Field("bytes", "bigint", "int", "bytes of record batches written or read"),
-    Field("error", "string", "string, null", "the first error code of one of its partitions"),
+    Field("error", "string", "string, null", "the first error code among its partitions"),
 )
 """The fields of an element of `topics`."""
 
@@ -42,63 +42,63 @@ FIELDS: tuple[Field, ...] = (
         "time",
         "string",
         "string",
-        "when the response was sent or the request ended otherwise, UTC, with milliseconds: `2026-11-21T08:15:30.250Z`",
+        "when the response was sent, or when the request ended without one; UTC, with milliseconds: `2026-11-21T08:15:30.250Z`",
     ),
-    Field("node", "int", "int", "the broker's number"),
-    Field("listener", "string", "string", "name of the listener, as in `listeners`"),
+    Field("node", "int", "int", "the broker's id"),
+    Field("listener", "string", "string", "the listener's name, as in `listeners`"),
     Field("protocol", "string", "string", "`PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`"),
-    Field("connection", "string", "string", "`local:port-remote:port-index`; one value for each connection in a broker's life"),
-    Field("principal", "string", "string", "who sent it: `User:ANONYMOUS` without authentication"),
-    Field("client_id", "string", "string, null", "what the client calls itself; null when the request has none"),
+    Field("connection", "string", "string", "`local:port-remote:port-index`; unique while the broker runs"),
+    Field("principal", "string", "string", "the authenticated principal; `User:ANONYMOUS` without authentication"),
+    Field("client_id", "string", "string, null", "the client's `client.id`; null if the request has none"),
     Field(
         "software",
         "string",
         "string",
-        "the client library, from its ApiVersions request; `unknown` for those that do not say",
+        "the client library, from its ApiVersions request; `unknown` if the client sends none",
     ),
-    Field("software_version", "string", "string", "its version, likewise"),
-    Field("api", "string", "string", "name of the API: `Produce`, `Fetch`, `ListOffsets` ..."),
-    Field("api_key", "int", "int", "the API's number"),
-    Field("version", "int", "int", "the version of the request"),
-    Field("correlation_id", "int", "int", "the request's number on its connection, given by the client"),
-    Field("request_bytes", "bigint", "int", "size on the wire, headers included, without the four bytes of the size itself"),
-    Field("response_bytes", "bigint", "int", "the same of the response; 0 when none was sent"),
-    Field("request_queue_us", "bigint", "int", "from the last byte received to a handler taking the request"),
-    Field("local_us", "bigint", "int", "work of the handler"),
+    Field("software_version", "string", "string", "the library's version, from the same request"),
+    Field("api", "string", "string", "the API's name: `Produce`, `Fetch`, `ListOffsets` ..."),
+    Field("api_key", "int", "int", "the API's key"),
+    Field("version", "int", "int", "the request's API version"),
+    Field("correlation_id", "int", "int", "the request's correlation id, chosen by the client"),
+    Field("request_bytes", "bigint", "int", "size on the wire, including headers, without the 4-byte size field"),
+    Field("response_bytes", "bigint", "int", "the same for the response; 0 if none was sent"),
+    Field("request_queue_us", "bigint", "int", "from the last byte received until a handler takes the request"),
+    Field("local_us", "bigint", "int", "processing by the handler"),
     Field(
         "remote_us",
         "bigint",
         "int",
-        "waiting for something else: other replicas, more records for a fetch, members of a group",
+        "waiting for other replicas, for more records for a fetch, or for members of a group",
     ),
-    Field("throttle_us", "bigint", "int", "held back by a quota"),
-    Field("response_queue_us", "bigint", "int", "from the response being ready to the network thread taking it"),
-    Field("send_us", "bigint", "int", "from there until the last byte was handed to the system"),
-    Field("total_us", "bigint", "int", "sum of the six"),
+    Field("throttle_us", "bigint", "int", "throttled by a quota"),
+    Field("response_queue_us", "bigint", "int", "from the response being ready until the network thread takes it"),
+    Field("send_us", "bigint", "int", "from there until the kernel has accepted the last byte"),
+    Field("total_us", "bigint", "int", "sum of the six phases"),
     Field(
         "error",
         "string",
         "string, null",
-        "the first error code in the response, by Kafka's name (`NOT_LEADER_OR_FOLLOWER`); null when there is none",
+        "the first error code in the response, by Kafka's name (`NOT_LEADER_OR_FOLLOWER`); null if there is none",
     ),
-    Field("topics", f"array<struct<{_TOPIC_DDL}>>", "array", "what the request did to topics; empty for requests that touch none"),
+    Field("topics", f"array<struct<{_TOPIC_DDL}>>", "array", "what the request read or wrote per topic; empty if it names none"),
     Field(
         "topics_left_out",
         "int",
         "int",
-        "only when the request named more topics than `access.log.max.topics` (100): how many are not listed",
+        "number of topics that are not listed; present only if the request names more than `access.log.max.topics` (100)",
     ),
     Field(
         "sequence",
         "bigint",
         "int",
-        "number of the line, given once by this broker; readers know repeated lines by `node` and `sequence`",
+        "the line's number, unique per broker; `node` and `sequence` identify a line that is read twice",
     ),
     Field(
         "weight",
         "int",
         "int",
-        "only on a line that `access.log.sample.rate` picked to stand for others: how many requests it stands for; without it, one",
+        "number of requests that the line stands for; present only on lines sampled by `access.log.sample.rate`, otherwise one",
     ),
 )
 """The fields of a line, in their order."""
@@ -119,6 +119,6 @@ def access_log_schema() -> StructType:
 
 
 def markdown_table(fields: tuple[Field, ...]) -> str:
-    """Return the fields as the table that stands in docs/access-log.md."""
-    rows = "".join(f"| `{field.name}` | {field.told_type} | {field.meaning} |\n" for field in fields)
+    """Return the fields as the table in docs/access-log/format.md."""
+    rows = "".join(f"| `{field.name}` | {field.documented_type} | {field.meaning} |\n" for field in fields)
     return f"| field | type | meaning |\n|---|---|---|\n{rows}"

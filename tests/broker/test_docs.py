@@ -50,7 +50,7 @@ def test_the_packages_of_the_floors_exist() -> None:
 
 def test_documents_name_keys_that_exist_and_all_of_our_own() -> None:
     named: set[str] = set()
-    for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+    for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
         for key in re.findall(
             r"`((?:log|access|metrics|num|offsets|group|queued|advertised|reserved|process|zookeeper)\.[a-z.]+[a-z])",
             path.read_text(),

@@ -168,9 +168,9 @@ def test_names_are_those_of_the_broker() -> None:
 
 
 def test_the_documentation_has_the_fields() -> None:
-    told = (ROOT / "docs" / "access-log.md").read_text()
-    assert markdown_table(FIELDS) in told
-    assert markdown_table(TOPIC_FIELDS) in told
+    document = (ROOT / "docs" / "access-log" / "format.md").read_text()
+    assert markdown_table(FIELDS) in document
+    assert markdown_table(TOPIC_FIELDS) in document
 
 
 def test_it_needs_neither_the_broker_nor_twisted() -> None:

@@ -1,8 +1,7 @@
-"""One line of the access log, made on the request's way out.
+"""Format one line of the access log after its response has been sent. docs/access-log/format.md defines the fields.
 
-Two microseconds a line is what there is: so one f-string, with what a connection's lines and those of a millisecond have in
-common written once, and json's own escaping only for the strings that clients choose. docs/access-log.md tells what each field
-means.
+The budget is two microseconds a line: one f-string, a cached prefix per connection and per millisecond, and json's escaping only for
+strings that clients choose.
 """
 
 import datetime
