@@ -1,7 +1,7 @@
 """Format one line of the access log after its response has been sent. docs/access-log/format.md defines the fields.
 
-The budget is two microseconds a line: one f-string, a cached prefix per connection and per millisecond, and json's escaping only for
-strings that clients choose.
+The budget is two microseconds a line: one f-string, a cached prefix per connection and per millisecond, and json's escaping only
+for strings that clients choose.
 """
 
 import datetime
