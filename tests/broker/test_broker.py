@@ -147,7 +147,7 @@ def test_a_start_that_fails_leaves_nothing_running(tmp_path: Path) -> None:
 
 
 def test_an_encrypted_listener_is_refused_rather_than_served_as_plain_text() -> None:
-    with pytest.raises(StartError, match="for this broker has no SASL_SSL yet"):
+    with pytest.raises(StartError, match="this broker does not support SASL_SSL yet"):
         Broker({"listeners": "SASL_SSL://127.0.0.1:0"}).start()
 
 

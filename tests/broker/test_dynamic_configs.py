@@ -22,10 +22,10 @@ class Running:
     def __init__(self, broker: Broker, others: set[threading.Thread] | None = None) -> None:
         self.broker = broker
         self._others = others or set()
-        configs = broker._assembly.configs
+        configs = broker._server.configs
         assert configs is not None
         self.configs = configs
-        store = broker._assembly._store
+        store = broker._server._running.store
         assert store is not None
         self.store = store
 
@@ -72,7 +72,7 @@ def test_network_threads_of_all_and_of_one_listener(running: Running) -> None:
 
 
 def test_more_threads_than_twice_as_many_are_refused(running: Running) -> None:
-    dynamic = running.broker._assembly.dynamic
+    dynamic = running.broker._server.dynamic
     assert dynamic is not None
     for settings, text in (
         ({"num.network.threads": "5"}, "num.network.threads=5, value should not be greater than double the current value 2"),
@@ -98,7 +98,7 @@ def test_a_listener_comes_with_its_address_and_goes(running: Running) -> None:
     eventually(lambda: len(running.broker.listeners) == 2)
     assert running.port("PLAINTEXT") == first
     assert running.ask(running.port("OTHER")) == b"\0\0\0\7"
-    metadata = running.broker._assembly.metadata
+    metadata = running.broker._server.metadata
     assert metadata is not None
     eventually(lambda: [node.port for node in metadata.snapshot.nodes("OTHER")] == [running.port("OTHER")])
     running.write({})
@@ -109,7 +109,7 @@ def test_a_listener_comes_with_its_address_and_goes(running: Running) -> None:
 
 def test_an_advertised_address_is_told_to_clients(running: Running) -> None:
     running.write({"advertised.listeners": "PLAINTEXT://elsewhere.example:1234"})
-    metadata = running.broker._assembly.metadata
+    metadata = running.broker._server.metadata
     assert metadata is not None
     eventually(lambda: [(node.host, node.port) for node in metadata.snapshot.nodes("PLAINTEXT")] == [("elsewhere.example", 1234)])
 
@@ -178,7 +178,7 @@ def test_a_main_reactor_that_is_busy_keeps_no_watch_waiting(running: Running) ->
 
 
 def test_defaults_of_topics(running: Running) -> None:
-    logs = running.broker._assembly.logs
+    logs = running.broker._server.logs
     assert logs is not None
     running.write({"message.max.bytes": "2222", "log.retention.ms": "5000"}, DEFAULT_ENTITY)
     eventually(lambda: logs.topic_config("anything").max_message_bytes == 2222)
@@ -202,7 +202,7 @@ def test_passwords_lie_encrypted_and_follow_a_change_of_the_secret(tmp_path: Pat
     key = "listener.name.plaintext.ssl.keystore.password"
     with Broker({"broker.id": "3", "password.encoder.secret": "first"}, data_dir=tmp_path) as broker:
         running = Running(broker)
-        dynamic = broker._assembly.dynamic
+        dynamic = broker._server.dynamic
         assert dynamic is not None
         stored = dynamic.stored({key: "open sesame", "max.connections": "9"})
         assert stored["max.connections"] == "9"

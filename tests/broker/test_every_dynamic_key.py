@@ -77,7 +77,7 @@ class Effect(NamedTuple):
 
 
 def logs_of(running: Running) -> LogManager:
-    logs = running.broker._assembly.logs
+    logs = running.broker._server.logs
     assert logs is not None
     return logs
 
@@ -278,7 +278,7 @@ class TlsRunning(Running):
 
     def set(self, **settings: object) -> None:
         """Set the listener's ``ssl.`` keys, and no others."""
-        dynamic = self.broker._assembly.dynamic
+        dynamic = self.broker._server.dynamic
         assert dynamic is not None
         named = {f"listener.name.ssl.ssl.{name.replace('_', '.')}": str(value) for name, value in settings.items()}
         dynamic.validate(named, per_broker=True)

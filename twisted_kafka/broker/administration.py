@@ -1,4 +1,4 @@
-"""What administrators change while the broker runs: configs, levels of loggers, subscriptions to clients' metrics."""
+"""What administrators change while the broker runs: configs, log levels, subscriptions to client metrics."""
 
 from twisted.logger import globalLogPublisher
 
@@ -27,7 +27,7 @@ _CLIENT_METRICS_TYPE = "client-metrics"
 
 
 class Administration:
-    """Makes the families of APIs for configs and telemetry, and what they work on."""
+    """Makes the families of APIs for configs and client metrics, and the parts that they work on."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Administration:
         clock: IClock,
         metrics: MetricsRegistry,
     ) -> None:
-        """Raises ConfigError when a policy cannot be had."""
+        """Load the policies; raise ConfigError for one that cannot be loaded."""
         self.policies = Policies(config)
         self._config = config
         self._store = store
@@ -48,18 +48,18 @@ class Administration:
         self._client_metrics = ClientMetricsManager(clock, ExposedMetrics(metrics), config.int("telemetry.max.bytes"))
 
     def start(self) -> None:
-        """Filter what is logged, and take over the subscriptions that there are."""
+        """Filter the log by level, and load the present subscriptions."""
         self._loggers.install(globalLogPublisher)
         self._configs.add_listener(_CLIENT_METRICS_TYPE, self._client_metrics.update)
         try:
             names = self._store.children(znodes.config_path(_CLIENT_METRICS_TYPE))
         except NoNodeError:
-            return  # nobody has subscribed ever
+            return  # there has never been a subscription
         for name in names:
             self._client_metrics.update(name, self._configs.config(f"{_CLIENT_METRICS_TYPE}/{name}"))
 
     def stop(self) -> None:
-        """Filter no more, and close the policies."""
+        """Remove the filter, and close the policies."""
         self._loggers.uninstall()
         self.policies.close()
 

@@ -54,8 +54,8 @@ from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.timer import Timer
 
 
-class Parts(NamedTuple):
-    """What the families are made of."""
+class ApiDependencies(NamedTuple):
+    """What the families of APIs work on."""
 
     config: KafkaConfig
     clock: IClock
@@ -75,47 +75,47 @@ class Parts(NamedTuple):
     access_log: AccessLog | None = None
 
 
-def make_families(parts: Parts) -> list[object]:
+def make_families(dependencies: ApiDependencies) -> list[object]:
     """Return an object of each family."""
-    config, metadata, replicas, groups = parts.config, parts.metadata, parts.replicas, parts.groups
-    sessions = FetchSessionCache(config.int("max.incremental.fetch.session.cache.slots"), parts.clock, parts.metrics)
-    producer_ids = ProducerIdManager(config.broker_id, parts.store)
-    waits = TopicWaits(metadata, parts.clock, parts.timer)
-    topics = TopicManager(config, parts.store, metadata, parts.controller, waits, policies=parts.administration.policies)
-    if parts.access_log is not None and config.boolean("access.log.topic.enable"):
-        parts.access_log.publish_to(
-            AccessLogTopic(
-                config,
-                metadata,
-                parts.clock,
-                append=partial(_append_to, replicas),
-                create_topic=lambda name, partitions: topics.create_topics([NewTopic(name, partitions)], 0),
-            ).publish
-        )
+    config, metadata, clock = dependencies.config, dependencies.metadata, dependencies.clock
+    replicas, groups, administration = dependencies.replicas, dependencies.groups, dependencies.administration
+    sessions = FetchSessionCache(config.int("max.incremental.fetch.session.cache.slots"), clock, dependencies.metrics)
+    producer_ids = ProducerIdManager(config.broker_id, dependencies.store)
+    waits = TopicWaits(metadata, clock, dependencies.timer)
+    topics = TopicManager(config, dependencies.store, metadata, dependencies.controller, waits, policies=administration.policies)
+    if dependencies.access_log is not None and config.boolean("access.log.topic.enable"):
+        append = partial(_append_to, replicas)
+        create_topic = partial(_create_topic, topics)
+        dependencies.access_log.publish_to(AccessLogTopic(config, metadata, clock, append, create_topic).publish)
     verification = TransactionVerification(replicas)
-    describer = ConfigDescriber(config, parts.configs)
+    describer = ConfigDescriber(config, dependencies.configs)
     return [
-        VersionsApis(parts.supported),
+        VersionsApis(dependencies.supported),
         MetadataApis(metadata, config, topics),
         TopicApis(topics, metadata, describer),
-        PartitionApis(PartitionAdmin(metadata, parts.controller, waits), metadata),
-        *parts.administration.families(metadata, describer, groups.group_config_manager),
-        FeatureApis(parts.controller),
+        PartitionApis(PartitionAdmin(metadata, dependencies.controller, waits), metadata),
+        *administration.families(metadata, describer, groups.group_config_manager),
+        FeatureApis(dependencies.controller),
         ProduceApis(replicas, verification),
         ProducerApis(replicas, metadata),
-        FetchApis(replicas, sessions, config, parts.clock),
+        FetchApis(replicas, sessions, config, clock),
         OffsetApis(replicas),
         LogDirApis(replicas.moves),
         GroupApis(groups),
         ConsumerGroupApis(groups, CONSUMER in config.list("group.coordinator.rebalance.protocols")),
-        GroupOffsetApis(groups, metadata, parts.clock, LegacyOffsets(parts.store)),
-        TransactionalOffsetApis(groups, verification, metadata, parts.clock),
-        TransactionMarkerApis(replicas, groups, parts.clock, config.int("request.timeout.ms")),
-        FindCoordinatorApis(_coordinators(parts), metadata, topics),
+        GroupOffsetApis(groups, metadata, clock, LegacyOffsets(dependencies.store)),
+        TransactionalOffsetApis(groups, verification, metadata, clock),
+        TransactionMarkerApis(replicas, groups, clock, config.int("request.timeout.ms")),
+        FindCoordinatorApis(_coordinators(dependencies), metadata, topics),
         ProducerIdApis(producer_ids),
-        ClientQuotaApis(ClientQuotas(parts.configs)),
-        ControlApis(parts.control, parts.controller, config, parts.broker_epoch),
+        ClientQuotaApis(ClientQuotas(dependencies.configs)),
+        ControlApis(dependencies.control, dependencies.controller, config, dependencies.broker_epoch),
     ]
+
+
+def _create_topic(topics: TopicManager, name: str, num_partitions: int) -> None:
+    """Begin to create a topic, without waiting."""
+    topics.create_topics([NewTopic(name, num_partitions)], timeout_ms=0)
 
 
 def _append_to(replicas: ReplicaManager, partition: TopicPartition, batch: bytes) -> ErrorCode:
@@ -125,13 +125,13 @@ def _append_to(replicas: ReplicaManager, partition: TopicPartition, batch: bytes
     return ErrorCode(results[partition].error)
 
 
-def _coordinators(parts: Parts) -> dict[int, CoordinatorTopic]:
-    configured_count = parts.config.int("transaction.state.log.num.partitions")
+def _coordinators(dependencies: ApiDependencies) -> dict[int, CoordinatorTopic]:
+    configured_count = dependencies.config.int("transaction.state.log.num.partitions")
 
     def transaction_partition(transactional_id: str) -> int:
-        return partition_for(transactional_id, parts.metadata.partition_count(TRANSACTION_TOPIC) or configured_count)
+        return partition_for(transactional_id, dependencies.metadata.partition_count(TRANSACTION_TOPIC) or configured_count)
 
     return {
-        GROUP: CoordinatorTopic(GROUP_METADATA_TOPIC, parts.groups.partition_for),
+        GROUP: CoordinatorTopic(GROUP_METADATA_TOPIC, dependencies.groups.partition_for),
         TRANSACTION: CoordinatorTopic(TRANSACTION_TOPIC, transaction_partition),
     }

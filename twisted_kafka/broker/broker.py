@@ -1,9 +1,9 @@
-"""Broker: a Kafka broker to start and to stop, in a program of any kind.
+"""Broker: a Kafka broker to start and stop in any program.
 
     with twisted_kafka.Broker() as broker:
         producer = kafka.KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
 
-In a program with a reactor, `twisted_kafka.service.BrokerService` is the same as a Twisted service.
+For a program that runs a reactor, `twisted_kafka.service.BrokerService` wraps it in a Twisted service.
 """
 
 import os
@@ -18,7 +18,7 @@ from typing import Any, Final, Self
 
 from twisted.logger import Logger
 
-from twisted_kafka.broker.kafka_server import Assembly, StartError, StartInterruptedError
+from twisted_kafka.broker.kafka_server import KafkaServer, StartError, StartInterruptedError
 from twisted_kafka.broker.main_reactor import MainReactor
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import EndPoint
@@ -35,13 +35,13 @@ _LOCAL_LISTENER: Final = "PLAINTEXT://127.0.0.1:0"
 class Broker:
     """A Kafka broker with a metadata store of its own.
 
-    `properties` are settings by Kafka's names. Without `config` they are completed for a broker that lives inside a program: it
-    listens on a free port of 127.0.0.1, groups form without delay, the internal topics have few partitions, and there is an
-    access log only if `access.log.dir` says where. What it stores lies in `data_dir`, or in a temporary directory that goes
-    with it, at the end of the program at the latest. A setting that is None has its default. `reactor` is the application's:
-    `start` and `stop` are then to be called as BrokerService does.
+    `properties` are settings by Kafka's names; None stands for the default. Without `config` their other defaults suit a broker
+    inside a program: it listens on a free port of 127.0.0.1, groups form without delay, the internal topics have few partitions,
+    and there is an access log only if `access.log.dir` is set. It stores its data in `data_dir`, or in a temporary directory that
+    is removed when the broker stops, at the latest when the program ends. With `reactor`, the application's, call `start` and
+    `stop` as BrokerService does.
 
-    Brokers are independent of each other; a process may have several. A broker is started once.
+    Brokers are independent of each other; a process may have several. A broker starts once.
     """
 
     def __init__(
@@ -54,13 +54,13 @@ class Broker:
         clock: IClock | None = None,
         on_fatal: Callable[[str], object] | None = None,
     ) -> None:
-        """Take the settings; raise ConfigError for a bad one.
+        """Check the settings; raise ConfigError for a bad one.
 
-        ``on_fatal`` is told in one line why the broker cannot go on (all its directories failed, say), and has to `stop` it;
-        without one it stops by itself.
+        ``on_fatal`` is called with one line when the broker cannot go on (all its directories failed, say), and has to `stop` it.
+        Without it the broker stops by itself.
         """
         if config is not None and (properties is not None or data_dir is not None):
-            raise TypeError("a broker is given a config, or properties and a data_dir")
+            raise TypeError("pass either config, or properties and data_dir")
         self._clock = clock if clock is not None else SystemClock()
         self._reactor = reactor
         self._remove_temporary: Callable[[], object] = _nothing
@@ -74,7 +74,7 @@ class Broker:
                 settings["log.dirs"] = str(Path(data_dir).absolute() / "log")
             settings.setdefault("listeners", _LOCAL_LISTENER)
             config = self._checked(settings)
-        self._assembly = Assembly(config, self._clock, on_fatal if on_fatal is not None else self._give_up)
+        self._server = KafkaServer(config, self._clock, on_fatal if on_fatal is not None else self._give_up)
         self._main: MainReactor | None = None
         self._lock = threading.Lock()
         self._is_running = False
@@ -87,13 +87,13 @@ class Broker:
             raise
 
     def start(self) -> None:
-        """Start all parts and serve; raise StartError, one line, after which nothing is left running."""
+        """Start and serve; raise StartError, one line, after which nothing runs."""
         with self._lock:
             if self._main is not None:
-                raise RuntimeError("a broker is started only once: make another one")
+                raise RuntimeError("a broker starts only once: make another one")
             self._main = MainReactor(self._reactor, self._clock)
         try:
-            self._assembly.start(self._main)
+            self._server.start(self._main)
             self._is_running = True
         except BaseException:
             self._main.stop()
@@ -101,24 +101,24 @@ class Broker:
             raise
 
     def interrupt_start(self) -> None:
-        """Have a start that goes on, in another thread or below a signal handler, raise StartInterruptedError soon."""
-        self._assembly.interrupt_start()
+        """Make a start that is under way, in another thread or below a signal handler, raise StartInterruptedError soon."""
+        self._server.interrupt_start()
 
     def stop(self) -> None:
-        """Stop in order: no new requests, answer those under way, write everything down; harmless when it does not run."""
+        """Stop: no new requests, answer those under way, write everything to disk. Harmless when it does not run."""
         with self._lock:
             was_running, self._is_running = self._is_running, False
         if not was_running or self._main is None:
             return
         try:
-            self._assembly.stop()
+            self._server.stop()
         finally:
             self._main.stop()
             self._remove_temporary()
 
     def _give_up(self, why: str) -> None:
         _log.critical("{why}", why=why)
-        # Not on the caller's thread, which is one of those that are stopped.
+        # Not on this thread, which is one of those that stop.
         threading.Thread(target=self.stop, name="kafka-fatal-shutdown").start()
 
     def __enter__(self) -> Self:
@@ -130,39 +130,39 @@ class Broker:
 
     @property
     def is_running(self) -> bool:
-        """Whether it is started and not stopped."""
+        """Whether it has started and not stopped."""
         return self._is_running
 
     @property
     def config(self) -> KafkaConfig:
         """Its settings."""
-        return self._assembly.config
+        return self._server.config
 
     @property
     def broker_id(self) -> int:
-        """Its number in the cluster."""
-        return self._assembly.config.broker_id
+        """Its id in the cluster (broker.id)."""
+        return self._server.config.broker_id
 
     @property
     def cluster_id(self) -> str:
         """The cluster's id."""
-        return self._assembly.cluster_id
+        return self._server.cluster_id
 
     @property
     def metrics(self) -> MetricsRegistry:
         """Its metrics."""
-        return self._assembly.metrics
+        return self._server.metrics
 
     @property
     def listeners(self) -> list[EndPoint]:
-        """Where it listens, with the ports that it really has."""
-        return self._assembly.listeners
+        """Its listeners, with the ports that are bound."""
+        return self._server.listeners
 
     @property
     def bootstrap_servers(self) -> str:
-        """Its addresses as clients want them: host:port of the first listener, and of others with the same security protocol.
+        """The `bootstrap.servers` of clients: host:port of the first listener, and of others with the same security protocol.
 
-        The listener of the control plane is no address for clients.
+        The control plane's listener is not for clients.
         """
         bound = {end_point.listener_name: end_point for end_point in self.listeners}
         bound.pop(self.config.control_plane_listener_name or "", None)
@@ -172,15 +172,15 @@ class Broker:
 
     @property
     def supported_apis(self) -> dict[int, tuple[int, int]]:
-        """First and last version of every API that it serves, by key."""
-        return self._assembly.supported_apis
+        """First and last version of every API that it serves, by API key."""
+        return self._server.supported_apis
 
 
 def _nothing() -> None: ...
 
 
 def _remove(directory: str, process_id: int) -> None:
-    # A process that was forked from this one has the same brokers at its end, and the directory is not its own.
+    # A forked process also finalizes this broker when it ends, but the directory is not its own.
     if os.getpid() == process_id:
         shutil.rmtree(directory, ignore_errors=True)
 

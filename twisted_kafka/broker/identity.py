@@ -1,4 +1,4 @@
-"""Which broker of which cluster this is: from the settings, the log directories and the metadata store (Kafka: KafkaServer)."""
+"""The broker's identity: its cluster id and broker id, from the settings, the log directories and the metadata store."""
 
 from pathlib import Path
 
@@ -12,10 +12,10 @@ from twisted_kafka.metadata.store import IMetadataStore
 
 
 def establish(config: KafkaConfig, logs: LogManager, store: IMetadataStore) -> str:
-    """Return the cluster's id, and put the broker's number into the configuration; both are then in every log directory.
+    """Return the cluster id, set the broker id in the configuration, and write both into every log directory.
 
-    A directory whose file cannot be read or written goes offline. Raises ConfigError where broker.id is not the directories' own,
-    MetaPropertiesError where they belong elsewhere.
+    (Kafka: KafkaServer.startup.) A directory whose meta.properties cannot be read or written goes offline. Raises ConfigError if
+    broker.id differs from the directories', MetaPropertiesError if they belong to another cluster.
     """
 
     def online() -> list[Path]:
@@ -37,5 +37,5 @@ def establish(config: KafkaConfig, logs: LogManager, store: IMetadataStore) -> s
 
 
 def _generated(config: KafkaConfig, store: IMetadataStore) -> int:
-    # The version that a node gets by writing it counts the writes: a number that nobody had before.
+    # The version of a node counts its writes: each write gives an id that nobody had before.
     return config.int("reserved.broker.max.id") + store.set(znodes.BROKER_SEQUENCE, b"").version

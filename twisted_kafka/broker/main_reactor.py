@@ -1,4 +1,4 @@
-"""The reactor on which a broker accepts connections: the application's, or one of its own in a thread of its own."""
+"""The main reactor of a broker: the application's, or one of its own on a thread of its own."""
 
 import threading
 from collections.abc import Callable
@@ -19,10 +19,10 @@ T = TypeVar("T")
 
 
 class MainReactor:
-    """Runs things on the main reactor's thread.
+    """Runs calls on the main reactor's thread.
 
-    A reactor that is given is the application's: it is neither started nor stopped here, and `start` has to be called on its
-    thread, or before it runs on the thread that will run it.
+    A reactor that is passed in is the application's: it is neither started nor stopped here. Then `start` is called on its thread,
+    or before it runs, on the thread that will run it.
     """
 
     def __init__(self, reactor: Any, clock: IClock) -> None:
@@ -32,7 +32,7 @@ class MainReactor:
         self._thread_id: int | None = None
 
     def start(self) -> None:
-        """Run the reactor when it is our own."""
+        """Run the reactor if it is the broker's own."""
         if self.is_own:
             self._own_thread.start()
             self._thread_id = self._own_thread.ident
@@ -40,7 +40,7 @@ class MainReactor:
             self._thread_id = threading.get_ident()
 
     def call(self, action: Callable[[], T]) -> T:
-        """Call `action` on the reactor's thread; return its result or raise its error, TimeoutError when it is not called."""
+        """Call `action` on the reactor's thread; return its result or raise its error, TimeoutError after 60 s."""
         if self._thread_id in (None, threading.get_ident()) or not self.reactor.running:
             return action()
         done: Future[T] = Future()
@@ -48,14 +48,14 @@ class MainReactor:
         def call() -> None:
             try:
                 done.set_result(action())
-            except BaseException as error:  # noqa: BLE001 it goes to the thread that asked
+            except BaseException as error:  # noqa: BLE001 the future carries it to the calling thread
                 done.set_exception(error)
 
         self.reactor.callFromThread(call)
         return done.result(CALL_TIMEOUT_S)
 
     def stop(self) -> None:
-        """End our own reactor and its thread."""
+        """Stop the broker's own reactor and its thread."""
         if not self.is_own:
             return
         if self._own_thread.is_alive():
@@ -69,5 +69,5 @@ class MainReactor:
     def _run(self) -> None:
         try:
             self.reactor.run(installSignalHandlers=False)
-        except Exception:  # noqa: BLE001 it is the thread's end: say so
+        except Exception:  # noqa: BLE001 the thread ends: log why
             _log.failure("The broker's main reactor ended with an error")

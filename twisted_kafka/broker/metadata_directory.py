@@ -1,4 +1,4 @@
-"""Where the embedded metadata store lies."""
+"""The directory of the embedded metadata store."""
 
 from pathlib import Path
 from typing import Final
@@ -12,8 +12,8 @@ METADATA_FILE: Final = "metadata.sqlite"
 def metadata_directory(config: KafkaConfig, directories: list[LogDirectory]) -> Path:
     """Return the directory of the metadata store: ``metadata.log.dir``, else the log directory that has it, else the first.
 
-    The order of log.dirs does not matter once there is a store. Raises LogDirectoryError when there are two, or when one may lie
-    in a directory that is offline: a broker that began without it would know of no topic.
+    Once there is a store, the order of log.dirs does not matter. Raises LogDirectoryError if there are two stores, or if one may
+    be in an offline directory: a broker that started without its metadata would know no topic.
     """
     online = [directory.path for directory in directories if directory.is_online]
     offline = [directory.path for directory in directories if not directory.is_online]
@@ -22,7 +22,7 @@ def metadata_directory(config: KafkaConfig, directories: list[LogDirectory]) -> 
     if named is not None:
         wanted = Path(named).absolute()
         if wanted in offline:
-            raise LogDirectoryError(f"metadata.log.dir={named} cannot be used, and the broker's metadata are in it")
+            raise LogDirectoryError(f"metadata.log.dir={named} cannot be used, and it has the broker's metadata")
         others = [path for path in found if path != wanted]
         if others:
             raise LogDirectoryError(f"metadata.log.dir is {named}, but {others[0] / METADATA_FILE} has metadata: move it there")

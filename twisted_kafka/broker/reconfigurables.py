@@ -1,4 +1,4 @@
-"""What the parts of a running broker do when settings change.
+"""How the parts of a running broker react to changed settings.
 
 (Kafka: DynamicThreadPool, DynamicListenerConfig, DynamicLogConfig, and SocketServer as a BrokerReconfigurable.)
 """
@@ -27,7 +27,7 @@ _SECURITY_PREFIXES: Final = ("ssl.", "sasl.", "principal.builder.class")
 
 
 def ensure_gentle(name: str, old: int, new: int) -> None:
-    """Raise ConfigError for a number of threads that is more than twice or less than half of what it was."""
+    """Raise ConfigError for a number of threads that is more than twice or less than half the present one."""
     failed = f"Dynamic thread count update validation failed for {name}={new}"
     if new != old:
         if new < 1:
@@ -40,7 +40,7 @@ def ensure_gentle(name: str, old: int, new: int) -> None:
 
 @implementer(IReconfigurable)
 class ThreadPool:
-    """Resizes a pool of threads; without ``resize``, one whose size is read when it is made, if ever."""
+    """Resizes a pool of threads. Without ``resize`` it only validates: that pool reads its size when it is made."""
 
     rereads_files = False
 
@@ -50,17 +50,17 @@ class ThreadPool:
         self._resize = resize
 
     def validate_reconfiguration(self, old: KafkaConfig, new: KafkaConfig) -> None:
-        """Refuse a number that is too far from the one now."""
+        """Refuse a number that is too far from the present one."""
         ensure_gentle(self._key, old.int(self._key), new.int(self._key))
 
     def reconfigure(self, old: KafkaConfig, new: KafkaConfig) -> None:
-        """Resize it."""
+        """Resize the pool."""
         self._resize(new.int(self._key))
 
 
 @implementer(IReconfigurable)
 class NetworkThreads:
-    """Network threads of each listener of the data plane."""
+    """Resizes the network threads of each listener of the data plane."""
 
     reconfigurable_keys = frozenset((NETWORK_THREADS,))
     rereads_files = False
@@ -70,7 +70,7 @@ class NetworkThreads:
         self._main = main
 
     def validate_reconfiguration(self, old: KafkaConfig, new: KafkaConfig) -> None:
-        """Refuse a number that is too far from the one now, for any listener."""
+        """Refuse a number that is too far from the present one, for any listener."""
         for end_point in old.listeners:
             name = end_point.listener_name
             before, after = old.for_listener(name, NETWORK_THREADS), new.for_listener(name, NETWORK_THREADS)
@@ -80,13 +80,13 @@ class NetworkThreads:
             ensure_gentle(key, before, after)
 
     def reconfigure(self, old: KafkaConfig, new: KafkaConfig) -> None:
-        """Start and end threads."""
+        """Start and stop threads."""
         self._main.call(lambda: self._sockets.resize_threads(new))
 
 
 @implementer(IReconfigurable)
 class ConnectionLimits:
-    """Limits of connections and their rates."""
+    """Sets the limits of connections and of their rates."""
 
     reconfigurable_keys = frozenset(connection_quotas.KEYS)
     rereads_files = False
@@ -95,17 +95,17 @@ class ConnectionLimits:
         self._quotas = sockets.quotas
 
     def validate_reconfiguration(self, old: KafkaConfig, new: KafkaConfig) -> None:
-        """Refuse hosts that nobody knows."""
+        """Refuse overrides that cannot be parsed."""
         connection_quotas.parse_overrides(new.string(connection_quotas.MAX_CONNECTIONS_PER_IP_OVERRIDES))
 
     def reconfigure(self, old: KafkaConfig, new: KafkaConfig) -> None:
-        """Set them."""
+        """Set the limits."""
         self._quotas.configure(new)
 
 
 @implementer(IReconfigurable)
 class Listeners:
-    """Opens and closes listeners, and tells the cluster where the broker is."""
+    """Opens and closes listeners, and registers the broker's new addresses."""
 
     reconfigurable_keys = _LISTENER_KEYS
     rereads_files = False
@@ -116,7 +116,7 @@ class Listeners:
         self._register = register
 
     def validate_reconfiguration(self, old: KafkaConfig, new: KafkaConfig) -> None:
-        """Refuse another security protocol for a listener, and to be without an address for the other brokers."""
+        """Refuse another security protocol for a listener, and to be without an inter-broker listener."""
         before = {end_point.listener_name: end_point for end_point in old.listeners}
         for end_point in new.listeners:
             known = before.get(end_point.listener_name)
@@ -126,7 +126,7 @@ class Listeners:
             raise ConfigError(f"Advertised listener must be specified for inter-broker listener {new.inter_broker_listener_name}")
 
     def reconfigure(self, old: KafkaConfig, new: KafkaConfig) -> None:
-        """Do it; what cannot be opened is an error in the log, and the rest is done."""
+        """Open and close listeners. A port that cannot be bound is logged; the others are opened."""
         try:
             self._main.call(lambda: self._sockets.update_listeners(new))
         finally:
@@ -135,7 +135,7 @@ class Listeners:
 
 @implementer(IReconfigurable)
 class ListenerSecurity:
-    """Certificates and what else makes a listener safe; its files are read anew."""
+    """Certificates and other security settings of listeners. Reconfiguring reads their files again."""
 
     rereads_files = True
 
@@ -144,17 +144,17 @@ class ListenerSecurity:
         self._sockets = sockets
 
     def validate_reconfiguration(self, old: KafkaConfig, new: KafkaConfig) -> None:
-        """Refuse what further connections could not be made with."""
+        """Refuse settings with which new connections would fail."""
         self._sockets.validate_security(new)
 
     def reconfigure(self, old: KafkaConfig, new: KafkaConfig) -> None:
-        """Make further connections with it."""
+        """Use the settings for new connections."""
         self._sockets.reconfigure_security(new)
 
 
 @implementer(IReconfigurable)
 class LogDefaults:
-    """The broker's defaults of topics' settings."""
+    """The broker's defaults for topic configs."""
 
     reconfigurable_keys = frozenset(name for key in TOPIC_KEYS.values() for name, _ in key.synonyms) | {"producer.id.expiration.ms"}
     rereads_files = False
@@ -165,7 +165,7 @@ class LogDefaults:
         self._controller = controller
 
     def validate_reconfiguration(self, old: KafkaConfig, new: KafkaConfig) -> None:
-        """Refuse producer ids that expire before they are made."""
+        """Refuse a negative expiration of producer ids, and local retention above total retention."""
         expiration_ms = new.int("producer.id.expiration.ms")
         if expiration_ms < 0:
             raise ConfigError(f"Invalid value '{expiration_ms}' for producer.id.expiration.ms: must be at least 0")
@@ -173,7 +173,7 @@ class LogDefaults:
         _ensure_local_is_less(new, "log.local.retention.bytes", "log.retention.bytes", new.long("log.retention.bytes"))
 
     def reconfigure(self, old: KafkaConfig, new: KafkaConfig) -> None:
-        """Let all logs go by them; what has no leader may get an unclean one now."""
+        """Apply the defaults to all logs; elect unclean leaders where they are newly allowed."""
         self._logs.reconfigure(self._config)
         key = "unclean.leader.election.enable"
         if new.boolean(key) and not old.boolean(key):
@@ -181,7 +181,7 @@ class LogDefaults:
 
 
 def _ensure_local_is_less(config: KafkaConfig, key: str, total_key: str, total: int) -> None:
-    """Raise ConfigError when more of tiered logs would be kept here than there is of them at all."""
+    """Raise ConfigError if the local retention of tiered logs exceeds their total retention."""
     local = config.long(key)
     if total != _UNLIMITED and local != _AS_TOTAL and not 0 <= local <= total:
         raise ConfigError(f"Invalid value {local} for {key}: must be at most {total_key}, {total}, or {_AS_TOTAL} for the same")
@@ -189,7 +189,7 @@ def _ensure_local_is_less(config: KafkaConfig, key: str, total_key: str, total: 
 
 @implementer(IReconfigurable)
 class LogCleaning:
-    """The threads and the memory of the log cleaner."""
+    """The threads and memory of the log cleaner."""
 
     reconfigurable_keys = LOG_CLEANER_KEYS
     rereads_files = False
@@ -198,9 +198,9 @@ class LogCleaning:
         self._cleaner = cleaner
 
     def validate_reconfiguration(self, old: KafkaConfig, new: KafkaConfig) -> None:
-        """Refuse sizes that cannot work, and more than twice or less than half as many threads."""
+        """Refuse impossible sizes, and a number of threads that is too far from the present one."""
         LogCleaner.validate(old, new)
 
     def reconfigure(self, old: KafkaConfig, new: KafkaConfig) -> None:
-        """Go on with them."""
+        """Apply the settings."""
         self._cleaner.reconfigure(new)

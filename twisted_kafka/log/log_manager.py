@@ -69,6 +69,7 @@ class LogManager:
         self._future_logs: dict[TopicPartition, UnifiedLog] = {}
         self._wishes = DirectoryWishes()
         self._lock = threading.Lock()
+        self._has_begun_loading = False
         self._all = LogDirectories(config.log_dirs, on_directory_failure)
         self.directories = self._all.all
         self.progress = LoadingProgress(clock, metrics, terminal)
@@ -99,6 +100,7 @@ class LogManager:
         ``progress.interrupt``, OSError, ValueError for files that cannot be understood.
         """
         self.acquire_directories()
+        self._has_begun_loading = True
         if topic_config_lookup is not None:
             self._topic_configs = topic_config_lookup
         threads = self._config.int("num.recovery.threads.per.data.dir")
@@ -130,8 +132,12 @@ class LogManager:
     def shutdown(self, broker_epoch: int = NO_BROKER_EPOCH) -> None:
         """Flush and close every log, write the checkpoints and, where all went well, the clean-shutdown file; release the locks.
 
-        ``num.recovery.threads.per.data.dir`` threads work on each directory, all directories at the same time.
+        ``num.recovery.threads.per.data.dir`` threads work on each directory, all directories at the same time. Before
+        ``startup`` it only releases the locks.
         """
+        if not self._has_begun_loading:
+            self._all.release()
+            return
         self._tasks.stop()
         if self.cleaner is not None:
             self.cleaner.shutdown()

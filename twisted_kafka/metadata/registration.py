@@ -77,6 +77,6 @@ def register_broker(store: IMetadataStore, broker_id: int, node: BrokerNode) -> 
     return stat.czxid
 
 
-def tell_of_failed_directory(store: IMetadataStore, broker_id: int) -> None:
+def notify_log_dir_event(store: IMetadataStore, broker_id: int) -> None:
     """Have the controller ask the broker which of its replicas are still there (Kafka: ``propagateLogDirEvent``)."""
     store.create(znodes.LOG_DIR_EVENT_PREFIX, LogDirEventNode(broker_id).encode(), sequence=True, make_parents=True)

@@ -70,8 +70,8 @@ def lead(epoch: int = 1) -> LeaderAndIsrRequest:
 
 
 def test_orders_are_carried_out(broker: Broker) -> None:
-    logs = broker._assembly.logs
-    metadata = broker._assembly.metadata
+    logs = broker._server.logs
+    metadata = broker._server.metadata
     assert logs is not None
     assert metadata is not None
     partition = TopicPartition("sent", 0)

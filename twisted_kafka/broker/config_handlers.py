@@ -1,51 +1,60 @@
-"""Applies dynamic settings of the metadata store, at the start and when they change (Kafka: the ConfigHandlers)."""
+"""Applies the configs of the metadata store to the parts they concern, at the start and when they change.
+
+(Kafka: BrokerConfigHandler, TopicConfigHandler, GroupConfigHandler.)
+"""
 
 from collections.abc import Iterable
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.dynamic_broker_config import DynamicBrokerConfig, IReconfigurable
 from twisted_kafka.coordinator.group.group_config_manager import ENTITY_TYPE, GroupConfigManager, group_id_of
+from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metadata.znodes import DEFAULT_ENTITY
 from twisted_kafka.replication.alter_log_dirs import AlterLogDirs
 
 
-class DynamicConfigs:
-    """Brings what ``/config/brokers`` has to the broker's configuration."""
+class BrokerConfigHandler:
+    """Brings the configs of ``/config/brokers`` into the broker's configuration."""
 
     def __init__(self, config: KafkaConfig, repository: ConfigRepository) -> None:
-        """Apply what is there now: the parts that are made after this begin with it. Raises ConfigError."""
-        self.broker = DynamicBrokerConfig(config)
+        """Apply the present configs, before other parts are made with the configuration. Raises ConfigError."""
+        self.dynamic = DynamicBrokerConfig(config)
         self._repository = repository
         self._broker_id = config.broker_id
-        self._encode_anew()
+        self._encode_with_new_secret()
         self._load()
 
     def follow(self, reconfigurables: Iterable[IReconfigurable]) -> None:
-        """Tell these parts, in this order, of changes from now on, and of those since the beginning."""
+        """Reconfigure these parts, in this order, at each change from now on, and for those since the constructor."""
         for each in reconfigurables:
-            self.broker.add_reconfigurable(each)
+            self.dynamic.add_reconfigurable(each)
         self._repository.add_listener("brokers", self._changed)
         self._load()
 
-    def _encode_anew(self) -> None:
-        own = self.broker.with_new_secret(self._repository.broker_config(self._broker_id))
+    def _encode_with_new_secret(self) -> None:
+        own = self.dynamic.with_new_secret(self._repository.broker_config(self._broker_id))
         if own is not None:
             self._repository.write(f"brokers/{self._broker_id}", own)
 
     def _load(self) -> None:
-        self.broker.update_defaults(self._repository.broker_config(None))
-        self.broker.update_own(self._repository.broker_config(self._broker_id))
+        self.dynamic.update_defaults(self._repository.broker_config(None))
+        self.dynamic.update_own(self._repository.broker_config(self._broker_id))
 
     def _changed(self, name: str, settings: dict[str, str]) -> None:
         if name == DEFAULT_ENTITY:
-            self.broker.update_defaults(settings)
+            self.dynamic.update_defaults(settings)
         elif name == str(self._broker_id):
-            self.broker.update_own(settings)
+            self.dynamic.update_own(settings)
+
+
+def follow_topic_configs(repository: ConfigRepository, logs: LogManager) -> None:
+    """Have a topic's logs use its configs when they change. At the start the log manager looks them up itself."""
+    repository.add_listener("topics", lambda topic, _: logs.update_topic_config(topic))
 
 
 def follow_move_quota(repository: ConfigRepository, broker_id: int, moves: AlterLogDirs) -> None:
-    """Bound the moves between log directories by what the broker's own settings say (Kafka: BrokerConfigHandler)."""
+    """Throttle moves between log directories as the broker's own configs say."""
 
     def changed(name: str, settings: dict[str, str]) -> None:
         if name == str(broker_id):
@@ -56,7 +65,7 @@ def follow_move_quota(repository: ConfigRepository, broker_id: int, moves: Alter
 
 
 def follow_group_configs(repository: ConfigRepository, groups: GroupConfigManager) -> None:
-    """Have the groups use the settings that they have of their own (Kafka: GroupConfigHandler)."""
+    """Have groups use the configs that they have of their own."""
 
     def changed(name: str, settings: dict[str, str]) -> None:
         groups.update(group_id_of(name), settings)
