@@ -1,0 +1,107 @@
+"""How long a topic takes to be made, and whether the ones that are there already make it slower.
+
+    python -m benchmarks.create_topics [--topics 10000] [--batch 1 --batch 100] [--kafka zookeeper] [--bootstrap 127.0.0.1:9092]
+
+One connection sends CreateTopics, each request when the answer to the one before has come: topics of one partition and one
+replica, so many a request as ``--batch`` says. Each broker is empty at the start of a batch size; with ``--bootstrap`` a broker that
+runs already is measured, which should be.
+"""
+
+import argparse
+import contextlib
+import sys
+import time
+from pathlib import Path
+
+from benchmarks.scratch import scratch
+from tests.clients.served import ServedBroker
+from tests.oracle.apache_kafka import ApacheKafka
+from tests.oracle.talk import Talk
+from twisted_kafka.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+
+VERSION = 5
+PARTS = 5
+TIMEOUT_MS = 60_000
+
+
+def create(talk: Talk, prefix: str, first: int, batch: int) -> None:
+    topics = [CreatableTopic(name=f"{prefix}-{first + each}", num_partitions=1, replication_factor=1) for each in range(batch)]
+    answer = talk.ask(CreateTopicsRequest(topics=topics, timeout_ms=TIMEOUT_MS), VERSION, note=False)
+    failed = [topic for topic in answer.topics if topic.error_code]
+    assert not failed, failed[0]
+
+
+def measure(name: str, port: int, topics: int, batch: int) -> None:
+    """Print the milliseconds a topic takes in each part of the run, and on the whole."""
+    talk = Talk(port, "create-topics")
+    with contextlib.closing(talk):
+        # A first topic, so that what happens once is not counted.
+        create(talk, f"warm-{batch}-{time.time_ns()}", 0, 1)
+        prefix = f"made-by-{batch}-{time.time_ns()}"
+        began = time.monotonic()
+        parts = []
+        made = 0
+        for part in range(PARTS):
+            end = topics * (part + 1) // PARTS
+            part_began, part_first = time.monotonic(), made
+            while made < end:
+                create(talk, prefix, made, min(batch, end - made))
+                made += min(batch, end - made)
+            parts.append(1000 * (time.monotonic() - part_began) / max(1, made - part_first))
+        took_s = time.monotonic() - began
+    figures = " ".join(f"{each:.2f}" for each in parts)
+    print(
+        f"{name}, {batch} a request: {topics} topics in {took_s:.1f} s, {1000 * took_s / topics:.2f} ms a topic; by fifths {figures}",
+        flush=True,
+    )
+
+
+def port_of(bootstrap: str) -> int:
+    host, _, port = bootstrap.rpartition(":")
+    if host not in ("", "localhost", "127.0.0.1"):
+        raise SystemExit("only brokers on this machine can be compared: the address must be that of 127.0.0.1")
+    return int(port)
+
+
+def measure_own(directory: Path, options: argparse.Namespace, batch: int) -> None:
+    broker = ServedBroker(directory / f"ours-{batch}", *options.override)
+    try:
+        broker.start()
+        measure("here", broker.port, options.topics, batch)
+    finally:
+        broker.kill()
+
+
+def measure_kafka(directory: Path, options: argparse.Namespace, mode: str, batch: int) -> None:
+    kafka = ApacheKafka(directory / f"{mode}-{batch}", kraft=mode == "kraft")
+    try:
+        kafka.start()
+        measure(f"Apache Kafka, {mode}", kafka.port, options.topics, batch)
+    finally:
+        kafka.kill()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.create_topics", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--topics", type=int, default=10_000)
+    parser.add_argument("--batch", type=int, action="append", help="topics a request; may be given several times (default: 1, 100)")
+    parser.add_argument("--kafka", choices=["zookeeper", "kraft"], action="append", default=[], help="also measure Apache Kafka")
+    parser.add_argument("--bootstrap", action="append", default=[], metavar="HOST:PORT", help="measure a running broker")
+    parser.add_argument("--own", action=argparse.BooleanOptionalAction, default=True, help="measure this broker")
+    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="a configuration key of this broker")
+    options = parser.parse_args()
+    with scratch() as directory:
+        for batch in options.batch or [1, 100]:
+            if options.own:
+                measure_own(directory, options, batch)
+            for mode in options.kafka:
+                measure_kafka(directory, options, mode, batch)
+            for bootstrap in options.bootstrap:
+                measure(bootstrap, port_of(bootstrap), options.topics, batch)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
