@@ -2,9 +2,9 @@
 
     python -m benchmarks.create_topics [--topics 10000] [--batch 1 --batch 100] [--kafka zookeeper] [--bootstrap 127.0.0.1:9092]
 
-One connection sends CreateTopics, each request when the answer to the one before has come: topics of one partition and one
-replica, so many a request as ``--batch`` says. Each broker is empty at the start of a batch size; with ``--bootstrap`` a broker that
-runs already is measured, which should be.
+One connection sends CreateTopics requests one after the other: topics of one partition and one replica, so many a request as
+``--batch`` says. Each broker is empty at the start of a batch size. With ``--bootstrap`` a running broker is measured; it should be
+empty too.
 """
 
 import argparse
@@ -49,11 +49,8 @@ def measure(name: str, port: int, topics: int, batch: int) -> None:
                 made += min(batch, end - made)
             parts.append(1000 * (time.monotonic() - part_began) / max(1, made - part_first))
         took_s = time.monotonic() - began
-    figures = " ".join(f"{each:.2f}" for each in parts)
-    print(
-        f"{name}, {batch} a request: {topics} topics in {took_s:.1f} s, {1000 * took_s / topics:.2f} ms a topic; by fifths {figures}",
-        flush=True,
-    )
+    told = f"{name}, {batch} a request: {topics} topics in {took_s:.1f} s, {1000 * took_s / topics:.2f} ms a topic; fifth by fifth "
+    print(told + " ".join(f"{each:.2f}" for each in parts), flush=True)
 
 
 def port_of(bootstrap: str) -> int:

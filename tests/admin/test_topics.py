@@ -80,6 +80,32 @@ def test_names_that_metrics_could_not_tell_apart(topics):
     assert errors(topics.create(NewTopic("a_b_c", 1, 1), NewTopic("a-b", 1, 1))) == [ErrorCode.INVALID_TOPIC_EXCEPTION, 0]
 
 
+def test_a_name_is_free_again_when_the_one_like_it_is_deleted(topics):
+    topics.create(NewTopic("a.b", 1, 1))
+    assert errors(topics.create(NewTopic("a_b", 1, 1))) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
+    topics.delete("a.b")
+    assert errors(topics.create(NewTopic("a_b", 1, 1), validate_only=True)) == [0]
+    assert errors(topics.create(NewTopic("a_b", 1, 1))) == [0]
+
+
+def test_names_like_those_of_topics_that_are_on_their_way_or_were_there_before(cluster):
+    cluster.make_topic("be.fore", [1])
+    topics = Topics(cluster, 1)
+    topics.manager.create_topics([NewTopic("a.b", 1, 1)], 1000)
+    assert errors(topics.create(NewTopic("a_b", 1, 1), NewTopic("be_fore", 1, 1))) == [ErrorCode.INVALID_TOPIC_EXCEPTION] * 2
+
+
+def test_a_new_topic_is_compared_with_few_others(topics, monkeypatch):
+    topics.create(*[NewTopic(f"t_{number}", 1, 1) for number in range(50)])
+    store = topics.cluster.store
+    get_many, children, read, listed = store.get_many, store.children, [], []
+    monkeypatch.setattr(store, "get_many", lambda paths: (read.extend(paths), get_many(paths))[1])
+    monkeypatch.setattr(store, "children", lambda path: (listed.append(path), children(path))[1])
+    assert errors(topics.create(NewTopic("t_new", 1, 1), NewTopic("t_1", 1, 1))) == [0, ErrorCode.TOPIC_ALREADY_EXISTS]
+    assert znodes.TOPICS not in listed
+    assert len(read) < 10
+
+
 @pytest.mark.parametrize(
     ("topic", "error"),
     [

@@ -136,7 +136,11 @@ def test_watches_hear_of_the_node_and_its_children_in_order(store):
     store.set("/a/b", b"of no interest")
     assert heard == []
     store.pump()
-    assert heard == [WatchEvent(EventKind.CREATED, "/a"), WatchEvent(EventKind.CHILDREN, "/a"), WatchEvent(EventKind.CHANGED, "/a")]
+    assert heard == [
+        WatchEvent(EventKind.CREATED, "/a"),
+        WatchEvent(EventKind.CHILDREN, "/a", frozenset("b")),
+        WatchEvent(EventKind.CHANGED, "/a"),
+    ]
     heard.clear()
     store.delete("/a", recursive=True)
     store.pump()
@@ -155,6 +159,21 @@ def test_the_same_event_waits_only_once_but_comes_again_after_delivery(store):
         store.set("/a", value)
     store.pump()
     assert heard == [EventKind.CHANGED, EventKind.CHANGED]
+
+
+def test_events_that_become_one_tell_of_all_children(store):
+    heard = []
+    store.create("/a")
+    store.create("/a/before")
+    store.watch("/a", lambda event: heard.append(set(event.names)))
+    store.delete("/a/before")
+    store.create("/a/b")
+    store.create("/a/c")
+    store.create("/a/number-", sequence=True)
+    store.pump()
+    store.create("/a/d")
+    store.pump()
+    assert heard == [{"before", "b", "c", "number-0000000004"}, {"d"}]
 
 
 def test_what_did_not_happen_is_not_told(store):

@@ -37,16 +37,6 @@ def ensure_valid_name(name: str) -> None:
         raise InvalidTopicError(error)
 
 
-def collision_key(name: str) -> str:
-    """Return what must differ between topics: metrics write '.' as '_'."""
-    return name.replace(".", "_")
-
-
-def may_collide(name: str) -> bool:
-    """Tell whether another name could have the same collision key."""
-    return "." in name or "_" in name
-
-
 def assign_replicas(
     brokers: Iterable[int],
     partitions: int,

@@ -6,22 +6,22 @@ metadata cache has what was asked for, or when the time is over (REQUEST_TIMED_O
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Final
 
 from twisted.logger import Logger
 
 from twisted_kafka.admin.policies import Policies, TopicOrder
+from twisted_kafka.admin.topic_names import CollidingNames, collision_key
 from twisted_kafka.admin.topic_orders import DEFAULT_COUNT, NewPartitions, NewTopic, TopicResult
 from twisted_kafka.admin.topic_rules import (
     CLUSTER_TOPIC,
     assign_replicas,
-    collision_key,
     ensure_valid_assignment,
     ensure_valid_name,
     ensure_valid_replicas,
-    may_collide,
+    name_error,
 )
 from twisted_kafka.admin.topic_waits import TopicWaits
 from twisted_kafka.config.broker_config import KafkaConfig
@@ -88,6 +88,7 @@ class TopicManager:
         self._policies = policies or Policies(config)
         self._randrange = randrange
         self._unmade: dict[str, str] = {}
+        self._colliding = CollidingNames(metadata)
         controller.add_topics_listener(waits.topics_changed)
 
     # Creation
@@ -105,15 +106,15 @@ class TopicManager:
             _refuse_all(results, PolicyViolationError(f"A request can make {MAX_NEW_PARTITIONS} partitions at most"))
             return _done(results)
         times = Counter(topic.name for topic in topics)
-        existing = set(self._store.children(znodes.TOPICS))
-        collisions = {collision_key(name): name for name in existing if may_collide(name)}
+        existing = self._existing(times)
+        asked: dict[str, str] = {}
         for topic, result in zip(topics, results, strict=True):
             try:
                 if times[topic.name] > 1:
                     raise InvalidRequestError("The request names this topic more than once")
-                self._ensure_new(topic.name, existing, collisions)
+                self._ensure_new(topic.name, existing, asked)
                 planned.append((result, self._plan(topic, result)))
-                collisions[collision_key(topic.name)] = topic.name
+                asked[collision_key(topic.name)] = topic.name
             except KafkaError as error:
                 result.refuse(error)
         if validate_only:
@@ -127,13 +128,20 @@ class TopicManager:
             return len(topic.assignments)
         return self._config.int("num.partitions") if topic.num_partitions == DEFAULT_COUNT else topic.num_partitions
 
-    def _ensure_new(self, name: str, existing: set[str], collisions: Mapping[str, str]) -> None:
+    def _existing(self, names: Iterable[str]) -> set[str]:
+        """Return those of the names that are topics', also of one that the controller has not heard of yet."""
+        possible = [name for name in names if name_error(name) is None]
+        found = self._store.get_many([znodes.topic_path(name) for name in possible])
+        return {name for name, node in zip(possible, found, strict=True) if node is not None}
+
+    def _ensure_new(self, name: str, existing: Collection[str], asked: Mapping[str, str]) -> None:
+        """Raise a KafkaError when there is such a topic, in ``existing`` say, or one like it, also in ``asked`` of this request."""
         if name == CLUSTER_TOPIC:
             raise InvalidRequestError(f"{name} is a name that no topic can have here")
         ensure_valid_name(name)
         if name in existing or self._metadata.contains(name):
             raise TopicExistsError(f"There is a topic {name!r} already")
-        other = collisions.get(collision_key(name)) if may_collide(name) else None
+        other = asked.get(collision_key(name)) or next(iter(self._existing(self._colliding.like(name))), None)
         if other is not None:
             raise InvalidTopicError(f"The name {name!r} is too similar to {other!r}: metrics could not tell them apart")
 
@@ -173,6 +181,7 @@ class TopicManager:
                 _refuse_storing(result, written)
             else:
                 result.topic_id = node.topic_id or NO_UUID
+                self._colliding.add(result.name)
 
     def _has_leaders(self, name: str) -> bool:
         partitions = self._metadata.partitions(name)

@@ -69,10 +69,9 @@ class BrokerChanges:
             _log.error("Broker {broker} refused to change leaders: error {code}", broker=broker, code=response.error_code)
             return
         context = self._context
-        names = {topic_id: topic for topic, topic_id in context.topic_ids.items()} if response.topics else {}
         failed, recovered = [], []
         errors = [(error.topic_name, error) for error in response.partition_errors]
-        errors += [(names.get(topic.topic_id, ""), error) for topic in response.topics for error in topic.partition_errors]
+        errors += [(context.topic_name(topic.topic_id), error) for topic in response.topics for error in topic.partition_errors]
         for topic, error in errors:
             replica = (TopicPartition(topic, error.partition_index), broker)
             if error.error_code == ErrorCode.KAFKA_STORAGE_ERROR:

@@ -71,7 +71,8 @@ class ControllerContext:
         """Forget all but the epoch: the controller has resigned."""
         self.brokers: dict[int, LiveBroker] = {}
         self.shutting_down: set[int] = set()
-        self.topic_ids: dict[str, bytes] = {}
+        self._topic_ids: dict[str, bytes] = {}
+        self._topic_names: dict[bytes, str] = {}
         self.assignments: dict[str, dict[int, ReplicaAssignment]] = {}
         self.leaderships: dict[TopicPartition, Leadership] = {}
         self.partition_states: dict[TopicPartition, PartitionStatus] = {}
@@ -112,7 +113,22 @@ class ControllerContext:
 
     def topic_id(self, topic: str) -> bytes:
         """Return the topic's id; zero bytes when it has none."""
-        return self.topic_ids.get(topic, NO_UUID)
+        return self._topic_ids.get(topic, NO_UUID)
+
+    def topic_name(self, topic_id: bytes) -> str:
+        """Return the name of the topic with that id; empty when there is none."""
+        return self._topic_names.get(topic_id, "")
+
+    def set_topic_id(self, topic: str, topic_id: bytes) -> None:
+        """Note the topic's id, in place of another one."""
+        self._forget_topic_id(topic)
+        self._topic_ids[topic] = topic_id
+        self._topic_names[topic_id] = topic
+
+    def _forget_topic_id(self, topic: str) -> None:
+        topic_id = self._topic_ids.pop(topic, None)
+        if topic_id is not None and self._topic_names.get(topic_id) == topic:
+            del self._topic_names[topic_id]
 
     def is_to_be_deleted(self, topic: str) -> bool:
         """Tell whether somebody asked for the topic's deletion."""
@@ -132,6 +148,6 @@ class ControllerContext:
             self.leaderships.pop(partition, None)
             self.partition_states.pop(partition, None)
         self.assignments.pop(topic, None)
-        self.topic_ids.pop(topic, None)
+        self._forget_topic_id(topic)
         for topics in (self.topics_to_delete, self.topics_being_deleted, self.ineligible_for_deletion):
             topics.discard(topic)

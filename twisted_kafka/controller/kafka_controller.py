@@ -219,7 +219,7 @@ class KafkaController:
         context.clear()
         self._watches = [
             self._store.watch(znodes.BROKER_IDS, self._on_change(self._brokers_changed, State.BROKER_CHANGE)),
-            self._store.watch(znodes.TOPICS, self._on_change(self._topics_changed, State.TOPIC_CHANGE)),
+            self._store.watch(znodes.TOPICS, self._topics_watched),
             self._store.watch(znodes.DELETE_TOPICS, self._on_change(self._deletions_changed, State.TOPIC_DELETION)),
             self._store.watch(znodes.ISR_CHANGES, self._on_change(self._isrs_changed, State.ISR_CHANGE)),
             self._store.watch(znodes.LOG_DIR_EVENTS, self._on_change(self._log_dirs_failed, State.LOG_DIR_CHANGE)),
@@ -292,14 +292,24 @@ class KafkaController:
             changed = partial(self._partitions_changed, topic)
             self._node_watches.watch(znodes.topic_path(topic), self._on_change(changed, State.TOPIC_CHANGE))
 
-    def _topics_changed(self) -> None:
-        now = set(self._loader.children(znodes.TOPICS))
-        for topic in self.context.assignments.keys() - now:
+    def _topics_watched(self, event: WatchEvent) -> None:
+        self._submit_active(partial(self._topics_changed, event.names), State.TOPIC_CHANGE)
+
+    def _topics_changed(self, names: Collection[str]) -> None:
+        """Take over topics that were made, forget those that are gone; without ``names`` compare all that there are."""
+        known = self.context.assignments
+        if names:
+            now = self._loader.existing(znodes.TOPICS, names)
+            gone = {name for name in names if name in known and name not in now}
+        else:
+            now = set(self._loader.children(znodes.TOPICS))
+            gone = known.keys() - now
+        for topic in gone:
             if not self.context.is_to_be_deleted(topic):
                 self.log.warn("The node of topic {topic} is gone although nobody deleted it", topic=topic)
             self._node_watches.forget(znodes.topic_path(topic))
             self.context.forget_topic(topic)
-        new = sorted(now - self.context.assignments.keys())
+        new = sorted(name for name in now if name not in known)
         if new:
             self._watch_topics(new)
             self._new_partitions(self._loader.load_topics(new))

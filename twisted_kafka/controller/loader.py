@@ -32,6 +32,12 @@ class ContextLoader:
         except NoNodeError:
             return []
 
+    def existing(self, path: str, names: Iterable[str]) -> set[str]:
+        """Return those of ``names`` that are children of the node."""
+        wanted = list(names)
+        found = self._store.get_many([f"{path}/{name}" for name in wanted])
+        return {name for name, node in zip(wanted, found, strict=True) if node is not None}
+
     def take_isr_changes(self) -> list[TopicPartition]:
         """Return the partitions, each once, whose in-sync replicas leaders changed by themselves, and delete the notifications."""
         partitions: dict[TopicPartition, None] = {}
@@ -86,7 +92,7 @@ class ContextLoader:
             if node.topic_id is None:
                 without_id.append((topic, node, found[1].version))
             else:
-                self._context.topic_ids[topic] = node.topic_id
+                self._context.set_topic_id(topic, node.topic_id)
             new += self._take_assignments(topic, node)
         self._give_ids(without_id)
         return new
@@ -122,7 +128,7 @@ class ContextLoader:
             if isinstance(result, StoreError):
                 self.log.error("Topic {topic} gets no id: {error}", topic=topic, error=result)
             elif node.topic_id is not None:
-                self._context.topic_ids[topic] = node.topic_id
+                self._context.set_topic_id(topic, node.topic_id)
 
     def load_leaderships(self, partitions: Collection[TopicPartition]) -> None:
         """Read the partitions' leaders and in-sync replicas."""

@@ -23,6 +23,7 @@ from twisted_kafka.protocol.errors import (
     UnknownTopicOrPartitionError,
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.protocol.types import NO_UUID
 
 
 class Reassignments:
@@ -133,9 +134,10 @@ class Reassignments:
         """Put the assignment into the topic's node, and then into the context."""
         topic, index = partition
         assignments = {**self._context.assignments[topic], index: assignment}
+        topic_id = self._context.topic_id(topic)
         node = TopicNode(
             partitions={at: list(each.replicas) for at, each in assignments.items()},
-            topic_id=self._context.topic_ids.get(topic),
+            topic_id=None if topic_id == NO_UUID else topic_id,
             adding_replicas={at: list(each.adding) for at, each in assignments.items() if each.adding},
             removing_replicas={at: list(each.removing) for at, each in assignments.items() if each.removing},
         )

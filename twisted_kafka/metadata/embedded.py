@@ -309,7 +309,7 @@ class SqliteStore:
             )
         except sqlite3.IntegrityError:
             raise NodeExistsError(f"there is a node {path} already") from None
-        self._children_changed(parent)
+        self._children_changed(parent, name)
         self._events.append(WatchEvent(EventKind.CREATED, path))
         return path
 
@@ -344,7 +344,7 @@ class SqliteStore:
         parent, name = _key(path)
         self._database.execute("DELETE FROM node WHERE parent = ? AND name = ?", (parent, name))
         self._events.append(WatchEvent(EventKind.DELETED, path))
-        self._children_changed(parent)
+        self._children_changed(parent, name)
 
     def _delete_below(self, path: str, expected_version: int) -> None:
         if path == "/":
@@ -357,9 +357,9 @@ class SqliteStore:
             self._events.append(WatchEvent(EventKind.DELETED, f"{parent}/{name}"))
         self._database.execute(f"DELETE FROM node {condition}", bounds)
 
-    def _children_changed(self, parent: str) -> None:
+    def _children_changed(self, parent: str, name: str) -> None:
         self._database.execute("UPDATE node SET cversion = cversion + 1 WHERE parent = ? AND name = ?", _key(parent))
-        self._events.append(WatchEvent(EventKind.CHILDREN, parent))
+        self._events.append(WatchEvent(EventKind.CHILDREN, parent, frozenset((name,))))
 
 
 def _key(path: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@ A change may name the version that it expects; ``ANY_VERSION`` expects none. Eve
 
 Durability: when a call that changes something returns, the change survives a crash of the process or the machine.
 
-Watches are persistent: a watch stays until cancelled. It says that something changed, not what: several changes in quick succession
+Watches are persistent: a watch stays until cancelled. It says where something changed, not how: several changes in quick succession
 may arrive as one event, so its receiver reads the node anew. All watches of a store are called on one thread, in the order of the
 changes, the store's own ones included; a callback must not block for long.
 
@@ -129,6 +129,8 @@ class WatchEvent(NamedTuple):
 
     kind: EventKind
     path: str
+    names: frozenset[str] = frozenset()
+    """With CHILDREN: the children that were made or deleted. Empty when the store cannot tell: read them all then."""
 
 
 class SessionState(enum.Enum):

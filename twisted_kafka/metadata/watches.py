@@ -11,7 +11,10 @@ from twisted_kafka.metadata.worker import SerialWorker
 
 @implementer(IWatch)
 class Watch:
-    """One receiver of one path's events. An event that is still queued is not queued again, which bounds the queue."""
+    """One receiver of one path's events.
+
+    An event that is still queued is not queued again, which bounds the queue; it tells the names of all the changes then.
+    """
 
     __slots__ = ("_callback", "_pending", "_watches", "path")
 
@@ -19,24 +22,28 @@ class Watch:
         self._watches = watches
         self.path = path
         self._callback: Callable[[WatchEvent], None] | None = callback
-        self._pending: set[EventKind] = set()
+        self._pending: dict[EventKind, set[str]] = {}
 
     def cancel(self) -> None:
         """Stop it."""
         self._callback = None
         self._watches.remove(self)
 
-    def notify(self, kind: EventKind, worker: SerialWorker) -> None:
-        """Queue the event unless the same one waits."""
-        if kind not in self._pending:
-            self._pending.add(kind)
-            worker.submit(lambda: self._deliver(kind))
+    def notify(self, event: WatchEvent, worker: SerialWorker) -> None:
+        """Queue the event, or add its names to one of the kind that waits; called with the lock of the watches."""
+        names = self._pending.get(event.kind)
+        if names is None:
+            self._pending[event.kind] = set(event.names)
+            worker.submit(lambda: self._deliver(event.kind))
+        else:
+            names |= event.names
 
     def _deliver(self, kind: EventKind) -> None:
         # Forgotten first: a change during the callback is news.
-        self._pending.discard(kind)
+        with self._watches.lock:
+            names = frozenset(self._pending.pop(kind))
         if self._callback is not None:
-            self._callback(WatchEvent(kind, self.path))
+            self._callback(WatchEvent(kind, self.path, names))
 
 
 class Watches:
@@ -46,18 +53,19 @@ class Watches:
         self._worker = worker
         self._by_path: dict[str, list[Watch]] = {}
         self._listeners: list[Callable[[SessionState], None]] = []
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
+        """Held while watches are added or removed, and events queued."""
 
     def add(self, path: str, callback: Callable[[WatchEvent], None]) -> Watch:
         """Register a watch."""
         watch = Watch(self, path, callback)
-        with self._lock:
+        with self.lock:
             self._by_path.setdefault(path, []).append(watch)
         return watch
 
     def remove(self, watch: Watch) -> None:
         """Forget a watch, if it is registered."""
-        with self._lock:
+        with self.lock:
             watches = self._by_path.get(watch.path, [])
             if watch in watches:
                 watches.remove(watch)
@@ -66,18 +74,18 @@ class Watches:
 
     def add_session_listener(self, callback: Callable[[SessionState], None]) -> None:
         """Register a listener of the session's state."""
-        with self._lock:
+        with self.lock:
             self._listeners.append(callback)
 
     def notify(self, events: Iterable[WatchEvent]) -> None:
         """Queue the events for those who watch their paths."""
-        with self._lock:
-            for kind, path in events:
-                for watch in self._by_path.get(path, ()):
-                    watch.notify(kind, self._worker)
+        with self.lock:
+            for event in events:
+                for watch in self._by_path.get(event.path, ()):
+                    watch.notify(event, self._worker)
 
     def session_changed(self, state: SessionState) -> None:
         """Tell the session listeners."""
-        with self._lock:
+        with self.lock:
             for listener in self._listeners:
                 self._worker.submit(lambda listener=listener: listener(state))  # type: ignore[misc]
