@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from tests.cases import case
 
 PACKAGE = Path(__file__).parents[1] / "twisted_kafka"
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -57,18 +57,19 @@ def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return len(named) - (named[:1] in (["self"], ["cls"]))
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_a_module_keeps_the_rules(path: Path) -> None:
-    text = path.read_text()
-    tree = ast.parse(text)
-    assert list(_imports_of_reactor(tree)) == [], "reactors are passed in"
-    if path != CLOCK:
-        assert list(_calls_of_time(tree)) == [], "an IClock is passed in"
-    assert text.count("\n") <= LONGEST_MODULE, "a module of its own for a part of this"
-    long = [each.name for each in _functions(tree) if _length(each) > LONGEST_FUNCTION]
-    assert set(long) <= LONGER, "a function of its own for a part of this"
-    wide = [each.name for each in _functions(tree) if _parameters(each) > MOST_PARAMETERS]
-    assert set(wide) <= MORE_PARAMETERS, "an object for what belongs together"
+def test_a_module_keeps_the_rules() -> None:
+    for path in MODULES:
+        with case(path=path):
+            text = path.read_text()
+            tree = ast.parse(text)
+            assert list(_imports_of_reactor(tree)) == [], "reactors are passed in"
+            if path != CLOCK:
+                assert list(_calls_of_time(tree)) == [], "an IClock is passed in"
+            assert text.count("\n") <= LONGEST_MODULE, "a module of its own for a part of this"
+            long = [each.name for each in _functions(tree) if _length(each) > LONGEST_FUNCTION]
+            assert set(long) <= LONGER, "a function of its own for a part of this"
+            wide = [each.name for each in _functions(tree) if _parameters(each) > MOST_PARAMETERS]
+            assert set(wide) <= MORE_PARAMETERS, "an object for what belongs together"
 
 
 def test_each_decision_has_a_number_of_its_own_and_is_listed() -> None:

@@ -8,8 +8,7 @@
 import random
 from concurrent.futures import Future
 
-import pytest
-
+from tests.cases import case
 from tests.coordinator.fakes import Bench
 from twisted_kafka.coordinator.group.classic.classic_group_member import MemberTerms
 from twisted_kafka.coordinator.group.requests import JoinRequest, Sender, SyncRequest
@@ -126,8 +125,13 @@ def disturb(chance, bench, members, spare, parked):
         bench.restart()
 
 
-@pytest.mark.parametrize("seed", range(25))
-def test_whatever_happens(seed):
+def test_whatever_happens():
+    for seed in range(25):
+        with case(seed=seed):
+            simulate(seed)
+
+
+def simulate(seed):
     chance = random.Random(seed)
     bench = Bench(initial_rebalance_delay_ms=chance.choice((0, 1000)))
     spare = [Member(number, is_static=number % 3 == 0) for number in range(30)]

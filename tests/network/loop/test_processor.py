@@ -4,6 +4,7 @@ import socket
 import pytest
 from zope.interface import implementer
 
+from tests.cases import case
 from tests.network.network_fakes import Layer, frame
 from twisted_kafka.network.connection.channel import READ_AHEAD_BYTES
 from twisted_kafka.network.connection.expiry import HALF_CLOSED_S
@@ -345,8 +346,13 @@ def test_shutdown_answers_what_is_under_way() -> None:
     assert layer.take() is None
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_random_interleavings_answer_everything_once_and_in_order(seed: int) -> None:
+def test_random_interleavings_answer_everything_once_and_in_order() -> None:
+    for seed in range(20):
+        with case(seed=seed):
+            interleave(seed)
+
+
+def interleave(seed: int) -> None:
     rng = random.Random(seed)
     layer = Layer(queue_size=3)
     clients = [layer.connect() for _ in range(6)]

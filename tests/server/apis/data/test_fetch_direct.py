@@ -1,5 +1,6 @@
-import pytest
+import itertools
 
+from tests.cases import case
 from twisted_kafka.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -54,71 +55,73 @@ def read(frame, version):
     return read_one(frame, version, 4, IDS.get)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-@pytest.mark.parametrize("topics", [0, 1])
-def test_it_reads_what_the_decoder_reads(version, kind, topics):
-    frame = frame_of(version, *[topic(version)] * topics)
-    message = FetchRequest.decode(frame, version, 4)
-    one = read(kind(frame), version)
-    for name in ("replica_id", "max_wait_ms", "min_bytes", "max_bytes", "isolation_level", "session_id", "session_epoch"):
-        assert getattr(one, name) == getattr(message, name)
-    assert len(one.fetches) == topics
-    for fetch in one.fetches:
-        asked = message.topics[0].partitions[0]
-        for name in ("partition", "fetch_offset", "log_start_offset", "current_leader_epoch", "last_fetched_epoch"):
-            assert getattr(fetch, name) == getattr(asked, name)
-        assert fetch.max_bytes == asked.partition_max_bytes
-        assert fetch.topic_id == message.topics[0].topic_id
-        assert fetch.topic_partition == TopicPartition("größe", 7)
+def test_it_reads_what_the_decoder_reads():
+    for version, kind, topics in itertools.product(VERSIONS, [bytes, bytearray, memoryview], [0, 1]):
+        with case(version=version, kind=kind, topics=topics):
+            frame = frame_of(version, *[topic(version)] * topics)
+            message = FetchRequest.decode(frame, version, 4)
+            one = read(kind(frame), version)
+            for name in ("replica_id", "max_wait_ms", "min_bytes", "max_bytes", "isolation_level", "session_id", "session_epoch"):
+                assert getattr(one, name) == getattr(message, name)
+            assert len(one.fetches) == topics
+            for fetch in one.fetches:
+                asked = message.topics[0].partitions[0]
+                for name in ("partition", "fetch_offset", "log_start_offset", "current_leader_epoch", "last_fetched_epoch"):
+                    assert getattr(fetch, name) == getattr(asked, name)
+                assert fetch.max_bytes == asked.partition_max_bytes
+                assert fetch.topic_id == message.topics[0].topic_id
+                assert fetch.topic_partition == TopicPartition("größe", 7)
 
 
-@pytest.mark.parametrize("version", [13, 17])
-def test_an_unknown_topic_id_is_a_fetch_without_a_topic(version):
-    one = read(frame_of(version, topic(version, topic_id=b"?" * 16)), version)
-    assert one.fetches[0].topic_partition is None
-    assert one.fetches[0].topic_id == b"?" * 16
+def test_an_unknown_topic_id_is_a_fetch_without_a_topic():
+    for version in [13, 17]:
+        with case(version=version):
+            one = read(frame_of(version, topic(version, topic_id=b"?" * 16)), version)
+            assert one.fetches[0].topic_partition is None
+            assert one.fetches[0].topic_id == b"?" * 16
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_other_requests_are_left_to_the_decoder(version):
-    both = [partition(version), partition(version, partition=8)]
-    others = [
-        frame_of(version, topic(version), topic(version)),
-        frame_of(version, topic(version, *both)),
-        frame_of(version, topic(version)) + b"\0",
-    ]
-    if version >= 7:
-        forgotten = ForgottenTopic(**({"topic_id": TOPIC_ID} if version >= 13 else {"topic": "a"}), partitions=[1])
-        others.append(frame_of(version, topic(version), forgotten_topics_data=[forgotten]))
-    if version < 13:
-        others.append(frame_of(version, topic(version, name="")))
-    if version == 12:
-        others.append(frame_of(version, topic(version, name="n" * 127)))
-    if version >= 12:
-        tags = {99: b"x"}
-        others += [
-            frame_of(version, topic(version), cluster_id="here"),
-            frame_of(version, topic(version), unknown_tagged_fields=tags),
-            frame_of(version, topic(version, unknown_tagged_fields=tags)),
-            frame_of(version, topic(version, partition(version, unknown_tagged_fields=tags))),
-            frame_of(version, topic(version), rack_id="r" * 200)[:-1] + b"\1",
-        ]
-    if version >= 15:
-        others.append(frame_of(version, topic(version), replica_state=ReplicaState(replica_id=1, replica_epoch=1)))
-    if version >= 17:
-        others.append(frame_of(version, topic(version, partition(version, replica_directory_id=b"d" * 16))))
-    assert [read(frame, version) for frame in others] == [None] * len(others)
+def test_other_requests_are_left_to_the_decoder():
+    for version in VERSIONS:
+        with case(version=version):
+            both = [partition(version), partition(version, partition=8)]
+            others = [
+                frame_of(version, topic(version), topic(version)),
+                frame_of(version, topic(version, *both)),
+                frame_of(version, topic(version)) + b"\0",
+            ]
+            if version >= 7:
+                forgotten = ForgottenTopic(**({"topic_id": TOPIC_ID} if version >= 13 else {"topic": "a"}), partitions=[1])
+                others.append(frame_of(version, topic(version), forgotten_topics_data=[forgotten]))
+            if version < 13:
+                others.append(frame_of(version, topic(version, name="")))
+            if version == 12:
+                others.append(frame_of(version, topic(version, name="n" * 127)))
+            if version >= 12:
+                tags = {99: b"x"}
+                others += [
+                    frame_of(version, topic(version), cluster_id="here"),
+                    frame_of(version, topic(version), unknown_tagged_fields=tags),
+                    frame_of(version, topic(version, unknown_tagged_fields=tags)),
+                    frame_of(version, topic(version, partition(version, unknown_tagged_fields=tags))),
+                    frame_of(version, topic(version), rack_id="r" * 200)[:-1] + b"\1",
+                ]
+            if version >= 15:
+                others.append(frame_of(version, topic(version), replica_state=ReplicaState(replica_id=1, replica_epoch=1)))
+            if version >= 17:
+                others.append(frame_of(version, topic(version, partition(version, replica_directory_id=b"d" * 16))))
+            assert [read(frame, version) for frame in others] == [None] * len(others)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_broken_requests_are_left_to_the_decoder(version):
-    frame = frame_of(version, topic(version))
-    assert [read(frame[:end], version) for end in range(len(frame))] == [None] * len(frame)
-    if version < 13:
-        assert read(frame.replace("ö".encode(), b"\xff\xff"), version) is None
-    if version >= 11:
-        assert read(frame.replace("ä".encode(), b"\xff\xff"), version) is None
+def test_broken_requests_are_left_to_the_decoder():
+    for version in VERSIONS:
+        with case(version=version):
+            frame = frame_of(version, topic(version))
+            assert [read(frame[:end], version) for end in range(len(frame))] == [None] * len(frame)
+            if version < 13:
+                assert read(frame.replace("ö".encode(), b"\xff\xff"), version) is None
+            if version >= 11:
+                assert read(frame.replace("ä".encode(), b"\xff\xff"), version) is None
 
 
 def region(size_bytes):
@@ -146,22 +149,21 @@ def answers(version, count, records, aborted):
     return news, topics
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("count", range(5))
-@pytest.mark.parametrize("aborted", [None, []])
-@pytest.mark.parametrize("size", [0, 1, 126, 127, 100_000])
-def test_it_writes_what_the_encoder_writes(version, count, aborted, size):
-    news, topics = answers(version, count, b"r" * size, aborted)
-    message = FetchResponse(responses=topics, **({"session_id": 99} if version >= 7 else {}))
-    written = FetchedResponse(99, by_topic(news)).encode_parts(version, b"head")
-    assert written == message.encode_parts(version, b"head")
+def test_it_writes_what_the_encoder_writes():
+    for version, count, aborted, size in itertools.product(VERSIONS, range(5), [None, []], [0, 1, 126, 127, 100_000]):
+        with case(version=version, count=count, aborted=aborted, size=size):
+            news, topics = answers(version, count, b"r" * size, aborted)
+            message = FetchResponse(responses=topics, **({"session_id": 99} if version >= 7 else {}))
+            written = FetchedResponse(99, by_topic(news)).encode_parts(version, b"head")
+            assert written == message.encode_parts(version, b"head")
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_regions_of_files_stay_what_they_are(version):
-    records = region(1000)
-    news, topics = answers(version, 2, records, None)
-    written = FetchedResponse(99, by_topic(news)).encode_parts(version, b"head")
-    message = FetchResponse(responses=topics, **({"session_id": 99} if version >= 7 else {}))
-    assert written == message.encode_parts(version, b"head")
-    assert written.count(records) == 2
+def test_regions_of_files_stay_what_they_are():
+    for version in VERSIONS:
+        with case(version=version):
+            records = region(1000)
+            news, topics = answers(version, 2, records, None)
+            written = FetchedResponse(99, by_topic(news)).encode_parts(version, b"head")
+            message = FetchResponse(responses=topics, **({"session_id": 99} if version >= 7 else {}))
+            assert written == message.encode_parts(version, b"head")
+            assert written.count(records) == 2

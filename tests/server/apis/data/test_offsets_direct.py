@@ -1,5 +1,8 @@
+import itertools
+
 import pytest
 
+from tests.cases import case
 from tests.replication.harness import TOPIC
 from tests.server.apis.replica_apis import Apis
 from twisted_kafka.log.results import TimestampAndOffset
@@ -30,53 +33,54 @@ def frame_of(version, *topics, **fields):
     return b"head" + ListOffsetsRequest(replica_id=-1, topics=list(topics), **fields).encode(version)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-@pytest.mark.parametrize("name", ["größe", "n" * 126])
-def test_it_reads_what_the_decoder_reads(version, kind, name):
-    one = read_one(kind(frame_of(version, topic(version, name))), version, 4)
-    assert (one.replica_id, one.topic, one.index, one.timestamp) == (-1, name, 7, 1 << 40)
-    assert one.isolation_level == (1 if version >= 2 else 0)
-    assert one.leader_epoch == (5 if version >= 4 else -1)
+def test_it_reads_what_the_decoder_reads():
+    for version, kind, name in itertools.product(VERSIONS, [bytes, bytearray, memoryview], ["größe", "n" * 126]):
+        with case(version=version, kind=kind, name=name):
+            one = read_one(kind(frame_of(version, topic(version, name))), version, 4)
+            assert (one.replica_id, one.topic, one.index, one.timestamp) == (-1, name, 7, 1 << 40)
+            assert one.isolation_level == (1 if version >= 2 else 0)
+            assert one.leader_epoch == (5 if version >= 4 else -1)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_other_requests_are_left_to_the_decoder(version):
-    two = [ListOffsetsPartition(partition_index=index) for index in (0, 1)]
-    others = [
-        frame_of(version),
-        frame_of(version, topic(version, "a"), topic(version, "b")),
-        frame_of(version, topic(version, "a", *two)),
-        frame_of(version, ListOffsetsTopic(name="a", partitions=[])),
-        frame_of(version, topic(version, "")),
-        frame_of(version, topic(version)) + b"\0",
-    ]
-    if version >= 6:
-        others += [
-            frame_of(version, topic(version, "n" * 127)),
-            frame_of(version, topic(version), unknown_tagged_fields={1: b"x"}),
-            frame_of(version, topic(version, unknown_tagged_fields={1: b"x"})),
-            frame_of(version, topic(version, "a", ListOffsetsPartition(unknown_tagged_fields={1: b"x"}))),
-        ]
-    assert [read_one(frame, version, 4) for frame in others] == [None] * len(others)
+def test_other_requests_are_left_to_the_decoder():
+    for version in VERSIONS:
+        with case(version=version):
+            two = [ListOffsetsPartition(partition_index=index) for index in (0, 1)]
+            others = [
+                frame_of(version),
+                frame_of(version, topic(version, "a"), topic(version, "b")),
+                frame_of(version, topic(version, "a", *two)),
+                frame_of(version, ListOffsetsTopic(name="a", partitions=[])),
+                frame_of(version, topic(version, "")),
+                frame_of(version, topic(version)) + b"\0",
+            ]
+            if version >= 6:
+                others += [
+                    frame_of(version, topic(version, "n" * 127)),
+                    frame_of(version, topic(version), unknown_tagged_fields={1: b"x"}),
+                    frame_of(version, topic(version, unknown_tagged_fields={1: b"x"})),
+                    frame_of(version, topic(version, "a", ListOffsetsPartition(unknown_tagged_fields={1: b"x"}))),
+                ]
+            assert [read_one(frame, version, 4) for frame in others] == [None] * len(others)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_broken_requests_are_left_to_the_decoder(version):
-    frame = frame_of(version, topic(version))
-    assert [read_one(frame[:end], version, 4) for end in range(len(frame))] == [None] * len(frame)
-    assert read_one(frame.replace("ö".encode(), b"\xff\xff"), version, 4) is None
+def test_broken_requests_are_left_to_the_decoder():
+    for version in VERSIONS:
+        with case(version=version):
+            frame = frame_of(version, topic(version))
+            assert [read_one(frame[:end], version, 4) for end in range(len(frame))] == [None] * len(frame)
+            assert read_one(frame.replace("ö".encode(), b"\xff\xff"), version, 4) is None
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("found", [TimestampAndOffset(1 << 41, 1 << 40, 6), None])
-def test_it_writes_what_the_encoder_writes(version, found):
-    partition = ListOffsetsPartitionResponse(partition_index=3)
-    if found is not None:
-        partition.timestamp, partition.offset = found.timestamp_ms, found.offset
-        partition.leader_epoch = found.leader_epoch if version >= 4 else -1
-    message = ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="größe", partitions=[partition])])
-    assert FoundResponse("größe", 3, found).encode_parts(version, b"head") == message.encode_parts(version, b"head")
+def test_it_writes_what_the_encoder_writes():
+    for version, found in itertools.product(VERSIONS, [TimestampAndOffset(1 << 41, 1 << 40, 6), None]):
+        with case(version=version, found=found):
+            partition = ListOffsetsPartitionResponse(partition_index=3)
+            if found is not None:
+                partition.timestamp, partition.offset = found.timestamp_ms, found.offset
+                partition.leader_epoch = found.leader_epoch if version >= 4 else -1
+            message = ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="größe", partitions=[partition])])
+            assert FoundResponse("größe", 3, found).encode_parts(version, b"head") == message.encode_parts(version, b"head")
 
 
 @pytest.mark.parametrize(
