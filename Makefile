@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 COMPILED := $(CURDIR)/build/compiled
 WITH_COMPILED := PYTHONPATH=$(COMPILED):$(CURDIR):$(CURDIR)/spark
 
-.PHONY: install run test test-all lint smoke bench report demo-report compiled run-compiled test-compiled bench-compiled
+.PHONY: install run test-unit test test-all lint smoke bench report demo-report compiled run-compiled test-compiled bench-compiled
 .DEFAULT_GOAL := install
 
 install: $(VENV)/.installed $(VENV)/.spark-installed
@@ -44,6 +44,10 @@ $(VENV)/.dev-installed: $(VENV)/.installed
 run: $(VENV)/.installed
 	@$(COMPILE)
 	$(BIN)/twistd --pidfile= -n kafka --data-dir $(DATA_DIR)
+
+# Without Spark, Java and real clients, in less than a minute.
+test-unit: $(VENV)/.installed
+	$(PYTEST) -n auto --dist loadscope -m 'not slow and not long' --ignore tests/clients --ignore tests/oracle --ignore tests/spark
 
 test: install
 	$(PYTEST) -n auto --dist loadscope -m 'not slow and not oracle'

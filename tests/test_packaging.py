@@ -14,6 +14,7 @@ import setuptools
 
 import twisted_kafka
 
+pytestmark = pytest.mark.long
 ROOT = Path(__file__).resolve().parents[1]
 
 

@@ -11,6 +11,7 @@ import pytest
 from tests.eventually import WAIT_S, eventually
 from tests.processes import signals_end
 
+pytestmark = pytest.mark.long
 ROOT = Path(__file__).parents[1]
 
 STARTS_ONE = """

@@ -11,6 +11,7 @@ import pytest
 
 from twisted_kafka.start_up import without_collector, without_tls
 
+pytestmark = pytest.mark.long
 _START = """
 import json, sys
 from twisted.internet import error  # as twistd has, before it looks for its plugins

@@ -17,6 +17,7 @@ from twisted_kafka.protocol.messages.consumer_groups import (
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
+pytestmark = pytest.mark.long
 FEW, MANY = 100, 1000
 LINEAR = 1.2 * MANY / FEW
 CLIENT = Client("client", "/127.0.0.1")

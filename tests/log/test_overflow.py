@@ -108,6 +108,7 @@ def test_messages_of_old_formats(bench):
     assert log.segments.active.base_offset <= FAR + 9
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("loses_power", [False, True])
 def test_a_death_at_any_step_of_the_splitting_loses_nothing(tmp_path, loses_power):
     """And however often it happens: the next start may die there, too."""

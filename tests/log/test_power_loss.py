@@ -417,6 +417,7 @@ def run_alone(directory: Path, seed: int) -> None:
         world.disk.keep_everything()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_what_was_promised_outlives_deaths_at_any_step(tmp_path: Path, seed: int) -> None:
     run(tmp_path, seed)

@@ -1,5 +1,6 @@
 """Each finding of a small planted case, and none of the quiet one beside it; folded without Spark."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ pytest.importorskip("numpy")
 
 import pyarrow as pa
 
+from tests.cases import case
 from tests.spark.access_lines import PHASES, line, topic
 from twisted_kafka_spark import views
 from twisted_kafka_spark.findings import thresholds as limits
@@ -86,73 +88,78 @@ def nodes(of_first: int, of_others: int) -> list[str]:
 
 
 IDLE = limits.IDLE_FETCHES_FLOOR
-CASES: dict[str, tuple[str, list[str], list[str]]] = {
-    "reconnects": ("reconnect-storm", connecting(limits.NEW_CONNECTIONS_FLOOR), connecting(limits.NEW_CONNECTIONS_FLOOR - 1)),
+CASES: dict[str, tuple[str, Callable[[], list[str]], Callable[[], list[str]]]] = {
+    "reconnects": (
+        "reconnect-storm",
+        lambda: connecting(limits.NEW_CONNECTIONS_FLOOR),
+        lambda: connecting(limits.NEW_CONNECTIONS_FLOOR - 1),
+    ),
     "fetches": (
         "fetch-storm",
-        fetching(0.6),
-        fetching(0.4),  # as many, but most bring something
+        lambda: fetching(0.6),
+        lambda: fetching(0.4),  # as many, but most bring something
     ),
     "commits": (
         "commit-flood",
-        in_storm("OffsetCommit", limits.COMMITS_A_MINUTE),
-        in_storm("OffsetCommit", limits.COMMITS_A_MINUTE - 1),
+        lambda: in_storm("OffsetCommit", limits.COMMITS_A_MINUTE),
+        lambda: in_storm("OffsetCommit", limits.COMMITS_A_MINUTE - 1),
     ),
     "tiny batches": (
         "tiny-batches",
-        produced(limits.TINY_BATCHES_FLOOR, limits.TINY_BATCH_BYTES - 1),
-        produced(limits.TINY_BATCHES_FLOOR, limits.TINY_BATCH_BYTES),
+        lambda: produced(limits.TINY_BATCHES_FLOOR, limits.TINY_BATCH_BYTES - 1),
+        lambda: produced(limits.TINY_BATCHES_FLOOR, limits.TINY_BATCH_BYTES),
     ),
     "few tiny batches": (
         "tiny-batches",
-        produced(limits.TINY_BATCHES_FLOOR, 70),
-        produced(limits.TINY_BATCHES_FLOOR - 1, 70),
+        lambda: produced(limits.TINY_BATCHES_FLOOR, 70),
+        lambda: produced(limits.TINY_BATCHES_FLOOR - 1, 70),
     ),
-    "idle": ("idle-poller", fetched(IDLE, IDLE - 5), fetched(IDLE, IDLE - 20)),
-    "slow follower": ("slow-follower", usual() + slow("remote_us", 60_000), usual() + slow("remote_us", 9_000)),
+    "idle": ("idle-poller", lambda: fetched(IDLE, IDLE - 5), lambda: fetched(IDLE, IDLE - 20)),
+    "slow follower": ("slow-follower", lambda: usual() + slow("remote_us", 60_000), lambda: usual() + slow("remote_us", 9_000)),
     "busy threads": (
         "busy-threads",
-        usual() + slow("request_queue_us", 60_000),
-        usual() + slow("request_queue_us", 9_000),
+        lambda: usual() + slow("request_queue_us", 60_000),
+        lambda: usual() + slow("request_queue_us", 9_000),
     ),
-    "slow disk": ("slow-disk", usual() + slow("local_us", 60_000), usual(local_us=60_000) + slow("local_us", 60_000)),
-    "busy network": ("busy-network", usual() + slow("response_queue_us", 60_000), usual()),
-    "slow readers": ("slow-readers", usual() + slow("send_us", 60_000), usual()),
-    "hot topic": ("hot-topic", skewed(0.95), skewed(0.1)),
-    "hot broker": ("hot-broker", nodes(9_000, 600), nodes(4_000, 3_200)),
-    "old client": ("old-client", [line("Produce", 1, version=2)], [line("Produce", 1, version=3)]),
-    "old fetch": ("old-client", [line("Fetch", 1, version=3)], [line("Fetch", 1, version=4)]),
+    "slow disk": (
+        "slow-disk",
+        lambda: usual() + slow("local_us", 60_000),
+        lambda: usual(local_us=60_000) + slow("local_us", 60_000),
+    ),
+    "busy network": ("busy-network", lambda: usual() + slow("response_queue_us", 60_000), usual),
+    "slow readers": ("slow-readers", lambda: usual() + slow("send_us", 60_000), usual),
+    "hot topic": ("hot-topic", lambda: skewed(0.95), lambda: skewed(0.1)),
+    "hot broker": ("hot-broker", lambda: nodes(9_000, 600), lambda: nodes(4_000, 3_200)),
+    "old client": ("old-client", lambda: [line("Produce", 1, version=2)], lambda: [line("Produce", 1, version=3)]),
+    "old fetch": ("old-client", lambda: [line("Fetch", 1, version=3)], lambda: [line("Fetch", 1, version=4)]),
     "rebalances": (
         "rebalance-storm",
-        in_storm("JoinGroup", limits.REBALANCES_A_MINUTE),
-        in_storm("JoinGroup", limits.REBALANCES_A_MINUTE - 10),
+        lambda: in_storm("JoinGroup", limits.REBALANCES_A_MINUTE),
+        lambda: in_storm("JoinGroup", limits.REBALANCES_A_MINUTE - 10),
     ),
     "metadata": (
         "metadata-storm",
-        in_storm("Metadata", limits.METADATA_A_MINUTE),
-        in_storm("Metadata", limits.METADATA_A_MINUTE - 1),
+        lambda: in_storm("Metadata", limits.METADATA_A_MINUTE),
+        lambda: in_storm("Metadata", limits.METADATA_A_MINUTE - 1),
     ),
-    "peak": ("traffic-peak", usual() + in_storm("ListOffsets", 250), usual() + in_storm("ListOffsets", 150)),
+    "peak": ("traffic-peak", lambda: usual() + in_storm("ListOffsets", 250), lambda: usual() + in_storm("ListOffsets", 150)),
 }
 
 
-@pytest.fixture(params=CASES, ids=str)
-def case(request: pytest.FixtureRequest) -> tuple[str, list[str], list[str]]:
-    return CASES[request.param]
+def test_what_is_planted_is_found_and_nothing_else() -> None:
+    for title, (name, planted, _) in CASES.items():
+        with case(title):
+            found = findings(planted())
+            assert [each.name for each in found] == [name]
+            assert found[0].evidence
+            assert found[0].where
+            assert found[0].advice.endswith(".")
 
 
-def test_what_is_planted_is_found_and_nothing_else(case: tuple[str, list[str], list[str]]) -> None:
-    name, planted, _ = case
-    found = findings(planted)
-    assert [each.name for each in found] == [name]
-    assert found[0].evidence
-    assert found[0].where
-    assert found[0].advice.endswith(".")
-
-
-def test_what_is_not_enough_is_no_finding(case: tuple[str, list[str], list[str]]) -> None:
-    _, _, quiet = case
-    assert [each.name for each in findings(quiet)] == []
+def test_what_is_not_enough_is_no_finding() -> None:
+    for title, (_, _, quiet) in CASES.items():
+        with case(title):
+            assert [each.name for each in findings(quiet())] == []
 
 
 def test_a_storm_of_one_minute_is_none() -> None:

@@ -16,6 +16,8 @@ import pytest
 from tests.eventually import WAIT_S, eventually
 from tests.processes import signals_end, start_tied
 
+pytestmark = pytest.mark.long
+
 
 class Twistd:
     def __init__(self, folder: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.processes import start_tied
 
+pytestmark = pytest.mark.long
 _TIMEOUT_S = 30
 _BIN = Path(sys.executable).parent
 _SERVE = [str(_BIN / "twisted-kafka"), "serve"]
