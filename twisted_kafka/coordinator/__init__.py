@@ -1,1 +1,1 @@
-"""Coordinators: consumer groups, committed offsets and producer ids, on one runtime over the internal topics."""
+"""The coordinators of groups and of transactions, on one runtime over their internal topics."""

@@ -1,7 +1,7 @@
-"""Records of the coordinators' internal topics, in Kafka's own formats.
+"""Records of the coordinators' internal topics, in Kafka's formats.
 
-A key begins with an int16 that tells which kind of record it is (keys have no versions), a value with an int16 that
-tells its version. A record without value (a tombstone) removes what the key names.
+A key begins with an int16 that identifies the record type (keys have no versions), a value with an int16 version. A record
+without a value (a tombstone) removes the key.
 """
 
 import struct
@@ -16,22 +16,22 @@ from twisted_kafka.protocol.regions import Buffer
 _INT16 = struct.Struct(">h")
 
 RecordKinds = Mapping[int, tuple[type[Any], type[Any]]]
-"""The classes of key and value, by the int16 that a key begins with."""
+"""The classes of key and value by record type."""
 
 
 class Producer(NamedTuple):
-    """Whose transaction records belong to."""
+    """The producer in whose transaction records are written."""
 
     producer_id: int
     epoch: int
 
 
 class UnknownRecordKindError(ValueError):
-    """The key's kind or the value's version is none that this coordinator knows."""
+    """The record's type is unknown, or its key or value has no type or version."""
 
 
 class CoordinatorRecord:
-    """A key and a value (None: a tombstone) with the versions that they are written in."""
+    """A key with its record type, and a value with its version; value None is a tombstone."""
 
     __slots__ = ("key", "kind", "value", "value_version")
 
@@ -45,24 +45,24 @@ class CoordinatorRecord:
         return f"CoordinatorRecord({self.key!r}, {self.value!r})"
 
     def encode_key(self) -> bytes:
-        """Return the key's bytes with their int16 in front."""
+        """Return the record type followed by the encoded key."""
         return _INT16.pack(self.kind) + self.key.encode(0)  # type: ignore[no-any-return]
 
     def encode_value(self) -> bytes | None:
-        """Return the value's bytes with their int16 in front, or None for a tombstone."""
+        """Return the version followed by the encoded value, or None for a tombstone."""
         if self.value is None:
             return None
         return _INT16.pack(self.value_version) + self.value.encode(self.value_version)  # type: ignore[no-any-return]
 
     def simple(self, timestamp_ms: int) -> SimpleRecord:
-        """Return the record as a batch takes it."""
+        """Return the record in the form that batches are built from."""
         return SimpleRecord(timestamp_ms, self.encode_key(), self.encode_value())
 
 
 def encode_batch(
     records: Sequence[CoordinatorRecord], now_ms: int, compression: Compression, producer: Producer | None = None
 ) -> Buffer:
-    """Return the batch of format 2 that holds the records, all of this moment; in writable memory where that costs no copy."""
+    """Return a batch of format 2 with the records, all with timestamp ``now_ms``; in writable memory if that costs no copy."""
     simple = [record.simple(now_ms) for record in records]
     if producer is not None:
         return build_batch(
@@ -75,15 +75,15 @@ def encode_batch(
         )
     if compression:
         return build_batch(simple, compression=compression)
-    # Each commit comes through here: without the builder's options it takes half the time.
+    # Every offset commit takes this path: without the builder's options it takes half the time.
     last = len(simple) - 1
     return assemble_batch(encode_records(simple, now_ms), (0, -1, 0, last, now_ms, now_ms, -1, -1, -1, last + 1))
 
 
 def decode_record(kinds: RecordKinds, key: Buffer | None, value: Buffer | None) -> CoordinatorRecord:
-    """Read a record of an internal topic.
+    """Decode a record of an internal topic.
 
-    Raises UnknownRecordKindError for a kind that is not in ``kinds``, and MalformedMessageError.
+    Raises UnknownRecordKindError for a record type that is not in ``kinds``, and MalformedMessageError.
     """
     if key is None or len(key) < _INT16.size:
         raise UnknownRecordKindError("a record without a key")

@@ -1,7 +1,7 @@
-"""What an operation on a coordinator's state asks of the world: records to write, requests to answer, timers.
+"""The effects of an operation on a coordinator's state: records to write, requests to answer, timers.
 
-The state machines do no I/O: they leave their wishes in an ``Effects``, and the runtime carries them out, so that a test
-can read what a machine wants without running anything.
+The state machines do no I/O. They collect effects in an ``Effects``, and the runtime performs them. A test can inspect the
+effects without performing them.
 """
 
 # ruff: noqa: N805 - the methods of a zope interface have no self
@@ -24,25 +24,25 @@ T = TypeVar("T")
 
 
 class TimerHandle(Protocol):
-    """A timer that was set."""
+    """A timer that has been set."""
 
     def cancel(self) -> object:
-        """Never let it ring; no harm when it has rung."""
+        """Cancel the timer; does nothing if it has fired."""
 
 
 class ITimers(Interface):
-    """Alarms for a state machine."""
+    """Timers of a state machine."""
 
     def after(name: str, delay_ms: float, action: Callable[[], None]) -> TimerHandle:
-        """Call ``action`` in ``delay_ms`` milliseconds, while the machine's state is held, if it's still in charge then."""
+        """Call ``action`` after ``delay_ms`` milliseconds with the state locked, if the shard is still active then."""
 
 
 class Write:
-    """Records to append, and what to do with the outcome.
+    """Records to append, and a callback for the outcome.
 
-    ``completed`` is called once, with the state held: with NONE after the records were committed and replayed, or with
-    the append's error code. What it returns is the response when an operation returned this Write; a future, that the
-    response comes later. With ``producer`` they are part of its transaction, with ``guard`` what its verification gave.
+    ``completed`` is called once, with the state locked: with NONE after the records are committed and replayed, otherwise
+    with the append's error code. If an operation returns this Write, the callback's result is the response, or a future of
+    it. With ``producer``, the records are part of that producer's transaction; ``guard`` is the result of verifying it.
     """
 
     __slots__ = ("completed", "guard", "producer", "records")
@@ -68,26 +68,26 @@ class Write:
         return encode_batch(self.records, now_ms, compression, self.producer)
 
     def replay(self, shard: Any) -> None:
-        """Apply what was appended to the ICoordinatorShard."""
+        """Apply the appended records to the ICoordinatorShard."""
         producer_id = -1 if self.producer is None else self.producer.producer_id
         for record in self.records:
             shard.replay(record, producer_id)
 
 
 class EndTransaction(Write):
-    """The marker that ends a producer's transaction in this partition; ``completed`` as that of a Write."""
+    """The marker that ends a producer's transaction in this partition; ``completed`` is as in ``Write``."""
 
     __slots__ = ("committed", "coordinator_epoch", "ended")
 
     def __init__(self, producer: Producer, coordinator_epoch: int, committed: bool, completed: Callable[[ErrorCode], Any]) -> None:
-        """``coordinator_epoch`` is the transaction coordinator's; one with an older epoch than the last is refused."""
+        """``coordinator_epoch`` is the transaction coordinator's; a marker with an older epoch than the last one is refused."""
         super().__init__([], completed, producer)
         self.ended = producer
         self.coordinator_epoch = coordinator_epoch
         self.committed = committed
 
     def is_empty(self) -> bool:
-        """Return that there is something to append."""
+        """Return False: the marker is always appended."""
         return False
 
     def encode(self, now_ms: int, compression: Compression) -> Buffer:
@@ -101,12 +101,12 @@ class EndTransaction(Write):
         )
 
     def replay(self, shard: Any) -> None:
-        """Let what the transaction wrote count, or drop it."""
+        """Commit or discard the transaction's pending records."""
         shard.replay_end_transaction(self.ended.producer_id, self.committed)
 
 
 class Effects:
-    """A machine's wishes, in order; the runtime empties it while it holds the machine's lock."""
+    """The effects of a state machine, in order; the runtime performs them while it holds the shard's lock."""
 
     __slots__ = ("replies", "timers", "writes")
 
@@ -120,5 +120,5 @@ class Effects:
         self.writes.append(Write(records, completed))
 
     def reply(self, parked: "Future[T]", result: T) -> None:
-        """Answer a parked request once the lock is released."""
+        """Complete a parked request after the lock is released."""
         self.replies.append((parked, result))

@@ -1,4 +1,4 @@
-"""Which partition of an internal topic a key belongs to: as Java hashes strings, for all brokers and tools must agree."""
+"""The partition of an internal topic that a key maps to, by Java's string hash: all brokers and tools must agree on it."""
 
 import struct
 from functools import lru_cache
@@ -10,7 +10,7 @@ _SIGN = 0x8000_0000
 
 @lru_cache(maxsize=REMEMBERED_HASHES)
 def positive_hash(key: str) -> int:
-    """Return Java's ``String.hashCode`` made positive as Kafka does (the smallest integer becomes 0)."""
+    """Return the absolute value of Java's ``String.hashCode``; the smallest integer becomes 0 (Kafka: Utils.abs)."""
     data = key.encode("utf-16-be", "surrogatepass")
     value = 0
     for unit in struct.unpack(f">{len(data) // 2}H", data):
@@ -21,5 +21,5 @@ def positive_hash(key: str) -> int:
 
 
 def partition_for(key: str, partition_count: int) -> int:
-    """Return the partition of a topic with ``partition_count`` partitions that holds the key's records."""
+    """Return the partition that holds the key's records, in a topic with ``partition_count`` partitions."""
     return positive_hash(key) % partition_count

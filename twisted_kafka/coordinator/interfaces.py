@@ -1,4 +1,4 @@
-"""Where the coordinators meet the rest of the broker."""
+"""Interfaces between the coordinators and the rest of the broker."""
 
 # ruff: noqa: N805 - the methods of a zope interface have no self
 
@@ -20,10 +20,10 @@ class IPartitionWriter(Interface):
     """Appends to partitions of an internal topic."""
 
     def append(partition: TopicPartition, batch: Buffer, guard: VerificationGuard | None) -> ErrorCode | Future[ErrorCode]:
-        """Append a batch, committed when the answer is NONE; ``guard`` is that of a transaction which begins with it.
+        """Append a batch; ``guard`` is required if it starts a verified transaction.
 
-        An answer at once says that it's committed or that nothing was appended; a future, that it's in the local log and
-        awaits its replicas.
+        Returns NONE if the batch is committed, another error code if nothing was appended, or a future if the batch is in the
+        local log and waits for its replicas.
         """
 
 
@@ -31,40 +31,40 @@ class IPartitionReader(Interface):
     """Reads partitions of an internal topic from their local log."""
 
     def read_all(partition: TopicPartition, buffer_size: int) -> Iterator[Buffer]:
-        """Yield the log's batches from its start to its present end, about ``buffer_size`` bytes at a time.
+        """Yield the log's batches from its start to its current end, about ``buffer_size`` bytes at a time.
 
         Raises KafkaError when this broker has no such log.
         """
 
 
 class ICoordinatorShard(Interface):
-    """The state machine of one partition: operations read its state and return what to write, ``replay`` changes it."""
+    """The state machine of one partition: operations read its state and return records to write, ``replay`` changes it."""
 
     def replay(record: CoordinatorRecord, producer_id: int) -> None:
-        """Apply one record; ``producer_id`` is -1 outside of a transaction."""
+        """Apply one record; ``producer_id`` is -1 outside a transaction."""
 
     def replay_end_transaction(producer_id: int, committed: bool) -> None:
-        """A transaction that wrote to this partition ended."""
+        """Apply the end of a transaction that wrote to this partition."""
 
     def loaded() -> None:
-        """All records were replayed: from now on the shard is in charge."""
+        """Become active: all records have been replayed."""
 
     def unloaded() -> None:
-        """Another broker is in charge, or none: answer what is parked, stop the timers."""
+        """Answer parked requests and stop the timers: this broker no longer leads the partition."""
 
 
 class IShardFactory(Interface):
     """Makes the shards of one kind of coordinator."""
 
     def kinds() -> RecordKinds:
-        """Return the kinds of record that the shards understand."""
+        """Return the record types that the shards can replay."""
 
     def shard(partition: int, effects: Effects) -> Any:
         """Return a new, empty ICoordinatorShard."""
 
 
 class ITopicCreator(Protocol):
-    """Creates internal topics when they are first needed (the controller's TopicManager)."""
+    """Creates internal topics when they are first needed (implemented by admin.topics.TopicManager)."""
 
     def create_internal_topic(self, topic: str) -> object:
-        """Begin to create it, with the settings that the configuration gives for it; returns at once, no harm when it exists."""
+        """Start creating the topic with its configured settings, without waiting for it; does nothing if it exists."""

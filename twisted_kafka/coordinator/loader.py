@@ -1,4 +1,4 @@
-"""Loading a shard: its partition of the internal topic is replayed from the log."""
+"""Loads a shard by replaying its partition of the internal topic."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -15,21 +15,21 @@ _COMMIT_MARKER = 1
 _ABORT_MARKER = 0
 
 
-def load_partition(shard: Any, kinds: RecordKinds, chunks: Iterable[Buffer], go_on: Callable[[], bool]) -> int:
-    """Replay all records of ``chunks`` into an ICoordinatorShard, as long as ``go_on`` says so; returns how many.
+def load_partition(shard: Any, kinds: RecordKinds, chunks: Iterable[Buffer], should_continue: Callable[[], bool]) -> int:
+    """Replay the records of ``chunks`` into an ICoordinatorShard while ``should_continue`` returns true; return their number.
 
-    Kinds of record that this broker doesn't know, a newer one's perhaps, are left out with one log line each kind.
-    Raises CorruptRecordError and MalformedMessageError: a partition that can't be read must not serve half of its groups.
+    Records of unknown types (written by a newer broker, for example) are skipped, with one log line per type.
+    Raises CorruptRecordError and MalformedMessageError: an unreadable partition must not serve half of its groups.
     """
     count = 0
     unknown: set[str] = set()
     for chunk in chunks:
-        if not go_on():
+        if not should_continue():
             break
         for batch in batches(chunk):
             count += _load_batch(shard, kinds, batch, unknown)
     for kind in sorted(unknown):
-        _log.warn("records of a kind that this broker does not know were left out: {kind}", kind=kind)
+        _log.warn("Skipped records of an unknown type: {kind}", kind=kind)
     return count
 
 

@@ -1,4 +1,4 @@
-"""The coordinators' internal topics on the replica manager: appends to it, loading reads from its logs."""
+"""Appends to and reads from the coordinators' internal topics, through the replica manager."""
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
@@ -54,7 +54,7 @@ class ReplicaReader:
         self._replica_manager = replica_manager
 
     def read_all(self, partition: TopicPartition, buffer_size: int) -> Iterator[Buffer]:
-        """Yield the whole log in pieces; see IPartitionReader."""
+        """Yield the whole log in chunks; see IPartitionReader."""
         log = self._replica_manager.get_partition_or_error(partition).log
         position, end = log.log_start_offset, log.log_end_offset
         while position < end:

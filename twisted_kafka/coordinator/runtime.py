@@ -1,12 +1,12 @@
-"""The runtime under the coordinators: who is in charge of a key, one operation at a time, answers after the commit.
+"""The coordinators' runtime: routes keys to shards, runs one operation at a time, answers after the commit.
 
 An operation is a method of a shard (see ``ICoordinatorShard``). It reads the shard's state and returns its response, or a
-``Write`` of records and what to answer once they are committed. The runtime appends the records to the partition of the
-internal topic that the key hashes to, replays them, which alone changes what is stored, and hands the answer out. A shard
-is loaded by replaying its partition from the log.
+``Write`` with records and a callback that builds the response. The runtime appends the records to the partition of the
+internal topic that the key hashes to, replays them into the shard, and answers when they are committed. Only replay changes
+stored state. A shard is loaded by replaying its partition from the log.
 
-The records are replayed as soon as they are in the local log, so the next operation sees them; the answer waits for the
-replicas, and so does every ``read``: nothing is told that a change of leader could take back.
+Records are replayed as soon as they are in the local log, so the next operation sees them. The answer waits for the replicas,
+and so does every ``read``: no answer reveals a change that a new leader might not have.
 """
 
 import threading
@@ -44,7 +44,7 @@ _log = Logger()
 
 
 class CoordinatorState(Enum):
-    """Whether a partition's shard may be asked."""
+    """The state of a partition's shard; only an active one executes operations."""
 
     LOADING = "loading"
     ACTIVE = "active"
@@ -53,10 +53,11 @@ class CoordinatorState(Enum):
 
 
 class CoordinatorContext:
-    """A shard under its lock.
+    """One partition's shard with its lock, its pending actions and its replies.
 
-    ``post`` never blocks: whoever holds the lock, perhaps the caller itself further up its stack, runs the action before
-    or just after it lets go. So an append may complete on any thread, even one in the middle of another operation.
+    ``post`` never blocks: if another thread, or the caller further up its own stack, holds the lock, the holder runs the
+    action before or just after it releases the lock. So an append may complete on any thread, even in the middle of another
+    operation.
     """
 
     __slots__ = ("_mailbox", "_now_ns", "busy_ns", "effects", "leader_epoch", "lock", "partition", "shard", "state", "uncommitted")
@@ -64,28 +65,28 @@ class CoordinatorContext:
     def __init__(self, partition: TopicPartition, leader_epoch: int, now_ns: Callable[[], int]) -> None:
         self.partition = partition
         self.busy_ns = 0
-        """How long operations and posted actions have run; counted by whoever holds the lock."""
+        """Total run time of operations and posted actions; updated by the holder of the lock."""
         self._now_ns = now_ns
         self.leader_epoch = leader_epoch
         self.state = CoordinatorState.LOADING
         self.lock = threading.Lock()
-        self.effects: Effects = None  # type: ignore[assignment]  # the runtime sets these two at once: they need the context
+        self.effects: Effects = None  # type: ignore[assignment]  # the runtime sets these two right after: they need the context
         self.shard: Any = None
         self.uncommitted: Future[Any] | None = None
         self._mailbox: deque[Callable[[], None]] = deque()
 
     @property
     def waiting(self) -> int:
-        """How many posted actions wait for the lock."""
+        """Number of posted actions that wait for the lock."""
         return len(self._mailbox)
 
     def post(self, action: Callable[[], None]) -> None:
-        """Have ``action`` run with the lock held, now or when the present holder lets go."""
+        """Run ``action`` with the lock held, now or when the current holder releases it."""
         self._mailbox.append(action)
         self.settle()
 
     def settle(self) -> None:
-        """Run what was posted and send the replies; called without the lock, after each time that it was held."""
+        """Run posted actions and send replies; call it without the lock, each time the lock has been released."""
         while True:
             while self._mailbox and self.lock.acquire(blocking=False):
                 try:
@@ -101,7 +102,7 @@ class CoordinatorContext:
             while replies:
                 try:
                     parked, result = replies.popleft()
-                except IndexError:  # another thread sends them too
+                except IndexError:  # another thread is sending them too
                     break
                 if not parked.done():
                     parked.set_result(result)
@@ -110,8 +111,8 @@ class CoordinatorContext:
         began_ns = self._now_ns()
         try:
             action()
-        except Exception:  # noqa: BLE001 whoever happens to hold the lock has nothing to do with this action
-            _log.failure("an action on {partition} failed", partition=self.partition)
+        except Exception:  # noqa: BLE001 the holder of the lock is not responsible for this action
+            _log.failure("An action on {partition} failed", partition=self.partition)
         finally:
             self.busy_ns += self._now_ns() - began_ns
 
@@ -120,7 +121,7 @@ ACTIVE = CoordinatorState.ACTIVE
 
 
 class RuntimeSettings:
-    """The internal topic and how its partitions are written and read."""
+    """The internal topic, and how its partitions are written and read."""
 
     __slots__ = ("compression", "load_buffer_size", "on_loaded", "partition_count", "topic")
 
@@ -132,7 +133,7 @@ class RuntimeSettings:
         compression: Compression = Compression.NONE,
         on_loaded: Callable[[float], object] = float,
     ) -> None:
-        """``on_loaded`` is told of each partition that was loaded how many milliseconds it took."""
+        """``on_loaded`` is called with the load time of each partition, in milliseconds."""
         self.topic = topic
         self.partition_count = partition_count
         self.load_buffer_size = load_buffer_size
@@ -141,7 +142,7 @@ class RuntimeSettings:
 
 
 class CoordinatorRuntime:
-    """Shards by partition; operations by key. All methods may be called on any thread."""
+    """Executes operations on shards, which are found by key (Kafka: CoordinatorRuntime). All methods may be called on any thread."""
 
     log = Logger()
 
@@ -170,14 +171,14 @@ class CoordinatorRuntime:
         self._is_loader_busy = False
         self._is_running = False
 
-    # life
+    # lifecycle
 
     def startup(self) -> None:
-        """Begin to answer."""
+        """Start executing operations."""
         self._is_running = True
 
     def shutdown(self) -> None:
-        """Answer COORDINATOR_NOT_AVAILABLE from now on, and what is parked with NOT_COORDINATOR."""
+        """Answer parked requests with NOT_COORDINATOR, and all later ones with COORDINATOR_NOT_AVAILABLE."""
         self._is_running = False
         with self._contexts_lock:
             contexts = list(self._contexts.values())
@@ -186,7 +187,7 @@ class CoordinatorRuntime:
             self._close(context)
 
     def elected(self, partition: int, leader_epoch: int) -> None:
-        """This broker leads the partition: load its shard in the background, unless that was done in this epoch."""
+        """Load the partition's shard in the background, as this broker leads it now; not twice in one leader epoch."""
         with self._contexts_lock:
             old = self._contexts.get(partition)
             if old is not None and old.leader_epoch >= leader_epoch and old.state is not CoordinatorState.FAILED:
@@ -204,7 +205,7 @@ class CoordinatorRuntime:
             self._scheduler.schedule_once(f"load-{self.topic}", self._load_all)
 
     def resigned(self, partition: int, leader_epoch: int | None = None) -> None:
-        """This broker leads the partition no more: forget its shard; an older epoch than the loaded one says nothing."""
+        """Unload the partition's shard, as this broker no longer leads it; ignored if the shard has a newer leader epoch."""
         with self._contexts_lock:
             context = self._contexts.get(partition)
             if context is None or (leader_epoch is not None and context.leader_epoch > leader_epoch):
@@ -224,7 +225,7 @@ class CoordinatorRuntime:
             self._past_busy_ns += context.busy_ns
 
     def _load_all(self) -> None:
-        """Load one partition after the other: fifty empty ones, the usual case of a start, aren't worth a thread each."""
+        """Load one partition after another: fifty empty ones, the usual case at startup, do not justify a thread each."""
         while True:
             with self._contexts_lock:
                 if not self._to_load:
@@ -242,8 +243,8 @@ class CoordinatorRuntime:
                 self._reader.read_all(context.partition, self._settings.load_buffer_size),
                 lambda: context.state is CoordinatorState.LOADING,
             )
-        except Exception:  # noqa: BLE001 whatever is wrong with the log, the other partitions work on
-            self.log.failure("{partition} could not be loaded, its groups are not available", partition=context.partition)
+        except Exception:  # noqa: BLE001 an unreadable log must not affect the other partitions
+            self.log.failure("Failed to load {partition}, its groups are not available", partition=context.partition)
             context.state = CoordinatorState.FAILED if context.state is CoordinatorState.LOADING else context.state
             return
         with context.lock:
@@ -256,26 +257,26 @@ class CoordinatorRuntime:
         taken_ms = (self._clock.monotonic_ns() - started_ns) / 1e6
         self._settings.on_loaded(taken_ms)
         if count:
-            self.log.info("loaded {partition}: {n} records in {ms} ms", partition=context.partition, n=count, ms=int(taken_ms))
+            self.log.info("Loaded {partition}: {n} records in {ms} ms", partition=context.partition, n=count, ms=int(taken_ms))
 
     # routing
 
     def partition_for(self, key: str) -> int:
-        """Return the partition that the key belongs to."""
+        """Return the partition that the key maps to."""
         return partition_for(key, self._settings.partition_count())
 
     def is_loading(self) -> bool:
-        """Return whether some partition is being loaded."""
+        """Return whether any partition is being loaded."""
         with self._contexts_lock:
             return any(context.state is CoordinatorState.LOADING for context in self._contexts.values())
 
     def active_partitions(self) -> list[int]:
-        """Return the partitions that this broker is in charge of, loaded and ready."""
+        """Return the partitions whose shards are active."""
         with self._contexts_lock:
             return [partition for partition, context in self._contexts.items() if context.state is ACTIVE]
 
     def check(self, key: str) -> None:
-        """Raise what ``execute`` would raise for the key."""
+        """Raise the error that ``execute`` would raise for the key, if any."""
         self._context(key)
 
     def _context(self, key: str) -> CoordinatorContext:
@@ -285,7 +286,7 @@ class CoordinatorRuntime:
         return context  # type: ignore[return-value]  # _refuse never returns
 
     def partition_states(self) -> dict[str, int]:
-        """Return how many partitions are ``loading``, ``active`` and ``failed``."""
+        """Return the number of partitions that are ``loading``, ``active`` and ``failed``."""
         states = [context.state for context in self._all_contexts()]
         return {
             state.value: states.count(state)
@@ -293,41 +294,41 @@ class CoordinatorRuntime:
         }
 
     def queue_size(self) -> int:
-        """Return how much waits to be done: actions for shards that are held by another, and partitions to be loaded."""
+        """Return the number of actions that wait for a shard's lock, plus the partitions that wait to be loaded."""
         return sum(context.waiting for context in self._all_contexts()) + len(self._to_load)
 
     def busy_ns(self) -> int:
-        """Return how long operations have run, on whatever threads."""
+        """Return the total run time of operations, over all threads."""
         return self._past_busy_ns + sum(context.busy_ns for context in self._all_contexts())
 
     def peek(self) -> list[Any]:
-        """Return the shards that are in charge, without their locks: for reads, by whoever can do with a moment's disorder."""
+        """Return the active shards without locking them: for readers that can tolerate a change half done."""
         return [context.shard for context in self._all_contexts() if context.state is ACTIVE]
 
     def _all_contexts(self) -> list[CoordinatorContext]:
-        # In one step, so that it needs no lock.
+        # Atomic, so it needs no lock.
         return list(self._contexts.values())
 
     def _refuse(self, context: CoordinatorContext | None) -> None:
         if not self._is_running:
-            raise CoordinatorNotAvailableError("the coordinator is not running")
+            raise CoordinatorNotAvailableError("The coordinator is not running.")
         if context is None or context.state is CoordinatorState.CLOSED:
-            raise NotCoordinatorError("this broker does not lead the key's partition")
+            raise NotCoordinatorError("This broker does not lead the key's partition.")
         if context.state is CoordinatorState.LOADING:
-            raise CoordinatorLoadInProgressError(f"{context.partition} is being loaded")
-        raise CoordinatorNotAvailableError(f"{context.partition} could not be loaded")
+            raise CoordinatorLoadInProgressError(f"{context.partition} is being loaded.")
+        raise CoordinatorNotAvailableError(f"{context.partition} could not be loaded.")
 
     # operations
 
     def execute(self, key: str, operation: Callable[Concatenate[Any, P], R], *args: P.args, **kwargs: P.kwargs) -> Any:
-        """Run an operation on the key's shard; returns its response, or a future of it when replicas must confirm first.
+        """Run an operation on the key's shard; return its response, or a future of it if replicas have to confirm first.
 
         Raises NotCoordinatorError, CoordinatorLoadInProgressError and CoordinatorNotAvailableError.
         """
         return self._run(self._context(key), operation, *args, **kwargs)
 
     def read(self, key: str, operation: Callable[Concatenate[Any, P], R], *args: P.args, **kwargs: P.kwargs) -> Any:
-        """Do as ``execute``; if the operation writes nothing, what it saw is answered when that is committed."""
+        """Do as ``execute``, but delay the response of an operation that writes nothing until all state it saw is committed."""
         context = self._context(key)
         result = self._run(context, operation, *args, **kwargs)
         uncommitted = context.uncommitted
@@ -338,14 +339,14 @@ class CoordinatorRuntime:
         return answer
 
     def execute_everywhere(self, operation: Callable[[Any], R]) -> list[R]:
-        """Run an operation that returns no Write on each shard that is in charge; returns the results."""
+        """Run an operation that returns no Write on every active shard; return the results."""
         with self._contexts_lock:
             contexts = [context for context in self._contexts.values() if context.state is ACTIVE]
         results = []
         for context in contexts:
             try:
                 results.append(self._run(context, operation))
-            except NotCoordinatorError:  # unloaded meanwhile
+            except NotCoordinatorError:  # unloaded in the meantime
                 continue
         return results
 
@@ -369,22 +370,22 @@ class CoordinatorRuntime:
         return result
 
     def run_timer(self, context: CoordinatorContext, action: Callable[[], None]) -> None:
-        """Run a timer's action with the shard held, if it's still in charge."""
+        """Run a timer's action with the shard locked, if it is still active."""
 
-        def ring() -> None:
+        def fire() -> None:
             if context.state is ACTIVE:
                 action()
                 self._perform_effects(context)
 
-        context.post(ring)
+        context.post(fire)
 
     def end_transaction(
         self, partition: int, producer: Producer, coordinator_epoch: int, committed: bool
     ) -> "ErrorCode | Future[ErrorCode]":
-        """Append the marker that ends a producer's transaction in the partition, and let its records count or drop them.
+        """Append the marker that ends a producer's transaction in the partition, and commit or discard its pending records.
 
-        No operation comes between the two. Raises what ``execute`` raises, INVALID_PRODUCER_EPOCH and
-        TRANSACTION_COORDINATOR_FENCED are values.
+        Both happen in one step: no other operation sees the state in between. Raises the errors of ``execute``; returns
+        INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED.
         """
         context = self._contexts.get(partition)
         if context is None or context.state is not ACTIVE or not self._is_running:
@@ -421,10 +422,10 @@ class CoordinatorRuntime:
         try:
             batch = write.encode(self._clock.wall_ms(), self._settings.compression)
             return self._writer.append(context.partition, batch, write.guard)
-        except Exception as error:  # noqa: BLE001 the operation answers it like any other failed append
+        except Exception as error:  # noqa: BLE001 the operation handles it like any other failed append
             code = error_of(error)
             if code is ErrorCode.UNKNOWN_SERVER_ERROR:
-                self.log.failure("append to {partition} failed", partition=context.partition)
+                self.log.failure("Failed to append to {partition}", partition=context.partition)
             return code
 
     def _committed(self, context: CoordinatorContext, write: Write, answer: "Future[Any]", done: "Future[ErrorCode]") -> None:
@@ -443,7 +444,7 @@ class CoordinatorRuntime:
 
 @implementer(ITimers)
 class _ContextTimers:
-    """A context's alarms on the coordinator's timer."""
+    """A shard's timers, on the coordinator's timer."""
 
     __slots__ = ("_context", "_runtime", "_timer")
 
@@ -453,6 +454,6 @@ class _ContextTimers:
         self._timer = timer
 
     def after(self, name: str, delay_ms: float, action: Callable[[], None]) -> TimerHandle:
-        """Set an alarm; see ITimers."""
+        """Set a timer; see ITimers."""
         entry: TimerEntry = self._timer.add(delay_ms, lambda: self._runtime.run_timer(self._context, action))
         return entry

@@ -1,1 +1,1 @@
-"""Producers' identities; the transaction coordinator joins them here."""
+"""Producer ids and the verification of transactions."""

@@ -1,7 +1,7 @@
-"""Ids for producers, unique in the cluster: each broker takes them from the metadata store in blocks.
+"""Producer ids, unique in the cluster: each broker allocates them in blocks from the metadata store.
 
-The block that was taken last stands in ``/latest_producer_id_block``, in Kafka's layout, so brokers of both kinds can
-take turns. A broker that stops wastes the rest of its block.
+``/latest_producer_id_block`` holds the block allocated last, in Kafka's format, so Apache Kafka's brokers and this one can share
+it. The unused rest of a broker's block is lost when it stops.
 """
 
 import threading
@@ -17,11 +17,11 @@ BLOCK_PATH: Final = "/latest_producer_id_block"
 BLOCK_SIZE: Final = 1000
 MAX_PRODUCER_ID: Final = 2**63 - 1
 MAX_ATTEMPTS: Final = 100
-"""So many other brokers may win the race for a block before a request gives up; each of them has got on by then."""
+"""Lost races for a block before a request fails; every lost race means that another broker made progress."""
 
 
 class ProducerIdManager:
-    """Hands out producer ids; the store is asked once per thousand (Kafka's ZkProducerIdManager)."""
+    """Allocates producer ids, with one write to the store per block (Kafka: ZkProducerIdManager)."""
 
     log = Logger()
 
@@ -33,9 +33,10 @@ class ProducerIdManager:
         self._end = 0
 
     def next_producer_id(self) -> int:
-        """Return an id that no producer of the cluster has had.
+        """Return an id that was never given to any producer of the cluster.
 
-        Raises UnknownServerError when all are used up, CoordinatorLoadInProgressError (retriable) when other brokers keep winning.
+        Raises UnknownServerError if all ids are used up, CoordinatorLoadInProgressError (retriable) after ``MAX_ATTEMPTS`` lost
+        races.
         """
         with self._lock:
             if self._next >= self._end:
@@ -48,11 +49,11 @@ class ProducerIdManager:
     def _take_block(self) -> int:
         for _ in range(MAX_ATTEMPTS):
             found = self._store.get(BLOCK_PATH)
-            # Brokers make the node when they first start, and leave it empty until somebody needs an id.
+            # Brokers create the node when they first start; it is empty until the first id is needed.
             first = ProducerIdBlockNode.decode(found[0]).last + 1 if found is not None and found[0] else 0
             last = first + BLOCK_SIZE - 1
             if last > MAX_PRODUCER_ID:
-                raise UnknownServerError("all producer ids are used up")
+                raise UnknownServerError("Exhausted all producer ids: the next block would end above the largest int64.")
             data = ProducerIdBlockNode(broker_id=self._broker_id, first=first, last=last).encode()
             try:
                 if found is None:
@@ -61,6 +62,6 @@ class ProducerIdManager:
                     self._store.set(BLOCK_PATH, data, found[1].version)
             except (BadVersionError, NodeExistsError, NoNodeError):
                 continue
-            self.log.info("took producer ids {first} to {last}", first=first, last=last)
+            self.log.info("Allocated producer ids {first} to {last}", first=first, last=last)
             return first
-        raise CoordinatorLoadInProgressError("other brokers took every block of producer ids that this one wanted")
+        raise CoordinatorLoadInProgressError(f"Lost {MAX_ATTEMPTS} races for a block of producer ids to other brokers.")

@@ -1,8 +1,8 @@
-"""Whether a partition is part of its producer's open transaction, before the first records of one are appended to it (KIP-890).
+"""Checks that a partition is part of the producer's open transaction before the first append of that transaction (KIP-890).
 
-A record of a transaction that nobody knows of would never be decided, and readers of committed data would wait for it
-forever. So the transaction coordinator is asked, unless ``transaction.partition.verification.enable`` is false. By the time of its
-answer the transaction may have ended: the log gives out a guard before the question, and refuses the append if a marker came since.
+A transaction that its coordinator does not know is never committed or aborted, and read_committed consumers would wait for it
+forever. So the coordinator is asked first, unless ``transaction.partition.verification.enable`` is false. The transaction may end
+before the answer arrives: the log issues a guard before the question and refuses the append if a marker was written since.
 """
 
 from collections.abc import Callable
@@ -15,20 +15,20 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.replica_manager import ReplicaManager
 
 AskCoordinator = Callable[[TopicPartition, str, Producer], ErrorCode]
-"""Asks the coordinator of a transactional id: NONE when the partition is in its open transaction, or why it is not."""
+"""Asks the coordinator of a transactional id: NONE if the partition is in its open transaction, otherwise the error."""
 
 
 def unknown_to_coordinator(partition: TopicPartition, transactional_id: str, producer: Producer) -> ErrorCode:
-    """Answer as a coordinator does that never gave a producer id to this transactional id: none was given out here."""
+    """Answer as a coordinator that never gave a producer id to this transactional id: this broker gives out none."""
     return ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
 class Verified(NamedTuple):
-    """What came of it: an error, or NONE and what the append has to show."""
+    """The result of a verification: an error, or NONE and the guard to pass to the append."""
 
     error: ErrorCode
     guard: VerificationGuard | None = None
-    """None when none is needed: the transaction goes on, or is not verified."""
+    """None if the append needs none: the transaction is already open in the partition, or verification is off."""
 
 
 class TransactionVerification:
@@ -41,9 +41,10 @@ class TransactionVerification:
         self._ask = ask
 
     def verify(self, partition: TopicPartition, transactional_id: str, producer: Producer, sequence: int = NO_SEQUENCE) -> Verified:
-        """Tell whether the producer may append to the partition in its transaction, a batch that begins with ``sequence``.
+        """Return whether the producer may append a batch that begins with ``sequence`` to the partition in its transaction.
 
-        One that has a transaction open there may go on. A partition that is not here is left to the append to complain of.
+        A producer with an open transaction in the partition may continue. For a partition that this broker does not have, the
+        append reports the error.
         """
         hosted = self._replicas.get_partition(partition)
         guard = None if hosted is None else hosted.log.start_verification(*producer, sequence)
