@@ -142,7 +142,7 @@ class RuntimeSettings:
 
 
 class CoordinatorRuntime:
-    """Executes operations on shards, which are found by key (Kafka: CoordinatorRuntime). All methods may be called on any thread."""
+    """Executes operations on shards, found by key (Kafka: CoordinatorRuntime). All methods may be called on any thread."""
 
     log = Logger()
 

@@ -1,4 +1,4 @@
-"""What an append's error means to a client of the group coordinator, who knows nothing of ``__consumer_offsets``."""
+"""Translates an append's error into one that clients of the group coordinator expect: they know no ``__consumer_offsets``."""
 
 from twisted_kafka.protocol.errors import ErrorCode
 
@@ -25,15 +25,15 @@ _OFFSET_COMMIT = _COMMON | {
 
 
 def group_store_error(error: ErrorCode) -> ErrorCode:
-    """Return what to answer when a group's metadata could not be written."""
+    """Return the error for a client when a classic group's metadata could not be written."""
     return _GROUP_STORE.get(error, error) if error else error
 
 
 def consumer_group_error(error: ErrorCode) -> ErrorCode:
-    """Return what to answer when a change of a consumer group could not be written: its members know of no rebalances."""
+    """Return the error for a client when a consumer group's change could not be written; it has no REBALANCE_IN_PROGRESS."""
     return _CONSUMER_GROUP.get(error, error) if error else error
 
 
 def offset_commit_error(error: ErrorCode) -> ErrorCode:
-    """Return what to answer when offsets could not be written."""
+    """Return the error for a client when offsets could not be written."""
     return _OFFSET_COMMIT.get(error, error) if error else error

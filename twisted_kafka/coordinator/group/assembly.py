@@ -1,4 +1,4 @@
-"""Putting the group coordinator together from the broker's environment."""
+"""Builds the group coordinator."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ from twisted_kafka.timing.timer import Timer
 
 
 def _new_id() -> str:
-    import uuid  # some milliseconds that a start needn't wait for
+    import uuid  # takes milliseconds to import, and is not needed at startup
 
     return str(uuid.uuid4())
 
@@ -38,10 +38,9 @@ def make_group_coordinator(
     clock: IClock,
     metrics: MetricsRegistry,
 ) -> GroupCoordinator:
-    """Make the coordinator and have it follow the leadership of ``__consumer_offsets``; its owner starts and stops it.
+    """Build the coordinator and subscribe it to leadership changes of ``__consumer_offsets``; the caller starts and stops it.
 
-    ``timer`` is the one of the purgatories or one of its own, started and stopped by the caller; ``scheduler`` loads the
-    partitions and expires offsets. Raises ConfigError.
+    ``scheduler`` loads partitions and expires offsets. ``timer`` is started and stopped by the caller. Raises ConfigError.
     """
     environment = _make_environment(config, metadata, clock, metrics)
     configured_count = config.int("offsets.topic.num.partitions")

@@ -1,4 +1,4 @@
-"""The classic protocol's requests, whichever protocol the group is of: JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""
+"""Requests of the classic protocol, on groups of either type: JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,7 +23,7 @@ Left = tuple[ErrorCode, list[LeftMember]]
 
 
 class ClassicRequests:
-    """Finds a request's group, and asks the protocol that it's of."""
+    """Routes a request by the type of its group."""
 
     def __init__(
         self,
@@ -39,40 +39,40 @@ class ClassicRequests:
         self._consumer_groups = consumer_groups
 
     def join(self, request: JoinRequest) -> JoinAnswer | Write:
-        """Answer a JoinGroup; a group comes to be with its first member that has no id yet."""
+        """Answer a JoinGroup; the first member without an id creates the group."""
         group = self._store.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
             if group.members:
                 return self._consumer_groups.join(group, request)
             if request.member_id:
                 return JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
-            return self._begin_anew(group, request)
+            return self._replace(group, request)
         if group is None:
             if request.member_id:
                 return JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
-            return self._begin(request)
+            return self._create(request)
         return self._classic_groups.join(group, request)
 
-    def _begin(self, request: JoinRequest) -> JoinAnswer:
+    def _create(self, request: JoinRequest) -> JoinAnswer:
         group = ClassicGroup(request.group_id, EMPTY, self._environment.clock.wall_ms())
         answer = self._classic_groups.join(group, request)
-        if group.members or group.pending_members:  # a refused join leaves no group behind
+        if group.members or group.pending_members:  # a refused join must not create a group
             self._store.groups[request.group_id] = group
         return answer
 
-    def _begin_anew(self, group: ConsumerGroup, request: JoinRequest) -> Write:
-        """Let a classic group take the place of an empty consumer group; its offsets stay."""
+    def _replace(self, group: ConsumerGroup, request: JoinRequest) -> Write:
+        """Replace an empty consumer group by a classic group, which keeps its offsets."""
 
         def completed(error: ErrorCode) -> JoinAnswer:
             if error:
                 return JoinResult(group_store_error(error), request.member_id)
             classic = self._store.classic(request.group_id)
-            return self._begin(request) if classic is None else self._classic_groups.join(classic, request)
+            return self._create(request) if classic is None else self._classic_groups.join(classic, request)
 
         return Write(consumer_records.group_removed(group), completed)
 
     def sync(self, request: SyncRequest) -> Any:
-        """Answer a SyncGroup with a SyncResult, or a future of one."""
+        """Answer a SyncGroup with a SyncResult or a future of one."""
         group = self._store.groups.get(request.sender.group_id)
         if group is None:
             return SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -90,7 +90,7 @@ class ClassicRequests:
         return self._classic_groups.heartbeat(group, sender)
 
     def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> Left | Write:
-        """Answer a LeaveGroup: its error, and that of each member."""
+        """Answer a LeaveGroup with the group's error and one for each member."""
         group = self._store.groups.get(group_id)
         if group is None:
             return _NONE, [LeftMember(one.member_id, one.instance_id, ErrorCode.UNKNOWN_MEMBER_ID) for one in leaving]

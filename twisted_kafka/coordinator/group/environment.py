@@ -1,4 +1,4 @@
-"""What the state machines of all partitions of ``__consumer_offsets`` share."""
+"""What all shards of the group coordinator share."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from twisted_kafka.timing.clock import IClock
 
 
 class GroupEnvironment(NamedTuple):
-    """Everything that a shard is made of, next to its own effects."""
+    """The configuration and services that every shard uses."""
 
     clock: IClock
     config: GroupCoordinatorConfig

@@ -1,7 +1,7 @@
-"""The settings that a group may have of its own (resource type GROUP, kept in the metadata store under ``/config/groups``).
+"""Per-group configs (resource type GROUP, stored in the metadata store under ``/config/groups``; Kafka: GroupConfigManager).
 
-``consumer.session.timeout.ms`` and ``consumer.heartbeat.interval.ms`` take the place of the broker's ``group.consumer.*``,
-within the bounds that the broker sets (Kafka's GroupConfigManager).
+``consumer.session.timeout.ms`` and ``consumer.heartbeat.interval.ms`` override the broker's ``group.consumer.*`` keys, within
+the broker's minimum and maximum.
 """
 
 import threading
@@ -22,24 +22,24 @@ ENTITY_TYPE: Final = "groups"
 
 
 def node_name(group_id: str) -> str:
-    """Return the name of a group's node: an id may hold any character, a node's name no slash."""
+    """Return the name of a group's node: a group id may contain slashes, a node name may not."""
     return quote(group_id, safe="")
 
 
 def group_id_of(name: str) -> str:
-    """Return the id of the group whose node has that name."""
+    """Return the id of the group whose node has the name."""
     return unquote(name)
 
 
 def group_entity_path(group_id: str) -> str:
-    """Return where a group's config is kept; raises InvalidRequestError."""
+    """Return the path of a group's config node, below ``/config``. Raises InvalidRequestError."""
     if not group_id:
-        raise InvalidRequestError("A group has a name: groups have no common config of their own")
+        raise InvalidRequestError("The group id is empty: there is no default config of all groups.")
     return f"{ENTITY_TYPE}/{node_name(group_id)}"
 
 
 class GroupConfigManager:
-    """The settings of each group that has some. Methods may be called on any thread."""
+    """The configs of groups that have any. Methods may be called on any thread."""
 
     log = Logger()
 
@@ -50,14 +50,14 @@ class GroupConfigManager:
 
     @property
     def defaults(self) -> dict[str, int]:
-        """What a group has that sets nothing, by key."""
+        """The broker's values by key: those of a group without configs."""
         return {
             SESSION_TIMEOUT: self._config.consumer_session_timeout_ms,
             HEARTBEAT_INTERVAL: self._config.consumer_heartbeat_interval_ms,
         }
 
     def validate(self, settings: Mapping[str, str]) -> dict[str, int]:
-        """Return the settings as numbers. Raises InvalidConfigurationError and says why."""
+        """Return the parsed values. Raises InvalidConfigurationError."""
         config = self._config
         bounds = {
             SESSION_TIMEOUT: (config.consumer_min_session_timeout_ms, config.consumer_max_session_timeout_ms),
@@ -74,7 +74,7 @@ class GroupConfigManager:
                 raise InvalidConfigurationError(f"Invalid value {text} for configuration {key}: Not a number of type INT") from None
             if not least <= value <= most:
                 raise InvalidConfigurationError(
-                    f"{key} must be from {least} to {most}, as the broker's settings say; it is {value}."
+                    f"Invalid value {value} for configuration {key}: the broker allows values from {least} to {most}."
                 )
             values[key] = value
         effective = self.defaults | values
@@ -83,11 +83,11 @@ class GroupConfigManager:
         return values
 
     def update(self, group_id: str, settings: Mapping[str, str]) -> None:
-        """Take over what a group's node holds now; what is not allowed (any more) is passed over with a line in the log."""
+        """Apply the content of a group's node; invalid configs are ignored with a line in the log."""
         try:
             values = self.validate(settings)
         except InvalidConfigurationError as error:
-            self.log.warn("the settings of group {group} are passed over: {error}", group=group_id, error=error)
+            self.log.warn("Ignoring the configs of group {group}: {error}", group=group_id, error=error)
             values = {}
         with self._lock:
             if values:
@@ -96,30 +96,30 @@ class GroupConfigManager:
                 self._values.pop(group_id, None)
 
     def session_timeout_ms(self, group_id: str) -> int:
-        """Return how long a member of the consumer protocol may be silent."""
+        """Return the session timeout of the group's members that use the consumer group protocol."""
         return self._values.get(group_id, {}).get(SESSION_TIMEOUT, self._config.consumer_session_timeout_ms)
 
     def heartbeat_interval_ms(self, group_id: str) -> int:
-        """Return how often a member of the consumer protocol is to send a heartbeat."""
+        """Return the heartbeat interval of the group's members that use the consumer group protocol."""
         return self._values.get(group_id, {}).get(HEARTBEAT_INTERVAL, self._config.consumer_heartbeat_interval_ms)
 
 
 @implementer(IConfigResource)
 class GroupConfigResource:
-    """Groups, whether there are any members or not."""
+    """Groups as a resource type with configs; a group need not exist (Kafka: GroupConfig)."""
 
     def __init__(self, configs: GroupConfigManager) -> None:
         self._configs = configs
 
     def entity_path(self, name: str) -> str:
-        """Return where the group's config is kept; raises InvalidRequestError."""
+        """Return the path of the group's config node. Raises InvalidRequestError."""
         return group_entity_path(name)
 
     def list_default(self, key: str) -> str:
-        """Refuse: no group config is a list."""
+        """Raise InvalidConfigurationError: no group config is a list."""
         ensure_list(False, key)
         return ""
 
     def validate(self, name: str, config: Mapping[str, str], changed: Iterable[str]) -> None:
-        """Raise InvalidConfigurationError when no group can have this config."""
+        """Raise InvalidConfigurationError if the config is invalid for a group."""
         self._configs.validate(config)

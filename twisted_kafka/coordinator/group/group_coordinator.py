@@ -1,4 +1,4 @@
-"""The group coordinator as the API handlers see it: checks, routing by group id, errors as values."""
+"""The group coordinator's interface for API handlers: validation, routing by group id, errors as values."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future
@@ -42,10 +42,10 @@ T = TypeVar("T")
 
 
 class GroupCoordinator:
-    """Groups of both protocols and committed offsets (Kafka's GroupCoordinator). Methods may be called on any thread.
+    """Groups of both types and committed offsets (Kafka: GroupCoordinatorService). Methods may be called on any thread.
 
-    Where a method returns ``T | Future[T]``, a future means that the answer waits: for other members, or for replicas.
-    What each does is said at the method of the shard's part that it asks.
+    A method that returns ``T | Future[T]`` returns a future if the result has to wait for other members or for replicas.
+    The shard's method that each one calls has the details.
     """
 
     log = Logger()
@@ -60,11 +60,11 @@ class GroupCoordinator:
 
     @property
     def group_config_manager(self) -> GroupConfigManager:
-        """The settings that groups have of their own."""
+        """The per-group configs."""
         return self._environment.group_config_manager
 
     def startup(self) -> None:
-        """Begin to answer, and to expire offsets every ``offsets.retention.check.interval.ms``."""
+        """Start serving requests, and expiring offsets every ``offsets.retention.check.interval.ms``."""
         self.runtime.startup()
         period_ms = self.config.offsets_retention_check_interval_ms
         self._expiry = self._scheduler.schedule("delete-expired-group-metadata", self.expire_offsets, period_ms, period_ms)
@@ -72,9 +72,9 @@ class GroupCoordinator:
         self._environment.metrics.expose_work(self.runtime.queue_size, self.runtime.busy_ns)
 
     def _counts(self) -> GroupCounts:
-        """Return how many groups there are by state; counted once for all gauges that are read together.
+        """Return the number of groups by state, counted once for all gauges that are read together.
 
-        Metrics are read on the main reactor's thread, so this waits for no shard.
+        Metrics are read on the main reactor's thread, so this takes no shard's lock.
         """
         now_ns = self._environment.clock.monotonic_ns()
         counted_ns, counts = self._counted
@@ -84,15 +84,15 @@ class GroupCoordinator:
         return counts
 
     def shutdown(self) -> None:
-        """Stop, answering what is parked."""
+        """Stop serving requests and answer the parked ones."""
         if self._expiry is not None:
             self._expiry.cancel()
         self.runtime.shutdown()
 
     def on_leadership_change(self, leaders: Iterable[tuple[int, int]], followers: Iterable[tuple[int, int]]) -> None:
-        """Take over and hand over partitions of ``__consumer_offsets``, each given as (partition, leader epoch).
+        """Load and unload partitions of ``__consumer_offsets``, each given as (partition, leader epoch).
 
-        Epoch -1, unknown, is that of a partition which is not on this broker any more: it's handed over in any case.
+        A partition that is no longer on this broker has the unknown epoch -1 and is unloaded in any case.
         """
         for partition, epoch in followers:
             self.runtime.resigned(partition, None if epoch < 0 else epoch)
@@ -100,22 +100,22 @@ class GroupCoordinator:
             self.runtime.elected(partition, epoch)
 
     def partition_for(self, group_id: str) -> int:
-        """Return the partition of ``__consumer_offsets`` that holds the group."""
+        """Return the partition of ``__consumer_offsets`` that stores the group."""
         return self.runtime.partition_for(group_id)
 
-    def _ask(self, group_id: str, operation: Callable[[GroupShard], Any], refused: Callable[[ErrorCode], T]) -> Any:
-        """Run an operation on the group's shard; who can't be asked for it, or says why not, is answered with ``refused``."""
+    def _execute(self, group_id: str, operation: Callable[[GroupShard], Any], on_error: Callable[[ErrorCode], T]) -> Any:
+        """Run an operation on the group's shard; if the runtime or the operation raises, return the result of ``on_error``."""
         try:
             if not group_id:
-                raise InvalidGroupIdError("a group must have an id")
+                raise InvalidGroupIdError("The group id is empty.")
             return _unless_parked(self.runtime.execute(group_id, operation))
         except KafkaError as error:
-            return refused(error.code)
+            return on_error(error.code)
 
     # the classic protocol
 
     def join(self, request: JoinRequest) -> "JoinResult | Future[JoinResult]":
-        """Let a member in, or in again; the future is answered when the rebalance is over."""
+        """Add a member or let it rejoin; the future completes when the rebalance is over."""
 
         def join(shard: GroupShard) -> Any:
             timeout_ms = request.terms.session_timeout_ms
@@ -123,46 +123,46 @@ class GroupCoordinator:
                 return JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
             return shard.classic.join(request)
 
-        answer: JoinResult | Future[JoinResult] = self._ask(
+        answer: JoinResult | Future[JoinResult] = self._execute(
             request.group_id, join, lambda error: JoinResult(error, request.member_id)
         )
         return answer
 
     def sync(self, request: SyncRequest) -> "SyncResult | Future[SyncResult]":
-        """Hand in the leader's assignments, and get the own one."""
+        """Take the leader's assignments, and return the member's own."""
 
         def refused(error: ErrorCode) -> SyncResult:
-            # While it loads, who joined is lost: the member is to join again, and needs no other coordinator for it.
+            # The joins are lost while the group loads: the member has to rejoin, but must not look for another coordinator.
             return SyncResult(ErrorCode.REBALANCE_IN_PROGRESS if error is _LOADING else error)
 
-        answer: SyncResult | Future[SyncResult] = self._ask(
+        answer: SyncResult | Future[SyncResult] = self._execute(
             request.sender.group_id, lambda shard: shard.classic.sync(request), refused
         )
         return answer
 
     def heartbeat(self, sender: Sender) -> ErrorCode:
-        """Keep a session alive."""
+        """Keep a member's session alive."""
 
         def refused(error: ErrorCode) -> ErrorCode:
-            return _NONE if error is _LOADING else error  # its session begins when it's loaded
+            return _NONE if error is _LOADING else error  # the session starts once the group is loaded
 
-        answer: ErrorCode = self._ask(sender.group_id, lambda shard: shard.classic.heartbeat(sender), refused)
+        answer: ErrorCode = self._execute(sender.group_id, lambda shard: shard.classic.heartbeat(sender), refused)
         return answer
 
     def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> Any:
-        """Let members go; returns (the group's error, the LeftMembers), or a future of it."""
+        """Remove members; return (the group's error, the LeftMembers), or a future of it."""
 
         def refused(error: ErrorCode) -> tuple[ErrorCode, list[LeftMember]]:
             return error, []
 
-        return self._ask(group_id, lambda shard: shard.classic.leave(group_id, leaving), refused)
+        return self._execute(group_id, lambda shard: shard.classic.leave(group_id, leaving), refused)
 
     # the consumer protocol
 
     def consumer_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, client: Client, version: int
     ) -> "ConsumerGroupHeartbeatResponse | Future[ConsumerGroupHeartbeatResponse]":
-        """Let a member of the consumer protocol in, keep it in, or let it go. Raises KafkaError."""
+        """Add, keep or remove a member that uses the consumer group protocol. Raises KafkaError."""
         check_heartbeat(request, version, self._environment.assignors)
         group_id = request.group_id
         if is_leaving(request):
@@ -176,8 +176,8 @@ class GroupCoordinator:
     # offsets
 
     def commit_offsets(self, sender: Sender, offsets: Offsets, version: int) -> "ErrorCode | Future[ErrorCode]":
-        """Commit offsets of partitions that exist, with metadata within its limit; one error for all of them."""
-        # Groups without a name have offsets too: commits are older than groups.
+        """Commit offsets that the caller has validated (known partitions, size of metadata); return one error for all of them."""
+        # An empty group id is valid here: offset commits are older than groups.
         try:
             answer: ErrorCode | Future[ErrorCode] = self.runtime.execute(
                 sender.group_id, lambda shard: shard.offsets.commit(sender, offsets, version)
@@ -187,9 +187,9 @@ class GroupCoordinator:
         return answer
 
     def transactional_partition(self, group_id: str) -> TopicPartition:
-        """Return the partition that a transaction must have in it to commit offsets of the group. Raises KafkaError."""
+        """Return the partition that must be part of a transaction that commits offsets of the group. Raises KafkaError."""
         if not group_id:
-            raise InvalidGroupIdError("a group must have an id")
+            raise InvalidGroupIdError("The group id is empty.")
         self.runtime.check(group_id)
         return TopicPartition(GROUP_METADATA_TOPIC, self.partition_for(group_id))
 
@@ -200,7 +200,7 @@ class GroupCoordinator:
 
         Whether the transaction is open, and has ``transactional_partition`` in it, the caller has verified; ``guard`` is of that.
         """
-        answer: ErrorCode | Future[ErrorCode] = self._ask(
+        answer: ErrorCode | Future[ErrorCode] = self._execute(
             sender.group_id, lambda shard: shard.offsets.commit_in_transaction(sender, producer, guard, offsets), ErrorCode
         )
         return answer
@@ -208,9 +208,9 @@ class GroupCoordinator:
     def end_transaction(
         self, partition: int, producer: Producer, coordinator_epoch: int, committed: bool
     ) -> "ErrorCode | Future[ErrorCode]":
-        """Write the marker of a transaction into a partition of ``__consumer_offsets`` (WriteTxnMarkers); its offsets count then.
+        """Write a transaction's marker into a partition of ``__consumer_offsets`` and commit or discard its offsets.
 
-        The transaction coordinator takes NOT_LEADER_OR_FOLLOWER for "not yet, or not here", and asks again.
+        Any reason for not doing so now is NOT_LEADER_OR_FOLLOWER: the transaction coordinator retries.
         """
         try:
             return self.runtime.end_transaction(partition, producer, coordinator_epoch, committed)
@@ -228,21 +228,21 @@ class GroupCoordinator:
         return answer
 
     def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> Any:
-        """Forget committed offsets; returns (the group's error, the partitions' errors), or a future of it."""
+        """Delete committed offsets; return (the group's error, the partitions' errors), or a future of it."""
 
         def refused(error: ErrorCode) -> Deleted:
             return error, {}
 
-        return self._ask(group_id, lambda shard: shard.offsets.delete(group_id, partitions), refused)
+        return self._execute(group_id, lambda shard: shard.offsets.delete(group_id, partitions), refused)
 
     def expire_offsets(self) -> None:
-        """Remove the offsets and groups that have had their time, in all partitions."""
+        """Delete expired offsets, and empty groups without offsets, in all active partitions."""
         count = sum(self.runtime.execute_everywhere(lambda shard: shard.offsets.expire()))
         if count:
-            self.log.info("removed {n} expired offsets", n=count)
+            self.log.info("Deleted {n} expired offsets", n=count)
 
     def on_partitions_deleted(self, partitions: Collection[TopicPartition]) -> None:
-        """Forget the offsets of deleted partitions."""
+        """Delete the offsets of deleted partitions."""
         gone = frozenset(partitions)
         if gone:
             self.runtime.execute_everywhere(lambda shard: shard.offsets.forget_partitions(gone.__contains__))
@@ -250,7 +250,10 @@ class GroupCoordinator:
     # administration
 
     def list_groups(self, states: Collection[str], types: Collection[str]) -> tuple[ErrorCode, list[GroupListing]]:
-        """Return the groups in one of ``states`` and of one of ``types`` (any case; empty: all), and whether some are loading."""
+        """Return the groups with one of ``states`` and ``types`` (case-insensitive; empty: all).
+
+        The error is COORDINATOR_LOAD_IN_PROGRESS while any partition loads.
+        """
         wanted_states = {state.lower() for state in states}
         wanted_types = {kind.lower() for kind in types}
         listings = [
@@ -271,7 +274,7 @@ class GroupCoordinator:
         return description
 
     def describe_consumer_group(self, group_id: str) -> "DescribedGroup | Future[DescribedGroup]":
-        """Describe a group of the consumer protocol."""
+        """Describe a consumer group."""
         try:
             described: DescribedGroup | Future[DescribedGroup] = self.runtime.read(
                 group_id, lambda shard: shard.queries.describe_consumer(group_id)
@@ -291,7 +294,7 @@ class GroupCoordinator:
 
 
 def _unless_parked(result: "T | Future[T]") -> "T | Future[T]":
-    """Unwrap a parked request that its own operation answered already."""
+    """Unwrap the future of a parked request that its own operation has already answered."""
     if isinstance(result, Future) and result.done():
         return result.result()
     return result

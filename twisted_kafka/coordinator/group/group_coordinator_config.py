@@ -1,4 +1,4 @@
-"""The group coordinator's settings, read once."""
+"""The group coordinator's configuration, read once at startup."""
 
 from enum import Enum
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from twisted_kafka.config.broker_config import KafkaConfig
 
 
 class MigrationPolicy(Enum):
-    """The values of ``group.consumer.migration.policy``."""
+    """The values of ``group.consumer.migration.policy`` (Kafka: ConsumerGroupMigrationPolicy)."""
 
     DISABLED = "disabled"
     UPGRADE = "upgrade"
@@ -16,17 +16,17 @@ class MigrationPolicy(Enum):
 
     @property
     def upgrades(self) -> bool:
-        """Whether classic groups may become consumer groups."""
+        """Whether classic groups may be converted to consumer groups."""
         return self in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
 
     @property
     def downgrades(self) -> bool:
-        """Whether consumer groups may become classic groups."""
+        """Whether consumer groups may be converted to classic groups."""
         return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
 
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
-"""A new member can't heartbeat before it has its id; after this time in one rebalance it's taken for gone (as in Kafka)."""
+"""A new member cannot send heartbeats before its join is answered; it is removed if one rebalance takes longer (as in Kafka)."""
 
 MS_PER_MINUTE = 60 * 1000
 
@@ -56,7 +56,7 @@ class GroupCoordinatorConfig(NamedTuple):
 
     @classmethod
     def from_config(cls, config: KafkaConfig) -> "GroupCoordinatorConfig":
-        """Read the broker's configuration."""
+        """Return the values of the broker's configuration."""
         return cls(
             min_session_timeout_ms=config.int("group.min.session.timeout.ms"),
             max_session_timeout_ms=config.int("group.max.session.timeout.ms"),

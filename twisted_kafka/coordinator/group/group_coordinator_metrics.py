@@ -1,4 +1,4 @@
-"""What the group coordinator counts, under Kafka's names (GroupCoordinatorMetrics, GroupMetadataManager)."""
+"""The group coordinator's metrics, under Kafka's names (GroupCoordinatorMetrics, GroupMetadataManager)."""
 
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, TypeVar
@@ -20,7 +20,7 @@ CONSUMER: Final = "consumer"
 
 
 class GroupCounts(NamedTuple):
-    """How many groups there are, by state, and how many committed offsets."""
+    """The number of groups by state, and of committed offsets."""
 
     classic: dict[ClassicGroupState, int]
     consumer: dict[ConsumerGroupState, int]
@@ -37,7 +37,7 @@ class GroupCounts(NamedTuple):
 
 
 class _Count:
-    """A count and how fast it grows, as Kafka's sensors tell both."""
+    """A counter with its rate, as Kafka's sensors have them."""
 
     __slots__ = ("inc",)
 
@@ -48,7 +48,7 @@ class _Count:
 
 
 class _LoadTimes:
-    """How long partitions took to load; they are loaded one after the other."""
+    """Load times of partitions; only one partition loads at a time."""
 
     __slots__ = ("_count", "_greatest_ms", "_total_ms")
 
@@ -70,7 +70,7 @@ class _LoadTimes:
 
 
 class GroupCoordinatorMetrics:
-    """The coordinator's sensors; the gauges are computed when somebody looks."""
+    """The coordinator's sensors and gauges; gauges are computed when they are read."""
 
     def __init__(self, registry: MetricsRegistry, clock: IClock) -> None:
         self._registry = registry
@@ -83,31 +83,31 @@ class GroupCoordinatorMetrics:
         self._loads = _LoadTimes(registry)
 
     def offsets_committed(self, count: int) -> None:
-        """Offsets were committed."""
+        """Count committed offsets."""
         self._commits.inc(count)
 
     def offsets_expired(self, count: int) -> None:
-        """Offsets had their time."""
+        """Count expired offsets."""
         self._expirations.inc(count)
 
     def offsets_deleted(self, count: int) -> None:
-        """Offsets were deleted by an administrator, or with their topic."""
+        """Count offsets deleted by an administrator, or with their topic."""
         self._deletions.inc(count)
 
     def rebalance_completed(self) -> None:
-        """A classic group got a new generation."""
+        """Count a new generation of a classic group."""
         self._classic_rebalances.inc()
 
     def rebalance_began(self) -> None:
-        """A consumer group got a new epoch."""
+        """Count a new epoch of a consumer group."""
         self._consumer_rebalances.inc()
 
     def partition_loaded(self, took_ms: float) -> None:
-        """A partition of ``__consumer_offsets`` was loaded."""
+        """Record the load time of a partition of ``__consumer_offsets``, in milliseconds."""
         self._loads.update(took_ms)
 
     def expose(self, counts: Callable[[], GroupCounts], partitions: Callable[[], dict[str, int]]) -> None:
-        """Make gauges of the counts of groups, and of partitions by state (``loading``, ``active``, ``failed``)."""
+        """Register gauges of groups by state, and of partitions by state (``loading``, ``active``, ``failed``)."""
         gauge = self._registry.gauge
         gauge(MANAGER_TYPE, "NumOffsets", lambda: counts().offsets)
         gauge(MANAGER_TYPE, "NumGroups", lambda: sum(counts().classic.values()))
@@ -121,15 +121,15 @@ class GroupCoordinatorMetrics:
             gauge(COORDINATOR_TYPE, "num-partitions", _of(partitions, lambda each: each, name), state=name)
 
     def expose_work(self, waiting: Callable[[], int], busy_ns: Callable[[], int]) -> None:
-        """Make gauges of what waits to be done, and of the part of its time in which the coordinator does nothing.
+        """Register gauges of the queue size and of the idle ratio.
 
-        Kafka's coordinator has threads of its own, this one works on those of the requests: the time in which it keeps any of
-        them busy counts as that of one.
+        Kafka's coordinator has its own threads, this one runs on the request handlers' threads: the time it uses on any of them
+        counts as if it had one thread.
         """
         self._registry.gauge(COORDINATOR_TYPE, "event-queue-size", waiting)
         self._registry.add(WindowedIdleRatio(self._clock, busy_ns), COORDINATOR_TYPE, "thread-idle-ratio-avg")
 
 
 def _of(counts: Callable[[], T], part: Callable[[T], Mapping[K, int]], key: K) -> Callable[[], int]:
-    """Return what looks one count up when it's asked."""
+    """Return a gauge function that looks up one count."""
     return lambda: part(counts())[key]

@@ -1,4 +1,4 @@
-"""What administrators see of groups: lists and descriptions of either protocol's."""
+"""Lists, descriptions and counts of groups of both types."""
 
 from collections import Counter
 
@@ -41,7 +41,7 @@ class GroupQueries:
         ]
 
     def counts(self) -> GroupCounts:
-        """Return how many groups are in each state; needs no lock, and may then see a change half done."""
+        """Return the number of groups in each state; without the shard's lock it may see a change half done."""
         groups = list(self._store.groups.values())
         return GroupCounts(
             Counter(group.state for group in groups if isinstance(group, ClassicGroup)),
@@ -50,12 +50,12 @@ class GroupQueries:
         )
 
     def describe(self, group_id: str) -> GroupDescription:
-        """Describe a classic group; one that isn't there is Dead, not an error (as up to DescribeGroups v5)."""
+        """Describe a classic group; an unknown one is Dead, not an error (DescribeGroups up to v5)."""
         group = self._store.classic(group_id)
         return GroupDescription(ErrorCode.NONE, group_id, DEAD.value) if group is None else group.describe()
 
     def describe_consumer(self, group_id: str) -> DescribedGroup:
-        """Describe a group of the consumer protocol."""
+        """Describe a consumer group."""
         group = self._store.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
             message = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a consumer group."
@@ -89,7 +89,7 @@ def _described(group: ConsumerGroup, member: ConsumerGroupMember, snapshot: Topi
 
 
 def _assignment(partitions: Partitions, snapshot: TopicSnapshot) -> ConsumerGroupDescribeResponseAssignment:
-    """Return partitions with their topics' names; those of topics that are gone are left out."""
+    """Return partitions with their topics' names, without those of deleted topics."""
     names = snapshot.topic_names
     return ConsumerGroupDescribeResponseAssignment(
         topic_partitions=[

@@ -1,4 +1,4 @@
-"""Building the group coordinator's records, in the versions that Kafka 3.9 writes."""
+"""Records of classic groups and of offsets, in the versions that Kafka 3.9 writes (Kafka: GroupCoordinatorRecordHelpers)."""
 
 from typing import Final
 
@@ -34,11 +34,11 @@ GROUP_RECORD_KINDS: Final[RecordKinds] = {
 _offset_commit_key = maker(OffsetCommitKey)
 
 _EXPIRING_VALUE_VERSION = 1
-"""The only version of OffsetCommitValue that has room for an expiry of its own (it has none for the leader epoch)."""
+"""The only version of OffsetCommitValue with an expire timestamp (and without a leader epoch)."""
 
 
 def offset_commit(group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> CoordinatorRecord:
-    """Return the record of one committed offset."""
+    """Return the record of a committed offset."""
     return CoordinatorRecord(
         _offset_commit_key(group=group_id, topic=topic, partition=partition),
         _OFFSET_COMMIT_KIND,
@@ -48,15 +48,15 @@ def offset_commit(group_id: str, topic: str, partition: int, value: OffsetCommit
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
-    """Return the record that removes one committed offset."""
+    """Return the tombstone of a committed offset."""
     return CoordinatorRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), _OFFSET_COMMIT_KIND, None)
 
 
 def group_metadata(group_id: str, value: GroupMetadataValue) -> CoordinatorRecord:
-    """Return the record of a group's generation, its members and their assignments."""
+    """Return the record of a classic group's generation with its members and their assignments."""
     return CoordinatorRecord(GroupMetadataKey(group=group_id), _GROUP_METADATA_KIND, value, _GROUP_METADATA_VALUE_VERSION)
 
 
 def group_tombstone(group_id: str) -> CoordinatorRecord:
-    """Return the record that removes a group."""
+    """Return the tombstone of a classic group."""
     return CoordinatorRecord(GroupMetadataKey(group=group_id), _GROUP_METADATA_KIND, None)

@@ -1,8 +1,8 @@
-"""The group coordinator's state in one partition of ``__consumer_offsets``, and who answers what on it.
+"""The group coordinator's shard: the groups and offsets of one partition of ``__consumer_offsets``.
 
-``replay`` alone changes what is stored: committed offsets, a classic group's assignment, all of a consumer group. What is
-volatile by nature, who has joined an ongoing rebalance and whose session runs until when, lives beside it and is changed by
-the operations; it's rebuilt by the members when another broker takes over.
+Only ``replay`` changes stored state: committed offsets, classic groups' generations and assignments, and all of a consumer
+group. Volatile state (joins of an ongoing rebalance, session deadlines) is kept apart, and operations change it directly; the
+members rebuild it when another broker takes over.
 """
 
 from zope.interface import implementer
@@ -26,7 +26,7 @@ from twisted_kafka.protocol.errors import ErrorCode
 
 @implementer(ICoordinatorShard)
 class GroupShard:
-    """Groups and offsets of one partition; everything is called with the partition's lock held."""
+    """Groups and offsets of one partition; every method is called with the partition's lock held."""
 
     def __init__(self, effects: Effects, environment: GroupEnvironment) -> None:
         self.store = GroupStore()
@@ -48,7 +48,7 @@ class GroupShard:
         self.store.end_transaction(producer_id, committed)
 
     def loaded(self) -> None:
-        """Begin the sessions of all members of the groups that were loaded."""
+        """Start the sessions of all members of the loaded groups."""
         self.store.loaded()
         self._member_manager.loaded()
         for group in list(self.store.groups.values()):
@@ -60,7 +60,7 @@ class GroupShard:
                 self._rebalancer.start_session(group, member)
 
     def unloaded(self) -> None:
-        """Answer all that is parked with NOT_COORDINATOR and stop the timers."""
+        """Answer parked requests with NOT_COORDINATOR and stop the timers."""
         for group in self.store.groups.values():
             if isinstance(group, ClassicGroup):
                 self._rebalancer.abandon(group, ErrorCode.NOT_COORDINATOR)
@@ -76,7 +76,7 @@ class GroupShardFactory:
         self._environment = environment
 
     def kinds(self) -> RecordKinds:
-        """Return the kinds of record that the shards understand."""
+        """Return the record types of ``__consumer_offsets``."""
         return GROUP_RECORD_KINDS
 
     def shard(self, partition: int, effects: Effects) -> GroupShard:

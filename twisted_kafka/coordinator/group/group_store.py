@@ -1,4 +1,4 @@
-"""What is stored of the groups and offsets of one partition of ``__consumer_offsets``: ``replay`` alone changes it."""
+"""The stored groups and offsets of one partition of ``__consumer_offsets``; only ``replay`` changes them."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ Group = ClassicGroup | ConsumerGroup
 
 
 class GroupStore:
-    """Groups by id, and their offsets. A group is of one protocol at a time: the records that come last say of which."""
+    """Groups by id, and their offsets. A group has one type at a time, that of its latest records."""
 
     __slots__ = ("_loading", "groups", "offsets")
 
@@ -30,17 +30,17 @@ class GroupStore:
         self._loading: dict[str, GroupMetadataValue] | None = {}
 
     def classic(self, group_id: str) -> ClassicGroup | None:
-        """Return the group if it's of the classic protocol."""
+        """Return the group if it is a classic group."""
         group = self.groups.get(group_id)
         return group if isinstance(group, ClassicGroup) else None
 
     def consumer(self, group_id: str) -> ConsumerGroup | None:
-        """Return the group if it's of the consumer protocol."""
+        """Return the group if it is a consumer group."""
         group = self.groups.get(group_id)
         return group if isinstance(group, ConsumerGroup) else None
 
     def replay(self, record: CoordinatorRecord, producer_id: int = -1) -> None:
-        """Apply a record that is in the log; ``producer_id`` is -1 outside of a transaction."""
+        """Apply a record that is in the log; ``producer_id`` is -1 outside a transaction."""
         key, value = record.key, record.value
         if isinstance(key, OffsetCommitKey | LegacyOffsetCommitKey):
             self._replay_offset(key, value, producer_id)
@@ -96,19 +96,19 @@ class GroupStore:
             consumer_records.replay(group, key, value)
 
     def _end(self, group_id: str) -> None:
-        """Drop a group; its offsets, if it has any left, are those of a group that nobody was ever in."""
+        """Remove a group; if it has offsets left, they belong to an empty classic group from now on."""
         del self.groups[group_id]
         if self._loading is None and self.offsets.partitions_of(group_id):
             self.groups[group_id] = ClassicGroup(group_id)
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
-        """Make the offsets of a producer's transaction count, or drop them."""
+        """Commit or discard the offsets of a producer's transaction."""
         for group_id in self.offsets.end_transaction(producer_id, committed):
             if self._loading is None and group_id not in self.groups and self.offsets.of(group_id):
                 self.groups[group_id] = ClassicGroup(group_id)
 
     def loaded(self) -> None:
-        """Build the classic groups from the latest record of each."""
+        """Build each classic group from its latest record, once all records have been replayed."""
         values, self._loading = self._loading or {}, None
         for group_id, value in values.items():
             self.groups[group_id] = ClassicGroup.from_value(group_id, value)

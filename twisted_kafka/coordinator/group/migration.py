@@ -1,7 +1,7 @@
-"""From one protocol to the other while members are in the group (KIP-848, ``group.consumer.migration.policy``).
+"""Conversion of groups with members from one type to the other (KIP-848, ``group.consumer.migration.policy``).
 
-A classic group becomes a consumer group when the first member of the new protocol joins; a consumer group becomes a classic
-one when the last such member is gone. Members keep their ids, and what they own.
+A classic group becomes a consumer group when the first member with the consumer group protocol joins; a consumer group becomes
+a classic group when the last such member leaves. Members keep their ids and their assignments.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,9 +28,9 @@ from twisted_kafka.protocol.messages.coordinator_records import GroupMetadataVal
 
 
 def consumer_group_of(group: ClassicGroup, snapshot: TopicSnapshot) -> ConsumerGroup:
-    """Return the consumer group that a classic group with members becomes: in its generation's epoch, with its assignments.
+    """Convert a classic group with members to a consumer group; its epoch is the generation, its assignments stay.
 
-    Raises GroupIdNotFoundError when the members speak something else than the consumer protocol.
+    Raises GroupIdNotFoundError if the members do not use the consumer embedded protocol.
     """
     upgraded = ConsumerGroup(group.group_id)
     upgraded.put_epochs(group.generation, group.generation)
@@ -42,12 +42,12 @@ def consumer_group_of(group: ClassicGroup, snapshot: TopicSnapshot) -> ConsumerG
             assignment = decode_assignment(member.assignment)
         except (ValueError, KeyError) as error:
             raise GroupIdNotFoundError(
-                f"Cannot upgrade classic group {group.group_id} to consumer group: its members' protocol is malformed: {error}"
+                f"Cannot upgrade classic group {group.group_id} to consumer group: a member's metadata is malformed: {error}"
             ) from error
         if assignment.user_data:
             raise GroupIdNotFoundError(
-                f"Cannot upgrade classic group {group.group_id} to consumer group: its assignor puts data of its own "
-                "into assignments"
+                f"Cannot upgrade classic group {group.group_id} to consumer group: custom assignors are unsupported, and an "
+                "assignment contains user data"
             )
         assigned = topic_partitions(((each.topic, each.partitions) for each in assignment.assigned_partitions), snapshot)
         upgraded.put_profile(member.member_id, classic_profile(member.instance_id, subscription, terms))
@@ -58,7 +58,7 @@ def consumer_group_of(group: ClassicGroup, snapshot: TopicSnapshot) -> ConsumerG
 
 
 def topic_partitions(listed: Iterable[tuple[str, Iterable[int]]], snapshot: TopicSnapshot) -> Partitions:
-    """Return partitions that are given by topic name; of topics that exist only."""
+    """Return partitions given by topic name with topic ids instead, without those of unknown topics."""
     found: dict[bytes, frozenset[int]] = {}
     for topic, indexes in listed:
         topic_id = snapshot.topic_ids.get(topic)
@@ -68,7 +68,7 @@ def topic_partitions(listed: Iterable[tuple[str, Iterable[int]]], snapshot: Topi
 
 
 def by_name(partitions: Partitions, snapshot: TopicSnapshot) -> Mapping[str, frozenset[int]]:
-    """Return partitions by topic name; those of topics that are gone are left out."""
+    """Return partitions by topic name, without those of deleted topics."""
     names = snapshot.topic_names
     return {names[topic_id]: indexes for topic_id, indexes in partitions.items() if topic_id in names}
 
@@ -76,11 +76,11 @@ def by_name(partitions: Partitions, snapshot: TopicSnapshot) -> Mapping[str, fro
 def classic_value_of(
     group: ConsumerGroup, members: Sequence[ConsumerGroupMember], snapshot: TopicSnapshot, now_ms: int
 ) -> GroupMetadataValue:
-    """Return the record's value of the classic group that a consumer group becomes when it has only these classic members."""
+    """Return the record value of the classic group that a consumer group with only these classic members is converted to."""
     protocols = [dict(member.profile.classic.protocols) for member in members if member.profile.classic]
     protocol = next((name for name in protocols[0] if all(name in each for each in protocols)), None)
     if protocol is None:
-        raise RuntimeError(f"the classic members of {group.group_id} have no protocol in common")
+        raise RuntimeError(f"The classic members of group {group.group_id} have no protocol in common")
     return GroupMetadataValue(
         protocol_type=CONSUMER_PROTOCOL_TYPE,
         generation=group.epoch,

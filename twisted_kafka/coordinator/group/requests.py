@@ -1,4 +1,4 @@
-"""What the coordinator is asked, before a version of the protocol is left: who asks, and for what."""
+"""Requests to the group coordinator, independent of the protocol's versions."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from twisted_kafka.coordinator.group.classic.classic_group_member import MemberT
 
 
 class Sender(NamedTuple):
-    """Who speaks for which group: a member in one of its generations or member epochs, or (with -1) somebody outside."""
+    """The sender of a request for a group: a member in a generation or member epoch; generation -1: not a member."""
 
     group_id: str
     member_id: str = ""
@@ -15,22 +15,22 @@ class Sender(NamedTuple):
 
 
 class JoinRequest(NamedTuple):
-    """A JoinGroup; ``member_id`` is empty for one that has none yet."""
+    """A JoinGroup; ``member_id`` is empty for a member that has no id yet."""
 
     group_id: str
     member_id: str
     instance_id: str | None
     terms: MemberTerms
     needs_known_id: bool
-    """The version asks that an id is given out first and used in a second join (v4 and newer, dynamic members)."""
+    """The first join must be refused with an id to use in the next one (v4 and newer, dynamic members; KIP-394)."""
     can_skip_assignment: bool
-    """A static leader that comes back to a stable group may be told to lead without assigning (v9)."""
+    """A static leader that returns to a stable group may be told to skip the assignment (v9, KIP-814)."""
     reason: str | None = None
-    """Why the client joins, in its own words (v8, KIP-800)."""
+    """The reason the client gives for joining (v8, KIP-800)."""
 
 
 class SyncRequest(NamedTuple):
-    """A SyncGroup; ``protocol_type`` and ``protocol`` None: the member doesn't say what it thinks they are."""
+    """A SyncGroup; ``protocol_type`` and ``protocol`` are None if the request does not contain them."""
 
     sender: Sender
     protocol_type: str | None
@@ -39,7 +39,7 @@ class SyncRequest(NamedTuple):
 
 
 class LeavingMember(NamedTuple):
-    """Who is to leave: a member id, an instance id with an empty member id, or both."""
+    """A member to remove, by member id, by instance id with an empty member id, or by both."""
 
     member_id: str
     instance_id: str | None = None
@@ -47,7 +47,7 @@ class LeavingMember(NamedTuple):
 
 
 class Client(NamedTuple):
-    """The client that a request came from, as records and tools show it."""
+    """The client of a request, as stored in records and shown by tools."""
 
     client_id: str
     host: str

@@ -1,4 +1,4 @@
-"""What the group coordinator answers, before a handler turns it into a version of the protocol."""
+"""Results of the group coordinator, independent of the protocol's versions."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from twisted_kafka.protocol.errors import ErrorCode
 
 
 class JoinedMember(NamedTuple):
-    """A member as the leader sees it in the answer to its JoinGroup."""
+    """A member as listed in the leader's JoinGroup response."""
 
     member_id: str
     instance_id: str | None
@@ -14,7 +14,7 @@ class JoinedMember(NamedTuple):
 
 
 class JoinResult(NamedTuple):
-    """The answer to a JoinGroup; ``members`` is filled for the leader only."""
+    """The result of a JoinGroup; ``members`` is filled for the leader only."""
 
     error: ErrorCode
     member_id: str
@@ -27,7 +27,7 @@ class JoinResult(NamedTuple):
 
 
 class SyncResult(NamedTuple):
-    """The answer to a SyncGroup."""
+    """The result of a SyncGroup."""
 
     error: ErrorCode
     protocol_type: str | None = None
@@ -36,7 +36,7 @@ class SyncResult(NamedTuple):
 
 
 class LeftMember(NamedTuple):
-    """How it went for one leaving member."""
+    """The result of a LeaveGroup for one member."""
 
     member_id: str
     instance_id: str | None
@@ -44,7 +44,7 @@ class LeftMember(NamedTuple):
 
 
 class GroupListing(NamedTuple):
-    """One line of ListGroups."""
+    """One group in ListGroups."""
 
     group_id: str
     protocol_type: str

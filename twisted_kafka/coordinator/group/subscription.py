@@ -1,6 +1,6 @@
-"""The consumer protocol inside the classic one: what consumers put into JoinGroup's metadata and SyncGroup's assignments.
+"""The consumer embedded protocol: subscriptions in JoinGroup's metadata and assignments in SyncGroup (Kafka: ConsumerProtocol).
 
-An int16 version, then the message in that version; whoever knows only older versions reads what it knows of a newer one.
+An int16 version precedes the message. A reader that only knows older versions reads the fields it knows of a newer one.
 """
 
 import struct
@@ -21,13 +21,13 @@ _INT32 = struct.Struct(">i")
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str]:
-    """Return the topics of a subscription of any version (they come first in all of them).
+    """Return the topics of a subscription of any version (all versions begin with them).
 
-    Raises ValueError when the bytes are none: other clients may put anything there.
+    Raises ValueError if the bytes are not a subscription: clients other than consumers may put anything there.
     """
     try:
         if _INT16.unpack_from(metadata, 0)[0] < 0:
-            raise ValueError("negative version of a subscription")
+            raise ValueError("the subscription's version is negative")
         count = _INT32.unpack_from(metadata, 2)[0]
         position = 6
         if count < 0 or count * _INT16.size > len(metadata):
@@ -37,36 +37,36 @@ def subscribed_topics(metadata: bytes) -> frozenset[str]:
             size = _INT16.unpack_from(metadata, position)[0]
             position += _INT16.size
             if size < 0 or position + size > len(metadata):
-                raise ValueError("a subscription ends inside a topic's name")
+                raise ValueError("the subscription ends inside a topic name")
             topics.add(metadata[position : position + size].decode())
             position += size
     except struct.error as error:
-        raise ValueError(f"a subscription stops short: {error}") from error
+        raise ValueError(f"the subscription is truncated: {error}") from error
     return frozenset(topics)
 
 
 def version_of(metadata: bytes) -> int:
-    """Return the version that the bytes say they are in, as far as it's known here. Raises ValueError."""
+    """Return the version in the bytes, at most ``LAST_VERSION``. Raises ValueError."""
     if len(metadata) < _INT16.size or metadata[0] & 0x80:
-        raise ValueError("no version in what should be of the consumer protocol")
+        raise ValueError("the consumer protocol's version is missing or negative")
     version: int = _INT16.unpack_from(metadata)[0]
     return min(version, LAST_VERSION)
 
 
 def decode_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
-    """Return the subscription in a member's metadata. Raises ValueError when it is none."""
+    """Return the subscription in a member's metadata. Raises ValueError if it is malformed."""
     return ConsumerProtocolSubscription.decode(metadata, version_of(metadata), _INT16.size)
 
 
 def decode_assignment(assignment: bytes) -> ConsumerProtocolAssignment:
-    """Return what a member was assigned; no bytes at all mean nothing. Raises ValueError when it is no assignment."""
+    """Return a member's assignment; empty bytes are an empty one. Raises ValueError if it is malformed."""
     if not assignment:
         return ConsumerProtocolAssignment()
     return ConsumerProtocolAssignment.decode(assignment, version_of(assignment), _INT16.size)
 
 
 def encode_assignment(partitions: Mapping[str, Iterable[int]], version: int) -> bytes:
-    """Return an assignment as consumers read it."""
+    """Return an assignment in the embedded protocol's format."""
     message = ConsumerProtocolAssignment(
         assigned_partitions=[
             ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=sorted(indexes))

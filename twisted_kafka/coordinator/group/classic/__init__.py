@@ -1,1 +1,1 @@
-"""The classic group protocol: join, sync, heartbeat, leave, with assignments that a member computes."""
+"""Classic groups: members join, sync, send heartbeats and leave; the leader computes the assignment."""

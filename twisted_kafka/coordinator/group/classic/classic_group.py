@@ -1,4 +1,4 @@
-"""A classic group: who its members are, its generation, leader and protocol. The rules of the protocol are in classic_protocol."""
+"""A classic group's data: members, generation, leader and protocol. The rules of the protocol are in ``classic_protocol``."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ from twisted_kafka.protocol.messages.coordinator_records import GroupMetadataVal
 
 
 class ClassicGroup:
-    """The data of one group; counts are kept as members come and go, so that no question is quadratic in members."""
+    """One classic group; it counts protocols and joins incrementally, so that no query is quadratic in the number of members."""
 
     __slots__ = (
         "_protocol_support",
@@ -65,7 +65,7 @@ class ClassicGroup:
 
     @classmethod
     def from_value(cls, group_id: str, value: GroupMetadataValue) -> "ClassicGroup":
-        """Return the group that a GroupMetadataValue describes: Stable with members, else Empty."""
+        """Return the group of a stored GroupMetadataValue: Stable if it has members, otherwise Empty."""
         group = cls(group_id, STABLE if value.members else EMPTY)
         if value.current_state_timestamp != -1:
             group.state_since_ms = value.current_state_timestamp
@@ -91,7 +91,7 @@ class ClassicGroup:
         return group
 
     def to_value(self, assignments: dict[str, bytes]) -> GroupMetadataValue:
-        """Return the record's value of the current generation with ``assignments``."""
+        """Return the record value of the current generation with ``assignments``."""
         return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
@@ -114,16 +114,16 @@ class ClassicGroup:
         )
 
     def move_to(self, state: ClassicGroupState, now_ms: int) -> None:
-        """Change the state; raises RuntimeError when the table of states doesn't allow it."""
+        """Change the state. Raises RuntimeError for a transition that is not in the table of states."""
         if not may_follow(self.state, state):
-            raise RuntimeError(f"group {self.group_id} may not go from {self.state.value} to {state.value}")
+            raise RuntimeError(f"Invalid transition of group {self.group_id} from {self.state.value} to {state.value}")
         self.state = state
         self.state_since_ms = now_ms
 
     # members
 
     def add(self, member: ClassicGroupMember) -> None:
-        """Take a member in; the first one brings the protocol type and leads."""
+        """Add a member; the first one determines the protocol type and is the leader."""
         if not self.members:
             self.protocol_type = member.terms.protocol_type
         if self.leader is None:
@@ -136,7 +136,7 @@ class ClassicGroup:
             self.awaiting_joins += 1
 
     def remove(self, member_id: str) -> ClassicGroupMember | None:
-        """Let a member, pending or whole, go; returns it if it was whole. Its parked requests are the caller's to answer."""
+        """Remove a member or a pending member id; return the member. The caller answers its parked requests."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self._forget_support(member)
@@ -152,7 +152,7 @@ class ClassicGroup:
         return member
 
     def drop_pending(self, member_id: str) -> None:
-        """Forget a member id that was given out and not used yet."""
+        """Forget a member id that was given out but not used yet."""
         timer = self.pending_members.pop(member_id, None)
         if timer is not None:
             timer.cancel()
@@ -164,7 +164,7 @@ class ClassicGroup:
         self._protocol_support.update({name for name, _ in terms.protocols})
 
     def replace_static(self, instance_id: str, new_member_id: str) -> ClassicGroupMember:
-        """Give the static member of ``instance_id`` a new member id; the leader stays the leader."""
+        """Give the static member with ``instance_id`` a new member id; a leader stays the leader."""
         old_member_id = self._static_ids[instance_id]
         member = self.members.pop(old_member_id)
         member.member_id = new_member_id
@@ -178,11 +178,11 @@ class ClassicGroup:
         return member
 
     def static_member_id(self, instance_id: str) -> str | None:
-        """Return the member id that now goes with an instance id."""
+        """Return the member id that currently belongs to an instance id."""
         return self._static_ids.get(instance_id)
 
     def check_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Return NONE, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another member has taken the instance id over."""
+        """Return NONE, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another member has taken over the instance id."""
         if instance_id is not None:
             current = self._static_ids.get(instance_id)
             if current is None:
@@ -195,11 +195,11 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest of the members' rebalance timeouts."""
+        """The longest rebalance timeout of all members."""
         return max((member.terms.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def all_joined(self) -> bool:
-        """Return whether nobody is missing from the rebalance, not even an owner of a fresh member id."""
+        """Return whether all members have joined and no pending member id is unused."""
         return self.awaiting_joins == len(self.members) and not self.pending_members
 
     def not_rejoined(self) -> list[ClassicGroupMember]:
@@ -207,7 +207,7 @@ class ClassicGroup:
         return [member for member in self.members.values() if member.awaiting_join is None]
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader is one who has joined; returns False when nobody has."""
+        """Make sure that the leader is a member that has joined, electing another if necessary; return False if none has joined."""
         leader = self.members.get(self.leader) if self.leader is not None else None
         if leader is not None and leader.awaiting_join is not None:
             return True
@@ -218,7 +218,7 @@ class ClassicGroup:
         return True
 
     def next_generation(self, now_ms: int) -> None:
-        """Begin the next generation: CompletingRebalance with a protocol that all support, or Empty without members."""
+        """Start the next generation: CompletingRebalance with a protocol that all members support, or Empty without members."""
         self.generation += 1
         self.pending_sync.clear()
         if self.members:
@@ -230,14 +230,14 @@ class ClassicGroup:
         self.subscribed_topics = self._compute_subscribed_topics()
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Return whether one with these protocols may be in this group."""
+        """Return whether a member with these protocols may join the group."""
         if self.state is EMPTY:
             return bool(protocol_type) and bool(protocols)
         everyone = len(self.members)
         return self.protocol_type == protocol_type and any(self._protocol_support[name] == everyone for name, _ in protocols)
 
     def select_protocol(self) -> str:
-        """Return the protocol that most members like best among those that all support."""
+        """Return the protocol with most votes: each member votes for its first protocol that all members support."""
         everyone = len(self.members)
         candidates = {name for name, count in self._protocol_support.items() if count == everyone}
         votes: Counter[str] = Counter()
@@ -246,27 +246,27 @@ class ClassicGroup:
             if vote is not None:
                 votes[vote] += 1
         if not votes:
-            raise RuntimeError(f"the members of group {self.group_id} have no protocol in common")
+            raise RuntimeError(f"The members of group {self.group_id} have no protocol in common")
         return votes.most_common(1)[0][0]
 
     def is_subscribed(self, topic: str) -> bool:
-        """Return whether a member consumes the topic; yes if nobody can tell."""
+        """Return whether a member subscribes to the topic; True if the subscriptions are unknown."""
         return self.subscribed_topics is None or topic in self.subscribed_topics
 
     def is_consumer_group(self) -> bool:
-        """Return whether the members speak the consumer protocol."""
+        """Return whether the members use the consumer embedded protocol."""
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     # views
 
     def joined_members(self) -> tuple[JoinedMember, ...]:
-        """Return what the leader needs for the assignment."""
+        """Return the members with their metadata, from which the leader computes the assignment."""
         return tuple(
             JoinedMember(member.member_id, member.instance_id, member.metadata(self.protocol)) for member in self.members.values()
         )
 
     def describe(self) -> GroupDescription:
-        """Return the group as DescribeGroups shows it: protocol, metadata and assignments only when Stable."""
+        """Return the group for DescribeGroups; protocol, metadata and assignments only if it is Stable."""
         stable = self.state is STABLE
         return GroupDescription(
             ErrorCode.NONE,
@@ -288,7 +288,7 @@ class ClassicGroup:
         )
 
     def close(self) -> Iterable[ClassicGroupMember]:
-        """Make the group Dead and stop its timers; returns its members, whose parked requests are the caller's to answer."""
+        """Make the group Dead and stop its timers; return its members, whose parked requests the caller answers."""
         self.state = DEAD
         for timer in (self.join_timer, self.sync_timer, *self.pending_members.values()):
             if timer is not None:
@@ -306,7 +306,7 @@ class ClassicGroup:
                 del self._protocol_support[name]
 
     def _compute_subscribed_topics(self) -> frozenset[str] | None:
-        """Return the topics of all members, None when they are not to be known."""
+        """Return the topics that members subscribe to, or None if they cannot be determined."""
         if not self.is_consumer_group():
             return None
         if not self.members:
@@ -315,5 +315,5 @@ class ClassicGroup:
             return None
         try:
             return frozenset().union(*(subscribed_topics(member.metadata(self.protocol)) for member in self.members.values()))
-        except (ValueError, KeyError):  # a client of its own kind: nobody can tell what it reads
+        except (ValueError, KeyError):  # the client uses its own format
             return None

@@ -11,7 +11,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 
 class MemberTerms(NamedTuple):
-    """What a member says of itself each time that it joins; times in milliseconds."""
+    """A member's own description, sent with each JoinGroup; times in milliseconds."""
 
     client_id: str
     client_host: str
@@ -22,7 +22,7 @@ class MemberTerms(NamedTuple):
 
 
 class ClassicGroupMember:
-    """A member's terms, its assignment, its parked requests and its session's deadline."""
+    """A member with its assignment, its parked requests and its session deadline."""
 
     __slots__ = (
         "assignment",
@@ -50,23 +50,23 @@ class ClassicGroupMember:
         self.session_timer: TimerHandle | None = None
 
     def use_terms(self, terms: MemberTerms) -> None:
-        """Replace the timeouts and protocols by those of a newer join."""
+        """Take over the timeouts and protocols of a newer join."""
         self.terms = terms
         self.session_timeout_ns = terms.session_timeout_ms * 1_000_000
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Return what the member sent for ``protocol``; raises KeyError when it doesn't support it."""
+        """Return the member's metadata for ``protocol``. Raises KeyError if the member does not support it."""
         for name, metadata in self.terms.protocols:
             if name == protocol:
                 return metadata
         raise KeyError(f"member {self.member_id} does not support protocol {protocol!r}")
 
     def vote(self, candidates: Container[str]) -> str | None:
-        """Return the first of the member's protocols that is among the candidates."""
+        """Return the member's first protocol that is among the candidates."""
         return next((name for name, _ in self.terms.protocols if name in candidates), None)
 
     def cancel_timer(self) -> None:
-        """Stop watching the session."""
+        """Cancel the session timer."""
         if self.session_timer is not None:
             self.session_timer.cancel()
             self.session_timer = None

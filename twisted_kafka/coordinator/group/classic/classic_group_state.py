@@ -1,13 +1,13 @@
-"""The states of a classic group and what may follow what: this table is the only place that says so.
+"""The states of a classic group and the table of valid transitions.
 
-An operation asks ``may_follow`` before it moves a group; a move that is not in the table is a bug, and raises.
+Operations check ``may_follow`` before they change a group's state; a transition that is not in the table is a bug and raises.
 """
 
 from enum import Enum
 
 
 class ClassicGroupState(Enum):
-    """A classic group's state; the value is the name that DescribeGroups and ListGroups show (Kafka's ClassicGroupState)."""
+    """A classic group's state; the value is the name shown by DescribeGroups and ListGroups (Kafka: ClassicGroupState)."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -22,8 +22,9 @@ COMPLETING_REBALANCE = ClassicGroupState.COMPLETING_REBALANCE
 STABLE = ClassicGroupState.STABLE
 DEAD = ClassicGroupState.DEAD
 
-# to: from where. Empty: no members (offsets may remain). Preparing: members are asked to join again. Completing: all
-# have joined, the leader's assignment is awaited. Stable: each member has its assignment. Dead: gone from this broker.
+# Valid previous states by state. Empty: no members, but maybe offsets. PreparingRebalance: members have to rejoin.
+# CompletingRebalance: members have joined, the leader computes the assignment. Stable: the assignment is known. Dead: the group
+# was removed from this broker.
 MAY_FOLLOW: dict[ClassicGroupState, frozenset[ClassicGroupState]] = {
     EMPTY: frozenset({PREPARING_REBALANCE}),
     PREPARING_REBALANCE: frozenset({EMPTY, COMPLETING_REBALANCE, STABLE}),
@@ -34,5 +35,5 @@ MAY_FOLLOW: dict[ClassicGroupState, frozenset[ClassicGroupState]] = {
 
 
 def may_follow(current: ClassicGroupState, following: ClassicGroupState) -> bool:
-    """Return whether a group in state ``current`` may move to ``following``."""
+    """Return whether ``following`` is a valid next state of ``current``."""
     return current in MAY_FOLLOW[following]

@@ -1,4 +1,4 @@
-"""JoinGroup: who may come in, under which id, and whether it makes the group rebalance (KIP-394, KIP-345, KIP-814)."""
+"""The classic protocol's requests on a classic group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup (KIP-394, KIP-345, KIP-814)."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -26,7 +26,7 @@ JoinAnswer = JoinResult | Future[JoinResult]
 
 
 class ClassicProtocol:
-    """JoinGroup, SyncGroup, Heartbeat and LeaveGroup on one classic group."""
+    """Decides what each request does to a group; the ``Rebalancer`` carries it out."""
 
     def __init__(self, rebalancer: Rebalancer, effects: Effects, environment: GroupEnvironment) -> None:
         self._rebalancer = rebalancer
@@ -37,7 +37,7 @@ class ClassicProtocol:
     # JoinGroup
 
     def join(self, group: ClassicGroup, request: JoinRequest) -> JoinAnswer:
-        """Answer a JoinGroup, at once or when the rebalance is over."""
+        """Answer a JoinGroup, immediately or when the rebalance is over."""
         if group.state is DEAD:
             return JoinResult(ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id)
         if not self._has_room(group, request.member_id):
@@ -82,15 +82,15 @@ class ClassicProtocol:
         if group.state is EMPTY:
             return JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
         member = group.members[member_id]
-        # Nothing new: its answer was lost, or it asks for the current generation. Only a leader of a stable group that
-        # joins again means to rebalance, since it saw the topics change.
+        # The member asks for the current generation again, because a response was lost for example. Only the leader of a stable
+        # group triggers a rebalance by rejoining: its subscribed topics have changed.
         settled = group.state is COMPLETING_REBALANCE or (group.state is STABLE and group.leader != member_id)
         if settled and member.terms.protocols == request.terms.protocols:
             return self._rebalancer.joined(group, member)
         return self._rebalancer.rejoin(group, member, request.terms)
 
     def _replace_static(self, group: ClassicGroup, request: JoinRequest, instance_id: str, new_member_id: str) -> JoinAnswer:
-        """A static member came back, or somebody else with its instance id: the newcomer takes its place."""
+        """Replace a static member: it has restarted, or another client uses its instance id."""
         rebalancer = self._rebalancer
         old_leader = group.leader or ""
         old_member_id = group.static_member_id(instance_id) or ""
@@ -104,14 +104,14 @@ class ClassicProtocol:
         if group.state is not STABLE:
             parked = rebalancer.park_join(group, member)
             if group.state is COMPLETING_REBALANCE:
-                # The leader may be assigning to the old id right now: only a new rebalance reaches the new one.
-                rebalancer.prepare(group, f"static member {instance_id} came back")
+                # The leader may be computing an assignment for the old id: only another rebalance includes the new one.
+                rebalancer.prepare(group, f"static member {instance_id} rejoined with a new member id")
             else:
                 rebalancer.try_complete_join(group)
             return parked
         if group.protocol != group.select_protocol():
             parked = rebalancer.park_join(group, member)
-            rebalancer.maybe_prepare(group, f"static member {instance_id} changed the protocol")
+            rebalancer.maybe_prepare(group, f"static member {instance_id} changed the group's protocol")
             return parked
         return self._store_replacement(group, member, request, old_member_id, old_leader, old_terms)
 
@@ -124,7 +124,7 @@ class ClassicProtocol:
         old_leader: str,
         old_terms: MemberTerms,
     ) -> "Future[JoinResult]":
-        """Write the group with the member's new id; its assignment stays, so nobody has to rebalance."""
+        """Store the member's new id with its old assignment, so that no rebalance is necessary."""
         answer: Future[JoinResult] = Future()
         new_member_id = member.member_id
         generation = group.generation
@@ -143,7 +143,7 @@ class ClassicProtocol:
                 result = self._rebalancer.joined(group, member)
                 self._effects.reply(answer, result._replace(skip_assignment=group.leader == new_member_id))
             else:
-                # The old leader's id in the answer keeps a returning leader of an old client from assigning in vain.
+                # The old leader id keeps a returning leader with an old client from computing an assignment that is not used.
                 self._effects.reply(answer, JoinResult(error, new_member_id, *current, old_leader))
 
         assignments = {one.member_id: one.assignment for one in group.members.values()}
@@ -153,7 +153,7 @@ class ClassicProtocol:
     # SyncGroup, Heartbeat, LeaveGroup
 
     def sync(self, group: ClassicGroup, request: SyncRequest) -> "SyncResult | Future[SyncResult]":
-        """Give a member its assignment, when there is one."""
+        """Return a member's assignment, immediately or when the leader's SyncGroup is stored."""
         error = self._check(group, request.sender)
         if error:
             return SyncResult(error)
@@ -175,7 +175,7 @@ class ClassicProtocol:
         return SyncResult(_NONE, group.protocol_type, group.protocol, member.assignment)
 
     def heartbeat(self, group: ClassicGroup, sender: Sender) -> ErrorCode:
-        """Keep a member's session alive, and tell it when to join again."""
+        """Extend a member's session; REBALANCE_IN_PROGRESS tells it to rejoin."""
         error = self._check(group, sender)
         if error:
             return error
@@ -193,7 +193,7 @@ class ClassicProtocol:
         return _NONE if sender.generation == group.generation else ErrorCode.ILLEGAL_GENERATION
 
     def leave(self, group: ClassicGroup, leaving: Sequence[LeavingMember]) -> list[LeftMember]:
-        """Let members go, each by its id, or by its instance id alone as administrators do."""
+        """Remove members, each given by its member id, or by its instance id only (as administrators do)."""
         return [LeftMember(one.member_id, one.instance_id, self._leave(group, one)) for one in leaving]
 
     def _leave(self, group: ClassicGroup, one: LeavingMember) -> ErrorCode:

@@ -1,7 +1,7 @@
-"""How a classic group rebalances: prepare, wait for the members, begin a generation, watch sessions and late syncs.
+"""A classic group's rebalances: prepare, wait for joins, start a generation, store the assignment; sessions and timeouts.
 
-Prepare -> (everyone joined, or the rebalance timeout) -> generation -> assignment -> Stable. A group that was Empty waits
-``group.initial.rebalance.delay.ms`` instead, and again as long as members keep coming (KIP-134), up to the rebalance timeout.
+PreparingRebalance ends when all members have joined or after the rebalance timeout. An Empty group waits
+``group.initial.rebalance.delay.ms`` instead, and again while new members keep joining (KIP-134), up to the rebalance timeout.
 """
 
 from concurrent.futures import Future
@@ -30,7 +30,7 @@ NS_PER_MS = 1_000_000
 
 
 class Rebalancer:
-    """The moves of a group between states, and the timers that make it move when nobody else does."""
+    """Performs the state transitions of groups, and sets their timers."""
 
     log = Logger()
 
@@ -43,17 +43,17 @@ class Rebalancer:
     # parked requests
 
     def park_join(self, group: ClassicGroup, member: ClassicGroupMember) -> "Future[JoinResult]":
-        """Keep a member's JoinGroup until the rebalance ends."""
+        """Park a member's JoinGroup until the rebalance ends."""
         parked: Future[JoinResult] = Future()
         if member.awaiting_join is None:
             group.awaiting_joins += 1
-        else:  # it asked twice: the first asker, most likely a closed connection, must still get an answer
+        else:  # the first of two requests must be answered, too, though its connection is probably closed
             self._effects.reply(member.awaiting_join, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
         member.awaiting_join = parked
         return parked
 
     def park_sync(self, member: ClassicGroupMember) -> "Future[SyncResult]":
-        """Keep a member's SyncGroup until the leader's assignment is stored."""
+        """Park a member's SyncGroup until the leader's assignment is stored."""
         parked: Future[SyncResult] = Future()
         if member.awaiting_sync is not None:
             self._effects.reply(member.awaiting_sync, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
@@ -68,7 +68,7 @@ class Rebalancer:
             member.awaiting_join = None
 
     def answer_sync(self, member: ClassicGroupMember, result: SyncResult) -> bool:
-        """Answer a member's parked SyncGroup; returns False when there is none."""
+        """Answer a member's parked SyncGroup; return False if there is none."""
         if member.awaiting_sync is None:
             return False
         self._effects.reply(member.awaiting_sync, result)
@@ -76,7 +76,7 @@ class Rebalancer:
         return True
 
     def abandon(self, group: ClassicGroup, error: ErrorCode) -> None:
-        """Answer all that is parked with ``error``, for the group is not of this protocol or this broker any more."""
+        """Close a group and answer its parked requests with ``error``: it was converted or is no longer on this broker."""
         for member in group.close():
             self.answer_join(group, member, JoinResult(error, member.member_id))
             self.answer_sync(member, SyncResult(error))
@@ -84,7 +84,7 @@ class Rebalancer:
     # members
 
     def add_member(self, group: ClassicGroup, member_id: str, instance_id: str | None, terms: MemberTerms) -> "Future[JoinResult]":
-        """Take a new member in and rebalance."""
+        """Add a new member and rebalance."""
         member = ClassicGroupMember(member_id, instance_id, terms)
         member.is_new = True
         if group.state is PREPARING_REBALANCE and group.generation == 0:
@@ -97,14 +97,14 @@ class Rebalancer:
         return parked
 
     def rejoin(self, group: ClassicGroup, member: ClassicGroupMember, terms: MemberTerms) -> "Future[JoinResult]":
-        """Let a known member join again, with what it says of itself now, and rebalance."""
+        """Let a known member rejoin with new terms, and rebalance."""
         group.use_terms(member, terms)
         parked = self.park_join(group, member)
-        self.maybe_prepare(group, f"member {member.member_id} joining again")
+        self.maybe_prepare(group, f"rejoining member {member.member_id}")
         return parked
 
     def remove_member(self, group: ClassicGroup, member: ClassicGroupMember, reason: str) -> None:
-        """Let a member go, answering what it has parked, and rebalance the rest."""
+        """Remove a member, answer its parked requests, and rebalance the others."""
         self.answer_join(group, member, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, ""))
         self.answer_sync(member, SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
         group.remove(member.member_id)
@@ -114,17 +114,17 @@ class Rebalancer:
             self.maybe_prepare(group, reason)
 
     def remove_pending(self, group: ClassicGroup, member_id: str) -> None:
-        """Forget a fresh member id; a rebalance may have been waiting for its owner."""
+        """Forget a pending member id; a rebalance may have been waiting for it."""
         group.drop_pending(member_id)
         if group.state is PREPARING_REBALANCE:
             self.try_complete_join(group)
 
     def await_pending(self, group: ClassicGroup, member_id: str, session_timeout_ms: int) -> None:
-        """Keep a member id that was just given out for its owner's next join."""
+        """Keep a member id that was given out, until the member's next join or its session timeout."""
 
         def expired() -> None:
             if member_id in group.pending_members and group.state is not DEAD:
-                self.log.info("group {group}: pending member {member} expired", group=group.group_id, member=member_id)
+                self.log.info("Group {group}: pending member {member} expired", group=group.group_id, member=member_id)
                 self.remove_pending(group, member_id)
 
         group.pending_members[member_id] = self._effects.timers.after("pending member", session_timeout_ms, expired)
@@ -132,13 +132,13 @@ class Rebalancer:
     # sessions
 
     def touch(self, group: ClassicGroup, member: ClassicGroupMember) -> None:
-        """A member gave a sign of life: its session begins anew."""
+        """Restart a member's session."""
         member.deadline_ns = self._clock.monotonic_ns() + member.session_timeout_ns
         if member.session_timer is None:
             self._watch(group, member, member.session_timeout_ns)
 
     def start_session(self, group: ClassicGroup, member: ClassicGroupMember) -> None:
-        """Begin a session whose timeout may be shorter than what the timer waits for."""
+        """Restart a member's session and its timer: the timeout may have become shorter."""
         self._watch(group, member, member.session_timeout_ns)
 
     def _watch(self, group: ClassicGroup, member: ClassicGroupMember, timeout_ns: int) -> None:
@@ -152,7 +152,7 @@ class Rebalancer:
         )
 
     def _check_session(self, group: ClassicGroup, member: ClassicGroupMember) -> None:
-        """The timer rings once per timeout, not once per heartbeat: see whether the deadline has moved on meanwhile."""
+        """Expire the session, or set the timer again if heartbeats have moved the deadline since it was set."""
         member.session_timer = None
         if group.state is DEAD or group.members.get(member.member_id) is not member:
             return
@@ -164,7 +164,7 @@ class Rebalancer:
             self._set_session_timer(group, member, left_ns)
             return
         self.log.info(
-            "group {group}: member {member} of {client} has failed, no heartbeat in its session timeout",
+            "Group {group}: member {member} at {client} has failed, no heartbeat within its session timeout",
             group=group.group_id,
             member=member.member_id,
             client=member.terms.client_host,
@@ -174,21 +174,21 @@ class Rebalancer:
     # rebalances
 
     def maybe_prepare(self, group: ClassicGroup, reason: str) -> None:
-        """Begin a rebalance unless one is going on; see whether one that is can go on."""
+        """Start a rebalance; if the group is already preparing one, complete it if all members have joined."""
         if may_follow(group.state, PREPARING_REBALANCE):
             self.prepare(group, reason)
         elif group.state is PREPARING_REBALANCE:
             self.try_complete_join(group)
 
     def prepare(self, group: ClassicGroup, reason: str) -> None:
-        """Ask all members to join again."""
+        """Start a rebalance: all members have to rejoin."""
         if group.state is COMPLETING_REBALANCE:
             self.fail_assignment(group, ErrorCode.REBALANCE_IN_PROGRESS)
         self._cancel_sync_timer(group)
         was_empty = group.state is EMPTY
         group.move_to(PREPARING_REBALANCE, self._clock.wall_ms())
         self.log.info(
-            "group {group}: preparing to rebalance, generation {generation}: {reason}",
+            "Group {group}: preparing to rebalance, generation {generation}: {reason}",
             group=group.group_id,
             generation=group.generation,
             reason=reason,
@@ -229,7 +229,7 @@ class Rebalancer:
         group.initial_delay = False
 
     def try_complete_join(self, group: ClassicGroup) -> None:
-        """End the wait for members when everybody is there (a group's first wait always takes its time)."""
+        """Complete the join phase if all members have joined (the initial delay always lasts its full time)."""
         if group.state is PREPARING_REBALANCE and not group.initial_delay and group.all_joined():
             self._complete_join(group)
 
@@ -240,15 +240,15 @@ class Rebalancer:
         group.initial_delay = False
         for member in group.not_rejoined():
             if member.instance_id is None:
-                self.log.info("group {group}: {member} did not join again", group=group.group_id, member=member.member_id)
+                self.log.info("Group {group}: member {member} did not rejoin", group=group.group_id, member=member.member_id)
                 group.remove(member.member_id)
-        if group.members and not group.elect_joined_leader():  # static members only, all away: their sessions decide
+        if group.members and not group.elect_joined_leader():  # only static members, and all are away: wait for their sessions
             self._wait_for_members(group)
             return
         group.next_generation(self._clock.wall_ms())
         self._metrics.rebalance_completed()
         self.log.info(
-            "group {group}: generation {generation} has {count} members",
+            "Group {group}: generation {generation} has {count} members",
             group=group.group_id,
             generation=group.generation,
             count=len(group.members),
@@ -271,7 +271,7 @@ class Rebalancer:
         )
 
     def joined(self, group: ClassicGroup, member: ClassicGroupMember) -> JoinResult:
-        """Return the answer to a member of the current generation."""
+        """Return the join result of a member of the current generation."""
         leads = group.leader == member.member_id
         return JoinResult(
             ErrorCode.NONE,
@@ -285,17 +285,17 @@ class Rebalancer:
         )
 
     def _empty_group_stored(self, error: ErrorCode) -> None:
-        if error:  # after a restart the old members come back from the log, and their sessions expire
-            self.log.warn("an empty group's metadata could not be written: {error}", error=error.name)
+        if error:  # after a restart, the old members are loaded from the log and their sessions expire
+            self.log.warn("Failed to write an empty group's metadata: {error}", error=error.name)
 
     # assignments
 
     def store_assignment(self, group: ClassicGroup, assignments: dict[str, bytes]) -> None:
-        """Write the leader's assignment; when it's committed, everybody who waits gets its part."""
+        """Write the leader's assignment; once it is committed, answer the parked SyncGroups with it."""
         generation = group.generation
 
         def stored(error: ErrorCode) -> None:
-            # A join may have begun the next rebalance while the write was under way.
+            # A join may have started the next rebalance during the write.
             if group.state is not COMPLETING_REBALANCE or group.generation != generation:
                 return
             if error:
@@ -308,7 +308,7 @@ class Rebalancer:
         self._effects.write([group_metadata(group.group_id, group.to_value(assignments))], stored)
 
     def fail_assignment(self, group: ClassicGroup, error: ErrorCode) -> None:
-        """Take all assignments away and answer every parked sync with ``error``."""
+        """Clear all assignments and answer every parked SyncGroup with ``error``."""
         for member in group.members.values():
             member.assignment = b""
         self._propagate(group, error)
@@ -324,7 +324,7 @@ class Rebalancer:
             self.touch(group, member)
 
     def synced(self, group: ClassicGroup, member_id: str) -> None:
-        """Note that a member has sent its sync."""
+        """Note that a member has sent its SyncGroup."""
         group.pending_sync.discard(member_id)
         if not group.pending_sync:
             self._cancel_sync_timer(group)

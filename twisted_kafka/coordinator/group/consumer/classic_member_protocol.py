@@ -1,7 +1,7 @@
-"""Members that speak the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup there (KIP-848).
+"""The classic protocol for members of consumer groups: JoinGroup, SyncGroup, Heartbeat and LeaveGroup (KIP-848).
 
-The coordinator assigns for them too. A join brings a member to its next epoch, which it takes for a generation; heartbeats
-tell it to join again whenever there is something to give up or to get.
+The coordinator computes the assignment of these members, too. A join moves a member to its next epoch, which the member sees as
+a generation. Heartbeats tell it to rejoin whenever it has partitions to revoke or new ones to receive.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ class ClassicMemberProtocol:
         self._protocol = protocol
 
     def join(self, group: ConsumerGroup, request: JoinRequest) -> JoinResult | Write:
-        """Take a member in, or bring it to its next epoch; it's answered at once."""
+        """Add a member or move it to its next epoch; answered without waiting for other members."""
         terms, instance_id = request.terms, request.instance_id
         member_id = request.member_id or self._environment.new_id()
         try:
@@ -75,7 +75,7 @@ class ClassicMemberProtocol:
         return self._members.write(change, update.member, update.records, answer)
 
     def sync(self, group: ConsumerGroup, request: SyncRequest) -> SyncResult:
-        """Give a member what it owns."""
+        """Return the member's current assignment."""
         sender = request.sender
         try:
             member = self._member(group, sender)
@@ -98,7 +98,7 @@ class ClassicMemberProtocol:
         return SyncResult(_NONE, CONSUMER_PROTOCOL_TYPE, name, encode_assignment(partitions, version_of(metadata)))
 
     def heartbeat(self, group: ConsumerGroup, sender: Sender) -> ErrorCode:
-        """Keep a member's session alive, and tell it when to join again."""
+        """Extend a member's session; REBALANCE_IN_PROGRESS tells it to rejoin."""
         try:
             member = self._member(group, sender)
         except KafkaError as error:
@@ -119,7 +119,7 @@ class ClassicMemberProtocol:
         return _NONE
 
     def leave(self, group: ConsumerGroup, leaving: Sequence[LeavingMember]) -> "list[LeftMember] | Write":
-        """Let members go, each by its id, or by its instance id alone as administrators do."""
+        """Remove members, each given by its member id, or by its instance id only (as administrators do)."""
         left: list[LeftMember] = []
         going: dict[str, ConsumerGroupMember] = {}
         for one in leaving:
@@ -145,7 +145,7 @@ class ClassicMemberProtocol:
         return self._members.remove(group, list(going.values()), "it left", answer)
 
     def _member(self, group: ConsumerGroup, sender: Sender) -> ConsumerGroupMember:
-        """Return a member of the classic protocol. Raises UnknownMemberIdError, FencedInstanceIdError."""
+        """Return a member that uses the classic protocol. Raises UnknownMemberIdError, FencedInstanceIdError."""
         member = self._members.member(group, sender.member_id, sender.instance_id)
         if not member.is_classic:
             raise UnknownMemberIdError(f"Member {member.member_id} does not use the classic protocol.")

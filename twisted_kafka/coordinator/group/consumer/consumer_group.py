@@ -1,7 +1,7 @@
-"""A consumer group's stored state: members, epochs, the target assignment, who owns which partition.
+"""A consumer group's stored state: members, epochs, target assignment and owners of partitions.
 
-Only ``replay`` of records calls what changes it. Counts are kept as members come and go, so that no question is quadratic
-in members.
+Only the replay of records calls the methods that change it. Counts are updated incrementally, so that no query is quadratic in
+the number of members.
 """
 
 from collections import Counter
@@ -23,14 +23,14 @@ _Counted = TypeVar("_Counted", bound=Hashable)
 
 
 class ResolvedRegex(NamedTuple):
-    """The topics that a regular expression matched, and when (milliseconds since the epoch)."""
+    """The topics that a regular expression matched, and the time of matching (milliseconds since the epoch)."""
 
     topics: frozenset[str]
     resolved_ms: int
 
 
 class ConsumerGroup:
-    """The data of one group of the consumer protocol."""
+    """One consumer group."""
 
     __slots__ = (
         "_assignor_votes",
@@ -62,15 +62,16 @@ class ConsumerGroup:
         self.members: dict[str, ConsumerGroupMember] = {}
         self.target: dict[str, Partitions] = {}
         self.target_index: TargetIndex | None = None
-        """Not stored: made when it is of use, and kept then."""
+        """Not stored; built when it is first needed."""
         self.topics: Mapping[str, TopicInfo] = {}
-        """The topics subscribed to that exist, as the group last saw them."""
+        """The subscribed topics that exist, as stored with the group."""
         self.regexes: dict[str, ResolvedRegex] = {}
         self.seen_snapshot: object = None
-        """The snapshot of all topics that ``topics`` was last compared with; these three are not stored."""
+        """The metadata snapshot that ``topics`` was last compared with. Not stored, like the next two."""
         self.regexes_snapshot: object = None
-        """The one that all of ``regexes`` were last matched with, and when."""
+        """The metadata snapshot that all of ``regexes`` were last matched against."""
         self.regexes_resolved_ms = 0
+        """When they were matched."""
         self.classic_count = 0
         self._classic_protocols: Counter[str] = Counter()
         self._static_ids: dict[str, str] = {}
@@ -81,10 +82,10 @@ class ConsumerGroup:
         self._assignor_votes: Counter[str] = Counter()
         self._state: ConsumerGroupState | None = None
 
-    # changes, by replay only
+    # changes, called by replay only
 
     def put_profile(self, member_id: str, profile: Profile) -> None:
-        """Take a member in, or what it says of itself now."""
+        """Add a member or replace its profile."""
         old = self.members.get(member_id)
         if old is not None:
             self._count(old.profile, -1)
@@ -95,7 +96,7 @@ class ConsumerGroup:
         self._state = None
 
     def put_current(self, member_id: str, current: CurrentAssignment) -> None:
-        """Note what a member owns; in a compacted log that may come before what it says of itself."""
+        """Set a member's current assignment; in a compacted log that record may precede the member's profile."""
         if member_id not in self.members:
             self.put_profile(member_id, Profile())
         member = self.members[member_id]
@@ -108,12 +109,12 @@ class ConsumerGroup:
         self._state = None
 
     def forget_current(self, member_id: str) -> None:
-        """Take all partitions from a member."""
+        """Clear a member's current assignment."""
         if member_id in self.members:
             self.put_current(member_id, CurrentAssignment())
 
     def remove(self, member_id: str) -> None:
-        """Let a member go."""
+        """Remove a member."""
         member = self.members.pop(member_id, None)
         if member is None:
             return
@@ -125,7 +126,7 @@ class ConsumerGroup:
         self._state = None
 
     def put_target(self, member_id: str, partitions: Partitions | None) -> None:
-        """Note what a member shall own; None: nothing is known of it."""
+        """Set a member's target assignment; None removes it."""
         if self.target_index is not None:
             self.target_index.put(member_id, self.target.get(member_id, NO_PARTITIONS), partitions)
         if partitions is None:
@@ -134,7 +135,7 @@ class ConsumerGroup:
             self.target[member_id] = partitions
 
     def put_epochs(self, epoch: int | None = None, target_epoch: int | None = None) -> None:
-        """Move the group's epoch or that of its target assignment."""
+        """Set the group epoch, the epoch of the target assignment, or both."""
         if epoch is not None:
             self.epoch = epoch
         if target_epoch is not None:
@@ -142,14 +143,14 @@ class ConsumerGroup:
         self._state = None
 
     def put_regex(self, regex: str, resolved: ResolvedRegex | None) -> None:
-        """Note the topics that a regular expression matches; None: nobody subscribes with it any more."""
+        """Set the topics that a regular expression matches; None removes it."""
         if resolved is None:
             self.regexes.pop(regex, None)
         else:
             self.regexes[regex] = resolved
 
-    def look_again(self) -> None:
-        """Compare with the topics anew: what came of the last comparison could not be written."""
+    def request_metadata_refresh(self) -> None:
+        """Compare the subscriptions with the topics again on the next request: the last result could not be written."""
         self.seen_snapshot = self.regexes_snapshot = None
         self.regexes_resolved_ms = 0
 
@@ -174,17 +175,17 @@ class ConsumerGroup:
             for name in {name for name, _ in profile.classic.protocols}:
                 _add(self._classic_protocols, name, by)
 
-    # questions
+    # queries
 
     @property
     def state(self) -> ConsumerGroupState:
-        """The group's state, which follows from its epochs and members."""
+        """The group's state, derived from its epochs and members."""
         if self._state is None:
             self._state = self._compute_state()
         return self._state
 
     def peek_state(self) -> ConsumerGroupState:
-        """Return the state without keeping it: for readers without the shard's lock, which may see a change half done."""
+        """Return the state without caching it: for readers without the shard's lock, which may see a change half done."""
         return self._state or self._compute_state()
 
     def _compute_state(self) -> ConsumerGroupState:
@@ -197,16 +198,16 @@ class ConsumerGroup:
         return ConsumerGroupState.RECONCILING
 
     def static_member(self, instance_id: str | None) -> ConsumerGroupMember | None:
-        """Return the member that goes with an instance id."""
+        """Return the member with the instance id."""
         member_id = None if instance_id is None else self._static_ids.get(instance_id)
         return None if member_id is None else self.members.get(member_id)
 
     def target_of(self, member: ConsumerGroupMember) -> Partitions:
-        """Return what a member shall own; one that took over an instance id has its forerunner's."""
+        """Return a member's target assignment; a static member that replaces another one inherits its target."""
         target = self.target.get(member.member_id)
         if target is None:
-            forerunner = self.static_member(member.profile.instance_id)
-            target = None if forerunner is None else self.target.get(forerunner.member_id)
+            predecessor = self.static_member(member.profile.instance_id)
+            target = None if predecessor is None else self.target.get(predecessor.member_id)
         return NO_PARTITIONS if target is None else target
 
     def owner(self, topic_id: bytes, index: int) -> str | None:
@@ -214,7 +215,7 @@ class ConsumerGroup:
         return self._owners.get((topic_id, index))
 
     def waits_for_others(self, member: ConsumerGroupMember) -> bool:
-        """Return whether a partition that the member shall own is another's still."""
+        """Return whether another member still owns a partition of this member's target assignment."""
         for topic_id, indexes in self.target_of(member).items():
             for index in indexes:
                 owner = self.owner(topic_id, index)
@@ -223,13 +224,13 @@ class ConsumerGroup:
         return False
 
     def is_subscribed(self, topic: str) -> bool:
-        """Return whether a member subscribes to the topic, by name or by expression."""
+        """Return whether any member subscribes to the topic, by name or by regular expression."""
         if topic in self._topic_subscribers:
             return True
         return any(topic in resolved.topics for regex, resolved in self.regexes.items() if regex in self._regex_subscribers)
 
     def all_subscribe_like(self, member: ConsumerGroupMember) -> bool:
-        """Return whether all the other members subscribe to the very same as this one, as it will be."""
+        """Return whether all other members have the same subscription as ``member``, which may be a new version of a stored one."""
         wanted = (member.profile.topics, member.profile.regex)
         stored = self.members.get(member.member_id)
         same, others = self._subscriptions[wanted], len(self.members)
@@ -244,7 +245,7 @@ class ConsumerGroup:
         added: Iterable[Profile] = (),
         regexes: Mapping[str, ResolvedRegex] | None = None,
     ) -> set[str]:
-        """Return the topics that would be subscribed to after these changes of members."""
+        """Return the topics that would be subscribed after removing and adding members with these profiles."""
         counts, expressions = self._topic_subscribers, self._regex_subscribers
         removed, added = list(removed), list(added)
         if removed or added:
@@ -263,11 +264,11 @@ class ConsumerGroup:
         return names
 
     def regex_count(self, regex: str) -> int:
-        """Return how many members subscribe with the expression."""
+        """Return the number of members that subscribe with the regular expression."""
         return self._regex_subscribers[regex]
 
     def preferred_assignor(self, old: Profile | None, new: Profile | None) -> str | None:
-        """Return the assignor that most members ask for, with one member's new profile for its old; None: nobody asks."""
+        """Return the assignor with most votes after replacing one member's profile, or None if no member votes."""
         votes = self._assignor_votes.copy()
         if old is not None and old.assignor is not None:
             votes[old.assignor] -= 1
@@ -277,7 +278,7 @@ class ConsumerGroup:
         return None if best is None or best[1] <= 0 else best[0]
 
     def supports_classic(self, names: Iterable[str]) -> bool:
-        """Return whether a member with these classic protocols has one in common with all classic members here."""
+        """Return whether all members that use the classic protocol support one of these protocol names."""
         return any(self._classic_protocols[name] == self.classic_count for name in names)
 
 

@@ -1,4 +1,4 @@
-"""A member of a consumer group: what it says of itself, and what it owns. Both are values; a change makes a new one."""
+"""A member of a consumer group with its profile and its current assignment, all immutable."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
@@ -8,12 +8,12 @@ from twisted_kafka.coordinator.group.consumer.consumer_group_state import Member
 from twisted_kafka.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 
 Partitions = Mapping[bytes, frozenset[int]]
-"""Partitions by topic id; a topic without any is not in it. Never changed, so that it can be shared."""
+"""Partitions by topic id; topics without partitions are not included. Never changed, so it can be shared."""
 
 NO_PARTITIONS: Partitions = {}
 LEAVE_EPOCH = -1
 STATIC_LEAVE_EPOCH = -2
-"""The epoch of a static member that went away and is expected back within its session."""
+"""The epoch of a static member that has left and is expected to return within its session timeout."""
 
 
 class _TopicPartitions(Protocol):
@@ -24,7 +24,7 @@ class _TopicPartitions(Protocol):
 
 
 def partitions_of(listed: Iterable[_TopicPartitions]) -> Partitions:
-    """Return the partitions that a message or a record lists; a topic that comes twice counts as one."""
+    """Return the partitions listed in a message or record; entries of the same topic are merged."""
     found: dict[bytes, frozenset[int]] = {}
     for topic in listed:
         if topic.partitions:
@@ -33,14 +33,14 @@ def partitions_of(listed: Iterable[_TopicPartitions]) -> Partitions:
 
 
 class ClassicMetadata(NamedTuple):
-    """What a member that speaks the classic protocol brought in its JoinGroup."""
+    """What only members with the classic protocol have: data of their JoinGroup."""
 
     session_timeout_ms: int
     protocols: Protocols
 
 
 class Profile(NamedTuple):
-    """What a member says of itself (ConsumerGroupMemberMetadataValue)."""
+    """A member's own description (ConsumerGroupMemberMetadataValue)."""
 
     instance_id: str | None = None
     rack_id: str | None = None
@@ -54,7 +54,7 @@ class Profile(NamedTuple):
 
 
 def classic_profile(instance_id: str | None, subscription: ConsumerProtocolSubscription, terms: MemberTerms) -> Profile:
-    """Return what a member that speaks the classic protocol says of itself in its JoinGroup."""
+    """Return the profile of a member that uses the classic protocol, from its JoinGroup."""
     return Profile(
         instance_id,
         subscription.rack_id,
@@ -67,7 +67,7 @@ def classic_profile(instance_id: str | None, subscription: ConsumerProtocolSubsc
 
 
 class CurrentAssignment(NamedTuple):
-    """What a member owns (ConsumerGroupCurrentMemberAssignmentValue)."""
+    """The partitions that a member owns (ConsumerGroupCurrentMemberAssignmentValue)."""
 
     epoch: int = 0
     previous_epoch: int = 0
@@ -76,12 +76,12 @@ class CurrentAssignment(NamedTuple):
     revoking: Partitions = NO_PARTITIONS
 
     def is_reconciled_to(self, epoch: int) -> bool:
-        """Return whether the member owns all that it shall own in that epoch."""
+        """Return whether the member has reached its target assignment of the epoch."""
         return self.state is MemberState.STABLE and self.epoch == epoch
 
 
 class ConsumerGroupMember(NamedTuple):
-    """A member under its id."""
+    """A member of a consumer group."""
 
     member_id: str
     profile: Profile = Profile()
@@ -89,5 +89,5 @@ class ConsumerGroupMember(NamedTuple):
 
     @property
     def is_classic(self) -> bool:
-        """Whether the member speaks the classic protocol."""
+        """Whether the member uses the classic protocol."""
         return self.profile.classic is not None

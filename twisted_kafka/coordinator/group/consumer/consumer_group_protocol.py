@@ -42,7 +42,7 @@ Response = ConsumerGroupHeartbeatResponse
 
 
 class ConsumerGroupProtocol:
-    """Members of consumer groups come, stay and go."""
+    """Handles ConsumerGroupHeartbeat: members that join, stay or leave."""
 
     log = Logger()
 
@@ -52,7 +52,7 @@ class ConsumerGroupProtocol:
         self._members = members
 
     def heartbeat(self, request: ConsumerGroupHeartbeatRequest, client: Client) -> Response | Write:
-        """Answer a member that joins or stays. Raises KafkaError."""
+        """Answer a heartbeat of a member that joins or stays. Raises KafkaError."""
         joins = request.member_epoch == 0
         written: list[CoordinatorRecord] = []
         group, upgraded_from = self._group(request.group_id, joins, written)
@@ -77,13 +77,13 @@ class ConsumerGroupProtocol:
         return self._members.write(change, update.member, written, lambda error: _unless(error, response), upgraded_from)
 
     def check_room(self, group: ConsumerGroup, member_id: str) -> None:
-        """Raise GroupMaxSizeReachedError when the member is not in the group, and the group is full."""
+        """Raise GroupMaxSizeReachedError if the group is full and the member is not in it."""
         limit = self._environment.config.consumer_max_size
         if len(group.members) >= limit and member_id not in group.members:
             raise GroupMaxSizeReachedError(f"The consumer group has reached its maximum capacity of {limit} members.")
 
     def _group(self, group_id: str, joins: bool, written: list[CoordinatorRecord]) -> tuple[ConsumerGroup, ClassicGroup | None]:
-        """Return the group, made or converted if need be, with the records that this takes added to ``written``."""
+        """Return the group, created or converted if necessary; the records of doing so are added to ``written``."""
         group = self._store.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group, None
@@ -113,13 +113,13 @@ class ConsumerGroupProtocol:
         upgraded = consumer_group_of(group, self._members.updater.snapshot)
         written.append(group_tombstone(group.group_id))
         written.extend(records.group_created(upgraded))
-        self.log.info("group {group}: becomes a consumer group", group=group.group_id)
+        self.log.info("Group {group}: converting to a consumer group", group=group.group_id)
         return upgraded
 
     def _member(
         self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, member_id: str, owned: Partitions | None
     ) -> ConsumerGroupMember | None:
-        """Return the member as it is stored; when it joins, the one whose place it takes, or None."""
+        """Return the stored member; for a join, the member that it replaces, or None if it is new."""
         instance_id = request.instance_id
         if request.member_epoch != 0:
             member = self._members.member(group, member_id, instance_id)
@@ -136,7 +136,7 @@ class ConsumerGroupProtocol:
         return holder
 
     def leave(self, request: ConsumerGroupHeartbeatRequest) -> Write:
-        """Let a member go, or a static one go for a while. Raises KafkaError."""
+        """Remove a member, or mark a static member as temporarily absent. Raises KafkaError."""
         group_id, member_id = request.group_id, request.member_id
         group = self._store.consumer(group_id)
         if group is None:
@@ -156,7 +156,7 @@ class ConsumerGroupProtocol:
 
 
 def _profile(request: ConsumerGroupHeartbeatRequest, client: Client, old: ConsumerGroupMember | None) -> Profile:
-    """Return what the member says of itself: what the request leaves out stays as it was."""
+    """Return the member's profile; fields that the request omits keep their old values."""
     known = Profile() if old is None else old.profile
     regex = request.subscribed_topic_regex
     names = request.subscribed_topic_names

@@ -1,4 +1,4 @@
-"""Consumer groups as records: Kafka 3.9's kinds 3 to 8, and 16 for regular expressions, which Kafka 4 brought."""
+"""Records of consumer groups: types 3 to 8 of Kafka 3.9, and 16 for regular expressions, which Kafka 4 introduced."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -51,12 +51,12 @@ def _record(key: Any, value: Any | None) -> CoordinatorRecord:
 
 
 def group_epoch(group_id: str, epoch: int | None) -> CoordinatorRecord:
-    """Return the record of a group's epoch; None: of its end."""
+    """Return the record of the group epoch; None: its tombstone."""
     return _record(ConsumerGroupMetadataKey(group_id=group_id), None if epoch is None else ConsumerGroupMetadataValue(epoch=epoch))
 
 
 def subscribed_topics(group_id: str, topics: Mapping[str, TopicInfo] | None) -> CoordinatorRecord:
-    """Return the record of the topics that a group subscribes to."""
+    """Return the record of the group's subscribed topics; None: its tombstone."""
     value = None
     if topics is not None:
         value = ConsumerGroupPartitionMetadataValue(
@@ -69,7 +69,7 @@ def subscribed_topics(group_id: str, topics: Mapping[str, TopicInfo] | None) -> 
 
 
 def member_profile(group_id: str, member_id: str, profile: Profile | None) -> CoordinatorRecord:
-    """Return the record of a member; None: of its end."""
+    """Return the record of a member's profile; None: its tombstone."""
     value = None
     if profile is not None:
         classic = profile.classic
@@ -93,13 +93,13 @@ def member_profile(group_id: str, member_id: str, profile: Profile | None) -> Co
 
 
 def target_epoch(group_id: str, epoch: int | None) -> CoordinatorRecord:
-    """Return the record of the target assignment's epoch."""
+    """Return the record of the target assignment's epoch; None: its tombstone."""
     value = None if epoch is None else ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch)
     return _record(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), value)
 
 
 def member_target(group_id: str, member_id: str, partitions: Partitions | None) -> CoordinatorRecord:
-    """Return the record of what a member shall own."""
+    """Return the record of a member's target assignment; None: its tombstone."""
     value = None
     if partitions is not None:
         value = ConsumerGroupTargetAssignmentMemberValue(
@@ -112,7 +112,7 @@ def member_target(group_id: str, member_id: str, partitions: Partitions | None) 
 
 
 def member_current(group_id: str, member_id: str, current: CurrentAssignment | None) -> CoordinatorRecord:
-    """Return the record of what a member owns."""
+    """Return the record of a member's current assignment; None: its tombstone."""
     value = None
     if current is not None:
         value = ConsumerGroupCurrentMemberAssignmentValue(
@@ -133,7 +133,7 @@ def _listed(partitions: Partitions) -> list[ConsumerGroupCurrentMemberAssignment
 
 
 def resolved_regex(group_id: str, regex: str, resolved: ResolvedRegex | None) -> CoordinatorRecord:
-    """Return the record of the topics that a regular expression matched."""
+    """Return the record of the topics that a regular expression matched; None: its tombstone."""
     value = None
     if resolved is not None:
         value = ConsumerGroupRegularExpressionValue(topics=sorted(resolved.topics), timestamp=resolved.resolved_ms)
@@ -141,7 +141,7 @@ def resolved_regex(group_id: str, regex: str, resolved: ResolvedRegex | None) ->
 
 
 def member_removed(group_id: str, member_id: str) -> list[CoordinatorRecord]:
-    """Return the tombstones of a member."""
+    """Return all tombstones of a member."""
     return [
         member_current(group_id, member_id, None),
         member_target(group_id, member_id, None),
@@ -150,7 +150,7 @@ def member_removed(group_id: str, member_id: str) -> list[CoordinatorRecord]:
 
 
 def group_removed(group: ConsumerGroup) -> list[CoordinatorRecord]:
-    """Return the tombstones of all that is stored of a group, members first."""
+    """Return all tombstones of a group, its members' first."""
     group_id = group.group_id
     members: Iterable[str] = group.members
     return [
@@ -165,7 +165,7 @@ def group_removed(group: ConsumerGroup) -> list[CoordinatorRecord]:
 
 
 def group_created(group: ConsumerGroup) -> list[CoordinatorRecord]:
-    """Return the records of all that is known of a group."""
+    """Return all records of a group, for one that was converted."""
     group_id, members = group.group_id, group.members.values()
     return [
         *(member_profile(group_id, member.member_id, member.profile) for member in members),
@@ -178,7 +178,7 @@ def group_created(group: ConsumerGroup) -> list[CoordinatorRecord]:
 
 
 def replay(group: ConsumerGroup, key: Any, value: Any | None) -> None:
-    """Apply a record to its group; the end of the group as a whole is the caller's."""
+    """Apply a record to its group; the caller handles the group's own tombstone."""
     kind = key.KEY
     if kind == _CURRENT_KIND:
         if value is None:

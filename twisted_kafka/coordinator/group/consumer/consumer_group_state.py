@@ -1,13 +1,13 @@
-"""The states of a consumer group and of its members; both follow from the epochs and are never set (KIP-848)."""
+"""The states of consumer groups and of their members (KIP-848)."""
 
 from enum import Enum, IntEnum
 
 
 class ConsumerGroupState(Enum):
-    """A consumer group's state; the value is the name that ConsumerGroupDescribe and ListGroups show.
+    """A consumer group's state; the value is the name shown by ConsumerGroupDescribe and ListGroups.
 
-    Empty: no members. Assigning: the group's epoch is ahead of its target assignment. Reconciling: a member has not got
-    to the target assignment yet. Stable: all have. Dead: no such group.
+    It is derived from epochs and members, never set. Empty: no members. Assigning: the group epoch is ahead of the target
+    assignment's. Reconciling: some member has not reached its target assignment. Stable: all have. Dead: no such group.
     """
 
     EMPTY = "Empty"
@@ -18,20 +18,20 @@ class ConsumerGroupState(Enum):
 
 
 class MemberState(IntEnum):
-    """How far a member is on the way to its target assignment; the value is the one in the record."""
+    """A member's progress towards its target assignment; the value is the one in the record."""
 
     STABLE = 0
-    """It owns what it shall own in its epoch."""
+    """The member has reached the target assignment of its epoch."""
     UNREVOKED_PARTITIONS = 1
-    """It has to give up partitions before it may go on to the next epoch."""
+    """The member has to revoke partitions before it advances to the next epoch."""
     UNRELEASED_PARTITIONS = 2
-    """It is in the target's epoch, and waits for partitions that others still own."""
+    """The member is in the target's epoch and waits for partitions that other members still own."""
     UNKNOWN = 127
-    """A newer broker wrote a state that this one does not know: the member has to begin anew."""
+    """Written by a newer broker; the member has to rejoin."""
 
     @classmethod
     def of(cls, value: int) -> "MemberState":
-        """Return the state with that value, UNKNOWN for any that is not listed."""
+        """Return the state with the value, or UNKNOWN."""
         return cls(value) if value in _KNOWN else cls.UNKNOWN
 
 

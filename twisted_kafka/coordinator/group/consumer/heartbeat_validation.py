@@ -1,4 +1,4 @@
-"""What a ConsumerGroupHeartbeat must hold, before anybody looks at the group."""
+"""Validates a ConsumerGroupHeartbeat; all but ``check_epoch`` do so without looking at the group."""
 
 from collections.abc import Collection
 
@@ -12,22 +12,22 @@ from twisted_kafka.protocol.errors import FencedMemberEpochError, InvalidRequest
 from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 
 CLIENT_ID_SINCE = 1
-"""Since this version (Kafka 4.0) a member makes its id up itself (KIP-1082)."""
+"""Since this version (Kafka 4.0), members generate their ids themselves (KIP-1082)."""
 
 
 def is_leaving(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Return whether the member says goodbye."""
+    """Return whether the member leaves the group, for good or temporarily."""
     return request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH)
 
 
 def is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Return whether the request holds all that a member can say, as it does after an error: it wants a full answer."""
+    """Return whether the request has all fields, as it does after an error: then it gets a full response."""
     has_subscription = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
     return request.rebalance_timeout_ms != -1 and has_subscription and request.topic_partitions is not None
 
 
 def check_heartbeat(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Collection[str]) -> None:
-    """Raise InvalidRequestError or UnsupportedAssignorError for a request that no group can answer."""
+    """Raise InvalidRequestError or UnsupportedAssignorError for a request that is invalid for any group."""
     epoch = request.member_epoch
     if not request.member_id.strip() and (version >= CLIENT_ID_SINCE or epoch != 0):
         raise InvalidRequestError("MemberId can't be empty.")
@@ -53,16 +53,16 @@ def _check_join(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
     if request.topic_partitions is None or request.topic_partitions:
         raise InvalidRequestError("TopicPartitions must be empty when (re-)joining.")
     names = request.subscribed_topic_names
-    # A newer client whose pattern matches nothing yet subscribes to no topics.
+    # A newer client whose pattern matches no topic yet sends an empty list.
     if request.subscribed_topic_regex is None and (names is None or (version < CLIENT_ID_SINCE and not names)):
         raise InvalidRequestError("SubscribedTopicNames or SubscribedTopicRegex must be set in first request.")
 
 
 def check_epoch(current: CurrentAssignment, epoch: int, owned: Partitions | None) -> None:
-    """Raise FencedMemberEpochError unless the member is in the epoch that the coordinator knows.
+    """Raise FencedMemberEpochError unless ``epoch`` is the member's current epoch.
 
-    Epoch 0 begins anew. The epoch before is right too, when what the member has is part of what it was given since: the
-    answer that told it so was lost.
+    Epoch 0 rejoins. The previous epoch is also valid if the partitions the member reports are part of its current assignment:
+    the response with the new epoch was lost.
     """
     if epoch in (0, current.epoch):
         return
@@ -71,6 +71,6 @@ def check_epoch(current: CurrentAssignment, epoch: int, owned: Partitions | None
         if all(indexes <= assigned.get(topic_id, frozenset()) for topic_id, indexes in owned.items()):
             return
     raise FencedMemberEpochError(
-        f"The member epoch {epoch} is {'greater' if epoch > current.epoch else 'smaller'} than {current.epoch}, the one that the "
-        "coordinator knows. The member must abandon all its partitions and rejoin."
+        f"Member epoch {epoch} is {'greater' if epoch > current.epoch else 'smaller'} than {current.epoch}, the one known to the "
+        "coordinator. The member must give up its partitions and rejoin."
     )

@@ -1,4 +1,4 @@
-"""The members of consumer groups between their requests: deadlines, removal, and what a group becomes without them."""
+"""Members of consumer groups: lookup, writing their changes, timeouts, removal, and conversion of groups to classic groups."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class MemberManager:
-    """Finds members, watches them, has their changes written, and takes them out of their groups."""
+    """Looks up members, writes their changes, fences them when they time out, and removes them."""
 
     log = Logger()
 
@@ -40,7 +40,7 @@ class MemberManager:
         self.timers = MemberTimers(effects.timers, environment.clock)
 
     def loaded(self) -> None:
-        """Begin the members' sessions anew, and the time that they have to give partitions up."""
+        """Start the session and revocation timers of all members."""
         for group in list(self._store.groups.values()):
             if isinstance(group, ConsumerGroup):
                 for member in group.members.values():
@@ -52,7 +52,7 @@ class MemberManager:
         self.timers.close()
 
     def member(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerGroupMember:
-        """Return a member. Raises UnknownMemberIdError, and FencedInstanceIdError when another has its instance id."""
+        """Return a member. Raises UnknownMemberIdError, and FencedInstanceIdError if another member has its instance id."""
         if instance_id is None:
             member = group.members.get(member_id)
             if member is None:
@@ -77,14 +77,14 @@ class MemberManager:
         answer: Callable[[ErrorCode], T],
         upgraded_from: ClassicGroup | None = None,
     ) -> Write:
-        """Have the records of a change written, then set its member's deadlines; ``answer`` is told how it went."""
+        """Write the records of a change, then set the member's timers; ``answer`` returns the response for the outcome."""
         group_id = change.group.group_id
 
         def completed(error: ErrorCode) -> T:
-            # With an error it may be in the log all the same, when only the replicas did not answer: what is stored decides.
+            # The records may be in the log despite an error, if only the replicas did not confirm: the stored state decides.
             group = self._store.consumer(group_id)
             if error:
-                change.group.look_again()
+                change.group.request_metadata_refresh()
             stored = None if group is None else group.members.get(member.member_id)
             if group is not None and stored is not None:
                 self._changed(group, change, stored, upgraded_from)
@@ -95,7 +95,7 @@ class MemberManager:
     def _changed(
         self, group: ConsumerGroup, change: Change, member: ConsumerGroupMember, upgraded_from: ClassicGroup | None
     ) -> None:
-        """Set the deadlines that follow from a change."""
+        """Set the timers that a change requires."""
         group_id = group.group_id
         if change.replaces is not None:
             self.timers.forget(group_id, change.replaces)
@@ -141,7 +141,7 @@ class MemberManager:
         return Write(written, completed)
 
     def fence(self, group_id: str, member_id: str, reason: str) -> None:
-        """Take a silent or slow member out of its group, if it's still there."""
+        """Remove a member that has timed out, if it is still in the group."""
         group = self._store.consumer(group_id)
         member = None if group is None else group.members.get(member_id)
         if group is None or member is None:
@@ -149,14 +149,14 @@ class MemberManager:
             return
 
         def answer(error: ErrorCode) -> None:
-            if error:  # nothing changed: try again after another session
-                self.log.warn("group {group}: fencing could not be written: {error}", group=group_id, error=error.name)
+            if error:  # nothing changed: retry after another session timeout
+                self.log.warn("Group {group}: failed to write a member's fencing: {error}", group=group_id, error=error.name)
                 self.touch(group_id, member)
 
         self._effects.writes.append(self.remove(group, [member], reason, answer))
 
     def maybe_downgrade(self, group: ConsumerGroup) -> None:
-        """Make a group of classic members only a classic group, if the policy allows."""
+        """Convert a group whose members all use the classic protocol to a classic group, if the policy allows."""
         members = list(group.members.values())
         if self._may_downgrade(members):
             is_settled = all(member.current.is_reconciled_to(group.epoch) for member in members)
@@ -174,7 +174,7 @@ class MemberManager:
     def _downgrade(
         self, group: ConsumerGroup, left: Sequence[ConsumerGroupMember], is_settled: bool, answer: Callable[[ErrorCode], Any]
     ) -> Write:
-        """Return the write that makes a classic group of the members that are left; it rebalances unless all is settled."""
+        """Return the write that converts the group, with the members left, to a classic group; rebalance it unless settled."""
         group_id = group.group_id
         value = classic_value_of(group, left, self.updater.snapshot, self._environment.clock.wall_ms())
         member_ids = list(group.members)
@@ -182,23 +182,23 @@ class MemberManager:
         def completed(error: ErrorCode) -> Any:
             classic = self._store.classic(group_id)
             if classic is None:
-                self.log.warn("group {group}: could not become a classic group: {error}", group=group_id, error=error.name)
+                self.log.warn("Group {group}: failed to convert to a classic group: {error}", group=group_id, error=error.name)
                 return answer(consumer_group_error(error))
             for member_id in member_ids:
                 self.timers.forget(group_id, member_id)
             for member in list(classic.members.values()):
                 self._rebalancer.start_session(classic, member)
             if not is_settled:
-                self._rebalancer.maybe_prepare(classic, "it was a consumer group before")
+                self._rebalancer.maybe_prepare(classic, "converted from a consumer group")
             return answer(consumer_group_error(error))
 
-        self.log.info("group {group}: becomes a classic group", group=group_id)
+        self.log.info("Group {group}: converting to a classic group", group=group_id)
         return Write([*records.group_removed(group), group_metadata(group_id, value)], completed)
 
-    # deadlines
+    # timers
 
     def touch(self, group_id: str, member: ConsumerGroupMember) -> None:
-        """Begin a member's session anew."""
+        """Restart a member's session."""
         classic = member.profile.classic
         timeout_ms = (
             self._environment.group_config_manager.session_timeout_ms(group_id) if classic is None else classic.session_timeout_ms
@@ -207,7 +207,7 @@ class MemberManager:
         self.timers.touch(group_id, member_id, timeout_ms, lambda: self.fence(group_id, member_id, "its session expired"))
 
     def _time_revocation(self, group_id: str, member: ConsumerGroupMember) -> None:
-        """Members of the classic protocol have deadlines for their joins and syncs instead."""
+        """Set or cancel a member's revocation timer; members with the classic protocol have join and sync timers instead."""
         current, member_id = member.current, member.member_id
         if current.state is not MemberState.UNREVOKED_PARTITIONS or member.is_classic:
             self.timers.cancel(REVOCATION, group_id, member_id)
@@ -222,11 +222,11 @@ class MemberManager:
         self.timers.set(REVOCATION, group_id, member_id, member.profile.rebalance_timeout_ms, too_late)
 
     def await_join(self, group_id: str, member: ConsumerGroupMember) -> None:
-        """Expect a classic member that was told to rejoin."""
+        """Set the timer for the rejoin of a member that uses the classic protocol."""
         self._await(JOIN, "it did not join again in time", group_id, member)
 
     def await_sync(self, group_id: str, member: ConsumerGroupMember) -> None:
-        """Expect the sync of a classic member that joined."""
+        """Set the timer for the SyncGroup of a member that uses the classic protocol and has joined."""
         self.timers.cancel(JOIN, group_id, member.member_id)
         self.timers.cancel(SYNC, group_id, member.member_id)
         self._await(SYNC, "it did not sync in time", group_id, member)

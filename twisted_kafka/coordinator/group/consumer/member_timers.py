@@ -1,6 +1,6 @@
-"""The deadlines of the members of consumer groups: sessions, revocations, joins and syncs.
+"""Timers of consumer groups' members: sessions, revocations, joins and syncs.
 
-They are volatile: another broker that takes over begins them anew.
+They are volatile: a broker that takes over the partition starts them again.
 """
 
 from collections.abc import Callable
@@ -20,9 +20,9 @@ Key = tuple[str, str, str]
 
 
 class MemberTimers:
-    """Deadlines by (kind, group id, member id).
+    """Timers by (kind, group id, member id).
 
-    A session's deadline moves with every heartbeat, its timer only when it rings too early.
+    A heartbeat only moves the session's deadline; its timer is set again when it fires before the deadline.
     """
 
     def __init__(self, timers: ITimers, clock: IClock) -> None:
@@ -32,23 +32,23 @@ class MemberTimers:
         self._deadlines_ns: dict[Key, int] = {}
 
     def set(self, kind: str, group_id: str, member_id: str, delay_ms: int, action: Callable[[], None]) -> None:
-        """Have ``action`` called in ``delay_ms``, instead of what was set before."""
+        """Call ``action`` after ``delay_ms``; replaces the timer set before."""
         key = (kind, group_id, member_id)
         self._cancel(key)
 
-        def ring() -> None:
+        def fire() -> None:
             self._handles.pop(key, None)
             action()
 
-        self._handles[key] = self._timers.after(kind, delay_ms, ring)
+        self._handles[key] = self._timers.after(kind, delay_ms, fire)
 
     def set_if_absent(self, kind: str, group_id: str, member_id: str, delay_ms: int, action: Callable[[], None]) -> None:
-        """Have ``action`` called in ``delay_ms``, unless something is set already."""
+        """Call ``action`` after ``delay_ms``, unless the timer is already set."""
         if (kind, group_id, member_id) not in self._handles:
             self.set(kind, group_id, member_id, delay_ms, action)
 
     def touch(self, group_id: str, member_id: str, timeout_ms: int, action: Callable[[], None]) -> None:
-        """Begin a member's session anew."""
+        """Restart a member's session."""
         key = (SESSION, group_id, member_id)
         now_ns = self._clock.monotonic_ns()
         deadline_ns = now_ns + timeout_ms * NS_PER_MS
@@ -59,7 +59,7 @@ class MemberTimers:
             self._watch(key, deadline_ns - now_ns, action)
 
     def _watch(self, key: Key, delay_ns: int, action: Callable[[], None]) -> None:
-        def ring() -> None:
+        def fire() -> None:
             self._handles.pop(key, None)
             left_ns = self._deadlines_ns.get(key, 0) - self._clock.monotonic_ns()
             if left_ns > 0:
@@ -68,20 +68,20 @@ class MemberTimers:
                 self._deadlines_ns.pop(key, None)
                 action()
 
-        self._handles[key] = self._timers.after(SESSION, delay_ns / NS_PER_MS, ring)
+        self._handles[key] = self._timers.after(SESSION, delay_ns / NS_PER_MS, fire)
 
     def cancel(self, kind: str, group_id: str, member_id: str) -> None:
-        """Take a deadline away; no harm when there is none."""
+        """Cancel a timer; does nothing if it is not set."""
         self._cancel((kind, group_id, member_id))
 
     def forget(self, group_id: str, member_id: str) -> None:
-        """Take all deadlines of a member away."""
+        """Cancel all timers of a member."""
         for kind in (SESSION, REVOCATION, JOIN, SYNC):
             self._cancel((kind, group_id, member_id))
         self._deadlines_ns.pop((SESSION, group_id, member_id), None)
 
     def close(self) -> None:
-        """Take all deadlines away."""
+        """Cancel all timers."""
         for handle in self._handles.values():
             handle.cancel()
         self._handles.clear()

@@ -1,6 +1,6 @@
-"""What a heartbeat or a join changes in a consumer group: who the member is, the group's epoch, its target, what the member owns.
+"""Computes what a heartbeat or a join changes: the member's profile, the group epoch, the targets, the member's assignment.
 
-The steps are Kafka's (GroupMetadataManager.consumerGroupHeartbeat), and so is the order of their records.
+The steps and the order of their records are those of Kafka's GroupMetadataManager.consumerGroupHeartbeat.
 """
 
 from collections.abc import Mapping
@@ -25,32 +25,32 @@ from twisted_kafka.timing.clock import IClock
 
 
 class Change(NamedTuple):
-    """One member's request, as far as it changes the group."""
+    """A member's request, reduced to what can change the group."""
 
     group: ConsumerGroup
     old: ConsumerGroupMember | None
-    """The member as it is stored, or the one whose place it takes; None for a new one."""
+    """The stored member, or the one that it replaces; None if it is new."""
     member_id: str
     profile: Profile
-    """What the member says of itself now."""
+    """The member's new profile."""
     owned: Partitions | None
-    """What it says that it has."""
+    """The partitions that the member reports to own; None: not reported."""
 
     @property
     def replaces(self) -> str | None:
-        """The id of the member whose place this one takes."""
+        """The id of the member that this one replaces."""
         return self.old.member_id if self.old is not None and self.old.member_id != self.member_id else None
 
 
 class Update(NamedTuple):
-    """What comes of a change: the member as it will be, and the records that make it so."""
+    """The result of a change: the new version of the member, and the records to write."""
 
     member: ConsumerGroupMember
     records: list[CoordinatorRecord]
 
 
 class _Subscriptions(NamedTuple):
-    """What the group subscribes to after the change."""
+    """The group's subscriptions after the change."""
 
     changed: bool
     topics: Mapping[str, TopicInfo]
@@ -58,7 +58,7 @@ class _Subscriptions(NamedTuple):
 
 
 class MemberUpdater:
-    """Computes updates; changes nothing that is stored."""
+    """Computes updates without changing stored state."""
 
     def __init__(
         self, topics: TopicSource, assignors: Mapping[str, ConsumerGroupAssignor], clock: IClock, metrics: GroupCoordinatorMetrics
@@ -71,12 +71,12 @@ class MemberUpdater:
 
     @property
     def snapshot(self) -> TopicSnapshot:
-        """The topics at present."""
+        """The current topics."""
         snapshot: TopicSnapshot = self._topics.snapshot
         return snapshot
 
     def update(self, change: Change) -> Update:
-        """Return what a request brings about. Raises FencedMemberEpochError, InvalidRegularExpressionError, UnknownServerError."""
+        """Return the update for a change. Raises FencedMemberEpochError, InvalidRegularExpressionError, UnknownServerError."""
         group, old = change.group, change.old
         written: list[CoordinatorRecord] = []
         old_profile = None if old is None else old.profile
@@ -110,13 +110,13 @@ class MemberUpdater:
         return Update(member, written)
 
     def _replaced(self, change: Change, current: CurrentAssignment, written: list[CoordinatorRecord]) -> CurrentAssignment:
-        """Let the member take over what an earlier one with its instance id had."""
+        """Replace a static member: the new one takes over its assignment and target."""
         group_id = change.group.group_id
         current = current._replace(epoch=0, previous_epoch=0)
-        forerunner = change.replaces or ""
-        written.extend(records.member_removed(group_id, forerunner))
+        predecessor = change.replaces or ""
+        written.extend(records.member_removed(group_id, predecessor))
         written.append(records.member_profile(group_id, change.member_id, change.profile))
-        written.append(records.member_target(group_id, change.member_id, change.group.target.get(forerunner, {})))
+        written.append(records.member_target(group_id, change.member_id, change.group.target.get(predecessor, {})))
         written.append(records.member_current(group_id, change.member_id, current))
         return current
 
@@ -133,7 +133,7 @@ class MemberUpdater:
 
     def _assignor(self, group: ConsumerGroup, old: Profile | None, new: Profile) -> ConsumerGroupAssignor:
         name = group.preferred_assignor(old, new)
-        # One that was configured when the member asked for it need not be there any more.
+        # A stored member may name an assignor that is no longer configured.
         return self._default_assignor if name is None else self._assignors.get(name, self._default_assignor)
 
     # subscriptions
@@ -155,7 +155,7 @@ class MemberUpdater:
         return _Subscriptions(changed or resubscribes or not group.epoch, topics, regexes)
 
     def _regexes(self, change: Change, snapshot: TopicSnapshot, written: list[CoordinatorRecord]) -> Mapping[str, ResolvedRegex]:
-        """Resolve the member's new expression at once; all of the group's when the topics changed, but not too often."""
+        """Resolve the member's new expression now, and all of the group's if topics changed, at most every REFRESH_INTERVAL_MS."""
         group, new = change.group, change.profile.regex
         old = None if change.old is None else change.old.profile.regex
         regexes = dict(group.regexes)

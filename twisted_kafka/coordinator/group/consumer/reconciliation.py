@@ -1,12 +1,12 @@
-"""How a member gets from what it owns to what it shall own: give up first, then take what is free (KIP-848).
+"""Moves a member to its target assignment: it revokes partitions first, then gets those that are free (KIP-848).
 
-| in state | when | goes to |
-|---|---|---|
-| any | it owns partitions that it shall not own, and says so or does not say | UNREVOKED_PARTITIONS, its epoch stays |
-| any but that | some of what it shall own is still another's | UNRELEASED_PARTITIONS, in the target's epoch |
-| any but that | nothing is missing | STABLE, in the target's epoch |
+| condition | next state |
+|---|---|
+| the member owns partitions outside its target and has not reported revoking them | UNREVOKED_PARTITIONS, in its old epoch |
+| otherwise, if another member still owns a partition of the target | UNRELEASED_PARTITIONS, in the target's epoch |
+| otherwise | STABLE, in the target's epoch |
 
-A member has given a partition up when it reports its partitions and this one is not among them.
+A member has revoked a partition when it reports its partitions and this one is not among them (Kafka: CurrentAssignmentBuilder).
 """
 
 from collections.abc import Callable, Set
@@ -20,24 +20,24 @@ _NOTHING: frozenset[int] = frozenset()
 
 
 class Goal(NamedTuple):
-    """Where a member is to get, and what it may take on its way."""
+    """A member's target, and the partitions it may get now."""
 
     epoch: int
-    """The target assignment's epoch."""
+    """The epoch of the target assignment."""
     target: Partitions
     is_owned_by_other: Callable[[bytes, int], bool]
-    """Tells whether another member owns a partition still."""
+    """Returns whether another member still owns the partition."""
     subscribed: Set[bytes]
-    """The ids of the topics that the member subscribes to now: it gets no partition of another."""
+    """The ids of the topics that the member subscribes to now; it gets no partitions of other topics."""
 
 
 def reconcile(
     current: CurrentAssignment, goal: Goal, owned: Partitions | None, subscription_changed: bool = False
 ) -> CurrentAssignment:
-    """Return the member's next state, the same object when nothing changes.
+    """Return the member's next assignment, or the same object if nothing changes.
 
-    ``owned`` is what the member says that it has, None when it did not say. Raises FencedMemberEpochError for a member in a
-    state that is not known, unless it has nothing.
+    ``owned`` are the partitions that the member reports, None if it reports none. Raises FencedMemberEpochError for a member in
+    an unknown state, unless it reports that it owns nothing.
     """
     state = current.state
     if state is MemberState.UNKNOWN:
@@ -75,7 +75,7 @@ def _next(current: CurrentAssignment, goal: Goal, owned: Partitions | None) -> C
 
 
 def _drop_unsubscribed(current: CurrentAssignment, goal: Goal, owned: Partitions | None) -> CurrentAssignment:
-    """Take away the partitions of topics that the member has just unsubscribed from, without waiting for a new target."""
+    """Revoke the partitions of topics that the member no longer subscribes to, without waiting for a new target."""
     gone = {topic_id: partitions for topic_id, partitions in current.assigned.items() if topic_id not in goal.subscribed}
     if not gone:
         return current
@@ -89,12 +89,12 @@ def _drop_unsubscribed(current: CurrentAssignment, goal: Goal, owned: Partitions
 
 
 def _has_some_of(owned: Partitions | None, partitions: Partitions) -> bool:
-    """Return whether the member has some of the partitions, or may have, as it does not say."""
+    """Return whether the member may still own some of the partitions: it reports so, or reports nothing."""
     if owned is None:
         return True
     return any(not indexes.isdisjoint(owned.get(topic_id, _NOTHING)) for topic_id, indexes in partitions.items())
 
 
 def _unless_same(current: CurrentAssignment, following: CurrentAssignment) -> CurrentAssignment:
-    """Return ``current`` when a member that waits goes on waiting: no record is worth writing for that."""
+    """Return ``current`` if only the previous epoch would change: that needs no record."""
     return current if following._replace(previous_epoch=current.previous_epoch) == current else following

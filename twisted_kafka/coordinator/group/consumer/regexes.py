@@ -1,4 +1,4 @@
-"""Subscriptions by regular expression: which topics one matches (RE2 syntax, as in Kafka 4)."""
+"""Resolves subscriptions by regular expression to topics (RE2 syntax, as in Kafka 4)."""
 
 import importlib
 from collections.abc import Iterable
@@ -8,17 +8,19 @@ from twisted_kafka.coordinator.group.consumer.consumer_group import ResolvedRege
 from twisted_kafka.protocol.errors import InvalidRegularExpressionError
 
 MAX_REGEX_LENGTH = 1_024
-"""A longer expression is refused: it's matched against every topic."""
+"""Longer expressions are refused, since each one is matched against every topic."""
 
 REFRESH_INTERVAL_MS = 10_000
-"""After a change of the topics, a group's expressions are resolved anew no more often than this (as in Kafka)."""
+"""Minimum interval at which a group's expressions are resolved again after topics have changed (as in Kafka)."""
 
 
 def compile_regex(regex: str) -> Any:
     """Return the compiled expression. Raises InvalidRegularExpressionError."""
     if len(regex) > MAX_REGEX_LENGTH:
-        raise InvalidRegularExpressionError(f"A SubscribedTopicRegex may have {MAX_REGEX_LENGTH} characters at most.")
-    re2 = importlib.import_module("re2")  # a shared library that only groups with expressions need
+        raise InvalidRegularExpressionError(
+            f"SubscribedTopicRegex is not valid: its length {len(regex)} is larger than {MAX_REGEX_LENGTH} characters."
+        )
+    re2 = importlib.import_module("re2")  # a shared library, needed only for groups with regular expressions
     options = re2.Options()
     options.log_errors = False
     try:
@@ -31,7 +33,7 @@ def compile_regex(regex: str) -> Any:
 
 
 def resolve(regexes: Iterable[str], topics: Iterable[str], now_ms: int) -> dict[str, ResolvedRegex]:
-    """Return the topics that each expression matches as a whole."""
+    """Return the topics that each expression matches completely."""
     names = list(topics)
     resolved = {}
     for regex in regexes:

@@ -1,4 +1,4 @@
-"""Computing a consumer group's target assignment, and the records of what changed in it."""
+"""Computes a consumer group's target assignment and the records of its changes (Kafka: TargetAssignmentBuilder)."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -24,18 +24,18 @@ _log = Logger()
 
 
 class Basis(NamedTuple):
-    """What a target assignment is computed from, next to the group as it is stored."""
+    """What a target assignment is computed from, in addition to the stored group."""
 
     member: ConsumerGroupMember
-    """The member whose heartbeat brings it about, as it will be."""
+    """The new version of the member whose request triggers the computation."""
     replaces: str | None
-    """The member id whose place it takes."""
+    """The id of the member that it replaces."""
     topics: Mapping[str, TopicInfo]
     regexes: Mapping[str, ResolvedRegex]
 
 
 def subscribed_names(topics: Iterable[str], regex: str | None, regexes: Mapping[str, ResolvedRegex]) -> frozenset[str]:
-    """Return the topics that a member subscribes to, by name or by an expression that is resolved."""
+    """Return the topics that a member subscribes to, by name or by a resolved regular expression."""
     names = frozenset(topics)
     if regex and regex in regexes:
         names |= regexes[regex].topics
@@ -45,9 +45,9 @@ def subscribed_names(topics: Iterable[str], regex: str | None, regexes: Mapping[
 def compute_target(
     group: ConsumerGroup, epoch: int, assignor: ConsumerGroupAssignor, basis: Basis
 ) -> tuple[Partitions, list[CoordinatorRecord]]:
-    """Return what the member of ``basis`` shall own, and the records of the new target assignment.
+    """Return the target of the member in ``basis``, and the records of the new target assignment.
 
-    Raises UnknownServerError when the assignor fails.
+    Raises UnknownServerError if the assignor fails.
     """
     stepped = _step(group, assignor, basis)
     if stepped is not None:
@@ -59,10 +59,10 @@ def compute_target(
         assignment = assignor.assign(spec)
         check_assignment(spec, assignment)
     except AssignmentError as error:
-        _log.error("group {group}: assignor {name} failed: {error}", group=group.group_id, name=assignor.name, error=error)
+        _log.error("Group {group}: assignor {name} failed: {error}", group=group.group_id, name=assignor.name, error=error)
         raise UnknownServerError(f"Failed to compute a new target assignment for epoch {epoch}: {error}") from error
     except Exception as error:
-        _log.failure("group {group}: assignor {name} failed", group=group.group_id, name=assignor.name)
+        _log.failure("Group {group}: assignor {name} failed", group=group.group_id, name=assignor.name)
         raise UnknownServerError(f"Failed to compute a new target assignment for epoch {epoch}: {error}") from error
     changed = [
         records.member_target(group.group_id, member_id, assignment.get(member_id, NO_PARTITIONS))
@@ -74,12 +74,13 @@ def compute_target(
 
 
 def _step(group: ConsumerGroup, assignor: ConsumerGroupAssignor, basis: Basis) -> Mapping[str, Partitions] | None:
-    """Return what changes in the target, where that can be told without looking at all members; else None.
+    """Return the changed targets if they can be computed without visiting all members, otherwise None.
 
-    The case of large groups: all subscribe to the same topics, which did not change, and a member came or went.
+    That is possible, and matters for large groups, if all members have the same subscription, its topics did not change, and one
+    member joined or left.
     """
     member = basis.member
-    step = getattr(assignor, "step", None)  # that of a SteppingAssignor; isinstance would take as long as the step
+    step = getattr(assignor, "step", None)  # a SteppingAssignor's; isinstance would take as long as the step itself
     if step is None or basis.replaces is not None or not group.all_subscribe_like(member):
         return None
     counts = {info.topic_id: info.partition_count for info in basis.topics.values()}

@@ -1,5 +1,7 @@
-"""Who has how much of a group's target assignment, and what is nobody's: kept as it changes, so that one member more or less
-costs what moves and not what there is.
+"""An index of a group's target assignment: members by number of partitions, and unassigned partitions.
+
+It is updated with each change, so the cost of one joining or leaving member depends on the partitions that move, not on the
+size of the group.
 """
 
 from collections.abc import Mapping
@@ -15,9 +17,9 @@ class TargetIndex:
     __slots__ = ("_owners", "_sizes", "by_size", "counts", "free", "target", "total")
 
     def __init__(self, counts: Mapping[bytes, int], target: Mapping[str, Partitions]) -> None:
-        """``counts``: the partitions of the topics subscribed to; ``target`` may name others, which are nobody's.
+        """``counts`` are the partition counts of the subscribed topics; partitions of other topics in ``target`` are ignored.
 
-        ``target`` is the group's own, read while a step is computed; whoever changes it tells with ``put``.
+        ``target`` is the group's own mapping, which steps read; every change of it must be passed to ``put``.
         """
         self.counts = counts
         self.target = target
@@ -26,14 +28,14 @@ class TargetIndex:
             (topic_id, index): None for topic_id, count in counts.items() for index in range(count)
         }
         self.by_size: dict[int, dict[str, None]] = {}
-        """The members by the number of their partitions, in the order in which they came to it."""
+        """Members by number of partitions, in the order in which they reached that number."""
         self._owners: dict[PartitionId, str] = {}
         self._sizes: dict[str, int] = {}
         for member_id, partitions in target.items():
             self.put(member_id, NO_PARTITIONS, partitions)
 
     def fits(self, counts: Mapping[bytes, int], member_count: int) -> bool:
-        """Return whether it is of these topics, has so many members, and every partition has one owner or is free."""
+        """Return whether the index has these topics and ``member_count`` members, and every partition is owned once or free."""
         return (
             self.counts == counts
             and len(self._sizes) == member_count
@@ -41,9 +43,9 @@ class TargetIndex:
         )
 
     def put(self, member_id: str, old: Partitions, new: Partitions | None) -> None:
-        """Note that a member shall own ``new`` instead of ``old``; None: it is no member any more.
+        """Change a member's target from ``old`` to ``new``; None: the member was removed.
 
-        Of a partition that moves, the new owner may be told of before the old one is.
+        If a partition moves, its new owner may be put before the old one.
         """
         self._resize(member_id, None if new is None else sum(map(len, new.values())))
         gained = NO_PARTITIONS if new is None else new

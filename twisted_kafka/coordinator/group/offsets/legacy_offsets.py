@@ -1,7 +1,7 @@
-"""The offsets of OffsetCommit v0, which come from before there was a group coordinator.
+"""Offsets of OffsetCommit v0, which is older than the group coordinator.
 
-They are nodes of the metadata store, in the layout of Kafka's consumers of old: ``/consumers/<group>/offsets/<topic>/<partition>``
-holds the offset as text. Neither group membership nor ``__consumer_offsets`` has to do with them, and they never expire.
+They are nodes of the metadata store, as written by Kafka's first consumers: ``/consumers/<group>/offsets/<topic>/<partition>``
+holds the offset as text. They are independent of group membership and of ``__consumer_offsets``, and never expire.
 """
 
 from typing import Final
@@ -14,13 +14,13 @@ _CONSUMERS: Final = "/consumers"
 
 
 class LegacyOffsets:
-    """Keeps them and finds them again."""
+    """Stores and reads the offsets of version 0."""
 
     def __init__(self, store: IMetadataStore) -> None:
         self._store = store
 
     def commit(self, group_id: str, partition: TopicPartition, offset: int) -> ErrorCode:
-        """Keep an offset; UNKNOWN_SERVER_ERROR when the store refuses, as it does an empty group id."""
+        """Store an offset; return UNKNOWN_SERVER_ERROR if the store refuses it, as it does for an empty group id."""
         path, data = _path(group_id, partition), str(offset).encode()
         try:
             try:
@@ -34,11 +34,11 @@ class LegacyOffsets:
     def _create(self, path: str, data: bytes) -> None:
         try:
             self._store.create(path, data, make_parents=True)
-        except NodeExistsError:  # another request was faster
+        except NodeExistsError:  # another request created it in the meantime
             self._store.set(path, data)
 
     def fetch(self, group_id: str, partition: TopicPartition) -> int | None:
-        """Return the offset, or None when there is none."""
+        """Return the offset, or None if there is none."""
         try:
             found = self._store.get(_path(group_id, partition))
             return None if found is None else int(found[0])

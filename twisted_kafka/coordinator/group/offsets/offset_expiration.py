@@ -1,4 +1,4 @@
-"""When a committed offset has had its time (``offsets.retention.minutes``, KIP-211)."""
+"""Which committed offsets have expired (``offsets.retention.minutes``, KIP-211; Kafka: OffsetExpirationCondition)."""
 
 from twisted_kafka.coordinator.group.classic.classic_group import ClassicGroup
 from twisted_kafka.coordinator.group.classic.classic_group_state import EMPTY, STABLE
@@ -19,17 +19,17 @@ def _nothing_subscribed(_: str) -> bool:
 def expired_offsets(
     group: ClassicGroup | ConsumerGroup, offsets: OffsetStore, now_ms: int, retention_ms: int
 ) -> list[TopicPartition]:
-    """Return the partitions whose offset may go.
+    """Return the partitions whose offsets have expired.
 
-    A classic group without members keeps its offsets for the retention since its last member left; one that never had
-    members, since their commit. Of a stable consumer group, and of one of the consumer protocol, those of topics that it no
-    longer reads go, that long after their commit.
+    The retention of a classic group without members starts when its last member left; if it never had members, when each offset
+    was committed. In a stable classic group of consumers and in a consumer group, only offsets of topics without subscription
+    expire, counted from the commit.
     """
     group_id = group.group_id
     if isinstance(group, ConsumerGroup):
         return offsets.expired(group_id, now_ms, retention_ms, _committed_ms, group.is_subscribed)
     since_ms = group.state_since_ms
-    if group.protocol_type is None or (group.state is EMPTY and since_ms is None):  # records of old brokers tell no time
+    if group.protocol_type is None or (group.state is EMPTY and since_ms is None):  # records of old brokers have no timestamp
         return offsets.expired(group_id, now_ms, retention_ms, _committed_ms, _nothing_subscribed)
     if group.state is EMPTY:
         return offsets.expired(group_id, now_ms, retention_ms, lambda _: since_ms or 0, _nothing_subscribed)

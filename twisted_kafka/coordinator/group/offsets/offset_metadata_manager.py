@@ -1,4 +1,4 @@
-"""Committing, fetching, deleting and expiring offsets, of groups of either protocol (Kafka's OffsetMetadataManager)."""
+"""Commits, fetches, deletes and expires offsets of groups of both types (Kafka: OffsetMetadataManager)."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -27,17 +27,17 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 _NONE = ErrorCode.NONE
 
 MAX_TOMBSTONES = 2000
-"""More records than that are not put into one batch, which would outgrow ``max.message.bytes``."""
+"""Tombstones per batch: a larger batch could exceed ``max.message.bytes``."""
 
 MEMBER_EPOCHS_SINCE = 9
-"""The version of OffsetCommit that members of the consumer protocol must use."""
+"""The version of OffsetCommit that members with the consumer group protocol have to use."""
 
 Fetched = dict[TopicPartition, OffsetCommitValue | ErrorCode | None]
 Deleted = tuple[ErrorCode, dict[TopicPartition, ErrorCode]]
 
 
 class OffsetFetch(NamedTuple):
-    """Which offsets are asked for: ``partitions`` None means all; with ``require_stable`` none that a transaction may change."""
+    """An OffsetFetch; ``partitions`` None: all; ``require_stable`` refuses offsets with a pending transaction."""
 
     sender: Sender
     partitions: Sequence[TopicPartition] | None
@@ -58,7 +58,7 @@ class OffsetMetadataManager:
     # committing
 
     def commit(self, sender: Sender, offsets: Offsets, version: int) -> ErrorCode | Write:
-        """Answer an OffsetCommit whose partitions and metadata were found good, with one error for all."""
+        """Answer an OffsetCommit with valid partitions and metadata; one error for all of them."""
         group = self._store.groups.get(sender.group_id)
         if group is None:
             error = ErrorCode.ILLEGAL_GENERATION if sender.generation >= 0 else _NONE
@@ -74,7 +74,7 @@ class OffsetMetadataManager:
     def commit_in_transaction(
         self, sender: Sender, producer: Producer, guard: VerificationGuard | None, offsets: Offsets
     ) -> ErrorCode | Write:
-        """Answer a TxnOffsetCommit: the offsets count when the transaction's marker comes."""
+        """Answer a TxnOffsetCommit: the offsets stay pending until the transaction's marker is written."""
         error = self._check_transactional(sender)
         if error:
             return error
@@ -87,7 +87,7 @@ class OffsetMetadataManager:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         _, member_id, instance_id, generation = sender
         if generation < 0 and not member_id and instance_id is None:
-            return _NONE  # a producer of before KIP-447 does not say which member it works for
+            return _NONE  # producers older than KIP-447 do not send the member
         if group is None:
             return _NONE if generation < 0 else ErrorCode.UNKNOWN_MEMBER_ID
         if isinstance(group, ConsumerGroup):
@@ -98,7 +98,7 @@ class OffsetMetadataManager:
         error = group.check_member(member_id, instance_id)
         if not error and generation != group.generation:
             error = ErrorCode.ILLEGAL_GENERATION
-        return error  # in a rebalance, too, a member may end what it began before
+        return error  # a member may finish its transaction during a rebalance
 
     def _committed(self, count: int) -> Callable[[ErrorCode], ErrorCode]:
         metrics = self._environment.metrics
@@ -116,7 +116,7 @@ class OffsetMetadataManager:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         _, member_id, instance_id, generation = sender
         if generation < 0 and group.state is EMPTY:
-            return _NONE  # an administrator, or a consumer that assigns its partitions itself
+            return _NONE  # an administrator, or a consumer with manual assignment
         if generation < 0 and not member_id and instance_id is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         error = group.check_member(member_id, instance_id)
@@ -132,7 +132,7 @@ class OffsetMetadataManager:
     # fetching
 
     def fetch(self, request: OffsetFetch) -> tuple[ErrorCode, Fetched]:
-        """Return the committed offsets (None: no such), or UNSTABLE_OFFSET_COMMIT for one that a transaction may change."""
+        """Return the committed offsets (None: not committed), or UNSTABLE_OFFSET_COMMIT where a transaction is pending."""
         sender, partitions, require_stable = request
         group = self._store.groups.get(sender.group_id)
         if isinstance(group, ConsumerGroup) and (sender.member_id or sender.generation >= 0):
@@ -154,7 +154,7 @@ class OffsetMetadataManager:
     # deleting
 
     def delete(self, group_id: str, partitions: Sequence[TopicPartition]) -> Deleted | Write:
-        """Answer an OffsetDelete: the group's error, and that of each partition."""
+        """Answer an OffsetDelete with the group's error and one for each partition."""
         group = self._store.groups.get(group_id)
         if group is None or _is_dead(group):
             return ErrorCode.GROUP_ID_NOT_FOUND, {}
@@ -205,7 +205,7 @@ class OffsetMetadataManager:
         return Write(write.records, buried)
 
     def forget_partitions(self, is_gone: Callable[[TopicPartition], bool]) -> int:
-        """Remove the offsets of partitions that are gone; returns how many."""
+        """Delete the offsets of deleted partitions; return their number."""
         count = 0
         for group_id in list(self._store.offsets.group_ids()):
             gone = [partition for partition in self._store.offsets.partitions_of(group_id) if is_gone(partition)]
@@ -218,7 +218,7 @@ class OffsetMetadataManager:
         return count
 
     def expire(self) -> int:
-        """Remove the offsets that have had their time, and groups with neither members nor offsets; returns how many offsets."""
+        """Delete expired offsets, and groups with neither members nor offsets; return the number of offsets."""
         now_ms = self._environment.clock.wall_ms()
         retention_ms = self._environment.config.offsets_retention_ms
         count = 0
@@ -234,20 +234,20 @@ class OffsetMetadataManager:
     # tombstones
 
     def _removal(self, group: Group, partitions: list[TopicPartition]) -> Write:
-        """Return the last of the writes that remove offsets, and their group if that leaves nothing of it."""
+        """Return the last of the writes that delete offsets, including the group's tombstone if nothing else is left of it."""
         tombstones = [offset_tombstone(group.group_id, *partition) for partition in partitions]
         if self._is_over(group, len(partitions)):
             return self._burial(group, tombstones)
         return Write(self._all_but_the_last(tombstones), self._tombstones_written)
 
     def _burial(self, group: Group, written: list[CoordinatorRecord]) -> Write:
-        """Return the write of an empty group's tombstones; it's gone once they are committed."""
+        """Return the write of an empty group's tombstones; the group is removed once they are committed."""
         written = self._all_but_the_last(written)
         if isinstance(group, ConsumerGroup):
             written.extend(consumer_records.group_removed(group))
         else:
             group.close()
-            if group.generation > 0:  # else no record of it was ever written
+            if group.generation > 0:  # otherwise it was never written
                 written.append(group_tombstone(group.group_id))
 
         def buried(error: ErrorCode) -> ErrorCode:
@@ -261,21 +261,21 @@ class OffsetMetadataManager:
         return Write(written, buried)
 
     def _all_but_the_last(self, tombstones: list[CoordinatorRecord]) -> list[CoordinatorRecord]:
-        """Have tombstones written, all but the last that fit into one batch: those are returned."""
+        """Write tombstones in batches; return those of the last batch instead of writing them."""
         while len(tombstones) > MAX_TOMBSTONES:
             self._effects.write(tombstones[:MAX_TOMBSTONES], self._tombstones_written)
             tombstones = tombstones[MAX_TOMBSTONES:]
         return tombstones
 
     def _is_over(self, group: Group, going: int) -> bool:
-        """Return whether nothing keeps the group when ``going`` of its offsets are gone."""
+        """Return whether the group can be deleted together with ``going`` of its offsets."""
         if not _is_empty(group) or (isinstance(group, ClassicGroup) and group.pending_members):
             return False
         return len(self._store.offsets.partitions_of(group.group_id)) == going
 
     def _tombstones_written(self, error: ErrorCode) -> None:
         if error:
-            self.log.warn("tombstones of offsets could not be written: {error}", error=error.name)
+            self.log.warn("Failed to write tombstones of offsets: {error}", error=error.name)
 
 
 def _is_dead(group: Group) -> bool:
@@ -287,7 +287,7 @@ def _is_empty(group: Group) -> bool:
 
 
 def _check_member(group: ConsumerGroup, sender: Sender, version: int) -> ErrorCode:
-    """Return whether a member may commit or fetch in the epoch that it says; also an administrator, while nobody is there."""
+    """Return NONE if the sender may commit or fetch in its epoch; an administrator may while the group has no members."""
     if sender.generation < 0 and not group.members:
         return _NONE
     member = group.members.get(sender.member_id)

@@ -1,4 +1,4 @@
-"""The committed offsets of the groups of one partition of ``__consumer_offsets``, with those of open transactions."""
+"""Committed offsets of the groups in one partition of ``__consumer_offsets``, and pending ones of open transactions."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -9,11 +9,11 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 Offsets = dict[TopicPartition, OffsetCommitValue]
 
 _Pending = dict[TopicPartition, OffsetCommitValue | None]
-"""Offsets of an open transaction; None: one that was committed outside of it later, which counts instead."""
+"""Offsets of an open transaction; None: superseded by a later commit outside the transaction."""
 
 
 class OffsetStore:
-    """Offsets by group and partition; ``put`` and its like are called by replay only."""
+    """Offsets by group and partition; only replay calls the methods that change them."""
 
     __slots__ = ("_committed", "_pending", "_unstable")
 
@@ -21,12 +21,12 @@ class OffsetStore:
         self._committed: dict[str, Offsets] = {}
         self._pending: dict[int, dict[str, _Pending]] = {}
         self._unstable: dict[str, Counter[TopicPartition]] = {}
-        """By group: in how many open transactions a partition has an offset."""
+        """By group and partition: the number of open transactions with an offset."""
 
     def put(self, group_id: str, partition: TopicPartition, value: OffsetCommitValue | None) -> None:
-        """Keep an offset, or with None forget it and what open transactions have in its place."""
+        """Store an offset; None deletes it together with pending ones."""
         if self._unstable:
-            self._overtake(group_id, partition, value is None)
+            self._supersede(group_id, partition, value is None)
         if value is not None:
             offsets = self._committed.get(group_id)
             if offsets is None:
@@ -37,20 +37,20 @@ class OffsetStore:
         if offsets is not None and offsets.pop(partition, None) is not None and not offsets:
             del self._committed[group_id]
 
-    def _overtake(self, group_id: str, partition: TopicPartition, forgets: bool) -> None:
+    def _supersede(self, group_id: str, partition: TopicPartition, deletes: bool) -> None:
         if partition not in self._unstable.get(group_id, ()):
             return
         for producer_id, groups in list(self._pending.items()):
             pending = groups.get(group_id)
             if pending is None or partition not in pending:
                 continue
-            if forgets:
+            if deletes:
                 self._drop(producer_id, group_id, partition)
             else:
                 pending[partition] = None
 
     def put_pending(self, producer_id: int, group_id: str, partition: TopicPartition, value: OffsetCommitValue | None) -> None:
-        """Keep an offset of an open transaction; a tombstone takes it out again."""
+        """Store an offset of an open transaction; None (a tombstone) deletes it."""
         if value is None:
             self._drop(producer_id, group_id, partition)
             return
@@ -80,7 +80,7 @@ class OffsetStore:
                 del self._unstable[group_id]
 
     def end_transaction(self, producer_id: int, committed: bool) -> list[str]:
-        """Make the offsets of a producer's transaction count, or drop them; returns the groups that had some."""
+        """Commit or discard the offsets of a producer's transaction; return the ids of their groups."""
         ended = self._pending.pop(producer_id, {})
         for group_id, pending in ended.items():
             for partition, value in pending.items():
@@ -90,24 +90,24 @@ class OffsetStore:
         return list(ended)
 
     def of(self, group_id: str) -> Offsets:
-        """Return a group's committed offsets: not to be changed by the caller."""
+        """Return a group's committed offsets; the caller must not change them."""
         return self._committed.get(group_id) or {}
 
     def partitions_of(self, group_id: str) -> list[TopicPartition]:
-        """Return the partitions that a group has an offset of, committed or in an open transaction, in order."""
+        """Return the partitions for which a group has an offset, committed or pending, in order."""
         return list(dict.fromkeys((*self.of(group_id), *self._unstable.get(group_id, ()))))
 
     def has_pending(self, group_id: str, partition: TopicPartition | None = None) -> bool:
-        """Return whether an open transaction has an offset of the group (for the partition, if given)."""
+        """Return whether the group has a pending offset (for the partition, if given)."""
         unstable = self._unstable.get(group_id)
         return unstable is not None and (partition is None or partition in unstable)
 
     def group_ids(self) -> Iterable[str]:
-        """Return the ids of all groups that have offsets, committed or pending."""
+        """Return the ids of all groups with committed or pending offsets."""
         return self._committed.keys() | self._unstable.keys()
 
     def __len__(self) -> int:
-        """How many offsets are committed."""
+        """Number of committed offsets."""
         return sum(map(len, list(self._committed.values())))
 
     def expired(
@@ -118,10 +118,9 @@ class OffsetStore:
         base_ms: Callable[[OffsetCommitValue], int],
         is_subscribed: Callable[[str], bool],
     ) -> list[TopicPartition]:
-        """Return the partitions whose offset has had its time.
+        """Return the partitions whose offset has expired: at its expire timestamp, else ``retention_ms`` after its ``base_ms``.
 
-        That is its own expiry if it has one, else ``retention_ms`` after ``base_ms`` of it; topics that are subscribed to,
-        and what a transaction may change, stay.
+        Offsets of subscribed topics, and those with a pending one, do not expire.
         """
         expired = []
         for partition, value in self.of(group_id).items():

@@ -1,4 +1,4 @@
-"""What an assignor is given and what it gives back; ``group.consumer.assignors`` may name a Python class that is one."""
+"""The interface of assignors, for Python classes named in ``group.consumer.assignors``."""
 
 from collections.abc import Mapping, Set
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -8,22 +8,22 @@ from twisted_kafka.coordinator.group.consumer.target_index import TargetIndex
 
 
 class MemberSpec(NamedTuple):
-    """One member as assignors see it."""
+    """A member, as input of an assignor."""
 
     instance_id: str | None
     rack_id: str | None
     topic_ids: Set[bytes]
-    """The topics that it subscribes to and that exist; the same object for members with the same subscription."""
+    """The subscribed topics that exist; the same object for members with the same subscription."""
     assigned: Partitions
-    """What it was to own before: a sticky assignor leaves it as much of that as it can."""
+    """The member's previous target: a sticky assignor keeps as much of it as possible."""
 
 
 class GroupSpec(NamedTuple):
-    """All that an assignment depends on."""
+    """A group, as input of an assignor."""
 
     members: Mapping[str, MemberSpec]
     partition_counts: Mapping[bytes, int]
-    """The number of partitions by topic id, of all topics that some member subscribes to."""
+    """Number of partitions by topic id, of all subscribed topics."""
 
     @property
     def is_homogeneous(self) -> bool:
@@ -34,35 +34,35 @@ class GroupSpec(NamedTuple):
 
 @runtime_checkable
 class ConsumerGroupAssignor(Protocol):
-    """Computes target assignments; has no state, is called on any thread."""
+    """Computes target assignments; stateless, called on any thread."""
 
     @property
     def name(self) -> str:
-        """The name that members ask for it by."""
+        """The name by which members select the assignor."""
 
     def assign(self, group: GroupSpec) -> Mapping[str, Partitions]:
         """Return each member's partitions; ``group`` has at least one member.
 
-        Raises AssignmentError when it can't be done; the heartbeat that asked for it is answered UNKNOWN_SERVER_ERROR.
+        Raises AssignmentError if there is no valid assignment; the heartbeat is then answered with UNKNOWN_SERVER_ERROR.
         """
 
 
 class SteppingAssignor(ConsumerGroupAssignor, Protocol):
-    """An assignor that can tell what changes when a member joins or left, without looking at all the others."""
+    """An assignor that can compute the changes for one joining or leaving member without visiting all members."""
 
     def step(self, index: TargetIndex, joining: str | None) -> Mapping[str, Partitions]:
-        """Return the members whose partitions change, with what they have then; ``index`` has at least one member with ``joining``.
+        """Return the new partitions of all members whose partitions change; None as ``joining``: a member has left.
 
-        All members subscribe to the same topics, those of the index.
+        All members subscribe to exactly the topics of ``index``, and there is at least one, including ``joining``.
         """
 
 
 class AssignmentError(Exception):
-    """An assignor could not compute an assignment, or computed one that is not allowed."""
+    """An assignor could not compute an assignment, or computed an invalid one."""
 
 
 def check_assignment(group: GroupSpec, assignment: Mapping[str, Partitions]) -> None:
-    """Raise AssignmentError when a partition has two owners, does not exist, or is one that its owner did not subscribe to."""
+    """Raise AssignmentError if a partition has two owners, does not exist, or its owner does not subscribe to its topic."""
     taken: set[tuple[bytes, int]] = set()
     for member_id, partitions in assignment.items():
         member = group.members.get(member_id)
@@ -70,10 +70,10 @@ def check_assignment(group: GroupSpec, assignment: Mapping[str, Partitions]) -> 
             raise AssignmentError(f"{member_id} is not a member")
         for topic_id, indexes in partitions.items():
             if topic_id not in member.topic_ids:
-                raise AssignmentError(f"{member_id} does not subscribe to the topic {topic_id.hex()}")
+                raise AssignmentError(f"{member_id} does not subscribe to topic {topic_id.hex()}")
             for index in indexes:
                 if not 0 <= index < group.partition_counts.get(topic_id, 0):
-                    raise AssignmentError(f"the topic {topic_id.hex()} has no partition {index}")
+                    raise AssignmentError(f"partition {index} of topic {topic_id.hex()} does not exist")
                 if (topic_id, index) in taken:
-                    raise AssignmentError(f"partition {index} of {topic_id.hex()} is assigned twice")
+                    raise AssignmentError(f"partition {index} of topic {topic_id.hex()} is assigned twice")
                 taken.add((topic_id, index))

@@ -1,4 +1,4 @@
-"""The assignors that ``group.consumer.assignors`` names."""
+"""Loads the assignors named in ``group.consumer.assignors``."""
 
 import importlib
 from collections.abc import Iterable
@@ -13,23 +13,23 @@ _BUILT_IN: dict[str, type[ConsumerGroupAssignor]] = {
     "org.apache.kafka.coordinator.group.assignor.UniformAssignor": UniformAssignor,
     "org.apache.kafka.coordinator.group.assignor.RangeAssignor": RangeAssignor,
 }
-"""By Kafka 4's names, and by the Java classes that Kafka 3.9's default names."""
+"""By Kafka 4's names, and by the Java class names in Kafka 3.9's default value."""
 
 
 class AssignorError(ValueError):
-    """An assignor that is configured can't be had; the text is one line."""
+    """A configured assignor cannot be loaded; the message is one line."""
 
 
 def load_assignors(names: Iterable[str]) -> dict[str, ConsumerGroupAssignor]:
-    """Return the assignors by their names, in order: the first is the default. Raises AssignorError."""
+    """Return the assignors by name, in the order configured; the first one is the default. Raises AssignorError."""
     found: dict[str, ConsumerGroupAssignor] = {}
     for name in names:
         assignor = _BUILT_IN[name]() if name in _BUILT_IN else _custom(name)
         if assignor.name in found:
-            raise AssignorError(f"group.consumer.assignors names two assignors {assignor.name!r}")
+            raise AssignorError(f"group.consumer.assignors contains the assignor {assignor.name!r} twice")
         found[assignor.name] = assignor
     if not found:
-        raise AssignorError("group.consumer.assignors names no assignor")
+        raise AssignorError("group.consumer.assignors is empty")
     return found
 
 
@@ -38,7 +38,7 @@ def _custom(name: str) -> ConsumerGroupAssignor:
     try:
         assignor = getattr(importlib.import_module(module), class_name)()
     except Exception as error:
-        raise AssignorError(f"group.consumer.assignors: {name} is no Python class that can be made: {error}") from error
+        raise AssignorError(f"group.consumer.assignors: cannot create an instance of Python class {name}: {error}") from error
     if not isinstance(assignor, ConsumerGroupAssignor):
-        raise AssignorError(f"group.consumer.assignors: {name} has no name and assign()")
+        raise AssignorError(f"group.consumer.assignors: {name} has no attribute name or no method assign()")
     return assignor

@@ -1,7 +1,7 @@
-"""The range assignor: each member gets a run of neighbouring partitions of every topic, topics of the same size alike.
+"""The range assignor: each member gets a contiguous range of partitions of every topic (Kafka: RangeAssignor).
 
-Members that subscribe to several topics with the same number of partitions get the same indexes of all of them, so that
-what belongs together by key is read by one member (Kafka's RangeAssignor on the server's side).
+Members that subscribe to several topics with the same number of partitions get the same partition indexes of each, so that one
+member reads all records with the same key.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from twisted_kafka.coordinator.group.consumer.consumer_group_member import Parti
 
 
 class RangeAssignor:
-    """Assigns ranges, to static members in the order of their instance ids, then to the others in that of their ids."""
+    """Assigns ranges, first to static members in order of instance id, then to the others in order of member id."""
 
     name = "range"
 

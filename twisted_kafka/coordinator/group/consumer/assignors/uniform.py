@@ -1,7 +1,7 @@
-"""The uniform assignor: members get equally many partitions, and keep those that they have where that allows it.
+"""The uniform assignor: balances the number of partitions per member, and is sticky (Kafka: UniformAssignor).
 
-Kafka's UniformAssignor. Where all members subscribe to the same topics, two members differ by one partition at most. Where
-they do not, partitions move from a member to one with at least two fewer that subscribes to the topic too, until none can.
+If all members have the same subscription, their numbers of partitions differ by at most one. Otherwise partitions move from a
+member to another subscriber of the topic that has at least two fewer, until no such move is left.
 """
 
 import heapq
@@ -13,7 +13,7 @@ from twisted_kafka.coordinator.group.consumer.consumer_group_member import NO_PA
 from twisted_kafka.coordinator.group.consumer.target_index import TargetIndex
 
 MAX_BALANCING_ROUNDS = 64
-"""Each move makes the assignment evener, so they come to an end; this bounds how long a hostile subscription can make that take."""
+"""Limit of rounds: each move improves the balance, so they end anyway, but a hostile subscription could make them take long."""
 
 _Owned = dict[str, dict[bytes, set[int]]]
 
@@ -25,7 +25,7 @@ class UniformAssignor:
 
     def assign(self, group: GroupSpec) -> Mapping[str, Partitions]:
         """Return each member's partitions; see ConsumerGroupAssignor."""
-        owned, free = _what_they_keep(group)
+        owned, free = _kept_and_free(group)
         if group.is_homogeneous:
             _share(group, owned, free)
         else:
@@ -38,9 +38,9 @@ class UniformAssignor:
         }
 
     def step(self, index: TargetIndex, joining: str | None) -> dict[str, Partitions]:
-        """Return what is new in the assignment of members that all subscribe to the same, one of which may be joining.
+        """Return the changed assignments after ``joining`` joined, or a member left; see SteppingAssignor.
 
-        The result is as even as that of ``assign``, and moves as little.
+        The result is as balanced and as sticky as that of ``assign``.
         """
         step = _Step(index, joining)
         step.take_back()
@@ -52,7 +52,7 @@ class UniformAssignor:
 
 
 class _Step:
-    """From one even assignment to the next: each member gets ``quota`` partitions, ``larger`` of them one more."""
+    """Changes a balanced assignment to the next: each member gets ``quota`` partitions, and ``larger`` members get one more."""
 
     def __init__(self, index: TargetIndex, joining: str | None) -> None:
         self.changed: dict[str, dict[bytes, set[int]]] = {}
@@ -66,7 +66,7 @@ class _Step:
         self._free = list(index.free)
 
     def take_back(self) -> None:
-        """Take from those who have more than they shall have."""
+        """Take partitions from members that have too many."""
         top, by_size = self._quota + 1, self._index.by_size
         above = [(member_id, size) for size in by_size if size > top for member_id in by_size[size]]
         demoted = self._too_many
@@ -77,7 +77,7 @@ class _Step:
                 self._free.extend(_give_back(self._of(member_id), size - limit))
 
     def hand_out(self) -> None:
-        """Give what is free to those who have less than they shall have."""
+        """Give free partitions to members that have too few."""
         quota, by_size = self._quota, self._index.by_size
         poor = [(member_id, size) for size in sorted(by_size) if size < quota for member_id in by_size[size]]
         newcomers: Iterable[tuple[str, int]] = ((member_id, 0) for member_id in self._joining)
@@ -92,7 +92,7 @@ class _Step:
             for _ in range(min(missing, len(self._free))):
                 topic_id, index = self._free.pop()
                 topics.setdefault(topic_id, set()).add(index)
-        # A newcomer has a target of its own, be it empty.
+        # A new member gets a target, even if it is empty.
         for member_id in self._joining:
             self._of(member_id)
 
@@ -104,8 +104,8 @@ class _Step:
         return topics
 
 
-def _what_they_keep(group: GroupSpec) -> tuple[_Owned, list[tuple[bytes, int]]]:
-    """Return what each member has now and may keep, and the partitions that nobody has."""
+def _kept_and_free(group: GroupSpec) -> tuple[_Owned, list[tuple[bytes, int]]]:
+    """Return the partitions that each member keeps, and the unassigned ones."""
     taken: set[tuple[bytes, int]] = set()
     owned: _Owned = {}
     for member_id in sorted(group.members):
@@ -129,7 +129,7 @@ def _what_they_keep(group: GroupSpec) -> tuple[_Owned, list[tuple[bytes, int]]]:
 
 
 def _share(group: GroupSpec, owned: _Owned, free: list[tuple[bytes, int]]) -> None:
-    """Share everything among members that all subscribe to the same."""
+    """Balance all partitions among members with the same subscription."""
     total = sum(group.partition_counts.values())
     quota, larger = divmod(total, len(owned))
     needy: list[tuple[dict[bytes, set[int]], int]] = []
@@ -155,7 +155,7 @@ def _share(group: GroupSpec, owned: _Owned, free: list[tuple[bytes, int]]) -> No
 
 
 def _give_back(topics: dict[bytes, set[int]], count: int) -> list[tuple[bytes, int]]:
-    """Take ``count`` partitions from a member, the last ones of its largest topics first."""
+    """Take ``count`` partitions from a member, from its largest topics first, highest index first."""
     given: list[tuple[bytes, int]] = []
     for topic_id in sorted(topics, key=lambda each: (-len(topics[each]), each)):
         for index in sorted(topics[topic_id], reverse=True)[: count - len(given)]:
@@ -167,7 +167,7 @@ def _give_back(topics: dict[bytes, set[int]], count: int) -> list[tuple[bytes, i
 
 
 class _Balance:
-    """Evens out an assignment among members that subscribe to different topics."""
+    """Balances an assignment among members with different subscriptions."""
 
     def __init__(self, group: GroupSpec, owned: _Owned) -> None:
         self._owned = owned
@@ -179,7 +179,7 @@ class _Balance:
                     self._subscribers[topic_id].append(member_id)
 
     def hand_out(self, free: list[tuple[bytes, int]]) -> None:
-        """Give each free partition to the subscriber with the fewest, those of topics with few subscribers first."""
+        """Give each free partition to the subscriber with the fewest partitions; topics with few subscribers come first."""
         by_topic: dict[bytes, list[int]] = {}
         for topic_id, index in free:
             by_topic.setdefault(topic_id, []).append(index)
@@ -193,7 +193,7 @@ class _Balance:
                 heapq.heapreplace(heap, (size + 1, member_id))
 
     def even_out(self) -> None:
-        """Move partitions to members with at least two fewer until that is nowhere possible."""
+        """Move partitions to members with at least two fewer until no such move is left."""
         for _ in range(MAX_BALANCING_ROUNDS):
             moved = False
             for topic_id in sorted(self._subscribers, key=lambda each: (-len(self._subscribers[each]), each)):
