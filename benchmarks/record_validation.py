@@ -13,7 +13,7 @@ from twisted_kafka.log.validation.log_validator import AppendOrigin, ValidationC
 from twisted_kafka.protocol.records.batch import SimpleRecord, parse_batch
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.compression import Compression
-from twisted_kafka.protocol.records.scan import scan_in_python
+from twisted_kafka.protocol.records.scan_python import scan_in_python
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 REPEATS = 9

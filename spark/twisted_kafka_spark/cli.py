@@ -115,7 +115,7 @@ def _follow(options: argparse.Namespace) -> int:
 
 
 def _prepare(options: argparse.Namespace) -> int:
-    from twisted_kafka_spark.class_cache import prepare
+    from twisted_kafka_spark.prepare import prepare
 
     if session.is_submitted():
         raise ValueError("prepare is for Spark on this machine, not for spark-submit")

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from twisted_kafka_spark import without_pandas  # noqa: F401 - for what its import does
 from twisted_kafka_spark.cells import CLIENT, KINDS, MEASURES, TIME
-from twisted_kafka_spark.findings.thresholds import MINUTE_FLOOR, NEW_CONNECTIONS_FLOOR
 from twisted_kafka_spark.kafka_names import OLDEST_IN_KAFKA_4
+from twisted_kafka_spark.thresholds import MINUTE_FLOOR, NEW_CONNECTIONS_FLOOR
 
 Row = dict[str, Any]
 Tables = dict[str, list[Row]]

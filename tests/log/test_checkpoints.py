@@ -1,6 +1,6 @@
 import pytest
 
-from twisted_kafka.log.directories.checkpoints import MalformedCheckpointError, OffsetCheckpoint
+from twisted_kafka.log.checkpoints import MalformedCheckpointError, OffsetCheckpoint
 from twisted_kafka.log.files import parse_partition_directory, write_atomically
 from twisted_kafka.log.leader_epoch import LeaderEpochCache
 from twisted_kafka.log.partition_metadata import read_topic_id, write_topic_id

@@ -10,9 +10,10 @@ import pytest
 from tests.log.compaction import LIMITS, RETENTION_MS, Unhindered, Writer, clean, committed, last_values, run
 from tests.log.support import NOW_MS, Bench, contents, data_of
 from twisted_kafka.log.cleaner import offset_map as cleaner_offset_map
+from twisted_kafka.log.cleaner.blocks import DataBatch
 from twisted_kafka.log.cleaner.cleaner import Cleaner, LogCleaningAbortedError
-from twisted_kafka.log.cleaner.offset_map import DataBatch, PlainOffsetMap
-from twisted_kafka.log.cleaner.offset_map_numpy import VectorOffsetMap
+from twisted_kafka.log.cleaner.plain_offset_map import PlainOffsetMap
+from twisted_kafka.log.cleaner.vector_offset_map import VectorOffsetMap
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.protocol.errors import CorruptRecordError

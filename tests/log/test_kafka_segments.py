@@ -8,7 +8,7 @@ import pytest
 from tests.cases import case
 from tests.log.support import KAFKA_LOGS, data_of
 from twisted_kafka.config.topic_config import LogConfig
-from twisted_kafka.log.directories.checkpoints import OffsetCheckpoint
+from twisted_kafka.log.checkpoints import OffsetCheckpoint
 from twisted_kafka.log.environment import LogEnvironment
 from twisted_kafka.log.files import parse_partition_directory
 from twisted_kafka.log.loading.log_loader import LastStop

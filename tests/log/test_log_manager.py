@@ -11,9 +11,9 @@ from tests.log.log_managers import ONE, TWO, Broker
 from tests.log.support import append, contents, fill
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.log.directories import log_directories
+from twisted_kafka.log.directories.loading_progress import LoadingInterruptedError
 from twisted_kafka.log.directories.log_directory import LogDirectory, LogDirectoryError
 from twisted_kafka.log.files import sync_file_system
-from twisted_kafka.log.loading.loading_progress import LoadingInterruptedError
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.topic_partition import TopicPartition
 

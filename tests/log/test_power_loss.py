@@ -384,7 +384,7 @@ def run(directory: Path, seed: int) -> None:
     names = (uuid.UUID(int=number) for number in itertools.count())
     with (
         patch("twisted_kafka.log.files.uuid.uuid4", lambda: next(names)),
-        patch("twisted_kafka.log.loading.directory_loader.ThreadPoolExecutor", SameThread),
+        patch("twisted_kafka.log.directories.directory_loader.ThreadPoolExecutor", SameThread),
         patch("twisted_kafka.log.directories.log_directories.ThreadPoolExecutor", SameThread),
     ):
         run_alone(directory, seed)

@@ -3,7 +3,7 @@ import errno
 import pytest
 
 from tests.replication.harness import BROKER, OTHER, TOPIC, TP, Harness
-from twisted_kafka.log.directories.checkpoints import HIGH_WATERMARK_CHECKPOINT, OffsetCheckpoint
+from twisted_kafka.log.checkpoints import HIGH_WATERMARK_CHECKPOINT, OffsetCheckpoint
 from twisted_kafka.protocol.errors import ErrorCode, KafkaStorageError
 from twisted_kafka.protocol.messages.inter_broker import (
     StopReplicaPartitionState,

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from tests.cases import case
 from tests.spark.access_lines import PHASES, line, topic
+from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark import views
-from twisted_kafka_spark.findings import thresholds as limits
 from twisted_kafka_spark.findings.find import find
 from twisted_kafka_spark.findings.finding import Finding
 from twisted_kafka_spark.fold import Folding

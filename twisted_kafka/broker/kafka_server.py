@@ -43,9 +43,9 @@ from twisted_kafka.controller.interfaces import IControlPlane
 from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.coordinator.group.assembly import make_group_coordinator
 from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
+from twisted_kafka.log.directories.loading_progress import LoadingInterruptedError
 from twisted_kafka.log.directories.log_directory import LogDirectory, LogDirectoryError
 from twisted_kafka.log.directories.meta_properties import MetaPropertiesError
-from twisted_kafka.log.loading.loading_progress import LoadingInterruptedError
 from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.log.validation import log_validator
 from twisted_kafka.metadata.cache import MetadataCache

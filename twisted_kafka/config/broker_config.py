@@ -1,12 +1,19 @@
 """KafkaConfig: the broker's settings, parsed, checked and completed with defaults."""
 
+import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Self
 
-from twisted_kafka.config import rules
 from twisted_kafka.config.effects import HONOURED
-from twisted_kafka.config.endpoints import EndPoint, local_host_name, parse_address, parse_end_points, parse_protocol_map
+from twisted_kafka.config.endpoints import (
+    EndPoint,
+    ensure_distinct,
+    local_host_name,
+    parse_address,
+    parse_end_points,
+    parse_protocol_map,
+)
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.interpreter import HAS_INTERPRETER_LOCK
 from twisted_kafka.config.keys import BROKER_KEYS, BROKER_SYNONYMS
@@ -17,6 +24,14 @@ from twisted_kafka.config.values import HIDDEN, parse_value, value_text
 
 _MS_PER_MINUTE = 60_000
 _MS_PER_HOUR = 3_600_000
+_META_ADDRESS = "0.0.0.0"
+_SHOWN_KEYS_MAX = 40
+_CLEANER_MIN_BYTES = 1024 * 1024
+_REPLICATION_FACTORS = (
+    "default.replication.factor",
+    "offsets.topic.replication.factor",
+    "transaction.state.log.replication.factor",
+)
 
 # With the interpreter lock more threads only take turns: see the figures in docs/architecture.md.
 _WITH_LOCK: dict[str, Value] = {"num.network.threads": 1, "num.io.threads": 4}
@@ -63,7 +78,7 @@ class KafkaConfig(TypedValues):
                 self._values[name] = parse_value(BROKER_KEYS[name], text)
             elif (base := base_key(name)) is not None and base in BROKER_KEYS:
                 self._prefixed[name] = parse_value(BROKER_KEYS[base]._replace(name=name), text)
-        rules.check(self)
+        _check(self)
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
@@ -137,7 +152,7 @@ class KafkaConfig(TypedValues):
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """What the operator should be told at the start, one line each."""
-        return rules.warnings(self)
+        return _warnings(self)
 
     @property
     def is_kraft(self) -> bool:
@@ -251,6 +266,155 @@ def _defaults(in_process: bool) -> dict[str, Value]:
 def _is_secret(key: str) -> bool:
     base = base_key(key)
     return base is None or (base in BROKER_KEYS and BROKER_KEYS[base].type == PASSWORD)
+
+
+def _check(config: KafkaConfig) -> None:
+    """Raise ConfigError for the first rule between settings that they break (Kafka: KafkaConfig.validateValues)."""
+    _check_identity(config)
+    _check_listeners(config)
+    _check_limits(config)
+    _check_log(config)
+    _check_groups(config)
+
+
+def _warnings(config: KafkaConfig) -> tuple[str, ...]:
+    """Return warnings for the operator, one line each."""
+    lines = []
+    if config.unknown_keys:
+        lines.append(f"Unknown keys in the configuration, ignored: {_names(config.unknown_keys)}")
+    if config.is_kraft:
+        lines.append("KRaft is not supported: process.roles is ignored, and this broker runs alone with its own metadata store")
+    if config.optional_string("zookeeper.connect"):
+        lines.append("ZooKeeper is not supported yet: zookeeper.connect is ignored, and this broker has its own metadata store")
+    if config.string("authorizer.class.name"):
+        lines.append("ACLs are not supported yet: authorizer.class.name is ignored, and every client may do everything")
+    wanted = [f"{key}={config.int(key)}" for key in _REPLICATION_FACTORS if config.int(key) > 1]
+    if wanted:
+        lines.append(f"There is one broker, which cannot meet {', '.join(wanted)}: set 1, or what needs more replicas will fail")
+    explained = {"process.roles", "zookeeper.connect", "authorizer.class.name"}
+    silent = tuple(key for key in config.without_effect if key not in explained)
+    if silent:
+        lines.append(f"Keys that are set but have no effect in this broker yet: {_names(silent)}")
+    return tuple(lines)
+
+
+def _names(keys: tuple[str, ...]) -> str:
+    more = len(keys) - _SHOWN_KEYS_MAX
+    return ", ".join(keys[:_SHOWN_KEYS_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+def _ensure(condition: bool, config: KafkaConfig, key: str, allowed: str) -> None:
+    if not condition:
+        raise ConfigError(f"Invalid value {config.text(key)!r} for {key}: must be {allowed}")
+
+
+def _check_identity(config: KafkaConfig) -> None:
+    broker_id, node_id = config.int("broker.id"), config.int("node.id")
+    if config.is_kraft:
+        _ensure(
+            "broker" in config.list("process.roles"),
+            config,
+            "process.roles",
+            "a list with broker in it",
+        )
+    if config.is_set("broker.id") and config.is_set("node.id"):
+        _ensure(broker_id == node_id, config, "node.id", f"the same as broker.id, {broker_id}")
+    if config.boolean("broker.id.generation.enable"):
+        _ensure(broker_id >= -1, config, "broker.id", "at least -1")
+        if not config.is_kraft:
+            highest = config.int("reserved.broker.max.id")
+            _ensure(broker_id <= highest, config, "broker.id", f"at most reserved.broker.max.id, {highest}")
+    elif not config.is_kraft:
+        _ensure(config.broker_id >= 0, config, "broker.id", "at least 0, for broker.id.generation.enable is false")
+
+
+def _check_listeners(config: KafkaConfig) -> None:
+    ensure_distinct("listeners", config.listeners, ports=True)
+    ensure_distinct("advertised.listeners", _advertised(config), ports=False)
+    _ensure(bool(config.listeners), config, "listeners", "a list with at least one listener")
+    _ = config.metrics_listener  # which raises for a malformed one
+    names = {end_point.listener_name for end_point in config.listeners}
+    for end_point in _advertised(config):
+        given = "advertised.listeners" if config.is_set("advertised.listeners") else "listeners"
+        _ensure(
+            end_point.host != _META_ADDRESS,
+            config,
+            given,
+            f"an address to connect to, not {_META_ADDRESS}: set advertised.listeners",
+        )
+        _ensure(end_point.listener_name in names, config, "advertised.listeners", "a list of names that listeners has")
+    named = config.optional_string("inter.broker.listener.name")
+    if named is not None:
+        _ensure(
+            not config.is_set("security.inter.broker.protocol"),
+            config,
+            "security.inter.broker.protocol",
+            "left out when inter.broker.listener.name is set",
+        )
+        _ensure(named.upper() in names, config, "inter.broker.listener.name", "one of the names in listeners")
+    control_plane = config.optional_string("control.plane.listener.name")
+    if control_plane is not None:
+        _ensure(control_plane.upper() in names, config, "control.plane.listener.name", "one of the names in listeners")
+        _ensure(
+            control_plane.upper() != config.inter_broker_listener_name,
+            config,
+            "control.plane.listener.name",
+            "another listener than the one between brokers",
+        )
+
+
+def _advertised(config: KafkaConfig) -> tuple[EndPoint, ...]:
+    # Without advertised.listeners the listeners count: looking up the machine's name may take a while.
+    return config.advertised_listeners if config.is_set("advertised.listeners") else config.listeners
+
+
+def _check_limits(config: KafkaConfig) -> None:
+    largest = config.int("socket.request.max.bytes")
+    queued_bytes = config.int("queued.max.request.bytes")
+    allowed = f"-1, or at least socket.request.max.bytes, {largest}"
+    _ensure(queued_bytes <= 0 or queued_bytes >= largest, config, "queued.max.request.bytes", allowed)
+    wait_ms = config.int("replica.fetch.wait.max.ms")
+    for key in ("replica.socket.timeout.ms", "replica.lag.time.max.ms"):
+        _ensure(config.int(key) >= wait_ms, config, key, f"at least replica.fetch.wait.max.ms, {wait_ms}")
+    overrides = config.string("max.connections.per.ip.overrides")
+    allowed = "at least 1, unless max.connections.per.ip.overrides is set"
+    _ensure(config.int("max.connections.per.ip") > 0 or bool(overrides), config, "max.connections.per.ip", allowed)
+    for pair in filter(None, overrides.split(",")):
+        host, _, count = pair.rpartition(":")
+        _ensure(
+            bool(host.strip()) and count.strip().isdecimal(), config, "max.connections.per.ip.overrides", "a list of host:count"
+        )
+
+
+def _check_log(config: KafkaConfig) -> None:
+    _ensure(bool(config.log_dirs), config, "log.dirs", "a list with at least one directory")
+    places = {os.path.realpath(directory) for directory in config.log_dirs}
+    _ensure(len(places) == len(config.log_dirs), config, "log.dirs", "a list with no directory twice")
+    for key, low in (("log.roll.ms", 1), ("log.roll.jitter.ms", 0)):
+        _ensure(config[key] is None or config.int(key) >= low, config, key, f"at least {low}")
+    for key in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
+        _ensure(config[key] is None or config.int(key) >= 1 or config.int(key) == -1, config, key, "at least 1, or -1 for no limit")
+    each_bytes = config.long("log.cleaner.dedupe.buffer.size") // max(config.int("log.cleaner.threads"), 1)
+    _ensure(
+        each_bytes > _CLEANER_MIN_BYTES, config, "log.cleaner.dedupe.buffer.size", "more than 1 MiB for each of log.cleaner.threads"
+    )
+    acks, factor = config.int("offsets.commit.required.acks"), config.int("offsets.topic.replication.factor")
+    allowed = f"from -1 to offsets.topic.replication.factor, {factor}"
+    _ensure(-1 <= acks <= factor, config, "offsets.commit.required.acks", allowed)
+
+
+def _check_groups(config: KafkaConfig) -> None:
+    shortest = config.int("group.min.session.timeout.ms")
+    allowed = f"at least group.min.session.timeout.ms, {shortest}"
+    _ensure(config.int("group.max.session.timeout.ms") >= shortest, config, "group.max.session.timeout.ms", allowed)
+    _ensure("classic" in config.list("group.coordinator.rebalance.protocols"), config, "group.coordinator.rebalance.protocols",
+            "a list with classic in it")  # fmt: skip
+    for name in ("session.timeout.ms", "heartbeat.interval.ms"):
+        least, most = f"group.consumer.min.{name}", f"group.consumer.max.{name}"
+        _ensure(config.int(most) >= config.int(least), config, most, f"at least {least}, {config.int(least)}")
+        key = f"group.consumer.{name}"
+        allowed = f"from {least}, {config.int(least)}, to {most}, {config.int(most)}"
+        _ensure(config.int(least) <= config.int(key) <= config.int(most), config, key, allowed)
 
 
 _CACHED = tuple(name for name, value in vars(KafkaConfig).items() if isinstance(value, cached_property))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from twisted.logger import Logger
 
 from twisted_kafka.controller.context import Leadership
-from twisted_kafka.controller.elections import Elected, offline_leader
+from twisted_kafka.controller.leader_elections import Elected, offline_leader
 from twisted_kafka.controller.machinery import Machinery
 from twisted_kafka.controller.states import PartitionStatus, ReplicaStatus
 from twisted_kafka.protocol.errors import BrokerNotAvailableError, StaleBrokerEpochError

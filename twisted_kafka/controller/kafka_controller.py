@@ -13,15 +13,14 @@ from twisted.logger import Logger
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.controller.broker_changes import BrokerChanges
 from twisted_kafka.controller.context import ControllerContext
+from twisted_kafka.controller.context_loader import ContextLoader, NodeWatches
 from twisted_kafka.controller.controlled_shutdown import ControlledShutdown
 from twisted_kafka.controller.controller_election import ControllerElection
 from twisted_kafka.controller.controller_metrics import ControllerMetrics
 from twisted_kafka.controller.controller_metrics import ControllerState as State
 from twisted_kafka.controller.interfaces import IBrokerChannels
 from twisted_kafka.controller.leader_elections import LeaderElections
-from twisted_kafka.controller.loader import ContextLoader
 from twisted_kafka.controller.machinery import Machinery
-from twisted_kafka.controller.node_watches import NodeWatches
 from twisted_kafka.controller.partition_machine import PartitionStateMachine
 from twisted_kafka.controller.reassignments import Reassignments
 from twisted_kafka.controller.replica_machine import ReplicaStateMachine
@@ -83,7 +82,7 @@ class KafkaController:
         machinery = Machinery(self.context, store, self._requests, self._partitions, self._replicas)
         self._deletion = TopicDeletion(machinery, deleted=self._topics_deleted)
         self._brokers = BrokerChanges(machinery, self._deletion)
-        self.elections = LeaderElections(self.context, self._partitions)
+        self.elections = LeaderElections(self.context, self._partitions.elect_online)
         self.controlled_shutdown = ControlledShutdown(machinery)
         self.reassignments = Reassignments(machinery)
         self._metrics.show(self.context, lambda: self.is_active, lambda: self._worker.waiting)

@@ -1,12 +1,13 @@
-"""Elections that somebody asked for: of the preferred replica, or of one that was not in sync (KIP-460, KIP-183)."""
+"""Leader elections of partitions: the algorithms, and the elections that clients ask for (KIP-183, KIP-460).
 
-from collections.abc import Iterable, Sequence
+(Kafka: ``Election``, ``PartitionLeaderElectionAlgorithms`` and ``KafkaController.onReplicaElection``.)
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import IntEnum
+from typing import NamedTuple
 
 from twisted_kafka.controller.context import ControllerContext, Leadership
-from twisted_kafka.controller.elections import Elected, offline_leader, preferred_leader
-from twisted_kafka.controller.partition_machine import PartitionStateMachine
-from twisted_kafka.controller.states import PartitionStatus
 from twisted_kafka.metadata.cache import NO_LEADER
 from twisted_kafka.protocol.errors import (
     ElectionNotNeededError,
@@ -19,22 +20,67 @@ from twisted_kafka.protocol.errors import (
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 
+class Elected(NamedTuple):
+    """A partition's new leader and in-sync replicas; with ``is_unclean`` acknowledged records may be lost."""
+
+    leader: int
+    isr: Sequence[int]
+    is_unclean: bool = False
+
+
+Elect = Callable[[TopicPartition, Leadership, Sequence[int]], Elected | None]
+"""Chooses a partition's leader among the live replicas, the last argument; None if it finds none."""
+
+
+def first_leader(assignment: Sequence[int], alive: Collection[int]) -> Elected | None:
+    """Elect for a new partition: the first live replica leads, and all live ones are in sync, as nothing is written yet."""
+    live = [broker for broker in assignment if broker in alive]
+    return Elected(live[0], live) if live else None
+
+
+def offline_leader(assignment: Sequence[int], isr: Sequence[int], alive: Collection[int], *, unclean: bool) -> Elected | None:
+    """Elect for a dead leader: the first live in-sync replica; with ``unclean`` the first live one, then alone in sync."""
+    for broker in assignment:
+        if broker in alive and broker in isr:
+            return Elected(broker, [each for each in isr if each in alive])
+    if unclean:
+        for broker in assignment:
+            if broker in alive:
+                return Elected(broker, [broker], is_unclean=True)
+    return None
+
+
+def preferred_leader(assignment: Sequence[int], isr: Sequence[int], alive: Collection[int]) -> Elected | None:
+    """Elect the preferred replica, the first of the assignment, if it is alive and in sync."""
+    first = assignment[0] if assignment else -1
+    return Elected(first, isr) if first in alive and first in isr else None
+
+
+def reassigned_leader(targets: Sequence[int], isr: Sequence[int], alive: Collection[int]) -> Elected | None:
+    """Elect the first target replica of a reassignment that is alive and in sync."""
+    for broker in targets:
+        if broker in alive and broker in isr:
+            return Elected(broker, isr)
+    return None
+
+
 class ElectionType(IntEnum):
-    """Which replica shall lead, by the codes of ElectLeaders."""
+    """The kind of election, by the codes of ElectLeaders."""
 
     PREFERRED = 0
     UNCLEAN = 1
 
 
 class LeaderElections:
-    """Elects by order. Used on the controller's event thread only."""
+    """Elects leaders on request (ElectLeaders). Used on the controller's event thread only."""
 
-    def __init__(self, context: ControllerContext, partitions: PartitionStateMachine) -> None:
+    def __init__(self, context: ControllerContext, elect_online: Callable[[Collection[TopicPartition], Elect], None]) -> None:
+        """``elect_online`` is the partition state machine's: it moves partitions to ONLINE with a given election."""
         self._context = context
-        self._partitions = partitions
+        self._elect_online = elect_online
 
     def elect(self, wanted: Iterable[TopicPartition], election: ElectionType) -> dict[TopicPartition, KafkaError | None]:
-        """Elect the partitions' leaders anew where that is needed and possible; None stands for a partition that has a new one."""
+        """Elect leaders where that is needed and possible; the result of a partition with a new leader is None."""
         results: dict[TopicPartition, KafkaError | None] = {}
         epochs: dict[TopicPartition, int] = {}
         for partition in wanted:
@@ -43,9 +89,7 @@ class LeaderElections:
                 results[partition] = refusal
             else:
                 epochs[partition] = self._context.leaderships[partition].leader_epoch
-        self._partitions.handle(
-            epochs, PartitionStatus.ONLINE, self._preferred if election is ElectionType.PREFERRED else self._any
-        )
+        self._elect_online(epochs, self._preferred if election is ElectionType.PREFERRED else self._any)
         for partition, epoch in epochs.items():
             elected = self._context.leaderships[partition].leader_epoch != epoch
             results[partition] = None if elected else self._failure(partition, election)

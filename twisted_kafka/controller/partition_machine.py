@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from twisted.logger import Logger
 
 from twisted_kafka.controller.context import ControllerContext, Leadership
-from twisted_kafka.controller.elections import Elected, first_leader, offline_leader
+from twisted_kafka.controller.leader_elections import Elect, Elected, first_leader, offline_leader
 from twisted_kafka.controller.requests import RequestBatch
 from twisted_kafka.controller.states import PARTITION_SOURCES, PartitionStatus
 from twisted_kafka.metadata import znodes
@@ -13,9 +13,6 @@ from twisted_kafka.metadata.store import Check, Create, IMetadataStore, Operatio
 from twisted_kafka.metadata.znode_json import BadNodeError
 from twisted_kafka.metadata.znodes import PartitionStateNode, state_path
 from twisted_kafka.protocol.topic_partition import TopicPartition
-
-Elect = Callable[[TopicPartition, Leadership, Sequence[int]], Elected | None]
-"""Chooses among the alive replicas, which are the last argument."""
 
 
 class PartitionStateMachine:
@@ -63,6 +60,10 @@ class PartitionStateMachine:
             [each for each in states if states[each] in waiting and not self._context.is_to_be_deleted(each.topic)],
             PartitionStatus.ONLINE,
         )
+
+    def elect_online(self, partitions: Iterable[TopicPartition], elect: Elect) -> None:
+        """Elect leaders of partitions that are online already, or bring them online, with this election."""
+        self.handle(partitions, PartitionStatus.ONLINE, elect)
 
     def handle(self, partitions: Iterable[TopicPartition], target: PartitionStatus, elect: Elect | None = None) -> None:
         """Move the partitions to ``target``; those that may not or cannot are logged and stay as they are."""

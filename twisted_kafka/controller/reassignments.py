@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from twisted.logger import Logger
 
 from twisted_kafka.controller.context import Leadership, ReplicaAssignment
-from twisted_kafka.controller.elections import Elected, reassigned_leader
+from twisted_kafka.controller.leader_elections import Elected, reassigned_leader
 from twisted_kafka.controller.machinery import Machinery
 from twisted_kafka.controller.states import PartitionStatus, ReplicaStatus
 from twisted_kafka.metadata import znodes

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from twisted_kafka.log.directories.checkpoints import MalformedCheckpointError, read_entries, write_entries
+from twisted_kafka.log.checkpoints import MalformedCheckpointError, read_entries, write_entries
 from twisted_kafka.log.files import sync_file
 from twisted_kafka.log.results import EpochEndOffset
 

@@ -11,6 +11,8 @@ from twisted.logger import Logger
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log.cleaner.log_cleaner import LogCleaner
+from twisted_kafka.log.directories.directory_loader import DirectoryLoader
+from twisted_kafka.log.directories.loading_progress import LoadingProgress
 from twisted_kafka.log.directories.log_directories import LogDirectories
 from twisted_kafka.log.directories.log_directory import NO_BROKER_EPOCH, LogDirectory
 from twisted_kafka.log.directories.log_removal import LogRemover
@@ -21,8 +23,6 @@ from twisted_kafka.log.files import (
     marked_directory_name,
     sync_directory,
 )
-from twisted_kafka.log.loading.directory_loader import DirectoryLoader
-from twisted_kafka.log.loading.loading_progress import LoadingProgress
 from twisted_kafka.log.loading.log_loader import CLEAN_STOP
 from twisted_kafka.log.log_metrics import LogMetrics
 from twisted_kafka.log.log_tasks import LogTasks

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from twisted.logger import Logger
 
-from twisted_kafka.log.directories.checkpoints import HIGH_WATERMARK_CHECKPOINT, MalformedCheckpointError, OffsetCheckpoint
+from twisted_kafka.log.checkpoints import HIGH_WATERMARK_CHECKPOINT, MalformedCheckpointError, OffsetCheckpoint
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.partition import Partition
 

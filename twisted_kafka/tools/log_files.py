@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from twisted_kafka.log.directories.checkpoints import MalformedCheckpointError, OffsetCheckpoint, read_entries
+from twisted_kafka.log.checkpoints import MalformedCheckpointError, OffsetCheckpoint, read_entries
 from twisted_kafka.log.directories.meta_properties import META_PROPERTIES, MetaPropertiesError, read_meta_properties
 from twisted_kafka.log.files import (
     INDEX_SUFFIX,

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from twisted_kafka_spark.findings import thresholds as limits
+from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark.findings.finding import MINUTE, Finding, Span, equal, quoted, spans, text, unusual
 from twisted_kafka_spark.kafka_names import WAITS_BY_DESIGN
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from twisted_kafka_spark.findings import thresholds as limits
+from twisted_kafka_spark import thresholds as limits
 from twisted_kafka_spark.findings.finding import Finding, Span, equal, spans, text
 from twisted_kafka_spark.kafka_names import OLDEST_IN_KAFKA_4
 

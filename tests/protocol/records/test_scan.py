@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from twisted_kafka.protocol.errors import InvalidRecordError
 from twisted_kafka.protocol.records.batch import SimpleRecord, parse_records
 from twisted_kafka.protocol.records.builder import encode_records
-from twisted_kafka.protocol.records.scan import NUMPY_THRESHOLD, RecordScan, scan_in_python, scan_in_steps, scan_records
+from twisted_kafka.protocol.records.scan import NUMPY_THRESHOLD, scan_records
+from twisted_kafka.protocol.records.scan_python import RecordScan, scan_in_python, scan_in_steps
 from twisted_kafka.protocol.records.varint import append_varint
 
 scan_with_numpy = pytest.importorskip("twisted_kafka.protocol.records.scan_numpy").scan_with_numpy

@@ -7,7 +7,6 @@ from functools import partial
 from typing import NamedTuple, cast
 
 from twisted_kafka.log.batch_headers import is_plausible
-from twisted_kafka.log.cleaner.offset_map import DataBatch
 from twisted_kafka.protocol.errors import CorruptRecordError
 from twisted_kafka.protocol.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC_AT, DefaultBatch
 from twisted_kafka.protocol.records.compression import CODECS, Compression, decompress
@@ -81,6 +80,16 @@ _NOT_PLAIN = TRANSACTIONAL_FLAG | CONTROL_FLAG | DELETE_HORIZON_FLAG | COMPRESSI
 _GLANCE = struct.Struct(">8xi4xb4xh34xi")
 """Size, magic, attributes and record count of a header."""
 _batch_of = cast(Callable[[tuple[int, ...]], Batch], partial(tuple.__new__, Batch))
+
+
+class DataBatch(NamedTuple):
+    """A batch of format 2 as the table of keys needs it; ``payload`` is its records, decompressed."""
+
+    base_offset: int
+    last_offset: int
+    record_count: int
+    payload: bytes
+    keeps_tombstones: bool = True
 
 
 class Block:

@@ -9,9 +9,9 @@ from typing import NamedTuple, Protocol
 
 from twisted.logger import Logger
 
-from twisted_kafka.log.cleaner.blocks import Block, read_blocks
+from twisted_kafka.log.cleaner.blocks import Block, DataBatch, read_blocks
 from twisted_kafka.log.cleaner.filter import BlockFilter, Rules, legacy_data
-from twisted_kafka.log.cleaner.offset_map import DataBatch, OffsetMap, make_offset_map
+from twisted_kafka.log.cleaner.offset_map import OffsetMap, make_offset_map
 from twisted_kafka.log.cleaner.transactions import CleanedTransactions
 from twisted_kafka.log.files import CLEANED_SUFFIX
 from twisted_kafka.log.segment.log_segment import MAX_RELATIVE_OFFSET, LogSegment

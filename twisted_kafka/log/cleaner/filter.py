@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple, cast
 
-from twisted_kafka.log.cleaner.blocks import Batch, Block
-from twisted_kafka.log.cleaner.offset_map import DataBatch, OffsetMap, Survivors
+from twisted_kafka.log.cleaner.blocks import Batch, Block, DataBatch
+from twisted_kafka.log.cleaner.offset_map import OffsetMap, Survivors
 from twisted_kafka.log.cleaner.transactions import CleanedTransactions
 from twisted_kafka.protocol.errors import CorruptRecordError
 from twisted_kafka.protocol.records.builder import assemble_batch, build_message_set, encode_records

@@ -1,1 +1,1 @@
-"""Log directories: their locks, their checkpoints, their failures."""
+"""Log directories: locks, loading of their logs, meta.properties, failures."""

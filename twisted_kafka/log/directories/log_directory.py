@@ -10,7 +10,7 @@ from pathlib import Path
 
 from twisted.logger import Logger
 
-from twisted_kafka.log.directories.checkpoints import (
+from twisted_kafka.log.checkpoints import (
     CLEANER_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,

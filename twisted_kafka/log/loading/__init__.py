@@ -1,1 +1,1 @@
-"""Loading logs at the start: recovery, interrupted swaps, progress."""
+"""Loading one log: recovery, interrupted swaps of segments, segments that overflow."""

@@ -44,7 +44,8 @@ from twisted_kafka.protocol.records.builder import assemble_batch, encode_record
 from twisted_kafka.protocol.records.checksums import crc32c
 from twisted_kafka.protocol.records.compression import CODECS, Compression, compress, decompress
 from twisted_kafka.protocol.records.record import COMPRESSION_MASK, CONTROL_FLAG, TIMESTAMP_TYPE_MASK, TRANSACTIONAL_FLAG
-from twisted_kafka.protocol.records.scan import RecordScan, scan_records
+from twisted_kafka.protocol.records.scan import scan_records
+from twisted_kafka.protocol.records.scan_python import RecordScan
 from twisted_kafka.protocol.regions import Buffer
 
 __all__ = [

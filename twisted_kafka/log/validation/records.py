@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from twisted_kafka.log.validation.types import InvalidRecordsError, InvalidTimestampsError, ValidationContext
 from twisted_kafka.protocol.records.record import NO_TIMESTAMP, Record
-from twisted_kafka.protocol.records.scan import RecordScan
+from twisted_kafka.protocol.records.scan_python import RecordScan
 
 LOG_APPEND_TIME = "LogAppendTime"
 _SHOWN_ERRORS = 3

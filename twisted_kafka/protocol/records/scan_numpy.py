@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twisted_kafka.protocol.errors import InvalidRecordError
-from twisted_kafka.protocol.records.scan import RecordScan, skip_headers
+from twisted_kafka.protocol.records.scan_python import RecordScan, skip_headers
 
 Positions = NDArray[np.int64]
 Bytes = NDArray[np.uint8]

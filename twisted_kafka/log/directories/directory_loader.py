@@ -8,7 +8,8 @@ from pathlib import Path
 from twisted.logger import Logger
 
 from twisted_kafka.config.topic_config import LogConfig
-from twisted_kafka.log.directories.checkpoints import MalformedCheckpointError
+from twisted_kafka.log.checkpoints import MalformedCheckpointError
+from twisted_kafka.log.directories.loading_progress import LoadingProgress
 from twisted_kafka.log.directories.log_directories import LogDirectories
 from twisted_kafka.log.directories.log_directory import LogDirectory
 from twisted_kafka.log.environment import LogEnvironment
@@ -18,7 +19,6 @@ from twisted_kafka.log.files import (
     marked_directory_name,
     parse_partition_directory,
 )
-from twisted_kafka.log.loading.loading_progress import LoadingProgress
 from twisted_kafka.log.loading.log_loader import LastStop
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.topic_partition import TopicPartition

@@ -1,14 +1,14 @@
-"""Reads the cluster's state from the metadata store into the controller's context."""
+"""Reads the cluster's state from the metadata store into the controller's context, and watches the nodes that it reads."""
 
 import contextlib
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from twisted.logger import Logger
 
 from twisted_kafka.controller.context import ControllerContext, LiveBroker, ReplicaAssignment
 from twisted_kafka.controller.partition_machine import decoded_leadership
 from twisted_kafka.metadata import znodes
-from twisted_kafka.metadata.store import IMetadataStore, NoNodeError, Set, StoreError
+from twisted_kafka.metadata.store import EventKind, IMetadataStore, IWatch, NoNodeError, Set, StoreError, WatchEvent
 from twisted_kafka.metadata.znode_json import BadNodeError
 from twisted_kafka.metadata.znodes import BrokerNode, TopicNode
 from twisted_kafka.metadata.znodes_admin import LogDirEventNode, PartitionsNode
@@ -139,3 +139,36 @@ class ContextLoader:
                 self._context.leaderships[partition] = leadership
             elif node is not None:
                 self.log.error("The state of partition {partition} cannot be read", partition=partition)
+
+
+class NodeWatches:
+    """Watches on the data of the brokers' and topics' nodes, by path; each node is watched once."""
+
+    def __init__(self, store: IMetadataStore) -> None:
+        self._store = store
+        self._watches: dict[str, IWatch] = {}
+
+    def watch(self, path: str, changed: Callable[[WatchEvent], None]) -> None:
+        """Call ``changed`` when the node's data change; does nothing for a node that is watched already.
+
+        Changes of its children do not count: they come and go with every partition.
+        """
+        if path in self._watches:
+            return
+
+        def notice(event: WatchEvent) -> None:
+            if event.kind is EventKind.CHANGED:
+                changed(event)
+
+        self._watches[path] = self._store.watch(path, notice)
+
+    def forget(self, path: str) -> None:
+        """Cancel the watch on this node."""
+        watch = self._watches.pop(path, None)
+        if watch is not None:
+            watch.cancel()
+
+    def forget_all(self) -> None:
+        """Cancel all watches."""
+        for path in list(self._watches):
+            self.forget(path)

@@ -9,16 +9,12 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from twisted_kafka.log.cleaner.offset_map import DataBatch, Survivors
+from twisted_kafka.log.cleaner.blocks import Block, DataBatch
 from twisted_kafka.protocol.records.scan_numpy import RecordColumns, record_columns
-
-if TYPE_CHECKING:
-    from twisted_kafka.log.cleaner.blocks import Block
 
 Words = NDArray[np.uint64]
 Numbers = NDArray[np.int64]
@@ -63,7 +59,7 @@ class VectorOffsetMap:
         """See OffsetMap."""
         return self._put(_Block.of(batches), start_offset)
 
-    def put_plain(self, block: "Block", start_offset: int) -> bool:
+    def put_plain(self, block: Block, start_offset: int) -> bool:
         """See OffsetMap."""
         return self._put(_Block.of_plain(block), start_offset)
 
@@ -94,16 +90,16 @@ class VectorOffsetMap:
         self._table = _Table(min(self._most_slots, _prime_below(max(wanted, _SMALLEST_TABLE))))
         self._table.take_over(table)
 
-    def survivors(self, batches: Sequence[DataBatch]) -> Survivors:
+    def survivors(self, batches: Sequence[DataBatch]) -> "VectorSurvivors":
         """See OffsetMap."""
         keeps_tombstones = np.array([batch.keeps_tombstones for batch in batches])
         return self._survivors(_Block.of(batches), keeps_tombstones)
 
-    def plain_survivors(self, block: "Block") -> Survivors:
+    def plain_survivors(self, block: Block) -> "VectorSurvivors":
         """See OffsetMap."""
         return self._survivors(_Block.of_plain(block), np.ones(len(block.positions), np.bool_))
 
-    def _survivors(self, block: "_Block", keeps_tombstones: NDArray[np.bool_]) -> Survivors:
+    def _survivors(self, block: "_Block", keeps_tombstones: NDArray[np.bool_]) -> "VectorSurvivors":
         columns, offsets = block.columns, block.offsets
         keyed = columns.key_sizes >= 0
         chosen = keyed.nonzero()[0]
@@ -189,7 +185,7 @@ class _Block:
         return cls(b"".join([batch.payload for batch in batches]), counts, bases, batches[-1].last_offset)
 
     @classmethod
-    def of_plain(cls, block: "Block") -> "_Block":
+    def of_plain(cls, block: Block) -> "_Block":
         """Return those of a plain block."""
         data = np.frombuffer(block.data, np.uint8)
         at = np.array(block.positions)

@@ -1,0 +1,52 @@
+"""Makes the archive of classes that Spark loads (`python -m twisted_kafka_spark prepare`)."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from twisted_kafka_spark.class_cache import class_cache
+from twisted_kafka_spark.java_home import ensure_java
+
+_EXIT_TIMEOUT_S = 300
+_ROWS = 2000
+
+
+def prepare(master: str = "") -> Path:
+    """Report on a small generated day, and follow it, while Java records the classes that it loads.
+
+    Raises RuntimeError if Java did not write the archive.
+    """
+    from pyspark import SparkContext
+
+    from twisted_kafka_spark import session
+    from twisted_kafka_spark.arguments import parser
+    from twisted_kafka_spark.job import Job, run
+    from twisted_kafka_spark.rollup import Selection
+    from twisted_kafka_spark.stream.follow import follow
+    from twisted_kafka_spark.synthetic.day import Day
+
+    wanted = class_cache(ensure_java())
+    wanted.parent.mkdir(parents=True, exist_ok=True)
+    making = wanted.with_suffix(f".{os.getpid()}.jsa")
+    spark = session.start(master, class_cache_out=str(making))
+    try:
+        with tempfile.TemporaryDirectory() as directory:
+            log = f"{directory}/log"
+            Day(_ROWS).write(Path(log))
+            run(spark, Job(paths=[log], rollup_out=f"{directory}/rollup"))
+            run(spark, Job(paths=[log], selection=Selection("api = 'Fetch'")))
+            options = parser().parse_args(["follow", log, "--once", "--out", f"{directory}/followed"])
+            follow(spark, options, trigger_s=1, tell=lambda finding: None)
+    finally:
+        spark.stop()
+    gateway = SparkContext._gateway
+    assert gateway is not None
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(_EXIT_TIMEOUT_S)
+    if not making.exists():
+        raise RuntimeError("this Java wrote no archive of classes; reports work without it")
+    os.replace(making, wanted)
+    return wanted
