@@ -107,6 +107,22 @@ def test_a_clean_log_is_left_as_kafka_wrote_it(tmp_path, partition):
     )
 
 
+@pytest.mark.parametrize(
+    ("partition", "expected"),
+    [
+        ("magic0-gzip-0", None),
+        ("magic0-none-0", None),
+        ("magic1-gzip-0", (1_600_000_004_646, 112)),
+        ("magic1-lz4-appendtime-0", (1_700_000_000_005, 114)),
+        ("magic1-none-0", (1_600_000_004_971, 110)),
+        ("magic1-snappy-0", (1_600_000_004_803, 103)),
+    ],
+)
+def test_the_largest_timestamp_of_an_old_format_is_found_where_kafka_finds_it(tmp_path, partition, expected):
+    found = open_copy(tmp_path, "legacy", partition).max_timestamp_offset()
+    assert found == (expected and (*expected, -1))
+
+
 def newest_snapshot(partition):
     return max((KAFKA_LOGS / "clean" / partition).glob("*.snapshot"), key=lambda path: path.name, default=None)
 

@@ -12,7 +12,7 @@ from twisted_kafka.log.batch_headers import (
     is_plausible,
 )
 from twisted_kafka.log.results import TimestampAndOffset
-from twisted_kafka.log.segment.log_segment import LogSegment
+from twisted_kafka.log.segment.log_segment import Located, LogSegment
 from twisted_kafka.log.segment.log_segments import Segments
 from twisted_kafka.protocol.errors import InvalidRecordError
 from twisted_kafka.protocol.records.batch import DefaultBatch, batches
@@ -26,7 +26,9 @@ _base_timestamp = struct.Struct(">27xq").unpack_from
 def find_timestamp(segments: Segments, timestamp_ms: int, start_offset: int) -> TimestampAndOffset | None:
     """Return the first record from ``start_offset`` on not older than ``timestamp_ms``; raises OSError, CorruptRecordError."""
     for segment in segments.reaching(timestamp_ms, start_offset):
-        found = _find_in(segment, max(segment.first_later(timestamp_ms - 1), start_offset), timestamp_ms)
+        least_offset = max(segment.first_later(timestamp_ms - 1), start_offset)
+        located = segment.locate(least_offset)
+        found = located and _find_in(segment, located, least_offset, timestamp_ms)
         if found is not None:
             return found
     return None
@@ -39,13 +41,12 @@ def find_max_timestamp(segments: Segments) -> TimestampAndOffset | None:
     located = latest.locate(offset) if timestamp_ms >= 0 else None
     if located is None:
         return None
-    return _find_in(latest, located[3], timestamp_ms) or TimestampAndOffset(timestamp_ms, offset, -1)
+    # Any record of that batch: where a compressed batch of an old format begins is known only by reading it.
+    found = _find_in(latest, located, latest.base_offset, timestamp_ms)
+    return found or TimestampAndOffset(timestamp_ms, offset, -1)
 
 
-def _find_in(segment: LogSegment, start_offset: int, timestamp_ms: int) -> TimestampAndOffset | None:
-    located = segment.locate(start_offset)
-    if located is None:
-        return None
+def _find_in(segment: LogSegment, located: Located, start_offset: int, timestamp_ms: int) -> TimestampAndOffset | None:
     _, position, batch_end, _ = located
     file, end = segment.file, segment.size_bytes
     fd = file.fileno()
