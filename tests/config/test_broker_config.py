@@ -1,3 +1,4 @@
+import math
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,12 @@ def test_values_are_parsed_by_type() -> None:
         ("auto.create.topics.enable", "yes", "true or false"),
         ("log.cleanup.policy", "delete,drop", "a list of compact, delete"),
         ("log.cleaner.min.cleanable.ratio", "1.5", "from 0 to 1"),
+        ("log.cleaner.min.cleanable.ratio", "NaN", "a number"),
+        ("log.cleaner.io.max.bytes.per.second", "NaN", "a number"),
+        ("log.cleaner.io.max.bytes.per.second", "-nan", "a number"),
+        ("log.cleaner.io.max.bytes.per.second", "inf", "a number"),
+        ("log.cleaner.io.max.bytes.per.second", "1_000", "a number"),
+        ("log.cleaner.io.max.bytes.per.second", "\u0661", "a number"),
         ("compression.gzip.level", "0", "from 1 to 9, or -1"),
         ("log.message.timestamp.type", "createtime", "one of CreateTime, LogAppendTime"),
         ("inter.broker.protocol.version", "9.9", "a Kafka version from 0.8.0 to 4.0-IV1"),
@@ -90,6 +97,15 @@ def test_a_bad_value_is_one_line_naming_key_value_and_what_is_allowed(key: str, 
     with pytest.raises(ConfigError) as caught:
         KafkaConfig.from_properties({key: text})
     assert str(caught.value) == f"Invalid value {text.strip() if text == ' , ' else text!r} for {key}: must be {allowed}"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1e3", 1000), ("+.5", 0.5), ("5.", 5), ("0.5f", 0.5), ("2E1D", 20), ("Infinity", math.inf), ("1e999", math.inf)],
+)
+def test_numbers_are_written_as_java_reads_them(text: str, value: float) -> None:
+    config = KafkaConfig.from_properties({"log.cleaner.io.max.bytes.per.second": text})
+    assert config.double("log.cleaner.io.max.bytes.per.second") == value
 
 
 @pytest.mark.parametrize("version", ["3.9", "3.9-IV0", "2.8.1", "0.10.2", "0.8.2"])

@@ -75,6 +75,12 @@ def test_a_gap_or_a_step_back_is_refused(log, sequence):
     assert log.log_end_offset == 3
 
 
+def test_a_producer_of_an_impossible_epoch_is_refused(log):
+    with pytest.raises(InvalidProducerEpochError):
+        produce(log, 0, epoch=-2)
+    produce(log, 0, epoch=-1)
+
+
 def test_an_unknown_producer_may_begin_anywhere(log):
     assert produce(log, 55).first_offset == 0
     assert produce(log, 56).first_offset == 1

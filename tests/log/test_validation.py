@@ -22,6 +22,7 @@ from twisted_kafka.log.validation.log_validator import (
 )
 from twisted_kafka.protocol.errors import (
     CorruptRecordError,
+    InvalidProducerEpochError,
     InvalidRecordError,
     KafkaError,
     RecordTooLargeError,
@@ -128,6 +129,15 @@ def test_a_topic_s_codec(codec: Compression, wanted: str) -> None:
     batch = one_batch(validate(build_batch(RECORDS, compression=codec), compression_type=wanted, **levels))
     assert batch.compression.text == ("none" if wanted == "uncompressed" else wanted)
     assert content(batch) == expected(RECORDS)
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
+def test_a_producer_without_an_epoch_is_refused_where_its_batch_is_built_anew(codec: Compression) -> None:
+    sent = build_batch(RECORDS, compression=codec, producer_id=5, base_sequence=0)
+    assert one_batch(validate(sent)).producer_epoch == -1
+    with pytest.raises(InvalidProducerEpochError):
+        validate(sent, compression_type="lz4")
+    validate(build_batch(RECORDS, compression=codec), compression_type="lz4")
 
 
 def test_levels_count() -> None:

@@ -30,6 +30,8 @@ EXPECTED: tuple[Difference, ...] = (
     Difference("down-conversion-in-full", r"^(fetch_good v[23]: (0|5)|fetch_bad v[23]: 3) .*\.records$"),
     Difference("down-conversion-in-full", r"^fetch_compressed v[0-3]: 0 .*\.records$"),
     Difference("unreadable-records", r"^produce_lying_batches v\d+: 11 .*\.(error_code|log_start_offset)$"),
+    Difference("negative-epoch", r"^produce_negative_epochs v\d+: (1|5) .*\.(error_code|log_start_offset)$"),
+    Difference("not-a-number", r"^topics_of_strange_numbers v\d+: [01] "),
     Difference("offset-deltas", r"^produce_lying_offsets v\d+: 1 .*\.records\[0\]\.records\["),
     Difference("transactions", r"^init_producer_id v\d+: 2 .*\.(error_code|producer_id|producer_epoch)$"),
     Difference("match-type", r"^filters v\d+: 5 .*\.error_code$"),

@@ -143,6 +143,13 @@ def create_topics_bad(talk: Talk, version: int) -> None:
     talk.ask(create(), version)
 
 
+@scenario(CreateTopicsRequest)
+def topics_of_strange_numbers(talk: Talk, version: int) -> None:
+    numbers = ("NaN", "-NaN", "nan", "inf", "Infinity", "1e-1", "0.5f", "1D", ".5", "1.", "0_1", " 0.5 ", "", "one", "-0.1")
+    for at, number in enumerate(numbers):
+        talk.ask(create(topic_of(talk.topic(str(at)), min_cleanable_dirty_ratio=number)), version)
+
+
 @scenario(DeleteTopicsRequest)
 def delete_topics(talk: Talk, version: int) -> None:
     def ask(*names: str) -> None:

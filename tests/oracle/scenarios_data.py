@@ -125,6 +125,17 @@ def produce_lying_batches(talk: Talk, version: int) -> None:
 
 
 @scenario(ProduceRequest, since=3)
+def produce_negative_epochs(talk: Talk, version: int) -> None:
+    for codec in (Compression.NONE, Compression.GZIP):
+        kept = talk.create(f"kept{int(codec)}")
+        rebuilt = talk.create(f"rebuilt{int(codec)}", compression_type="lz4")
+        for epoch in (-1, -2):
+            batch = build_batch(records(3), compression=codec, producer_id=5, producer_epoch=epoch, base_sequence=0)
+            for topic in (kept, rebuilt):
+                talk.ask(produce(topic, batch), version)
+
+
+@scenario(ProduceRequest, since=3)
 def produce_lying_offsets(talk: Talk, version: int) -> None:
     topic = talk.create("t")
     talk.ask(produce(topic, build_batch(records(3), offset_deltas=[1, 0, 2])), version)

@@ -1,5 +1,7 @@
 """Values of configuration keys: from text, to text, and their rules."""
 
+import re
+
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.keys import declare
 from twisted_kafka.config.keys.declare import ConfigKey, TopicKey, Value
@@ -7,6 +9,8 @@ from twisted_kafka.config.keys.declare import ConfigKey, TopicKey, Value
 HIDDEN = "[hidden]"
 """What is shown in the place of a PASSWORD."""
 
+_DOUBLE = re.compile(r"([+-]?(?:Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?))[fFdD]?", re.ASCII)
+"""What Java's Double.valueOf reads, but for NaN, of which no setting can make sense, and numbers in base 16."""
 _BITS = {declare.SHORT: 16, declare.INT: 32, declare.LONG: 64}
 _KINDS = {
     declare.BOOLEAN: "true or false",
@@ -49,10 +53,10 @@ def _parse(key: ConfigKey | TopicKey, text: str) -> Value:
         case declare.INT | declare.LONG | declare.SHORT:
             return _whole_number(key, text)
         case declare.DOUBLE:
-            try:
-                return float(text)
-            except ValueError:
-                raise _refusal(key, text, _KINDS[key.type]) from None
+            number = _DOUBLE.fullmatch(text)
+            if number is None:
+                raise _refusal(key, text, _KINDS[key.type])
+            return float(number[1])
         case declare.LIST:
             return tuple(item.strip() for item in text.split(",")) if text else ()
         case _:

@@ -196,6 +196,10 @@ class ProducerState:
                 return duplicate
             self._check_verification(batch, guard, is_client=is_client)
         if entry is None:
+            if batch.producer_epoch < NO_PRODUCER_EPOCH:
+                raise InvalidProducerEpochError(
+                    f"{self.topic_partition}: a batch of producer {batch.producer_id} came with epoch {batch.producer_epoch}"
+                )
             return None
         if entry.transaction_first_offset != NO_OFFSET and not batch.is_transactional:
             duplicate = entry.duplicate_of(batch) if is_client else None

@@ -29,7 +29,12 @@ from twisted_kafka.log.validation.types import (
     TopicRules,
     ValidationContext,
 )
-from twisted_kafka.protocol.errors import CorruptRecordError, InvalidRecordError, UnsupportedCompressionTypeError
+from twisted_kafka.protocol.errors import (
+    CorruptRecordError,
+    InvalidProducerEpochError,
+    InvalidRecordError,
+    UnsupportedCompressionTypeError,
+)
 from twisted_kafka.protocol.records.batch import (
     CRC_START,
     HEADER,
@@ -86,7 +91,7 @@ def validate_and_assign_offsets(records: Buffer, context: ValidationContext) -> 
 
     Raises CorruptRecordError (size, magic, CRC), InvalidRecordError (records that don't parse, counts and offsets that lie, control
     batches of clients, more than one batch), InvalidRecordsError and InvalidTimestampsError (single records, listed),
-    RecordTooLargeError, UnsupportedCompressionTypeError.
+    RecordTooLargeError, UnsupportedCompressionTypeError, InvalidProducerEpochError.
     """
     view = records if type(records) is memoryview else memoryview(records)
     if len(view) >= HEADER_SIZE:
@@ -193,6 +198,8 @@ def _assign(
         if source:
             conversion = Conversion(0, 0, len(payload))
     else:
+        if header[9] >= 0 and header[10] < 0:
+            raise InvalidProducerEpochError(f"a batch of producer {header[9]} has epoch {header[10]}")
         started_ns = context.now_ns()
         keeps_payload = scan.sequential and attributes & TIMESTAMP_TYPE_MASK >= header[5] & TIMESTAMP_TYPE_MASK
         records = memoryview(_rewritten(header, payload, (attributes, max_timestamp, target), keeps_payload, context))
