@@ -8,18 +8,15 @@ from pathlib import Path
 from twisted.application.service import Application
 from twisted.internet import reactor
 
-from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.service import BrokerService
+from twisted_kafka.tap import make_application_service
 
 data = Path("kafka-data").absolute()
 
-config = KafkaConfig.from_properties(
-    {
-        "listeners": "PLAINTEXT://:9092",
-        "log.dirs": str(data / "log"),
-        "access.log.dir": str(data / "access"),
-    }
-)
+properties = {
+    "listeners": "PLAINTEXT://:9092",
+    "log.dirs": str(data / "log"),
+    "access.log.dir": str(data / "access"),
+}
 
 application = Application("kafka")
-BrokerService(config, reactor).setServiceParent(application)
+make_application_service(properties, reactor).setServiceParent(application)

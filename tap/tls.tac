@@ -9,26 +9,23 @@ from pathlib import Path
 from twisted.application.service import Application
 from twisted.internet import reactor
 
-from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.service import BrokerService
+from twisted_kafka.tap import make_application_service
 
 data = Path("kafka-data").absolute()
 tls = Path("tls").absolute()
 
-config = KafkaConfig.from_properties(
-    {
-        "listeners": "PLAINTEXT://127.0.0.1:9092,SSL://:9093",
-        "log.dirs": str(data / "log"),
-        "access.log.dir": str(data / "access"),
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": str(tls / "broker.pem"),
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": str(tls / "clients-ca.pem"),
-        "ssl.client.auth": "required",
-        # CN=alice,OU=Engineering,O=Example becomes User:alice
-        "ssl.principal.mapping.rules": "RULE:^CN=([^,]+).*$/$1/,DEFAULT",
-    }
-)
+properties = {
+    "listeners": "PLAINTEXT://127.0.0.1:9092,SSL://:9093",
+    "log.dirs": str(data / "log"),
+    "access.log.dir": str(data / "access"),
+    "ssl.keystore.type": "PEM",
+    "ssl.keystore.location": str(tls / "broker.pem"),
+    "ssl.truststore.type": "PEM",
+    "ssl.truststore.location": str(tls / "clients-ca.pem"),
+    "ssl.client.auth": "required",
+    # CN=alice,OU=Engineering,O=Example becomes User:alice
+    "ssl.principal.mapping.rules": "RULE:^CN=([^,]+).*$/$1/,DEFAULT",
+}
 
 application = Application("kafka")
-BrokerService(config, reactor).setServiceParent(application)
+make_application_service(properties, reactor).setServiceParent(application)

@@ -4,7 +4,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -118,13 +118,34 @@ def make_config(options: "Options | dict[str, Any]", overrides: Sequence[str]) -
 
 def makeService(options: Options, reactor: Any) -> "BrokerService":
     """Return the service of a broker on this reactor; it starts with the application, after twistd has become a daemon."""
+    assert options.config is not None, "the options have been parsed"
+    # A daemon has no stderr: there its log is told.
+    tell = _complain if options.parent is None or options.parent["nodaemon"] else _log_why
+    return _make_service(options.config, reactor, tell)
+
+
+def make_application_service(properties: Mapping[str, str], reactor: Any) -> "BrokerService":
+    """Return a broker's service for a Twisted application file, with the errors, signals and exit statuses of `twistd kafka`.
+
+    A bad setting ends the program with one line and status 1.
+    """
+
+    def tell(why: str) -> None:
+        # Whether twistd has become a daemon, which has no stderr, an application file is not told.
+        _log_why(why)
+        _complain(why)
+
+    try:
+        config = KafkaConfig.from_properties(properties)
+    except ConfigError as error:
+        refuse(str(error))
+    return _make_service(config, reactor, tell)
+
+
+def _make_service(config: KafkaConfig, reactor: Any, tell: Callable[[str], object]) -> "BrokerService":
     from twisted_kafka.broker.broker import StartError, StartInterruptedError
     from twisted_kafka.service import BrokerService
 
-    config = options.config
-    assert config is not None, "the options have been parsed"
-    # A daemon has no stderr: there its log is told.
-    tell = _complain if options.parent is None or options.parent["nodaemon"] else _log_why
     _tell_in_one_line(StartError, tell)
     _allow_open_files()
     received: list[str] = []

@@ -18,6 +18,8 @@ from tests.processes import signals_end, start_tied
 
 pytestmark = pytest.mark.long
 
+TAP = Path(__file__).resolve().parents[2] / "tap"
+
 
 class Twistd:
     def __init__(self, folder: Path) -> None:
@@ -25,20 +27,30 @@ class Twistd:
         self.running: list[subprocess.Popen[str]] = []
 
     def start(self, *arguments: str, ignored: Collection[signal.Signals] = ()) -> "subprocess.Popen[str]":
-        command = [str(Path(sys.executable).with_name("twistd")), "-n", "--pidfile=", "kafka", *arguments]
+        command = [str(Path(sys.executable).with_name("twistd")), "-n", "--pidfile=", *arguments]
         with signals_end(ignored):
             process = start_tied(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.running.append(process)
         return process
 
+    def file_fails(self, file: Path) -> str:
+        command = [str(Path(sys.executable).with_name("twistd")), "-n", "--pidfile=", "-y", str(file)]
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=WAIT_S, check=False)
+        assert done.returncode == 1
+        assert "Traceback" not in done.stdout
+        return done.stderr
+
     def fails(self, *arguments: str) -> str:
-        process = self.start(*arguments)
+        process = self.start("kafka", *arguments)
         _, errors = process.communicate(timeout=WAIT_S)
         assert process.returncode == 1
         return errors
 
     def started(self, *arguments: str, ignored: Collection[signal.Signals] = ()) -> tuple["subprocess.Popen[str]", int]:
-        process = self.start("--listeners", "PLAINTEXT://127.0.0.1:0", *arguments, ignored=ignored)
+        return self.started_with("kafka", "--listeners", "PLAINTEXT://127.0.0.1:0", *arguments, ignored=ignored)
+
+    def started_with(self, *arguments: str, ignored: Collection[signal.Signals] = ()) -> tuple["subprocess.Popen[str]", int]:
+        process = self.start(*arguments, ignored=ignored)
         assert process.stdout is not None
         for line in process.stdout:
             if found := re.search(r"listens on PLAINTEXT://127\.0\.0\.1:(\d+), data in (\S+), started in \d+ ms", line):
@@ -101,6 +113,25 @@ def test_a_taken_port_is_one_line_and_status_1(twistd: Twistd) -> None:
     assert errors == f"twistd kafka: Socket server failed to bind to 127.0.0.1:{port}: Address already in use\n"
 
 
+def test_an_application_file_fails_in_one_line_and_stops_with_status_0(twistd: Twistd) -> None:
+    sample = (TAP / "broker.tac").read_text()
+    file = twistd.folder / "broker.tac"
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        file.write_text(sample.replace("PLAINTEXT://:9092", f"PLAINTEXT://127.0.0.1:{port}"))
+        errors = twistd.file_fails(file)
+    assert errors == f"twistd kafka: Socket server failed to bind to 127.0.0.1:{port}: Address already in use\n"
+    file.write_text(sample.replace("PLAINTEXT://:9092", "PLAINTEXT://127.0.0.1:none"))
+    assert twistd.file_fails(file).startswith("twistd kafka: Invalid value 'PLAINTEXT://127.0.0.1:none' for listeners: ")
+    file.write_text(sample.replace("PLAINTEXT://:9092", "PLAINTEXT://127.0.0.1:0"))
+    process, _ = twistd.started_with("-y", str(file))
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=WAIT_S)
+    assert process.returncode == 0
+
+
 def test_a_locked_directory_is_one_line_and_status_1(twistd: Twistd) -> None:
     twistd.started()
     errors = twistd.fails("--listeners", "PLAINTEXT://127.0.0.1:0")
@@ -157,7 +188,7 @@ def test_a_signal_ends_a_start_that_loads_logs(twistd: Twistd) -> None:
         (logs / name).mkdir(parents=True)
     pipe = logs / "t-0" / "leader-epoch-checkpoint"  # whoever reads it waits for what is written into it
     os.mkfifo(pipe)
-    process = twistd.start("--listeners", "PLAINTEXT://127.0.0.1:0", "--data-dir", "data")
+    process = twistd.start("kafka", "--listeners", "PLAINTEXT://127.0.0.1:0", "--data-dir", "data")
     writers: list[int] = []
 
     def is_read() -> bool:
