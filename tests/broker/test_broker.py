@@ -1,11 +1,13 @@
 """The embedded broker as a program uses it."""
 
+import contextlib
 import json
 import os
 import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from twisted.internet.epollreactor import EPollReactor
 from twisted.logger import capturedLogs, formatEvent
 
 import twisted_kafka
+from tests.processes import start_tied
 from twisted_kafka.broker.broker import Broker, StartError
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
@@ -53,6 +56,39 @@ def test_a_directory_of_its_own_goes_without_a_start_too(tmp_path: Path) -> None
     )
     assert (done.returncode, done.stderr) == (0, b"")
     assert not list(tmp_path.iterdir())
+
+
+def test_the_directory_of_one_that_was_killed_goes_with_the_next_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    program = "import twisted_kafka; twisted_kafka.Broker().start(); print('started', flush=True); input()"
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    with contextlib.ExitStack() as running:
+
+        def start() -> "subprocess.Popen[bytes]":
+            before = {*tmp_path.iterdir()}
+            command = [sys.executable, "-W", "ignore", "-c", program]
+            process = start_tied(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            running.enter_context(process)
+            running.callback(process.kill)
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"started\n"
+            (directories[process],) = {*tmp_path.iterdir()} - before
+            return process
+
+        directories: dict[subprocess.Popen[bytes], Path] = {}
+        alive, killed = start(), start()
+        killed.kill()
+        killed.wait()
+        (tmp_path / "twisted-kafka-of-somebody-else").mkdir()
+        assert directories[killed].exists()
+        others = [twisted_kafka.Broker(), twisted_kafka.Broker()]
+        assert not directories[killed].exists()
+        kept = {directories[alive], tmp_path / "twisted-kafka-of-somebody-else"}
+        kept |= {Path(other.config.log_dirs[0]).parent for other in others}
+        assert {*tmp_path.iterdir()} == kept
+        for other in others:
+            with other:
+                assert ask_versions(other)
 
 
 def open_files() -> list[str]:

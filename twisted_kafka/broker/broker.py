@@ -6,11 +6,7 @@
 For a program that runs a reactor, `twisted_kafka.service.BrokerService` wraps it in a Twisted service.
 """
 
-import os
-import shutil
-import tempfile
 import threading
-import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +16,7 @@ from twisted.logger import Logger
 
 from twisted_kafka.broker.kafka_server import KafkaServer, StartError, StartInterruptedError
 from twisted_kafka.broker.main_reactor import MainReactor
+from twisted_kafka.broker.temporary_directory import make_temporary_directory
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.metrics.registry import MetricsRegistry
@@ -38,8 +35,8 @@ class Broker:
     `properties` are settings by Kafka's names; None stands for the default. Without `config` their other defaults suit a broker
     inside a program: it listens on a free port of 127.0.0.1, groups form without delay, the internal topics have few partitions,
     and there is an access log only if `access.log.dir` is set. It stores its data in `data_dir`, or in a temporary directory that
-    is removed when the broker stops, at the latest when the program ends. With `reactor`, the application's, call `start` and
-    `stop` as BrokerService does.
+    is removed when the broker stops, at the latest when the program ends; after a kill, when another such broker is made. With
+    `reactor`, the application's, call `start` and `stop` as BrokerService does.
 
     Brokers are independent of each other; a process may have several. A broker starts once.
     """
@@ -67,9 +64,7 @@ class Broker:
         if config is None:
             settings = {key: _setting(value) for key, value in (properties or {}).items() if value is not None}
             if data_dir is None and not ("log.dirs" in settings or "log.dir" in settings):
-                data_dir = tempfile.mkdtemp(prefix="twisted-kafka-")
-                # Also for a broker that is never started, or not stopped before the program ends.
-                self._remove_temporary = weakref.finalize(self, _remove, data_dir, os.getpid())
+                data_dir, self._remove_temporary = make_temporary_directory(self)
             if data_dir is not None:
                 settings["log.dirs"] = str(Path(data_dir).absolute() / "log")
             settings.setdefault("listeners", _LOCAL_LISTENER)
@@ -177,12 +172,6 @@ class Broker:
 
 
 def _nothing() -> None: ...
-
-
-def _remove(directory: str, process_id: int) -> None:
-    # A forked process also finalizes this broker when it ends, but the directory is not its own.
-    if os.getpid() == process_id:
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _setting(value: object) -> str:

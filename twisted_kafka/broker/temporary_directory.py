@@ -1,0 +1,64 @@
+"""Directories of embedded brokers that have none of their own: gone with the broker, whatever ended its process.
+
+A process that is killed cannot remove its directory, so the next embedded broker of the same user does. A file in the directory is
+locked (flock) as long as its broker lives; the kernel drops the lock with the last process that has the file open, so a number that
+another process got meanwhile does not matter.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+PREFIX: Final = "twisted-kafka-"
+OWNED_FILE: Final = ".owned"
+
+
+def make_temporary_directory(owner: object) -> tuple[Path, Callable[[], object]]:
+    """Return a new directory and what removes it, which happens with ``owner`` or at the program's end at the latest.
+
+    Directories of processes that were killed are removed first.
+    """
+    _remove_orphans(Path(tempfile.gettempdir()))
+    directory = Path(tempfile.mkdtemp(prefix=PREFIX))
+    descriptor = _own(directory)
+    return directory, weakref.finalize(owner, _remove, directory, descriptor, os.getpid())
+
+
+def _own(directory: Path) -> int:
+    # Named only when it is locked: a file of that name without a lock is an orphan's.
+    unnamed = directory / f"{OWNED_FILE}.new"
+    descriptor = os.open(unnamed, os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    unnamed.rename(directory / OWNED_FILE)
+    return descriptor
+
+
+def _remove(directory: Path, descriptor: int, process_id: int) -> None:
+    # A forked process also finalizes this broker when it ends, but the directory is not its own.
+    if os.getpid() == process_id:
+        shutil.rmtree(directory, ignore_errors=True)
+        os.close(descriptor)
+
+
+def _remove_orphans(where: Path) -> None:
+    for directory in where.glob(f"{PREFIX}*"):
+        # Whatever is wrong with one of them, it is not this broker's business.
+        with contextlib.suppress(OSError):
+            if directory.lstat().st_uid == os.geteuid():
+                _remove_if_orphan(directory)
+
+
+def _remove_if_orphan(directory: Path) -> None:
+    """Remove the directory unless its broker lives; raises OSError."""
+    descriptor = os.open(directory / OWNED_FILE, os.O_RDWR | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(directory)
+    finally:
+        os.close(descriptor)
