@@ -10,7 +10,8 @@ from zope.interface import implementer
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.connection.framing import NOT_NOW
 from twisted_kafka.network.interfaces import IChannelTransport, IRequestObserver
-from twisted_kafka.network.loop.processor import Processor, ProcessorSettings
+from twisted_kafka.network.loop.processor import Processor
+from twisted_kafka.network.loop.processor_settings import ProcessorSettings
 from twisted_kafka.network.requests.memory_pool import MemoryPool
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_channel import Parker, RequestChannel

@@ -23,8 +23,9 @@ from twisted_kafka.network.connection.channel_builder import BuilderOf, IChannel
 from twisted_kafka.network.interfaces import IRequestObserver
 from twisted_kafka.network.listener import Listener
 from twisted_kafka.network.loop.network_thread import NetworkThread, drain_and_stop
-from twisted_kafka.network.loop.processor import Processor, ProcessorSettings
+from twisted_kafka.network.loop.processor import Processor
 from twisted_kafka.network.loop.processor_metrics import register_memory_pool
+from twisted_kafka.network.loop.processor_settings import ProcessorSettings
 from twisted_kafka.network.loop.reactors import make_reactor
 from twisted_kafka.network.request_plane import CONTROL_PLANE, CONTROL_PLANE_QUEUE_SIZE, DATA_PLANE, RequestPlane
 from twisted_kafka.network.requests.memory_pool import MemoryPool
