@@ -35,7 +35,6 @@ class RealBroker:
         self.logs.startup()
         metadata, metrics = MetadataCache(1), MetricsRegistry(clock)
         self.replicas = ReplicaManager(config, self.logs, metadata, self.scheduler, clock, Purgatories(clock, self.timer), metrics)
-        self.replicas.startup()
         self.groups = make_group_coordinator(config, self.replicas, metadata, self.scheduler, self.timer, clock, metrics)
         self.groups.startup()
         self.partitions = config.int("offsets.topic.num.partitions")

@@ -186,7 +186,6 @@ class KafkaServer:
         running.sockets = sockets = self._make_socket_server(main, channel, access_log)
         sockets.start()
         running.replicas = replicas = self._make_replica_manager(logs, metadata, scheduler, timer)
-        replicas.startup()
         running.groups = groups = make_group_coordinator(config, replicas, metadata, scheduler, timer, clock, metrics)
         groups.startup()
         self._register(store, sockets)

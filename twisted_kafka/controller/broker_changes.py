@@ -1,4 +1,4 @@
-"""What becomes of partitions when brokers come and go, and when they answer that a replica failed.
+"""Reacts to brokers that start and fail, and to their answers about replicas.
 
 (Kafka: KafkaController.onBrokerStartup, onBrokerFailure, onReplicasBecomeOffline, processLeaderAndIsrResponseReceived.)
 Everything here runs on the controller's event thread.
@@ -19,7 +19,7 @@ _log = Logger()
 
 
 class BrokerChanges:
-    """Drives the state machines for brokers that started, failed or answered."""
+    """Drives the state machines when brokers start, fail or answer."""
 
     def __init__(self, machinery: Machinery, deletion: TopicDeletion) -> None:
         self._context = machinery.context
@@ -29,11 +29,11 @@ class BrokerChanges:
         self._deletion = deletion
 
     def started(self, new: Collection[int]) -> None:
-        """Tell brokers that are in the context by now of everything, and use their replicas."""
+        """Send the whole metadata to new brokers, which are in the context already, and bring their replicas online."""
         context = self._context
         context.offline_replicas = {replica for replica in context.offline_replicas if replica[1] not in new}
         self._requests.update_metadata(context.brokers.keys() - new, ())
-        # The new ones need everything.
+        # New brokers need the metadata of all partitions.
         self._requests.update_metadata(new, context.all_partitions())
         replicas = context.replicas_on(new)
         self._replicas.handle(replicas, ReplicaStatus.ONLINE)
@@ -41,12 +41,12 @@ class BrokerChanges:
         self._deletion.retry({partition.topic for partition, _ in replicas})
 
     def failed(self, gone: Collection[int]) -> None:
-        """Find other leaders for what these brokers led, when they are out of the context."""
+        """Elect other leaders for the partitions that these brokers led; they are out of the context already."""
         self.replicas_failed(self._context.replicas_on(gone))
         self._requests.update_metadata(self._context.brokers, ())
 
     def replicas_failed(self, replicas: list[tuple[TopicPartition, int]]) -> None:
-        """Take replicas offline, each a partition and a broker."""
+        """Take replicas, each a partition and a broker, offline."""
         context = self._context
         deleted = [replica for replica in replicas if context.is_to_be_deleted(replica[0].topic)]
         others = [replica for replica in replicas if not context.is_to_be_deleted(replica[0].topic)]
@@ -64,7 +64,7 @@ class BrokerChanges:
             self._deletion.replicas_failed(deleted)
 
     def leaders_taken(self, broker: int, response: LeaderAndIsrResponse) -> None:
-        """Note which replicas a broker could not set up, and which are there again."""
+        """Handle a LeaderAndIsr response: take the replicas that failed offline, bring back those that recovered."""
         if response.error_code:
             _log.error("Broker {broker} refused to change leaders: error {code}", broker=broker, code=response.error_code)
             return
@@ -87,7 +87,7 @@ class BrokerChanges:
             self._partitions.elect_for_offline()
 
     def replicas_stopped(self, broker: int, deleted: Collection[TopicPartition], response: StopReplicaResponse) -> None:
-        """Go on with the deletion of the replicas that a broker was to delete."""
+        """Handle a StopReplica response: continue the deletion of topics."""
         errors = {TopicPartition(each.topic_name, each.partition_index): each.error_code for each in response.partition_errors}
         failed = {each for each in deleted if response.error_code or errors.get(each, ErrorCode.NONE)}
         self._deletion.replicas_failed([(each, broker) for each in failed])

@@ -1,4 +1,4 @@
-"""The controller's ways to brokers. For now its own broker only, in process."""
+"""The controller's channels to brokers. So far only its own broker is reached, in process."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from twisted_kafka.protocol.messages.inter_broker import LeaderAndIsrRequest, St
 
 @implementer(IBrokerChannels)
 class InProcessChannels:
-    """Hands requests to the controller's own broker, on the calling thread; there are no others yet to reach."""
+    """Passes requests to the controller's own broker, on the calling thread. Other brokers cannot be reached yet."""
 
     log = Logger()
 
@@ -20,7 +20,7 @@ class InProcessChannels:
         self._control = control
 
     def send(self, broker_id: int, request: ControlRequest, on_response: Callable[[ControlResponse], None] | None) -> None:
-        """Let the own broker do what the request says, and pass its answer on."""
+        """Apply the request to the own broker, and pass its response on."""
         if broker_id != self._broker_id:
             self.log.warn("Broker {broker} cannot be reached: requests to other brokers are not sent yet", broker=broker_id)
             return
@@ -35,7 +35,7 @@ class InProcessChannels:
             on_response(response)
 
     def add_broker(self, broker_id: int) -> None:
-        """Nothing to prepare."""
+        """Do nothing: there is no connection to open."""
 
     def remove_broker(self, broker_id: int) -> None:
-        """Nothing waits."""
+        """Do nothing: there is no connection to close."""

@@ -1,4 +1,4 @@
-"""What the controller knows of the cluster. Only its event thread touches it (Kafka: ``ControllerContext``)."""
+"""The controller's view of the cluster (Kafka: ``ControllerContext``). Used on its event thread only."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from twisted_kafka.protocol.types import NO_UUID
 
 
 class ReplicaAssignment(NamedTuple):
-    """The brokers that hold a partition; ``adding`` and ``removing`` ones belong to a reassignment that goes on."""
+    """The replicas of a partition; ``adding`` and ``removing`` are those of a reassignment in progress."""
 
     replicas: Sequence[int]
     adding: Sequence[int] = ()
@@ -18,21 +18,21 @@ class ReplicaAssignment(NamedTuple):
 
     @property
     def is_reassigned(self) -> bool:
-        """Whether the partition is on its way to other replicas."""
+        """Whether a reassignment is in progress."""
         return bool(self.adding or self.removing)
 
     @property
     def target(self) -> list[int]:
-        """The replicas when the reassignment is complete."""
+        """The replicas after the reassignment."""
         return [broker for broker in self.replicas if broker not in self.removing]
 
     @property
     def origin(self) -> list[int]:
-        """The replicas as they were before the reassignment."""
+        """The replicas before the reassignment."""
         return [broker for broker in self.replicas if broker not in self.adding]
 
     def reassigned_to(self, target: Sequence[int]) -> "ReplicaAssignment":
-        """Return what the assignment is while the partition moves from its origin to ``target``."""
+        """Return the assignment during a reassignment from the origin to ``target``."""
         origin = self.origin
         everybody = list(dict.fromkeys([*target, *origin]))
         adding = [broker for broker in everybody if broker not in origin]
@@ -40,7 +40,7 @@ class ReplicaAssignment(NamedTuple):
 
 
 class Leadership(NamedTuple):
-    """A partition's leader and in-sync replicas as its state node says; ``partition_epoch`` is the node's version."""
+    """A partition's leader and in-sync replicas, from its state node; ``partition_epoch`` is the node's version."""
 
     leader: int
     leader_epoch: int
@@ -50,7 +50,7 @@ class Leadership(NamedTuple):
 
 
 class LiveBroker(NamedTuple):
-    """A registered broker; ``epoch`` is the transaction that registered it."""
+    """A registered broker; ``epoch`` is the id of the transaction that registered it."""
 
     node: BrokerNode
     epoch: int
@@ -68,7 +68,7 @@ class ControllerContext:
         self.clear()
 
     def clear(self) -> None:
-        """Forget all but the epoch: the controller has resigned."""
+        """Clear everything but the epoch, when the controller resigns."""
         self.brokers: dict[int, LiveBroker] = {}
         self.shutting_down: set[int] = set()
         self._topic_ids: dict[str, bytes] = {}
@@ -104,23 +104,23 @@ class ControllerContext:
         return [replica for replica in self.replicas(self.all_partitions()) if replica[1] in wanted]
 
     def is_online(self, partition: TopicPartition, broker: int) -> bool:
-        """Tell whether the broker is alive and not about to stop, and its log directory with the replica is alive."""
+        """Return whether the broker is alive and not shutting down, and the replica's log directory is online."""
         return broker not in self.shutting_down and self.is_reachable(partition, broker)
 
     def is_reachable(self, partition: TopicPartition, broker: int) -> bool:
-        """Tell whether the replica can be told something: its broker is alive, perhaps about to stop, and so is its directory."""
+        """Return whether requests for the replica can be sent: its broker is alive, perhaps shutting down, its directory online."""
         return broker in self.brokers and (partition, broker) not in self.offline_replicas
 
     def topic_id(self, topic: str) -> bytes:
-        """Return the topic's id; zero bytes when it has none."""
+        """Return the topic's id; zero bytes if it has none."""
         return self._topic_ids.get(topic, NO_UUID)
 
     def topic_name(self, topic_id: bytes) -> str:
-        """Return the name of the topic with that id; empty when there is none."""
+        """Return the name of the topic with that id; empty if there is none."""
         return self._topic_names.get(topic_id, "")
 
     def set_topic_id(self, topic: str, topic_id: bytes) -> None:
-        """Note the topic's id, in place of another one."""
+        """Set the topic's id."""
         self._forget_topic_id(topic)
         self._topic_ids[topic] = topic_id
         self._topic_names[topic_id] = topic
@@ -131,15 +131,15 @@ class ControllerContext:
             del self._topic_names[topic_id]
 
     def is_to_be_deleted(self, topic: str) -> bool:
-        """Tell whether somebody asked for the topic's deletion."""
+        """Return whether the topic's deletion was requested."""
         return topic in self.topics_to_delete
 
     def replicas_in(self, topic: str, state: ReplicaStatus) -> list[Replica]:
-        """Return the topic's replicas that are in a state."""
+        """Return the topic's replicas in a given state."""
         return [replica for replica in self.replicas(self.partitions(topic)) if self.replica_states.get(replica) == state]
 
     def forget_topic(self, topic: str) -> None:
-        """Drop all that is known of the topic."""
+        """Remove the topic from the context."""
         partitions = self.partitions(topic)
         for partition, broker in self.replicas(partitions):
             self.replica_states.pop((partition, broker), None)

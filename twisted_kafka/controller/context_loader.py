@@ -17,7 +17,7 @@ from twisted_kafka.protocol.types import random_uuid
 
 
 class ContextLoader:
-    """Fills a context; a node that cannot be read is logged and passed over."""
+    """Fills the context. A node that cannot be decoded is logged and ignored."""
 
     log = Logger()
 
@@ -26,7 +26,7 @@ class ContextLoader:
         self._store = store
 
     def children(self, path: str) -> list[str]:
-        """Return the names of a node's children; none when there is no such node."""
+        """Return the names of a node's children; none if there is no such node."""
         try:
             return self._store.children(path)
         except NoNodeError:
@@ -39,7 +39,7 @@ class ContextLoader:
         return {name for name, node in zip(wanted, found, strict=True) if node is not None}
 
     def take_isr_changes(self) -> list[TopicPartition]:
-        """Return the partitions, each once, whose in-sync replicas leaders changed by themselves, and delete the notifications."""
+        """Return the partitions whose leaders changed the in-sync replicas, each once, and delete the notifications."""
         partitions: dict[TopicPartition, None] = {}
         for data in self._take(znodes.ISR_CHANGES):
             with contextlib.suppress(BadNodeError):
@@ -47,7 +47,7 @@ class ContextLoader:
         return list(partitions)
 
     def take_log_dir_events(self) -> set[int]:
-        """Return the brokers that told of failed log directories, and delete the notifications."""
+        """Return the brokers that notified of failed log directories, and delete the notifications."""
         brokers = set()
         for data in self._take(znodes.LOG_DIR_EVENTS):
             with contextlib.suppress(BadNodeError):
@@ -55,7 +55,7 @@ class ContextLoader:
         return brokers
 
     def _take(self, path: str) -> list[bytes]:
-        """Return what the node's children hold, notifications in their order, and delete them."""
+        """Return the data of a node's children, in order, and delete them."""
         taken = []
         for name in self.children(path):
             found = self._store.get(f"{path}/{name}")
@@ -65,7 +65,7 @@ class ContextLoader:
         return taken
 
     def live_brokers(self) -> dict[int, LiveBroker]:
-        """Return the brokers that are registered now."""
+        """Return the registered brokers."""
         ids = [int(name) for name in self.children(znodes.BROKER_IDS) if name.isdigit()]
         brokers = {}
         for broker, found in zip(ids, self._store.get_many([znodes.broker_path(each) for each in ids]), strict=True):
@@ -73,11 +73,11 @@ class ContextLoader:
                 try:
                     brokers[broker] = LiveBroker(BrokerNode.decode(found[0]), found[1].czxid)
                 except BadNodeError as error:
-                    self.log.error("Broker {broker} is passed over: {error}", broker=broker, error=error)
+                    self.log.error("Broker {broker} is ignored: {error}", broker=broker, error=error)
         return brokers
 
     def load_topics(self, topics: Iterable[str]) -> list[TopicPartition]:
-        """Read ids and assignments of topics; return the partitions that the context did not have."""
+        """Read ids and assignments of topics; return the partitions that are new to the context."""
         names = list(topics)
         without_id: list[tuple[str, TopicNode, int]] = []
         new: list[TopicPartition] = []
@@ -87,7 +87,7 @@ class ContextLoader:
             try:
                 node = TopicNode.decode(found[0])
             except BadNodeError as error:
-                self.log.error("Topic {topic} is passed over: {error}", topic=topic, error=error)
+                self.log.error("Topic {topic} is ignored: {error}", topic=topic, error=error)
                 continue
             if node.topic_id is None:
                 without_id.append((topic, node, found[1].version))
@@ -107,7 +107,7 @@ class ContextLoader:
         return new
 
     def _give_ids(self, topics: list[tuple[str, TopicNode, int]]) -> None:
-        """Give an id to topics that a Kafka before 2.8 made."""
+        """Give an id to topics that a Kafka before 2.8 created."""
         if not topics:
             return
         nodes = [
@@ -126,7 +126,7 @@ class ContextLoader:
         results = self._store.batch([[Set(znodes.topic_path(topic), node.encode(), version)] for topic, version, node in nodes])
         for (topic, _, node), result in zip(nodes, results, strict=True):
             if isinstance(result, StoreError):
-                self.log.error("Topic {topic} gets no id: {error}", topic=topic, error=result)
+                self.log.error("Topic {topic} could not be given an id: {error}", topic=topic, error=result)
             elif node.topic_id is not None:
                 self._context.set_topic_id(topic, node.topic_id)
 

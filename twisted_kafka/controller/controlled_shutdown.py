@@ -1,4 +1,4 @@
-"""A broker that is about to stop asks for its leaderships to be moved away first (Kafka: KafkaController.doControlledShutdown)."""
+"""Controlled shutdown: moves leaderships away from a broker before it stops (Kafka: KafkaController.doControlledShutdown)."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from twisted_kafka.protocol.errors import BrokerNotAvailableError, StaleBrokerEp
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 UNKNOWN_EPOCH = -1
-"""An old broker does not tell its epoch."""
+"""Old brokers do not send their epoch."""
 
 
 class ControlledShutdown:
@@ -27,7 +27,7 @@ class ControlledShutdown:
         self._replicas = machinery.replicas
 
     def begin(self, broker: int, broker_epoch: int) -> list[TopicPartition]:
-        """Move what the broker leads to other replicas; return what it still leads, for want of one in sync.
+        """Move the broker's leaderships away; return the partitions it still leads, for want of another in-sync replica.
 
         Raises BrokerNotAvailableError for a broker that is not alive, StaleBrokerEpochError for one that has restarted since.
         """
@@ -36,7 +36,7 @@ class ControlledShutdown:
             raise BrokerNotAvailableError(f"Broker {broker} is not alive")
         if broker_epoch != UNKNOWN_EPOCH and broker_epoch < context.brokers[broker].epoch:
             raise StaleBrokerEpochError(f"Broker {broker} has epoch {context.brokers[broker].epoch}, not {broker_epoch}")
-        self.log.info("Broker {broker} is about to stop", broker=broker)
+        self.log.info("Broker {broker} is shutting down", broker=broker)
         context.shutting_down.add(broker)
         held = [
             partition

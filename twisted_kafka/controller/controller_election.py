@@ -1,4 +1,4 @@
-"""The election of the controller: whoever makes the ephemeral node ``/controller`` is it, and the epoch counts the terms."""
+"""The election of the controller: the broker that creates the ephemeral node ``/controller`` wins. The epoch counts elections."""
 
 from twisted.logger import Logger
 
@@ -10,7 +10,7 @@ from twisted_kafka.timing.clock import IClock
 
 
 class ControllerElection:
-    """Runs for controller on behalf of one broker."""
+    """Takes part in the election for one broker."""
 
     log = Logger()
 
@@ -20,18 +20,18 @@ class ControllerElection:
         self._clock = clock
 
     def active(self) -> int:
-        """Return the controller's broker id; -1 when there is none."""
+        """Return the controller's broker id; -1 if there is none."""
         found = self._store.get(znodes.CONTROLLER)
         if found is None:
             return -1
         try:
             return ControllerNode.decode(found[0]).broker_id
         except BadNodeError as error:
-            self.log.error("It is not clear who is the controller: {error}", error=error)
+            self.log.error("The /controller node cannot be read: {error}", error=error)
             return -1
 
     def run(self) -> tuple[int, int] | None:
-        """Try to become the controller; return the new epoch and its node's version, or None when another broker is it."""
+        """Try to become the controller; return the new epoch and its node's version, or None if another broker is."""
         if self._store.exists(znodes.CONTROLLER) is not None:
             return None
         node = ControllerNode(broker_id=self._broker_id, timestamp_ms=self._clock.wall_ms())
@@ -44,7 +44,7 @@ class ControllerElection:
                 ]
             )
         except (NodeExistsError, BadVersionError):
-            # Another broker was faster: the watch of its node tells when to try again.
+            # Another broker was faster. The watch on its node triggers the next attempt.
             return None
         return epoch, version + 1
 

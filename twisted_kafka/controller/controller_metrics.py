@@ -1,4 +1,4 @@
-"""What the controller does and how long it takes, by Kafka's names (``ControllerStats``, ``KafkaController``)."""
+"""The controller's metrics, by Kafka's names (``ControllerStats``, ``KafkaController``)."""
 
 from collections.abc import Callable
 from enum import Enum
@@ -12,7 +12,7 @@ from twisted_kafka.timing.clock import IClock
 
 
 class ControllerState(Enum):
-    """What an event is about: the number that the gauge ControllerState shows, and the metric of its times."""
+    """The kind of an event: its number in the gauge ControllerState, and the metric of its duration."""
 
     IDLE = (0, None)
     CONTROLLER_CHANGE = (1, "ControllerChangeRateAndTimeMs")
@@ -38,13 +38,13 @@ class ControllerState(Enum):
 
 
 ZK_MODE: Final = 4
-"""What the gauge ZkMigrationState shows of a cluster that is in ZooKeeper mode."""
+"""The gauge ZkMigrationState of a cluster in ZooKeeper mode."""
 
 _NS_TO_MS: Final = 1e-6
 
 
 class ControllerMetrics:
-    """Times the events of one controller, and shows what it knows."""
+    """Times the events of one controller, and registers gauges of its context."""
 
     def __init__(self, clock: IClock, registry: MetricsRegistry) -> None:
         self._clock = clock
@@ -57,7 +57,7 @@ class ControllerMetrics:
         self._unclean_elections = registry.meter("ControllerStats", "UncleanLeaderElectionsPerSec")
 
     def timed(self, state: ControllerState, event: Callable[[], None]) -> Callable[[], None]:
-        """Return the event, with its wait in the queue, which begins now, and its time noted."""
+        """Wrap an event that is queued now, to record its time in the queue and its duration."""
         queued_ns = self._clock.monotonic_ns()
 
         def run() -> None:
@@ -78,7 +78,7 @@ class ControllerMetrics:
         self._unclean_elections.inc()
 
     def show(self, context: ControllerContext, is_active: Callable[[], bool], queue_size: Callable[[], int]) -> None:
-        """Make the gauges; those about the cluster are 0 while another broker is the controller."""
+        """Register the gauges. Those about the cluster are 0 while another broker is the controller."""
         self._registry.gauge("ControllerEventManager", "EventQueueSize", queue_size)
         gauges: dict[str, Callable[[], int]] = {
             "ActiveControllerCount": is_active,
@@ -99,7 +99,7 @@ class ControllerMetrics:
             self._registry.gauge("KafkaController", name, lambda function=function: int(function()))  # type: ignore[misc]
 
 
-# The event thread changes the context meanwhile: list() takes a dictionary's items in one step.
+# The event thread may change the context at the same time: list() copies a dictionary in one step.
 
 
 def _offline(context: ControllerContext) -> int:

@@ -1,4 +1,4 @@
-"""What the controller needs of others: brokers that take its requests."""
+"""The interfaces through which the controller reaches brokers."""
 
 # ruff: noqa: N805 - the methods of a zope interface have no self
 
@@ -25,23 +25,23 @@ class IControlPlane(Interface):
     """
 
     def leader_and_isr(request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-        """Make the named replicas leaders or followers; the response has an error per partition."""
+        """Make replicas leaders or followers; the response has an error per partition."""
 
     def update_metadata(request: UpdateMetadataRequest) -> bool:
-        """Take the brokers and partitions over into the metadata cache; return False when a newer controller has spoken."""
+        """Update the metadata cache; return False for a stale controller epoch."""
 
     def stop_replica(request: StopReplicaRequest) -> StopReplicaResponse:
-        """Stop replicating partitions and delete those that are to be deleted; the response has an error per partition."""
+        """Stop replicating partitions, and delete them where asked to; the response has an error per partition."""
 
 
 class IBrokerChannels(Interface):
-    """Ways to all brokers: the own one in process, the others over the network."""
+    """Channels to all brokers: to the own one in process, to the others over the network."""
 
     def send(broker_id: int, request: ControlRequest, on_response: Callable[[ControlResponse], None] | None) -> None:
-        """Send a request after those sent before; ``on_response`` is called when and if an answer arrives, on any thread."""
+        """Send a request behind those sent before. ``on_response`` is called, on any thread, if a response arrives."""
 
     def add_broker(broker_id: int) -> None:
-        """A broker appeared: requests for it follow."""
+        """Prepare to send requests to a new broker."""
 
     def remove_broker(broker_id: int) -> None:
-        """A broker is gone: drop what waits for it."""
+        """Drop the requests for a broker that is gone."""

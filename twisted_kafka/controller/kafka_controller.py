@@ -42,7 +42,7 @@ _T = TypeVar("_T")
 
 
 class KafkaController:
-    """One broker's controller: active while it holds ``/controller``, else it waits for that node to vanish."""
+    """One broker's controller. It is active while the broker holds ``/controller``; else it waits for that node to vanish."""
 
     log = Logger()
 
@@ -57,7 +57,7 @@ class KafkaController:
         threaded: bool = True,
         metrics: MetricsRegistry | None = None,
     ) -> None:
-        """With ``threaded=False`` events happen only in ``pump()``."""
+        """With ``threaded=False``, for tests, events run only in ``pump()``."""
         self._metrics = ControllerMetrics(clock, metrics or MetricsRegistry(clock))
         self.broker_id = config.broker_id
         self._config = config
@@ -87,7 +87,7 @@ class KafkaController:
         self.reassignments = Reassignments(machinery)
         self._metrics.show(self.context, lambda: self.is_active, lambda: self._worker.waiting)
 
-    # From outside
+    # Called by other threads
 
     @property
     def is_active(self) -> bool:
@@ -96,11 +96,11 @@ class KafkaController:
 
     @property
     def epoch(self) -> int:
-        """The epoch of this broker's last term as the controller."""
+        """The controller epoch of this broker's last term."""
         return self.context.epoch
 
     def startup(self) -> "Future[None]":
-        """Run for controller; the future is done once somebody is, and if it is this broker, once all brokers know of it."""
+        """Take part in the election. The future is done once there is a controller; if it is this broker, once all brokers know."""
         started: Future[None] = Future()
 
         def start() -> None:
@@ -118,7 +118,7 @@ class KafkaController:
         return started
 
     def shutdown(self) -> None:
-        """Stop; the ``/controller`` node goes with the store's session."""
+        """Stop. The ``/controller`` node vanishes with the store's session."""
 
         def stop() -> None:
             if self._controller_watch is not None:
@@ -129,11 +129,11 @@ class KafkaController:
         self._worker.close()
 
     def pump(self) -> int:
-        """Run the events that wait, on this thread; return how many. Only with ``threaded=False``."""
+        """Run the queued events on this thread; return how many. Only with ``threaded=False``."""
         return self._worker.pump()
 
     def run(self, work: Callable[[], _T], state: State) -> "Future[_T]":
-        """Do ``work`` on the event thread while this broker is the controller, else the future raises NotControllerError.
+        """Run ``work`` on the event thread. The future raises NotControllerError if this broker is not the controller then.
 
         ``state`` tells what the work is about, for the metrics.
         """
@@ -156,24 +156,24 @@ class KafkaController:
         return future
 
     def elect_for_offline(self) -> None:
-        """Try again to find leaders for partitions without one: an unclean election may be allowed now. From any thread."""
+        """Retry the election for partitions without a leader, as unclean election may be allowed now. For any thread."""
         self._submit_active(self._partitions.elect_for_offline, State.UNCLEAN_LEADER_ELECTION_ENABLE)
 
     def add_topics_listener(self, listener: TopicsListener) -> None:
-        """Call ``listener`` on the event thread with topics that were deleted, once nothing is left of them."""
+        """Call ``listener`` on the event thread with topics whose deletion is complete."""
         self._listeners.append(listener)
 
     def is_to_be_deleted(self, topic: str) -> bool:
-        """Tell whether the topic waits for its deletion."""
+        """Return whether the topic's deletion is in progress."""
         return topic in self.context.topics_to_delete
 
-    # Becoming the controller, and being it no more
+    # Failover and resignation
 
     def _submit(self, event: Callable[[], None], state: State) -> None:
         self._worker.submit(self._metrics.timed(state, event))
 
     def _submit_active(self, event: Callable[[], None], state: State) -> None:
-        """Queue ``event``, which is dropped when this is no longer the controller."""
+        """Queue ``event``; it is dropped if this broker is not the controller by then."""
 
         def run() -> None:
             if self.is_active:
@@ -182,7 +182,7 @@ class KafkaController:
         self._submit(run, state)
 
     def _on_change(self, event: Callable[[], None], state: State) -> Callable[[WatchEvent], None]:
-        """Return what a watch calls to have ``event`` happen."""
+        """Return a watch callback that queues ``event``."""
         return lambda _: self._submit_active(event, state)
 
     def _controller_changed(self) -> None:
@@ -206,14 +206,14 @@ class KafkaController:
         except StoreClosedError:
             raise
         except Exception:
-            # A controller that does not know its cluster must not stay in office.
+            # A controller that could not load the cluster's state must not stay active.
             self.log.failure("Taking office failed")
             self._resign()
             self._store.delete(znodes.CONTROLLER)
             raise
 
     def _failover(self) -> None:
-        """Take office: read everything, tell everybody, and put right what happened meanwhile."""
+        """Load the cluster's state, send it to all brokers, and resume what is in progress (Kafka: onControllerFailover)."""
         context = self.context
         context.clear()
         self._watches = [
@@ -223,7 +223,7 @@ class KafkaController:
             self._store.watch(znodes.ISR_CHANGES, self._on_change(self._isrs_changed, State.ISR_CHANGE)),
             self._store.watch(znodes.LOG_DIR_EVENTS, self._on_change(self._log_dirs_failed, State.LOG_DIR_CHANGE)),
         ]
-        # Every broker is told of all its replicas below: what it lost meanwhile, it says then.
+        # Each broker gets LeaderAndIsr for all its replicas below, and answers which of them it has lost.
         self._loader.take_log_dir_events()
         context.brokers = self._loader.live_brokers()
         for broker in context.brokers:
@@ -236,7 +236,7 @@ class KafkaController:
         if self._config.boolean("delete.topic.enable"):
             context.topics_to_delete = {topic for topic in deletions if topic in context.assignments}
             context.topics_being_deleted = set()
-        # Brokers must know who is alive before they become leaders and followers.
+        # Brokers need the live brokers before they become leaders and followers.
         self._requests.update_metadata(context.brokers, ())
         self._replicas.startup()
         self._partitions.startup()
@@ -265,7 +265,7 @@ class KafkaController:
         context = self.context
         now = self._loader.live_brokers()
         before = context.brokers
-        # A broker that died and came back between two looks has another epoch.
+        # A broker that restarted between two reads has another epoch.
         restarted = {broker for broker in now.keys() & before.keys() if now[broker].epoch != before[broker].epoch}
         gone = before.keys() - now.keys() | restarted
         new = now.keys() - before.keys() | restarted
@@ -295,7 +295,7 @@ class KafkaController:
         self._submit_active(partial(self._topics_changed, event.names), State.TOPIC_CHANGE)
 
     def _topics_changed(self, names: Collection[str]) -> None:
-        """Take over topics that were made, forget those that are gone; without ``names`` compare all that there are."""
+        """Add new topics to the context and remove those that are gone; without ``names``, compare all topics."""
         known = self.context.assignments
         if names:
             now = self._loader.existing(znodes.TOPICS, names)
@@ -305,7 +305,7 @@ class KafkaController:
             gone = known.keys() - now
         for topic in gone:
             if not self.context.is_to_be_deleted(topic):
-                self.log.warn("The node of topic {topic} is gone although nobody deleted it", topic=topic)
+                self.log.warn("The node of topic {topic} is gone although its deletion was not requested", topic=topic)
             self._node_watches.forget(znodes.topic_path(topic))
             self.context.forget_topic(topic)
         new = sorted(name for name in now if name not in known)
@@ -318,7 +318,7 @@ class KafkaController:
             new = self._loader.load_topics((topic,))
             if self.context.is_to_be_deleted(topic):
                 if new:
-                    self.log.warn("Topic {topic} is being deleted and grows no more", topic=topic)
+                    self.log.warn("Topic {topic} is being deleted: new partitions are ignored", topic=topic)
                 for partition in new:
                     self.context.assignments[topic].pop(partition.partition)
             elif new:
@@ -345,7 +345,7 @@ class KafkaController:
                 if topic not in context.topics_to_delete:
                     new.append(topic)
             else:
-                # Nothing to delete, or not allowed: take the request back.
+                # There is no such topic, or deletion is not allowed: remove the request.
                 try:
                     self._store.delete(znodes.delete_topic_path(topic))
                 except NoNodeError:
@@ -359,7 +359,7 @@ class KafkaController:
         for listener in self._listeners:
             listener(topics)
 
-    # Answers and notifications of brokers
+    # Responses and notifications of brokers
 
     def _leader_and_isr_answered(self, broker: int, response: LeaderAndIsrResponse) -> None:
         self._submit_active(lambda: self._brokers.leaders_taken(broker, response), State.LEADER_AND_ISR_RESPONSE_RECEIVED)
@@ -368,17 +368,17 @@ class KafkaController:
         self._submit_active(lambda: self._brokers.replicas_stopped(broker, deleted, response), State.TOPIC_DELETION)
 
     def _isrs_changed(self) -> None:
-        """Leaders changed in-sync replicas in the store by themselves: read them, and tell everybody."""
+        """Handle leaders' changes of in-sync replicas: read the new state, and send it to all brokers."""
         known = [partition for partition in self._loader.take_isr_changes() if partition in self.context.leaderships]
         self._loader.load_leaderships(known)
         self._requests.update_metadata(self.context.brokers, known)
         self.reassignments.resume(known)
 
     def _log_dirs_failed(self) -> None:
-        """Brokers lost log directories: their answers to LeaderAndIsr tell which replicas were in them (KIP-112)."""
+        """Handle failed log directories: the brokers' LeaderAndIsr responses say which replicas were in them (KIP-112)."""
         brokers = self._loader.take_log_dir_events() & self.context.brokers.keys()
         if brokers:
-            self.log.warn("Brokers {brokers} tell of failed log directories", brokers=sorted(brokers))
+            self.log.warn("Brokers {brokers} have failed log directories", brokers=sorted(brokers))
             self._replicas.handle(self.context.replicas_on(brokers), ReplicaStatus.ONLINE)
 
     def _unclean_election(self, topic: str) -> bool:

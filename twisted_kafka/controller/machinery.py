@@ -1,4 +1,4 @@
-"""What the steps of the controller share: the cluster as it knows it, and what changes it."""
+"""What the steps of the controller share: context, store, requests and state machines."""
 
 from dataclasses import dataclass
 

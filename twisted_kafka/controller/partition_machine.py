@@ -1,4 +1,4 @@
-"""Moves partitions from state to state: makes their state nodes and elects their leaders (Kafka: ``ZkPartitionStateMachine``)."""
+"""The partition state machine: creates state nodes and elects leaders (Kafka: ``ZkPartitionStateMachine``)."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -16,7 +16,7 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 
 
 class PartitionStateMachine:
-    """The states of all partitions. ``handle`` collects requests in the batch and sends it."""
+    """Moves partitions between states. ``handle`` sends the requests to brokers that a change causes."""
 
     log = Logger()
 
@@ -29,7 +29,7 @@ class PartitionStateMachine:
         *,
         elected_unclean: Callable[[], None],
     ) -> None:
-        """``unclean_election`` tells of a topic whether its unclean.leader.election.enable is true.
+        """``unclean_election`` returns a topic's unclean.leader.election.enable.
 
         ``elected_unclean`` is called for each leader that was not in sync.
         """
@@ -40,7 +40,7 @@ class PartitionStateMachine:
         self._unclean_election = unclean_election
 
     def startup(self) -> None:
-        """Give every partition the state that its leader's broker implies, then elect for those without a leader."""
+        """Set every partition's state by whether its leader is online, then elect leaders for those without."""
         for partition in self._context.all_partitions():
             leadership = self._context.leaderships.get(partition)
             if leadership is None:
@@ -53,7 +53,7 @@ class PartitionStateMachine:
         self.elect_for_offline()
 
     def elect_for_offline(self) -> None:
-        """Try to find a leader for every new or offline partition, except of topics that are being deleted."""
+        """Elect a leader for every new or offline partition, except those of topics that are being deleted."""
         states = self._context.partition_states
         waiting = (PartitionStatus.NEW, PartitionStatus.OFFLINE)
         self.handle(
@@ -62,11 +62,11 @@ class PartitionStateMachine:
         )
 
     def elect_online(self, partitions: Iterable[TopicPartition], elect: Elect) -> None:
-        """Elect leaders of partitions that are online already, or bring them online, with this election."""
+        """Elect leaders with ``elect``; partitions that are not online yet come online."""
         self.handle(partitions, PartitionStatus.ONLINE, elect)
 
     def handle(self, partitions: Iterable[TopicPartition], target: PartitionStatus, elect: Elect | None = None) -> None:
-        """Move the partitions to ``target``; those that may not or cannot are logged and stay as they are."""
+        """Move the partitions to ``target``. An invalid or failed transition is logged and changes nothing."""
         self._requests.new_batch()
         valid = [partition for partition in partitions if self._may_become(partition, target)]
         if target is PartitionStatus.ONLINE:
@@ -100,7 +100,7 @@ class PartitionStateMachine:
         return [broker for broker in self._context.assignment(partition).replicas if self._context.is_online(partition, broker)]
 
     def epoch_check(self) -> Check:
-        """Return the operation that fences a controller that was replaced without having noticed."""
+        """Return the check that fails the writes of a deposed controller."""
         return Check(znodes.CONTROLLER_EPOCH, self._context.epoch_version)
 
     def _initialize(self, partitions: Sequence[TopicPartition]) -> None:
@@ -110,7 +110,7 @@ class PartitionStateMachine:
         for partition in partitions:
             elected = first_leader(self._context.assignment(partition).replicas, self._alive(partition))
             if elected is None:
-                self.log.error("Partition {partition} gets no leader: none of its replicas is alive", partition=partition)
+                self.log.error("Partition {partition} has no leader: none of its replicas is alive", partition=partition)
                 continue
             leadership = Leadership(elected.leader, 0, elected.isr, self._context.epoch, 0)
             group: list[Operation] = [self.epoch_check()]
@@ -124,7 +124,7 @@ class PartitionStateMachine:
             groups.append(group)
         for (partition, leadership), result in zip(chosen, self._store.batch(groups), strict=True):
             if isinstance(result, StoreError):
-                self.log.error("Partition {partition} could not be made: {error}", partition=partition, error=result)
+                self.log.error("Partition {partition} could not be created: {error}", partition=partition, error=result)
             else:
                 self._became_online(partition, leadership, is_new=True)
 
@@ -138,22 +138,22 @@ class PartitionStateMachine:
         for partition, node in zip(partitions, found, strict=True):
             leadership = None if node is None else decoded_leadership(node[0], node[1])
             if leadership is None or leadership.controller_epoch > self._context.epoch:
-                self.log.error("Partition {partition} gets no leader: its state node is not ours to change", partition=partition)
+                self.log.error("Partition {partition} has no leader: a newer controller wrote its state", partition=partition)
                 continue
             elected = elect(partition, leadership, self._alive(partition))
             if elected is None:
-                self.log.error("Partition {partition} gets no leader: no replica may be it", partition=partition)
+                self.log.error("Partition {partition} has no leader: no replica is eligible", partition=partition)
                 continue
             if elected.is_unclean:
                 self._elected_unclean()
-                self.log.warn("Partition {partition} got a leader that was not in sync: records may be lost", partition=partition)
+                self.log.warn("Partition {partition} has a leader that was not in sync: records may be lost", partition=partition)
             epoch = leadership.partition_epoch
             changed = Leadership(elected.leader, leadership.leader_epoch + 1, elected.isr, self._context.epoch, epoch + 1)
             chosen.append((partition, changed))
             groups.append([self.epoch_check(), Set(state_path(partition), encoded_leadership(changed), epoch)])
         for (partition, leadership), result in zip(chosen, self._store.batch(groups), strict=True):
             if isinstance(result, StoreError):
-                self.log.error("Partition {partition} got no leader: {error}", partition=partition, error=result)
+                self.log.error("Partition {partition} has no leader: {error}", partition=partition, error=result)
             else:
                 self._became_online(partition, leadership)
 
@@ -173,7 +173,7 @@ class PartitionStateMachine:
 
 
 def decoded_leadership(data: bytes, stat: Stat) -> Leadership | None:
-    """Return what a partition's state node says; None when it cannot be read."""
+    """Decode a partition's state node; return None if that fails."""
     try:
         node = PartitionStateNode.decode(data)
     except BadNodeError:
@@ -182,7 +182,7 @@ def decoded_leadership(data: bytes, stat: Stat) -> Leadership | None:
 
 
 def encoded_leadership(leadership: Leadership) -> bytes:
-    """Return the bytes of a partition's state node."""
+    """Encode a partition's state node."""
     return PartitionStateNode(
         leader=leadership.leader,
         leader_epoch=leadership.leader_epoch,

@@ -1,4 +1,4 @@
-"""Partitions that move to other replicas (KIP-455; Kafka: ``KafkaController.onPartitionReassignment``).
+"""Partition reassignments (KIP-455; Kafka: ``KafkaController.onPartitionReassignment``).
 
 A reassignment is kept in the topic's node, as replicas that are added and removed. While it goes on, the partition has the replicas
 of both its target and its origin; it is complete as soon as all of the target are in sync, and only then do the others go.
@@ -27,7 +27,7 @@ from twisted_kafka.protocol.types import NO_UUID
 
 
 class Reassignments:
-    """Begins, continues, cancels and completes reassignments. Used on the controller's event thread only."""
+    """Starts, resumes, cancels and completes reassignments. Used on the controller's event thread only."""
 
     log = Logger()
 
@@ -46,7 +46,7 @@ class Reassignments:
         }
 
     def alter(self, wanted: Mapping[TopicPartition, Sequence[int] | None]) -> dict[TopicPartition, KafkaError | None]:
-        """Begin to move each partition to these replicas, or cancel with None; None in the answer stands for success."""
+        """Start to move each partition to these replicas, or with None cancel; a result of None means success."""
         results: dict[TopicPartition, KafkaError | None] = {}
         for partition, targets in wanted.items():
             try:
@@ -60,7 +60,7 @@ class Reassignments:
         return results
 
     def resume(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Complete what can be completed now: of these partitions, whose in-sync replicas changed, or of all."""
+        """Complete the reassignments whose target replicas are in sync: of these partitions, or of all."""
         under_way = self.under_way()
         for partition in under_way if partitions is None else under_way.keys() & set(partitions):
             if self._is_complete(partition):
@@ -127,11 +127,11 @@ class Reassignments:
             self._replicas.handle(alive, status)
 
     def _tell(self, partition: TopicPartition) -> None:
-        """Tell the replicas, with a new leader epoch, and everybody of the partition's replicas as they are now."""
+        """Send the partition's replicas to them, with a new leader epoch, and to all brokers."""
         self._partitions.handle([partition], PartitionStatus.ONLINE, _same_leader)
 
     def _write(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
-        """Put the assignment into the topic's node, and then into the context."""
+        """Write the assignment to the topic's node, then to the context."""
         topic, index = partition
         assignments = {**self._context.assignments[topic], index: assignment}
         topic_id = self._context.topic_id(topic)
@@ -149,9 +149,9 @@ def _ensure_possible(targets: Sequence[int]) -> None:
     if not targets:
         raise InvalidReplicaAssignmentError("The list of replicas is empty")
     if len(set(targets)) != len(targets):
-        raise InvalidReplicaAssignmentError(f"A broker is named twice: {list(targets)}")
+        raise InvalidReplicaAssignmentError(f"Duplicate replica in {list(targets)}")
     if min(targets) < 0:
-        raise InvalidReplicaAssignmentError(f"A broker's id cannot be negative: {list(targets)}")
+        raise InvalidReplicaAssignmentError(f"Invalid broker id in {list(targets)}: must not be negative")
 
 
 def _same_leader(_: TopicPartition, leadership: Leadership, alive: Sequence[int]) -> Elected | None:

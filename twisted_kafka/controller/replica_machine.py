@@ -1,4 +1,4 @@
-"""Moves replicas from state to state (Kafka: ``ZkReplicaStateMachine``)."""
+"""The replica state machine (Kafka: ``ZkReplicaStateMachine``)."""
 
 from collections.abc import Iterable, Sequence
 
@@ -14,11 +14,11 @@ from twisted_kafka.metadata.store import BadVersionError, Check, IMetadataStore,
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 MAX_ISR_ATTEMPTS = 10
-"""How often a change of in-sync replicas is tried when a leader changes the same node meanwhile."""
+"""Attempts to change in-sync replicas while leaders change the same nodes."""
 
 
 class ReplicaStateMachine:
-    """The states of all replicas. ``handle`` collects requests in the batch and sends it."""
+    """Moves replicas between states. ``handle`` sends the requests to brokers that a change causes."""
 
     log = Logger()
 
@@ -28,21 +28,21 @@ class ReplicaStateMachine:
         self._requests = requests
 
     def startup(self) -> None:
-        """Give every replica the state that its broker implies, and tell the brokers of their replicas."""
+        """Set every replica's state by whether its broker is alive, and send the brokers their replicas."""
         online, offline = [], []
         for replica in self._context.replicas(self._context.all_partitions()):
             if self._context.is_online(*replica):
                 self._context.replica_states[replica] = ReplicaStatus.ONLINE
                 online.append(replica)
             else:
-                # A replica that is not there cannot be deleted now; it may once its broker returns.
+                # An offline replica cannot be deleted before its broker returns.
                 self._context.replica_states[replica] = ReplicaStatus.DELETION_INELIGIBLE
                 offline.append(replica)
         self.handle(online, ReplicaStatus.ONLINE)
         self.handle(offline, ReplicaStatus.OFFLINE)
 
     def handle(self, replicas: Iterable[Replica], target: ReplicaStatus) -> None:
-        """Move the replicas to ``target``; those that may not are logged and stay as they are."""
+        """Move the replicas to ``target``. An invalid transition is logged and changes nothing."""
         self._requests.new_batch()
         by_broker: dict[int, list[TopicPartition]] = {}
         for replica in replicas:
@@ -97,7 +97,7 @@ class ReplicaStateMachine:
     def _become_offline(self, broker: int, partitions: Sequence[TopicPartition]) -> None:
         for partition in partitions:
             self._requests.add_stop_replica((broker,), partition, delete=False)
-        # The state node of a topic that is being deleted goes anyway: it is not worth a write.
+        # The state nodes of a topic that is being deleted vanish anyway.
         staying = [partition for partition in partitions if not self._context.is_to_be_deleted(partition.topic)]
         led = [partition for partition in staying if partition in self._context.leaderships]
         for partition, leadership in self._remove_from_isr(broker, led).items():
@@ -108,7 +108,7 @@ class ReplicaStateMachine:
         self._requests.add_update_metadata(self._context.brokers, unled)
 
     def _remove_from_isr(self, broker: int, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Leadership]:
-        """Take the broker out of the partitions' in-sync replicas; the last one stays, but leads no more."""
+        """Remove the broker from the partitions' in-sync replicas. The last in-sync replica stays, without leading."""
         removed: dict[TopicPartition, Leadership] = {}
         waiting = list(partitions)
         for _ in range(MAX_ISR_ATTEMPTS):
@@ -132,7 +132,7 @@ class ReplicaStateMachine:
                 if isinstance(result, BadVersionError):
                     waiting.append(partition)
                 elif isinstance(result, StoreError):
-                    self.log.error("The replicas of {partition} could not be changed: {error}", partition=partition, error=result)
+                    self.log.error("The ISR of {partition} could not be changed: {error}", partition=partition, error=result)
                 else:
                     self._context.leaderships[partition] = removed[partition] = changed
             if not waiting:

@@ -1,4 +1,4 @@
-"""Collects what one step of the controller has to say to brokers, and sends each broker one request of a kind.
+"""Collects the requests that a step of the controller causes, and sends each broker one request of a kind.
 
 Named after Kafka's ``ControllerBrokerRequestBatch``: LeaderAndIsr first, so that a leader serves before clients are told of it,
 then UpdateMetadata, then StopReplica.
@@ -32,28 +32,28 @@ from twisted_kafka.protocol.messages.inter_broker import (
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 EPOCH_DURING_DELETE: Final = -2
-"""The leader epoch in StopReplica of a topic that is being deleted: newer than every other."""
+"""The leader epoch in StopReplica for a topic that is being deleted: newer than every other."""
 
 _PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
 
 class ResponseHandlers(NamedTuple):
-    """Who hears of the answers; called with the broker's id on any thread."""
+    """Called with the broker's id and its response, on any thread."""
 
     leader_and_isr: Callable[[int, LeaderAndIsrResponse], None]
     stop_replica: Callable[[int, Collection[TopicPartition], StopReplicaResponse], None]
-    """Also called with the partitions that were to be deleted; not called when there were none."""
+    """Called also with the partitions to delete; not called if there were none."""
 
 
 class RequestBatch:
-    """What the brokers are to be told; ``new_batch``, then the ``add_`` methods, then ``send``."""
+    """The requests of one step: ``new_batch``, then the ``add_`` methods, then ``send``."""
 
     log = Logger()
 
     def __init__(
         self, broker_id: int, context: ControllerContext, channels: IBrokerChannels, handlers: ResponseHandlers, listener_name: str
     ) -> None:
-        """``listener_name`` is the one that brokers use among themselves: live leaders are named by it."""
+        """``listener_name`` is the inter-broker listener, whose address names the live leaders."""
         self._broker_id = broker_id
         self._context = context
         self._channels = channels
@@ -68,15 +68,15 @@ class RequestBatch:
         self._metadata: dict[TopicPartition, UpdateMetadataPartitionState] = {}
 
     def new_batch(self) -> None:
-        """Begin; what a step that failed left behind is dropped."""
+        """Begin a batch. The requests of a failed step are dropped."""
         if self._leader_and_isr or self._stop_replica or self._metadata_brokers:
-            self.log.warn("Requests of a failed step of the controller are dropped")
+            self.log.warn("Dropping the requests of a failed step of the controller")
             self._forget()
 
     def add_leader_and_isr(
         self, brokers: Iterable[int], partition: TopicPartition, leadership: Leadership, *, is_new: bool = False
     ) -> None:
-        """Tell these brokers to take on their part of the partition, and all brokers of its new metadata."""
+        """Send LeaderAndIsr for the partition to these brokers, and UpdateMetadata to all."""
         assignment = self._context.assignment(partition)
         for broker in brokers:
             if broker < 0:
@@ -99,7 +99,7 @@ class RequestBatch:
         self.add_update_metadata(self._context.brokers, (partition,))
 
     def add_stop_replica(self, brokers: Iterable[int], partition: TopicPartition, *, delete: bool) -> None:
-        """Tell these brokers to stop replicating the partition, and to delete it when asked so once."""
+        """Send StopReplica for the partition to these brokers; it deletes the replica if any call in this batch asked for that."""
         leadership = self._context.leaderships.get(partition)
         epoch = leadership.leader_epoch if leadership is not None else -1
         if self._context.is_to_be_deleted(partition.topic):
@@ -116,7 +116,7 @@ class RequestBatch:
             )
 
     def add_update_metadata(self, brokers: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
-        """Tell these brokers who is alive, and of these partitions."""
+        """Send UpdateMetadata with the live brokers and these partitions to these brokers."""
         self._metadata_brokers.update(broker for broker in brokers if broker >= 0)
         for partition in partitions:
             state = self._metadata_state(partition)
@@ -124,7 +124,7 @@ class RequestBatch:
                 self._metadata[partition] = state
 
     def update_metadata(self, brokers: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
-        """Tell them at once, as a batch of its own."""
+        """Send UpdateMetadata at once, as a batch of its own."""
         self.new_batch()
         self.add_update_metadata(brokers, partitions)
         self.send()
@@ -151,7 +151,7 @@ class RequestBatch:
         )
 
     def send(self) -> None:
-        """Send the requests and begin anew."""
+        """Send the requests, and clear the batch."""
         leader_and_isr, stop_replica = self._leader_and_isr, self._stop_replica
         metadata_brokers, metadata = self._metadata_brokers, self._metadata
         self._forget()

@@ -1,4 +1,4 @@
-"""The states of partitions and replicas, and which may follow which (Kafka: PartitionStateMachine, ReplicaStateMachine).
+"""The states of partitions and replicas, and their valid transitions (Kafka: PartitionStateMachine, ReplicaStateMachine).
 
 partition   NON_EXISTENT -> NEW -> ONLINE <-> OFFLINE -> NON_EXISTENT          (NEW may go OFFLINE, ONLINE may be elected again)
 replica     NON_EXISTENT -> NEW -> ONLINE <-> OFFLINE -> DELETION_STARTED -> DELETION_SUCCESSFUL -> NON_EXISTENT
@@ -10,18 +10,18 @@ from typing import Final
 
 
 class PartitionStatus(enum.Enum):
-    """Where a partition is in its life."""
+    """The state of a partition."""
 
     NON_EXISTENT = "non-existent"
     NEW = "new"
-    """It has replicas, but neither leader nor in-sync replicas yet."""
+    """It has replicas, but no leader and no in-sync replicas yet."""
     ONLINE = "online"
     OFFLINE = "offline"
     """Its leader died."""
 
 
 class ReplicaStatus(enum.Enum):
-    """Where a replica is in its life."""
+    """The state of a replica."""
 
     NON_EXISTENT = "non-existent"
     NEW = "new"
@@ -41,7 +41,7 @@ PARTITION_SOURCES: Final[dict[PartitionStatus, frozenset[PartitionStatus]]] = {
     _P.OFFLINE: frozenset({_P.NEW, _P.ONLINE, _P.OFFLINE}),
     _P.NON_EXISTENT: frozenset({_P.OFFLINE}),
 }
-"""From which states a partition may enter a state."""
+"""The states from which a partition may enter a state."""
 
 REPLICA_SOURCES: Final[dict[ReplicaStatus, frozenset[ReplicaStatus]]] = {
     _R.NEW: frozenset({_R.NON_EXISTENT}),
@@ -52,4 +52,4 @@ REPLICA_SOURCES: Final[dict[ReplicaStatus, frozenset[ReplicaStatus]]] = {
     _R.DELETION_INELIGIBLE: frozenset({_R.OFFLINE, _R.DELETION_STARTED}),
     _R.NON_EXISTENT: frozenset({_R.DELETION_SUCCESSFUL}),
 }
-"""From which states a replica may enter a state."""
+"""The states from which a replica may enter a state."""

@@ -16,12 +16,12 @@ from twisted_kafka.metadata.store import Delete, NoNodeError, Operation, StoreEr
 
 
 class TopicDeletion:
-    """The topics to delete and how far each is. Used on the controller's event thread only."""
+    """The topics to delete, and their progress. Used on the controller's event thread only."""
 
     log = Logger()
 
     def __init__(self, machinery: Machinery, *, deleted: Callable[[Collection[str]], None]) -> None:
-        """``deleted`` is called with topics of which nothing is left."""
+        """``deleted`` is called with topics whose deletion is complete."""
         self._context = machinery.context
         self._store = machinery.store
         self._requests = machinery.requests
@@ -30,31 +30,31 @@ class TopicDeletion:
         self._deleted = deleted
 
     def enqueue(self, topics: Iterable[str]) -> None:
-        """Ask for the deletion of topics that exist."""
+        """Add existing topics to those to delete."""
         self._context.topics_to_delete.update(topics)
         self.resume()
 
     def make_ineligible(self, topics: Collection[str], reason: str) -> None:
-        """Let topics wait: something of them cannot be deleted now."""
+        """Suspend the deletion of topics that cannot be deleted now."""
         halted = self._context.topics_to_delete & set(topics)
         if halted:
             self._context.ineligible_for_deletion |= halted
-            self.log.info("Deletion of {topics} waits: {reason}", topics=", ".join(sorted(halted)), reason=reason)
+            self.log.info("Deletion of {topics} is suspended: {reason}", topics=", ".join(sorted(halted)), reason=reason)
 
     def retry(self, topics: Iterable[str]) -> None:
-        """Take up again those that waited: a broker came back."""
+        """Resume suspended deletions, as a broker is back."""
         again = self._context.topics_to_delete.intersection(topics)
         if again:
             self._context.ineligible_for_deletion -= again
             self.resume()
 
     def replicas_deleted(self, replicas: Iterable[Replica]) -> None:
-        """Brokers deleted these replicas."""
+        """Note that brokers deleted these replicas."""
         self._replicas.handle(self._started(replicas), ReplicaStatus.DELETION_SUCCESSFUL)
         self.resume()
 
     def replicas_failed(self, replicas: Iterable[Replica]) -> None:
-        """Brokers could not delete these replicas."""
+        """Note that brokers failed to delete these replicas."""
         failed = self._started(replicas)
         if failed:
             self._replicas.handle(failed, ReplicaStatus.DELETION_INELIGIBLE)
@@ -66,7 +66,7 @@ class TopicDeletion:
         return [replica for replica in replicas if states.get(replica) is ReplicaStatus.DELETION_STARTED]
 
     def resume(self) -> None:
-        """Do what can be done next for every topic that is to be deleted."""
+        """Take the next possible step for every topic to delete."""
         context = self._context
         finished, again, ready = [], [], []
         for topic in sorted(context.topics_to_delete):
@@ -103,7 +103,7 @@ class TopicDeletion:
         for replica in context.replicas(partitions):
             if context.replica_states.get(replica) is not ReplicaStatus.DELETION_SUCCESSFUL:
                 (alive if context.is_online(*replica) else dead).append(replica)
-        # First offline without deleting, so that no follower goes on fetching what its leader has deleted.
+        # First offline without deletion, so that no follower fetches from a leader that has deleted its log.
         self._replicas.handle(dead, ReplicaStatus.OFFLINE)
         self._replicas.handle(dead, ReplicaStatus.DELETION_INELIGIBLE)
         self._replicas.handle(alive, ReplicaStatus.OFFLINE)
@@ -130,7 +130,7 @@ class TopicDeletion:
         return deletions + [Delete(path) for path in paths]
 
     def _delete_whatever_there_is(self, topic: str) -> None:
-        """Delete the nodes of a topic that has not exactly those that it should have; the request comes last."""
+        """Delete whatever nodes a topic has, if they are not the expected ones; the request for its deletion goes last."""
         paths = (znodes.topic_path(topic), znodes.config_path(f"topics/{topic}"), znodes.delete_topic_path(topic))
         for path in paths:
             with contextlib.suppress(NoNodeError):

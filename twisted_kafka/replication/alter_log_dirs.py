@@ -1,7 +1,7 @@
-"""Which log directories the replicas lie in, and moves between them (KIP-113; Kafka: ``ReplicaManager.alterReplicaLogDirs``).
+"""The log directories of replicas, and moves between them (KIP-113; Kafka: ``ReplicaManager.alterReplicaLogDirs``).
 
-A move makes a log named ``topic-partition.uuid-future`` in the wished directory, which a thread fills until it can take the log's
-place. The name lasts: after a restart the move goes on.
+A move creates a log named ``topic-partition.uuid-future`` in the target directory. A thread copies into it until it can replace the
+log. The name lasts, so the move continues after a restart.
 """
 
 import os
@@ -37,7 +37,7 @@ from twisted_kafka.replication.state_changes import ILogs, StateChanges
 from twisted_kafka.timing.clock import IClock
 
 QUOTA_KEY: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
-"""A dynamic setting of a broker; in no file."""
+"""A dynamic broker config; it cannot be set in the file."""
 THREADS_KEY: Final = "num.replica.alter.log.dirs.threads"
 UNKNOWN_LAG: Final = -1
 UNKNOWN_SIZE: Final = -1
@@ -46,7 +46,7 @@ _log = Logger()
 
 
 class IMovableLogs(ILogs, IFutureLogs, Protocol):
-    """The part of the LogManager that is used here."""
+    """The part of LogManager that is used here."""
 
     directories: list[LogDirectory]
 
@@ -58,7 +58,7 @@ class IMovableLogs(ILogs, IFutureLogs, Protocol):
 
 
 class LogDescription(NamedTuple):
-    """A log: its size, and how many records it is behind (-1 when that cannot be told)."""
+    """A log: its size, and its lag in records (-1 when unknown)."""
 
     topic_partition: TopicPartition
     size_bytes: int
@@ -67,7 +67,7 @@ class LogDescription(NamedTuple):
 
 
 class DirectoryDescription(NamedTuple):
-    """A log directory, the logs in it, and the size of the file system and what is free of it; -1 where that is unknown."""
+    """A log directory, its logs, and the total and usable bytes of its file system (-1 when unknown)."""
 
     path: str
     error: ErrorCode
@@ -78,7 +78,7 @@ class DirectoryDescription(NamedTuple):
 
 @implementer(IReplicaMoves)
 class AlterLogDirs:
-    """Takes the orders of administrators, and follows the partitions' fates."""
+    """Starts and cancels moves for administrators, and keeps them in step with the partitions."""
 
     def __init__(
         self,
@@ -95,17 +95,17 @@ class AlterLogDirs:
         self._state = state
 
     def configure(self, settings: Mapping[str, str]) -> None:
-        """Take the bound of the moves' speed from the broker's dynamic settings; without one there is none."""
+        """Set the throttle of moves from the broker's dynamic configs; without the key there is none."""
         text = settings.get(QUOTA_KEY)
         try:
             self._quota.update(None if text is None else int(text))
         except ValueError:
-            _log.error("{key}={text} is passed over: it is no number", key=QUOTA_KEY, text=text)
+            _log.error("{key}={text} is ignored: it must be a number", key=QUOTA_KEY, text=text)
 
     def alter(self, destinations: Mapping[TopicPartition, str]) -> dict[TopicPartition, ErrorCode]:
-        """Begin to move each partition to a directory, by its path; a move to where it lies gives another one up.
+        """Start to move each partition to a directory, by its path. A move to the present directory cancels another move.
 
-        A partition that is not here yet is made there later: REPLICA_NOT_AVAILABLE says so.
+        A partition that is not hosted yet will be created there: its result is REPLICA_NOT_AVAILABLE.
         """
         with self._state.lock:
             return {topic_partition: self._alter_or_error(topic_partition, path) for topic_partition, path in destinations.items()}
@@ -114,7 +114,7 @@ class AlterLogDirs:
         try:
             self._alter(topic_partition, path)
         except NotLeaderOrFollowerError:
-            return ErrorCode.REPLICA_NOT_AVAILABLE  # what it was called before
+            return ErrorCode.REPLICA_NOT_AVAILABLE  # the older name of this error
         except KafkaError as error:
             _log.warn("{partition} is not moved to {path}: {error}", partition=str(topic_partition), path=path, error=error)
             return error.code
@@ -147,7 +147,7 @@ class AlterLogDirs:
         self._logs.delete_future_log(partition.topic_partition)
 
     def resume(self, partitions: Iterable[Partition]) -> None:
-        """Go on with the moves of these that were begun."""
+        """Resume the moves of these partitions that have a future log."""
         for partition in partitions:
             future = self._logs.get_future_log(partition.topic_partition)
             if future is not None:
@@ -155,11 +155,11 @@ class AlterLogDirs:
                 self.manager.add(partition)
 
     def stop(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Move these no more; a later ``resume`` goes on."""
+        """Suspend the moves of these partitions until ``resume``."""
         self.manager.remove(topic_partitions)
 
     def directory_failed(self, directory: Path) -> None:
-        """Give up the moves into and out of a directory that went offline; what the other directory has of them stays."""
+        """Suspend moves into and out of a failed directory. What the other directory has of them stays."""
         for partition in self._partitions:
             future = partition.future_log
             if future is not None and directory in (future.parent, partition.log.parent):
@@ -171,7 +171,7 @@ class AlterLogDirs:
         self.manager.shutdown()
 
     def describe(self, wanted: Collection[TopicPartition] | None) -> list[DirectoryDescription]:
-        """Return all directories with their logs of the partitions that are ``wanted``, None: all (KIP-113, KIP-827)."""
+        """Return all directories with their logs of the ``wanted`` partitions, None for all (KIP-113, KIP-827)."""
         return [self._describe(directory, wanted) for directory in self._logs.directories]
 
     def _describe(self, directory: LogDirectory, wanted: Collection[TopicPartition] | None) -> DirectoryDescription:
@@ -207,7 +207,7 @@ def make_moves(
     clock: IClock,
     metrics: MetricsRegistry,
 ) -> AlterLogDirs:
-    """Make the moves' parts."""
+    """Make AlterLogDirs and its parts."""
     window_s = config.int("alter.log.dirs.replication.quota.window.size.seconds")
     quota = ReplicationQuota(clock, config.int("alter.log.dirs.replication.quota.window.num"), window_s * 1000)
     metrics.gauge("kafka.server:AlterLogDirsReplication", "byte-rate", lambda: quota.rate)

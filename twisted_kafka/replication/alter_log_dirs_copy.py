@@ -1,7 +1,7 @@
-"""Copying a replica to another log directory, piece by piece, until the copy can take its place (KIP-113).
+"""Copies a replica to another log directory, piece by piece, until the copy can take its place (KIP-113).
 
-Kafka has a follower of the broker's own leader for this. Here the future log is compared with the log itself: what the log cut off
-meanwhile is cut off there too, by leader epochs, then the batches after the future log's end are appended to it.
+Kafka runs a follower of the broker's own leader for this. Here the future log is compared with the log itself: what was truncated
+of the log is truncated there too, by leader epochs, then the batches behind the future log's end are appended to it.
 """
 
 from typing import Final, NamedTuple, Protocol
@@ -15,33 +15,33 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.partition import Partition
 
 LAST_PIECES: Final = 4
-"""So many pieces at most are copied while appends wait, before the future log takes the log's place."""
+"""The most pieces that are copied while appends wait, before the future log takes the log's place."""
 
 
 class IFutureLogs(Protocol):
-    """The part of the LogManager that is used here."""
+    """The part of LogManager that is used here."""
 
     def replace_by_future_log(self, topic_partition: TopicPartition) -> UnifiedLog:
-        """Let the future log be the partition's; raises KafkaStorageError."""
+        """Replace the partition's log by the future log; raise KafkaStorageError."""
 
 
 class Copied(NamedTuple):
-    """What one step did: how many bytes it copied, and whether there is nothing left to be moved."""
+    """The result of a step: the bytes copied, and whether the move is over."""
 
     size_bytes: int
     is_done: bool
 
 
 class ReplicaCopier:
-    """Takes the steps of moves; one thread at a time for a partition."""
+    """Takes the steps of moves. One thread at a time works on a partition."""
 
     def __init__(self, logs: IFutureLogs, max_bytes: int) -> None:
-        """``max_bytes``: so much is copied in a step, or one batch if that is larger."""
+        """``max_bytes`` is the most that a step copies, unless one batch is larger."""
         self._logs = logs
         self._max_bytes = max_bytes
 
     def step(self, partition: Partition) -> Copied:
-        """Copy a piece, and put the future log in the log's place once it has everything.
+        """Copy a piece; once the future log has all records, let it take the log's place.
 
         Raises KafkaStorageError, CorruptRecordError.
         """
@@ -52,7 +52,7 @@ class ReplicaCopier:
         if future.log_end_offset < log.log_end_offset and size_bytes >= self._max_bytes // 2:
             return Copied(size_bytes, False)
         if future.recovery_point < log.recovery_point:
-            future.flush()  # what was on disk must be so afterwards
+            future.flush()  # records that were on disk must be on disk afterwards
 
         def is_complete() -> bool:
             nonlocal size_bytes
@@ -75,23 +75,23 @@ class ReplicaCopier:
         try:
             records = log.read(future.log_end_offset, self._max_bytes, FetchIsolation.LOG_END, True).records
         except OffsetOutOfRangeError:
-            return 0  # retention was faster: the next step begins at the new start
+            return 0  # retention deleted it: the next step begins at the new log start offset
         data = records.read() if isinstance(records, FileRegion) else records
         if data:
             first = next(batches_in(data), None)
             if first is not None and first.base_offset < future.log_end_offset:
-                # The log begins inside this batch: so must the future log.
+                # The log begins inside this batch, so the future log has to begin there.
                 future.truncate_fully_and_start_at(first.base_offset, log.log_start_offset)
             future.append_as_follower(bytearray(data))
         future.update_high_watermark(log.high_watermark)
         start = min(log.log_start_offset, future.high_watermark)
         if start > future.log_start_offset:
-            future.increment_log_start_offset(start, "the log begins there")
+            future.increment_log_start_offset(start, "the log starts there")
         return len(data)
 
 
 def align(log: UnifiedLog, future: UnifiedLog) -> None:
-    """Cut off of the future log what the log does not have; raises KafkaStorageError."""
+    """Truncate the future log to what the log has; raise KafkaStorageError."""
     if future.log_end_offset < log.log_start_offset:
         future.truncate_fully_and_start_at(log.log_start_offset)
         return

@@ -24,7 +24,7 @@ _log = Logger()
 
 
 class ReplicaMover:
-    """The partitions that one thread moves, a piece of each in turn."""
+    """The partitions that one thread moves, one piece of each in turn."""
 
     def __init__(
         self, copier: ReplicaCopier, quota: ReplicationQuota, requests: Meter, on_moved: Callable[[TopicPartition], object]
@@ -40,14 +40,14 @@ class ReplicaMover:
         self.is_stopped = False
 
     def add(self, partition: Partition) -> None:
-        """Move this one too."""
+        """Start to move a partition."""
         with self.changed:
             self.partitions[partition.topic_partition] = partition
             self.failed.discard(partition.topic_partition)
             self.changed.notify()
 
     def remove(self, topic_partition: TopicPartition) -> None:
-        """Move it no more; returns when no piece of it is being copied."""
+        """Stop moving a partition; return when no piece of it is being copied."""
         with self.changed:
             self.partitions.pop(topic_partition, None)
             self.failed.discard(topic_partition)
@@ -55,7 +55,7 @@ class ReplicaMover:
             pass
 
     def run_once(self) -> int:
-        """Copy a piece of each partition; returns how many bytes that were, 0 also when the quota does not allow any."""
+        """Copy a piece of each partition; return the number of bytes, 0 also when the quota is exceeded."""
         size_bytes = 0
         for topic_partition in list(self.partitions):
             if self._quota.is_exceeded or self.is_stopped:
@@ -70,7 +70,7 @@ class ReplicaMover:
                 return 0
             try:
                 size_bytes, is_done = self._copier.step(partition)
-            except Exception as error:  # noqa: BLE001 one replica's failure must not end the thread that moves the others
+            except Exception as error:  # noqa: BLE001 one replica's failure must not stop the moves of others
                 self._fail(topic_partition, error)
                 return 0
             self.requests.mark()
@@ -86,13 +86,13 @@ class ReplicaMover:
         if isinstance(error, KafkaError | OSError):
             _log.error("{partition} cannot be moved any further: {error}", partition=str(topic_partition), error=error)
         else:
-            _log.failure("{partition} cannot be moved any further", partition=str(topic_partition))
+            _log.failure("The move of {partition} failed", partition=str(topic_partition))
         self.partitions.pop(topic_partition, None)
         self.failed.add(topic_partition)
 
     @property
     def max_lag(self) -> int:
-        """How many records the future log lags behind that lags most."""
+        """The largest lag of a future log, in records."""
         lags = [
             partition.log.log_end_offset - future.log_end_offset
             for partition in list(self.partitions.values())
@@ -102,7 +102,7 @@ class ReplicaMover:
 
 
 class ReplicaAlterLogDirsManager:
-    """Spreads the partitions over as many threads as it has movers; they are made when there is something to move."""
+    """Spreads the partitions over threads, one per mover, which start when there is something to move."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class ReplicaAlterLogDirsManager:
         self._quota = quota
         self._backoff_s = backoff_ms / 1000
         self.is_threaded = True
-        """Whether there are threads at all; else replicas are moved only in ``pump``."""
+        """False, for tests, moves replicas only in ``pump``."""
         self._threads: dict[ReplicaMover, threading.Thread] = {}
         self._lock = threading.Lock()
         gauges: dict[str, Callable[[], object]] = {
@@ -128,7 +128,7 @@ class ReplicaAlterLogDirsManager:
             metrics.gauge(_METRICS, name, function, **_TAGS)
 
     def add(self, partition: Partition) -> None:
-        """Move a partition's log to where its future log is."""
+        """Start to move a partition that has a future log."""
         mover = self._mover(partition.topic_partition)
         mover.add(partition)
         with self._lock:
@@ -138,16 +138,16 @@ class ReplicaAlterLogDirsManager:
                 thread.start()
 
     def remove(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Move these no more; returns when nothing of them is being copied."""
+        """Stop moving these partitions; return when nothing of them is being copied."""
         for topic_partition in topic_partitions:
             self._mover(topic_partition).remove(topic_partition)
 
     def pump(self) -> int:
-        """Copy a piece of each partition on this thread; returns how many bytes that were."""
+        """Copy a piece of each partition on this thread; return the number of bytes."""
         return sum([mover.run_once() for mover in self._movers])
 
     def shutdown(self) -> None:
-        """Stop the threads; what was moved in part goes on after the next start."""
+        """Stop the threads. Unfinished moves continue after the next start."""
         with self._lock:
             threads = list(self._threads.values())
             for mover in self._movers:

@@ -26,7 +26,7 @@ DeletionListener = Callable[[Sequence[TopicPartition]], None]
 
 
 class ControlPlane:
-    """Takes LeaderAndIsr, UpdateMetadata and StopReplica, in the shape of any of their versions; answers in the newest one's.
+    """Applies LeaderAndIsr, UpdateMetadata and StopReplica of any version; responds with the fields of the newest one.
 
     ``on_deleted`` are told the partitions that UpdateMetadata says are deleted (groups drop their offsets then).
     """
@@ -36,7 +36,7 @@ class ControlPlane:
         self._on_deleted = tuple(on_deleted)
 
     def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-        """Take the roles on."""
+        """Make replicas leaders and followers."""
         states = {tp: (tp, topic_id, state) for tp, topic_id, state in _leader_states(request)}
         errors = self._replicas.state.become_leader_or_follower(request.controller_epoch, states.values())
         if errors is None:
@@ -56,7 +56,7 @@ class ControlPlane:
         return LeaderAndIsrResponse(error_code=0, topics=list(topics.values()))
 
     def update_metadata(self, request: UpdateMetadataRequest) -> bool:
-        """Take brokers and partitions over; return False, and take nothing, when the controller is an old one."""
+        """Update the metadata cache; return False, without an update, for a stale controller epoch."""
         if not self._replicas.state.accept_controller_epoch(request.controller_epoch):
             return False
         deleted = self._replicas.metadata.apply(request)
@@ -66,7 +66,7 @@ class ControlPlane:
         return True
 
     def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
-        """Give partitions up."""
+        """Stop replicas, and delete those that the request says to."""
         errors = self._replicas.state.stop(request.controller_epoch, list(_stop_orders(request)))
         if errors is None:
             return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)

@@ -1,4 +1,4 @@
-"""What a fetch asks for and what a read of one partition gives."""
+"""The parameters of a fetch, and the result of reading one partition."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 
 CONSUMER_REPLICA_ID: Final = -1
 DEBUGGING_REPLICA_ID: Final = -2
-"""A tool that reads to the log's end, and from followers too (Kafka: ``DumpLogSegments``' network sibling)."""
+"""The replica id of tools that read to the log end, also from followers."""
 NO_EPOCH: Final = -1
 UNKNOWN_OFFSET: Final = -1
 
@@ -17,7 +17,7 @@ _FIRST_VERSION_FROM_FOLLOWERS: Final = 11
 
 
 class FetchParams:
-    """The part of a fetch that holds for all its partitions (Kafka: ``FetchParams``).
+    """The parameters of a fetch that hold for all its partitions (Kafka: ``FetchParams``).
 
     ``hard_max_bytes``: versions up to 2 never get more than the limit, not even to make progress.
     ``fetch_only_leader``: consumers before version 11, and followers, read from the leader only.
@@ -59,9 +59,9 @@ class FetchParams:
 
 
 class PartitionFetch:
-    """What a fetch asks of one partition; in an incremental session it is kept from request to request.
+    """The parameters of a fetch for one partition; an incremental session keeps them between requests.
 
-    ``topic_partition`` is None as long as the topic id names no topic that is known here.
+    ``topic_partition`` is None while the topic id is unknown to this broker.
     """
 
     __slots__ = (
@@ -97,10 +97,10 @@ class PartitionFetch:
 
 
 class PartitionRead:
-    """What one partition answers to a fetch: records that were not read yet, offsets, or an error code.
+    """The result of a fetch from one partition: records, which may not be read from the file yet, offsets, or an error code.
 
     ``diverging_epoch`` is (epoch, end offset) when the reader's log branched off (KIP-595). ``start`` says where the fetch offset
-    lies in the log, when the read found it out.
+    lies in the log, if the read located it.
     """
 
     __slots__ = (
@@ -130,7 +130,7 @@ class PartitionRead:
         self.log_end_offset = UNKNOWN_OFFSET
         self.records: Buffer | FileRegion = b""
         self.size_bytes = 0
-        # A list, even an empty one, says that the reader asked for committed records only.
+        # A list, even an empty one, means that the reader asked for committed records only.
         self.aborted_transactions: list[AbortedTransaction] | None = None
         self.diverging_epoch: tuple[int, int] | None = None
         self.start: LogOffsetMetadata | None = None

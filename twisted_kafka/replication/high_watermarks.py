@@ -1,4 +1,4 @@
-"""High watermarks on disk: ``replication-offset-checkpoint`` in each log directory."""
+"""Checkpoints of high watermarks: ``replication-offset-checkpoint`` in each log directory."""
 
 import threading
 from collections import defaultdict
@@ -15,9 +15,9 @@ _log = Logger()
 
 
 class HighWatermarkCheckpoints:
-    """Reads the checkpoints once, at the first partition that asks, and writes them again and again.
+    """Reads each checkpoint once, with its first partition, and writes it periodically.
 
-    ``on_failure`` is told of a directory that cannot be written.
+    ``on_failure`` is called with a directory that cannot be written.
     """
 
     __slots__ = ("_checkpoints", "_gone", "_loaded", "_lock", "_on_failure", "_written")
@@ -31,7 +31,7 @@ class HighWatermarkCheckpoints:
         self._lock = threading.Lock()
 
     def last_known(self, directory: Path, topic_partition: TopicPartition) -> int:
-        """Return the checkpointed high watermark of a partition in a log directory; 0 when there is none."""
+        """Return the checkpointed high watermark of a partition in a log directory; 0 if there is none."""
         with self._lock:
             offsets = self._loaded.get(directory)
             if offsets is None:
@@ -39,7 +39,7 @@ class HighWatermarkCheckpoints:
             return offsets.get(topic_partition, 0)
 
     def write(self, partitions: Iterable[Partition]) -> None:
-        """Write the partitions' high watermarks, where any has changed."""
+        """Write the high watermarks of directories where any has changed."""
         by_directory: dict[Path, dict[TopicPartition, int]] = defaultdict(dict)
         for partition in partitions:
             for log in (partition.log, partition.future_log):
@@ -60,11 +60,11 @@ class HighWatermarkCheckpoints:
                     self._on_failure(directory, error)
                 else:
                     self._written[directory] = offsets
-                    # A partition that comes back to this broker begins from what is known now.
+                    # A partition that comes back to this broker begins with its last high watermark.
                     self._loaded[directory] = dict(offsets)
 
     def forget(self, directory: Path) -> None:
-        """Leave the file in a directory that is offline as it is."""
+        """Stop writing to an offline directory."""
         with self._lock:
             self._gone.add(directory)
             self._written.pop(directory, None)
@@ -79,5 +79,5 @@ class HighWatermarkCheckpoints:
         try:
             return self._checkpoint(directory).read()
         except (MalformedCheckpointError, OSError) as error:
-            _log.error("High watermarks of {directory} begin at 0: {error}", directory=directory, error=error)
+            _log.error("High watermarks in {directory} begin at 0: {error}", directory=directory, error=error)
             return {}

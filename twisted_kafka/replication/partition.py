@@ -1,6 +1,6 @@
 """One partition of this broker: its role, its leader epoch, its in-sync replicas and its log.
 
-Appends and changes of the role exclude each other by the partition's lock. Reads take none: what is below the high watermark is
+Appends and role changes exclude each other by the partition's lock. Reads take no lock: what is below the high watermark is
 never taken back, and a follower that reads past it finds a truncation out by the leader epochs (KIP-595).
 """
 
@@ -39,7 +39,7 @@ _TXN_COMMITTED: Final = int(FetchIsolation.TXN_COMMITTED)
 
 
 class LeaderState(NamedTuple):
-    """What the controller says of a partition (Kafka: ``LeaderAndIsrPartitionState``)."""
+    """The controller's state of a partition (Kafka: ``LeaderAndIsrPartitionState``)."""
 
     controller_epoch: int
     leader: int
@@ -48,11 +48,11 @@ class LeaderState(NamedTuple):
     replicas: tuple[int, ...]
     partition_epoch: int
     is_new: bool = False
-    """Whether no broker had a replica until now: else its log may lie in a directory that is offline."""
+    """Whether the partition is new. The log of one that is not may lie in an offline directory."""
 
 
 class OffsetSnapshot(NamedTuple):
-    """Up to where each kind of reader can read at one moment."""
+    """The offsets up to which each kind of reader may read, of one moment."""
 
     log_end_offset: int
     high_watermark: int
@@ -92,11 +92,11 @@ class Partition:
         self.topic_id = topic_id
         self.log = log
         self.future_log: UnifiedLog | None = None
-        """The copy in another directory that is to replace ``log`` (KIP-113)."""
+        """The copy in another directory that will replace ``log`` (KIP-113)."""
         self.local_broker_id = local_broker_id
         self.stats = stats
         self.produce_meters: ProduceMeters | None = None
-        """What appends are counted in, once there was one."""
+        """The meters of appends, from the first append on."""
         self.is_leader = False
         self.leader_id = NO_LEADER
         self.leader_epoch = NO_EPOCH
@@ -106,16 +106,16 @@ class Partition:
         self.replicas: tuple[int, ...] = ()
         self.isr: frozenset[int] = frozenset()
         self.remote_replicas: dict[int, Replica] = {}
-        # The usual case is decided once: with no other replica the high watermark is the log's end.
+        # The usual case is decided once: without other replicas the high watermark is the log end offset.
         self.is_alone = False
         self._clock = clock
         self._max_lag_ms = max_lag_ms
         self._lock = threading.RLock()
 
-    # The role
+    # Role
 
     def make_leader(self, state: LeaderState) -> bool:
-        """Lead the partition from now on; return whether that is new (else only replicas and ISR change). Raises OSError."""
+        """Become leader; return whether it was not (else only replicas and ISR change). Raises OSError."""
         with self._lock:
             self.controller_epoch = state.controller_epoch
             if self.is_leader and state.leader_epoch == self.leader_epoch and state.partition_epoch <= self.partition_epoch:
@@ -138,7 +138,7 @@ class Partition:
             return is_new_leader
 
     def make_follower(self, state: LeaderState) -> bool:
-        """Follow ``state.leader`` from now on; return whether the leader or its epoch is new."""
+        """Become follower of ``state.leader``; return whether the leader or its epoch changed."""
         with self._lock:
             self.controller_epoch = state.controller_epoch
             is_new = self.is_leader or self.leader_id != state.leader or self.leader_epoch != state.leader_epoch
@@ -153,15 +153,15 @@ class Partition:
             return is_new
 
     def resign(self) -> None:
-        """Stop leading: the partition is leaving this broker."""
+        """Stop leading, as the partition leaves this broker."""
         with self._lock:
             self.is_leader = False
             self.leader_id = NO_LEADER
 
     def replace_log(self, is_complete: Callable[[], bool], replace: Callable[[], UnifiedLog]) -> bool:
-        """Have ``replace`` put the future log in the log's place if ``is_complete`` says that it has everything.
+        """Let ``replace`` replace the log by the future log, if ``is_complete`` returns that it has all records.
 
-        Both run while nothing can be appended. Returns whether there is nothing left to be moved.
+        Both run under the partition's lock, so nothing is appended meanwhile. Returns whether the move is over.
         """
         with self._lock:
             if self.future_log is None:
@@ -183,28 +183,28 @@ class Partition:
     # Appends
 
     def effective_min_isr(self) -> int:
-        """Return ``min.insync.replicas``, at most the number of replicas that there are."""
+        """Return ``min.insync.replicas``, but no more than the number of replicas."""
         return min(self.log.config.min_insync_replicas, len(self.remote_replicas) + 1)
 
     @property
     def is_under_replicated(self) -> bool:
-        """Whether this broker leads it and not all replicas are in sync."""
+        """Whether this broker leads the partition and a replica is out of sync."""
         return self.is_leader and len(self.isr) < len(self.replicas)
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Whether this broker leads it and fewer replicas are in sync than acks=all asks for."""
+        """Whether this broker leads the partition and fewer replicas are in sync than acks=all requires."""
         return self.is_leader and len(self.isr) < self.effective_min_isr()
 
     @property
     def is_at_min_isr(self) -> bool:
-        """Whether this broker leads it and just as many replicas are in sync as acks=all asks for."""
+        """Whether this broker leads the partition and exactly as many replicas are in sync as acks=all requires."""
         return self.is_leader and len(self.isr) == self.effective_min_isr()
 
     def append_as_leader(
         self, records: Buffer, origin: AppendOrigin, required_acks: int, guard: VerificationGuard | None = None
     ) -> tuple[LogAppendInfo, bool]:
-        """Append; return what the log did and whether the high watermark moved.
+        """Append; return the log's append info, and whether the high watermark moved.
 
         Raises NotLeaderOrFollowerError, NotEnoughReplicasError, what ``UnifiedLog.append_as_leader`` raises.
         """
@@ -225,9 +225,9 @@ class Partition:
             return info, self._advance_high_watermark()
 
     def replicated(self, required_offset: int) -> ErrorCode | None:
-        """Tell how a produce with acks=all that ends at ``required_offset`` stands.
+        """Return the state of a produce with acks=all that ends at ``required_offset``.
 
-        None: it waits for replicas. NONE: all in-sync replicas have it. Else the error to answer.
+        None: it waits for replicas. NONE: all in-sync replicas have it. Otherwise the error to answer.
         """
         if not self.is_leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -238,15 +238,15 @@ class Partition:
         return ErrorCode.NONE
 
     def _advance_high_watermark(self) -> bool:
-        """Move the high watermark to the least end offset among the in-sync replicas; under the lock, leader only."""
+        """Move the high watermark to the lowest end offset of the in-sync replicas. Call under the lock, on the leader."""
         log = self.log
         new = log.log_end_offset
         if not self.is_alone:
             if len(self.isr) < self.effective_min_isr():
-                return False  # KIP-966: what fewer replicas than the minimum have is not committed
+                return False  # KIP-966: records on fewer replicas than the minimum are not committed
             now_ms = self._clock.wall_ms()
             for replica in self.remote_replicas.values():
-                # A follower that has nearly caught up is waited for, so that it can join the in-sync replicas.
+                # A follower that has nearly caught up counts too, so that it can join the in-sync replicas.
                 counts = replica.broker_id in self.isr or replica.is_caught_up(log.log_end_offset, now_ms, self._max_lag_ms)
                 if counts and replica.log_end_offset < new:
                     new = replica.log_end_offset

@@ -1,4 +1,4 @@
-"""Which partitions this broker hosts."""
+"""The partitions that this broker hosts."""
 
 from collections.abc import Iterable, Iterator
 
@@ -9,9 +9,9 @@ from twisted_kafka.replication.partition import Partition
 
 
 class PartitionTable:
-    """The hosted partitions, and those that are offline because their directory failed.
+    """The hosted partitions, and those that are offline because their log directory failed.
 
-    Looking up is safe on any thread; the replica manager changes it under its lock for state changes.
+    Lookups are safe on any thread. Changes happen under the lock of ``StateChanges``.
     """
 
     __slots__ = ("_metadata", "_offline", "_online")
@@ -40,36 +40,36 @@ class PartitionTable:
         raise UnknownTopicOrPartitionError(f"there is no partition {topic_partition}")
 
     def ensure_known(self, topic_partition: TopicPartition) -> None:
-        """Raise UnknownTopicOrPartitionError unless there is such a partition, here or elsewhere."""
+        """Raise UnknownTopicOrPartitionError unless the partition exists, here or on another broker."""
         if topic_partition not in self._online and self._metadata.partition(topic_partition) is None:
             raise UnknownTopicOrPartitionError(f"there is no partition {topic_partition}")
 
     def is_offline(self, topic_partition: TopicPartition) -> bool:
-        """Tell whether its log directory failed."""
+        """Return whether its log directory failed."""
         return topic_partition in self._offline
 
     def add(self, partition: Partition) -> None:
-        """Host a partition."""
+        """Add a partition."""
         self._offline.discard(partition.topic_partition)
         self._online[partition.topic_partition] = partition
 
     def remove(self, topic_partition: TopicPartition) -> Partition | None:
-        """Host it no longer."""
+        """Remove a partition; return it if it was online."""
         self._offline.discard(topic_partition)
         return self._online.pop(topic_partition, None)
 
     def mark_offline(self, topic_partition: TopicPartition) -> None:
-        """Answer KAFKA_STORAGE_ERROR for it from now on."""
+        """Take a partition offline: it answers KAFKA_STORAGE_ERROR."""
         self._offline.add(topic_partition)
         self._online.pop(topic_partition, None)
 
     def forget_offline(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Let the next order make these anew."""
+        """Let the next request create these partitions again."""
         self._offline.difference_update(topic_partitions)
 
     @property
     def offline_count(self) -> int:
-        """How many partitions are offline."""
+        """The number of offline partitions."""
         return len(self._offline)
 
     def __iter__(self) -> Iterator[Partition]:
@@ -79,5 +79,5 @@ class PartitionTable:
         return len(self._online)
 
     def hosts_topic(self, topic: str) -> bool:
-        """Tell whether any partition of the topic is hosted."""
+        """Return whether any partition of the topic is hosted."""
         return any(topic_partition.topic == topic for topic_partition in list(self._online))

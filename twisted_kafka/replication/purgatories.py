@@ -1,4 +1,4 @@
-"""The purgatories whose operations wait for a partition, keyed by it."""
+"""The purgatories of operations that wait for partitions."""
 
 from functools import partial
 
@@ -10,7 +10,7 @@ from twisted_kafka.waiting.purgatory import DelayedOperationPurgatory
 
 
 class Purgatories:
-    """Where produces, fetches and deletions of records wait."""
+    """The purgatories of delayed produces, fetches and deletions of records, keyed by partition."""
 
     __slots__ = ("delete_records", "fetch", "produce")
 
@@ -20,22 +20,22 @@ class Purgatories:
         self.delete_records = DelayedOperationPurgatory("DeleteRecords", clock, timer)
 
     def check_all(self, topic_partition: TopicPartition) -> None:
-        """Look at all that waits for the partition: its high watermark moved, or its role changed.
+        """Complete what can be completed, after the partition's high watermark moved or its role changed.
 
-        To be called without the partition's lock.
+        Call it without the partition's lock.
         """
         self.fetch.check_and_complete(topic_partition)
         self.produce.check_and_complete(topic_partition)
         self.delete_records.check_and_complete(topic_partition)
 
     def register_metrics(self, registry: MetricsRegistry) -> None:
-        """Show ``PurgatorySize`` and ``NumDelayedOperations`` of each."""
+        """Register the gauges ``PurgatorySize`` and ``NumDelayedOperations`` of each."""
         for purgatory in (self.produce, self.fetch, self.delete_records):
             tags = {"delayedOperation": purgatory.name}
             for name, attribute in (("PurgatorySize", "watched"), ("NumDelayedOperations", "num_delayed")):
                 registry.gauge("DelayedOperationPurgatory", name, partial(getattr, purgatory, attribute), **tags)
 
     def shutdown(self) -> None:
-        """Forget what waits."""
+        """Drop the operations."""
         for purgatory in (self.produce, self.fetch, self.delete_records):
             purgatory.shutdown()

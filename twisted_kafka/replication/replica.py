@@ -1,4 +1,4 @@
-"""How far a follower has got, as its leader knows it from the follower's fetches."""
+"""A follower's progress, which its leader knows from its fetches."""
 
 from typing import Final
 
@@ -34,11 +34,11 @@ class Replica:
     def fetched(
         self, fetch_offset: int, log_start_offset: int, now_ms: int, leader_end_offset: int, broker_epoch: int = -1
     ) -> None:
-        """Note a fetch: everything before ``fetch_offset`` has arrived there."""
+        """Record a fetch: the follower has everything before ``fetch_offset``."""
         if fetch_offset >= leader_end_offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
         elif fetch_offset >= self.last_fetch_leader_end_offset:
-            # It has all that the leader had at the fetch before this one.
+            # It has everything that the leader had at its previous fetch.
             self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
         self.log_start_offset = log_start_offset
         self.log_end_offset = fetch_offset
@@ -47,7 +47,7 @@ class Replica:
         self.broker_epoch = broker_epoch
 
     def reset(self, now_ms: int, leader_end_offset: int, *, in_sync: bool, is_new_leader: bool) -> None:
-        """Begin a leader epoch: one that is in sync has until ``replica.lag.time.max.ms`` from now to fetch."""
+        """Begin a leader epoch. An in-sync replica has ``replica.lag.time.max.ms`` from now on to fetch."""
         if is_new_leader:
             self.log_end_offset = UNKNOWN_OFFSET
             self.log_start_offset = UNKNOWN_OFFSET
@@ -60,5 +60,5 @@ class Replica:
         self.last_caught_up_ms = now_ms if in_sync else 0
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, max_lag_ms: int) -> bool:
-        """Tell whether it has everything, or had not long ago."""
+        """Return whether it has everything, or had within ``max_lag_ms``."""
         return self.log_end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= max_lag_ms

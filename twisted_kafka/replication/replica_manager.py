@@ -89,18 +89,15 @@ class ReplicaManager:
         for name, function in gauges.items():
             metrics.gauge("ReplicaManager", name, function)
 
-    # Life
-
-    def startup(self) -> None:
-        """Do nothing yet: checkpointing begins with the controller's first order, when all partitions are there to be written."""
+    # Start and stop
 
     def set_fetchers(self, fetchers: IReplicaFetchers) -> None:
-        """Give what fetches from leaders; a broker that is alone needs none."""
+        """Set the replica fetchers. A broker that is alone needs none."""
         self._fetchers = fetchers
         self.state.set_fetchers(fetchers)
 
     def start_checkpoints(self) -> None:
-        """Write the high watermarks every ``replica.high.watermark.checkpoint.interval.ms`` from now on."""
+        """Start to write the high watermarks every ``replica.high.watermark.checkpoint.interval.ms``; LeaderAndIsr starts it."""
         with self._checkpoint_lock:
             if self._checkpoint_task is None:
                 interval_ms = self._checkpoint_interval_ms
@@ -109,11 +106,11 @@ class ReplicaManager:
                 )
 
     def checkpoint_high_watermarks(self) -> None:
-        """Write them now; a directory that cannot be written is logged."""
+        """Write the high watermarks. A directory that cannot be written is logged."""
         self._checkpoints.write(self.partitions)
 
     def shutdown(self, checkpoint: bool = True) -> None:
-        """Stop fetching, forget what waits, and write the high watermarks, while the logs are still open."""
+        """Stop fetching, drop delayed operations, and write the high watermarks. The logs must still be open."""
         self._fetchers.shutdown()
         self.moves.shutdown()
         self.purgatories.shutdown()
@@ -129,7 +126,7 @@ class ReplicaManager:
         self.state.directory_failed(directory)
 
     def add_leadership_listener(self, listener: LeadershipListener) -> None:
-        """Have ``listener(led, not led)`` called at each change of leaders, on the controller's thread."""
+        """Call ``listener(led, not led)`` at each change of leaders, on the controller's thread."""
         self.state.add_listener(listener)
 
     # Partitions

@@ -1,4 +1,4 @@
-"""A bound on the bytes per second that replicas are copied with (Kafka: ``ReplicationQuotaManager``)."""
+"""A quota on the bytes per second with which replicas are copied (Kafka: ``ReplicationQuotaManager``)."""
 
 import threading
 from collections import deque
@@ -7,7 +7,7 @@ from twisted_kafka.timing.clock import IClock
 
 
 class ReplicationQuota:
-    """Measures a rate over the last windows and compares it with the bound, of which there is none at first."""
+    """Measures the rate over the last windows, and compares it with the bound. At first there is no bound."""
 
     def __init__(self, clock: IClock, window_count: int, window_ms: int) -> None:
         self._clock = clock
@@ -18,7 +18,7 @@ class ReplicationQuota:
         self._bytes_per_s: float | None = None
 
     def update(self, bytes_per_s: float | None) -> None:
-        """Set the bound; None: there is none."""
+        """Set the bound; None removes it."""
         self._bytes_per_s = bytes_per_s
 
     @property
@@ -27,7 +27,7 @@ class ReplicationQuota:
         return self._bytes_per_s
 
     def record(self, size_bytes: int) -> None:
-        """Count bytes that were copied."""
+        """Count copied bytes."""
         now_ms = self._now_ms()
         with self._lock:
             if not self._windows or now_ms - self._windows[-1][0] >= self._window_ms:
@@ -36,7 +36,7 @@ class ReplicationQuota:
 
     @property
     def rate(self) -> float:
-        """The bytes per second of the last ``window_count`` windows."""
+        """The bytes per second over the last ``window_count`` windows."""
         now_ms = self._now_ms()
         with self._lock:
             while self._windows and now_ms - self._windows[0][0] >= self._count * self._window_ms:
@@ -48,7 +48,7 @@ class ReplicationQuota:
 
     @property
     def is_exceeded(self) -> bool:
-        """Whether nothing may be copied for now."""
+        """Whether copying has to wait."""
         bound = self._bytes_per_s
         return bound is not None and self.rate > bound
 

@@ -1,4 +1,4 @@
-"""What the controller orders: lead, follow, stop (Kafka: ``ReplicaManager.becomeLeaderOrFollower`` and ``stopReplicas``).
+"""Changes of the hosted partitions (Kafka: ``ReplicaManager.becomeLeaderOrFollower`` and ``stopReplicas``).
 
 One order at a time. An order of an older controller is refused as a whole with STALE_CONTROLLER_EPOCH; a partition whose leader
 epoch is newer here than in the order keeps its state.
@@ -30,33 +30,33 @@ _log = Logger()
 
 
 class ILogs(Protocol):
-    """The part of the LogManager that is used here."""
+    """The part of LogManager that is used here."""
 
     def get_or_create_log(self, topic_partition: TopicPartition, topic_id: bytes | None, *, is_new: bool) -> UnifiedLog:
-        """Return the partition's log, made if need be; raises KafkaStorageError, InconsistentTopicIdError."""
+        """Return the partition's log, created if need be; raise KafkaStorageError, InconsistentTopicIdError."""
 
     def get_log(self, topic_partition: TopicPartition) -> UnifiedLog | None:
         """Return the partition's log if there is one."""
 
     def delete_log(self, topic_partition: TopicPartition) -> object:
-        """Remove the log: it is renamed now and deleted later."""
+        """Delete the log: it is renamed now, and its files are removed later."""
 
     def forget_deleted(self) -> None:
-        """Let no checkpoint speak of logs that were removed."""
+        """Remove deleted logs from the checkpoints."""
 
     def storage_failed(self, path: Path, error: OSError) -> None:
         """Take the log directory at ``path`` offline."""
 
 
 class IPartitionFactory(Protocol):
-    """Makes the Partition of a log."""
+    """Makes Partition objects."""
 
     def __call__(self, log: UnifiedLog, topic_id: bytes) -> Partition:
-        """Make it."""
+        """Make the Partition of a log."""
 
 
 class StateChanges:
-    """Applies orders to the partition table."""
+    """Applies the controller's requests to the partition table (Kafka: ``becomeLeaderOrFollower``, ``stopReplicas``)."""
 
     __slots__ = (
         "_broker_id",
@@ -98,37 +98,37 @@ class StateChanges:
         self._starved: set[TopicPartition] = set()
         self._on_starved: Callable[[], object] | None = None
         self.lock = threading.RLock()
-        """Held while an order is carried out."""
+        """Held while a request is applied."""
         self.controller_epoch = 0
 
     def set_fetchers(self, fetchers: IReplicaFetchers) -> None:
-        """Give the fetchers, which are made after this."""
+        """Set the replica fetchers, which are made later."""
         self._fetchers = fetchers
 
     def set_moves(self, moves: IReplicaMoves) -> None:
-        """Give the moves between log directories, which are made after this."""
+        """Set the moves between log directories, which are made later."""
         self._moves = moves
 
     def set_starved_listener(self, listener: Callable[[], object]) -> None:
-        """Call ``listener`` when there was no file descriptor left for a log: ``retry_starved`` is worth a try later."""
+        """Call ``listener`` when a log lacked a file descriptor: ``retry_starved`` may succeed later."""
         self._on_starved = listener
 
     def retry_starved(self) -> bool:
-        """Let the next order make the logs that there was no file descriptor for; returns whether there are any."""
+        """Let the next request create the logs that lacked file descriptors; return whether there are any."""
         with self.lock:
             starved, self._starved = self._starved, set()
             self.partitions.forget_offline(starved)
             return bool(starved)
 
     def add_listener(self, listener: LeadershipListener) -> None:
-        """Tell ``listener`` of changes from now on, on the controller's thread, when the partitions are in their new state."""
+        """Call ``listener`` after each change of leaders, on the controller's thread."""
         self._listeners.append(listener)
 
     def accept_controller_epoch(self, epoch: int) -> bool:
-        """Note the epoch of an order; False when a newer controller has spoken."""
+        """Remember a request's controller epoch; return False if it is stale."""
         with self.lock:
             if epoch < self.controller_epoch:
-                _log.warn("Ignoring an order of epoch {old}: the controller's is {new}", old=epoch, new=self.controller_epoch)
+                _log.warn("Ignoring a request of controller epoch {old}, now {new}", old=epoch, new=self.controller_epoch)
                 return False
             self.controller_epoch = epoch
             return True
@@ -136,7 +136,7 @@ class StateChanges:
     def become_leader_or_follower(
         self, controller_epoch: int, states: Iterable[tuple[TopicPartition, bytes, LeaderState]]
     ) -> dict[TopicPartition, ErrorCode] | None:
-        """Take the roles on; return an error code (or NONE) for each partition, None when the order is an old controller's."""
+        """Apply LeaderAndIsr; return an error code (or NONE) for each partition, None for a stale controller epoch."""
         with self.lock:
             if not self.accept_controller_epoch(controller_epoch):
                 return None
@@ -163,7 +163,7 @@ class StateChanges:
         if self.partitions.is_offline(topic_partition):
             return ErrorCode.KAFKA_STORAGE_ERROR
         if self._broker_id not in state.replicas:
-            _log.error("Told to hold {partition}, of which this broker is no replica", partition=topic_partition)
+            _log.error("LeaderAndIsr for {partition}, of which this broker is no replica", partition=topic_partition)
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         try:
             partition = self._get_or_create(topic_partition, topic_id, state.is_new)
@@ -215,7 +215,7 @@ class StateChanges:
     def stop(
         self, controller_epoch: int, orders: Iterable[tuple[TopicPartition, int, bool]]
     ) -> dict[TopicPartition, ErrorCode] | None:
-        """Give up partitions: (which, leader epoch, whether to delete its log). None when the order is an old controller's."""
+        """Apply StopReplica, given as (partition, leader epoch, whether to delete its log); None for a stale controller epoch."""
         with self.lock:
             if not self.accept_controller_epoch(controller_epoch):
                 return None
@@ -234,7 +234,7 @@ class StateChanges:
         if self.partitions.is_offline(topic_partition):
             return ErrorCode.KAFKA_STORAGE_ERROR
         partition = self.partitions.get(topic_partition)
-        # A deletion does not raise the leader epoch: it says so by a special one. Old controllers give none.
+        # A deletion has a special leader epoch. Old controllers send none.
         if partition is not None and leader_epoch not in (EPOCH_DURING_DELETE, NO_EPOCH) and leader_epoch < partition.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         if self._fetchers is not None:
@@ -257,7 +257,7 @@ class StateChanges:
         return ErrorCode.NONE
 
     def directory_failed(self, directory: Path) -> None:
-        """Take the partitions of a log directory offline: they answer KAFKA_STORAGE_ERROR from now on."""
+        """Take the partitions of a log directory offline. They answer KAFKA_STORAGE_ERROR from now on."""
         with self.lock:
             if self._moves is not None:
                 self._moves.directory_failed(directory)
@@ -278,8 +278,8 @@ class StateChanges:
         for listener in self._listeners:
             try:
                 listener(led, not_led)
-            except Exception:  # noqa: BLE001 one listener's failure must not keep the change from the others
-                _log.failure("Uncaught exception while {listener} heard of new leaders", listener=listener)
+            except Exception:  # noqa: BLE001 the other listeners must be called, too
+                _log.failure("Uncaught exception in the leadership listener {listener}", listener=listener)
 
 
 def _check_topic_id(topic_partition: TopicPartition, asked: bytes, known: bytes) -> None:
