@@ -1,1 +1,1 @@
-"""From a request in the queue to its answer: handler threads, dispatch, and one class per family of APIs."""
+"""Request handling: handler threads, dispatch, fetch sessions, and one class per family of APIs."""

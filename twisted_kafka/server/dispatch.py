@@ -1,4 +1,4 @@
-"""Which method answers which API: declared at the method, collected from the families, used for everything.
+"""The registry of APIs: each handler method declares the API that it answers, and the registry collects them.
 
     class GroupApis:
         @api(HeartbeatRequest, HeartbeatResponse, versions=(0, 4))
@@ -6,7 +6,7 @@
 
     registry = ApiRegistry([GroupApis(...), ...])
 
-The registry answers dispatch, ApiVersions and the documentation's table: there is no second list.
+Dispatch, the ApiVersions response and the documentation's table of APIs all use the registry; there is no second list.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,7 +21,7 @@ from twisted_kafka.server.error_counts import error_places
 
 
 class Outcome:
-    """What a handler returns when there is no response to send."""
+    """Returned by a handler if there is no response to send."""
 
     __slots__ = ("_name",)
 
@@ -33,29 +33,29 @@ class Outcome:
 
 
 NO_RESPONSE = Outcome("NO_RESPONSE")
-"""The request gets no answer, its connection goes on (a produce with acks=0)."""
+"""No response is sent, and the connection stays open (a produce with acks=0)."""
 
 CLOSE_CONNECTION = Outcome("CLOSE_CONNECTION")
-"""The connection is closed instead (a produce with acks=0 that failed)."""
+"""No response is sent, and the connection is closed (a failed produce with acks=0)."""
 
 
 class ReadyResponse:
-    """A response that is no message: it knows its bytes, and has no error that its handler has not noted."""
+    """A response that is not a message: it encodes itself, and its handler has already noted its errors."""
 
     __slots__ = ()
 
     def encode_parts(self, version: int, prefix: bytes = b"") -> list[Part]:
-        """Return ``prefix`` and the response, as parts to send one after the other."""
+        """Return ``prefix`` followed by the response, as parts to send in order."""
         raise NotImplementedError
 
 
 class FrozenResponse(ReadyResponse):
-    """A response that is the same for everybody: encoded once for each version, and never changed again."""
+    """A response shared by many requests: encoded once per version, never changed."""
 
     __slots__ = ("_bodies", "error_counts", "response")
 
     def __init__(self, response: Message, error_counts: Mapping[int, int] | None = None) -> None:
-        """``error_counts`` is for its handler, to note it (`RequestContext.error_counts`)."""
+        """``error_counts`` is for the handler, which sets it in each request's context (`RequestContext.error_counts`)."""
         self.response = response
         self.error_counts = error_counts
         self._bodies: dict[int, bytes] = {}
@@ -76,11 +76,11 @@ DirectHandler = Callable[[RequestContext, Buffer, int], Result | None]
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 _DECLARATIONS: dict[Callable[..., Any], tuple[type[Message], type[Message], tuple[int, int], str | None]] = {}
-"""By the method as it stands in its class; a method of a compiled class would take no attribute."""
+"""Keyed by the class's function, as functions of compiled classes accept no attributes."""
 
 
 class Api:
-    """An API as its handler declares it."""
+    """An API, as declared by its handler."""
 
     __slots__ = (
         "direct",
@@ -98,7 +98,7 @@ class Api:
         self, request_class: type[Message], response_class: type[Message], versions: tuple[int, int], handler: Handler
     ) -> None:
         self.direct: DirectHandler | None = None
-        """Answers the frame whose body begins at an offset, or returns None and has done nothing: then ``handler`` is called."""
+        """Handles the undecoded frame, whose body begins at an offset; None if it cannot, then ``handler`` is called."""
         self.key = request_class.KEY
         self.name = ApiKey(self.key).title
         self.request_class = request_class
@@ -108,22 +108,22 @@ class Api:
         self.error_places = error_places(response_class)
 
     def serves(self, version: int) -> bool:
-        """Whether this version is answered."""
+        """Whether this version is supported."""
         return self.min_version <= version <= self.max_version
 
 
 def api(
     request_class: type[Message], response_class: type[Message], *, versions: tuple[int, int], direct: str | None = None
 ) -> Callable[[_F], _F]:
-    """Declare that a method answers ``request_class``, from the first to the last of ``versions``.
+    """Declare that a method handles ``request_class`` in ``versions``, given as first and last version.
 
-    ``direct`` names another method of the family, which is asked first (``Api.direct``).
+    ``direct`` names another method of the family, which is tried first (``Api.direct``).
     """
     if request_class.KEY != response_class.KEY:
-        raise TypeError(f"{response_class.__name__} does not answer {request_class.__name__}")
+        raise TypeError(f"{response_class.__name__} is not the response of {request_class.__name__}")
     low, high = request_class.VERSIONS
     if not low <= versions[0] <= versions[1] <= high:
-        raise ValueError(f"{request_class.__name__} has the versions {low} to {high}, not {versions}")
+        raise ValueError(f"{request_class.__name__} has versions {low} to {high}, not {versions}")
 
     def declare(method: _F) -> _F:
         _DECLARATIONS[method] = (request_class, response_class, versions, direct)
@@ -133,19 +133,19 @@ def api(
 
 
 class ApiRegistry:
-    """The APIs of some families, by key."""
+    """The APIs of the given families, by key."""
 
     def __init__(self, families: Iterable[object]) -> None:
         self.apis: dict[int, Api] = {}
         for family in families:
             for found in _declared(family):
                 if found.key in self.apis:
-                    raise ValueError(f"{found.name} is answered twice")
+                    raise ValueError(f"{found.name} has two handlers")
                 self.apis[found.key] = found
 
     @property
     def supported(self) -> dict[int, tuple[int, int]]:
-        """First and last version by key, in the order of the keys."""
+        """First and last version by API key, in order of the keys."""
         return {key: (self.apis[key].min_version, self.apis[key].max_version) for key in sorted(self.apis)}
 
 

@@ -13,7 +13,7 @@ _ALL_VERSIONS: Final = 0x7FFF
 
 
 class ErrorPlaces(NamedTuple):
-    """Where a struct may say an error: in a field of its own ("" if not), and in the items of some of its lists."""
+    """The places of error codes in a struct: its own field ("" if it has none), and lists whose items have some."""
 
     own: str
     lists: "tuple[tuple[str, ErrorPlaces], ...]"
@@ -24,7 +24,7 @@ class ErrorPlaces(NamedTuple):
 
 _ERROR_FIELDS = ("error_code", "partition_error_code")
 
-# The error of the whole response counts in the metrics up to these versions, also in those without a field for it.
+# Up to these versions, the metrics count the top-level error even if the version has no field for it (as in Kafka).
 _COUNTED_UNTIL: dict[int, int] = {
     ApiKey.FETCH: _ALL_VERSIONS,
     ApiKey.OFFSET_FETCH: 7,
@@ -32,13 +32,13 @@ _COUNTED_UNTIL: dict[int, int] = {
     ApiKey.ELECT_LEADERS: _ALL_VERSIONS,
 }
 
-# If nothing else says an error, the response as a whole counts as one that says none.
+# A response without any error code counts as one NONE.
 _COUNTED_IF_EMPTY = (ApiKey.FIND_COORDINATOR, ApiKey.ADD_PARTITIONS_TO_TXN)
 
 
 @cache
 def error_places(struct: StructType, version: int | None = None) -> ErrorPlaces:
-    """Find the error codes of a response class, so that ``first_error`` need not look at anything else; of one version, or all."""
+    """Return the places of error codes in a response class, in one version or in all, so that no other field is visited."""
     lists = []
     own = ""
     for field in struct.FIELDS:
@@ -56,7 +56,7 @@ def error_places(struct: StructType, version: int | None = None) -> ErrorPlaces:
 
 
 def first_error(value: Any, places: ErrorPlaces) -> int:
-    """Return the first error code that a response says, 0 if it says none."""
+    """Return the first error code in a response, or 0."""
     if places.own:
         own = int(getattr(value, places.own))
         if own:
@@ -70,7 +70,7 @@ def first_error(value: Any, places: ErrorPlaces) -> int:
 
 
 def note_errors(context: RequestContext, response: Message) -> None:
-    """Note how often a response says which error code, NONE too, for the metrics. (Kafka: AbstractResponse.errorCounts.)"""
+    """Count each error code of a response, including NONE, for the metrics (Kafka: AbstractResponse.errorCounts)."""
     counts: dict[int, int] = {}
     _count_errors(response, error_places(type(response), context.api_version), counts)
     if not counts and response.KEY in _COUNTED_IF_EMPTY:

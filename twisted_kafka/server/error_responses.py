@@ -1,7 +1,7 @@
-"""The response that says an error, for every API: made from the request, where Kafka's ``getErrorResponse`` has a method per class.
+"""Builds the error response to a request of any API (Kafka: ``AbstractRequest.getErrorResponse``, one method per class).
 
-An API with an error code for the whole response gets it there. Otherwise, or in addition where Kafka does so, each item
-that was asked about gets the error: ``_MIRRORS`` says which items those are and what is copied from them.
+A response with a top-level error code gets the error there. Otherwise, or also if Kafka does so, each requested item gets the
+error: ``_MIRRORS`` declares these items and the fields to copy from them.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,10 +17,10 @@ _LAST = 0x7FFF
 
 
 class _Mirror(NamedTuple):
-    """Items of the request's list ``asked`` are answered in the response's list ``answered``.
+    """The response's list ``answered`` has one item for each item of the request's list ``asked``.
 
-    ``copied`` are the fields that are taken over, as ``theirs=ours`` where the names differ; ``.`` is the item itself.
-    The error is on the items, or, where there is ``inner``, on the items of the list inside each.
+    ``copied`` are the fields to copy, as ``response_field=request_field`` if the names differ; ``.`` is the item itself.
+    The error is set on the items, or, with ``inner``, on the items of the list inside each.
     """
 
     answered: str
@@ -92,17 +92,17 @@ _MIRRORS: dict[int, tuple[_Mirror, ...]] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (_Mirror("topics", "topics", "name"),),
 }
 
-# The response as a whole says its error to the metrics in versions without a field for it, too.
+# The metrics count the top-level error of these even in versions that have no field for it.
 _WHOLE_WITHOUT_FIELD = (ApiKey.FETCH, ApiKey.OFFSET_FETCH, ApiKey.DESCRIBE_LOG_DIRS)
 
-# The lists above stay empty in these versions, where the response as a whole has an error code.
+# From these versions on, the lists above stay empty, as there is a top-level error code.
 _WHOLE_ONLY_SINCE = {ApiKey.METADATA: 13}
 
 
 def error_response(request: Message, response_class: type[Message], version: int, code: int, message: str | None) -> Message | None:
-    """Return the ``response_class`` that answers ``request`` with an error code and, where it has a place, a message.
+    """Return the response to ``request`` with an error code and, if the version has a field for it, a message.
 
-    None for a produce that wants no answer: there the connection is to be closed.
+    None for a produce with acks=0: its connection has to be closed instead.
     """
     if response_class.KEY == ApiKey.PRODUCE and not request.acks:  # type: ignore[attr-defined]
         return None
@@ -123,7 +123,7 @@ def error_response(request: Message, response_class: type[Message], version: int
 
 
 def error_text(error: BaseException, code: int) -> str | None:
-    """Return what a client may read of an exception: a KafkaError's message, of others nothing that tells of this host."""
+    """Return the error message for the client: a KafkaError's own, for other exceptions one that reveals nothing about the host."""
     if isinstance(error, KafkaError):
         return str(error) or None
     return "The server experienced an unexpected error when processing the request." if code else None
@@ -131,7 +131,7 @@ def error_text(error: BaseException, code: int) -> str | None:
 
 @cache
 def has_field(struct: StructType, name: str, version: int) -> bool:
-    """Whether messages of this version carry a field of this name at their top."""
+    """Whether messages of this version have a top-level field with this name."""
     return any(field.name == name and field.at(version) for field in struct.FIELDS)
 
 
@@ -160,14 +160,14 @@ def _element(struct: Any, name: str) -> Any:
 
 def _set_error(answer: Any, version: int, code: int, message: str | None) -> None:
     names = {field.name for field in type(answer).FIELDS if field.at(version)}
-    # AddPartitionsToTxn's partitions have a name of their own for it.
+    # AddPartitionsToTxn's partitions have another name for it.
     setattr(answer, "error_code" if "error_code" in names else "partition_error_code", code)
     if message is not None and "error_message" in names:
         answer.error_message = message
 
 
 def _nameless_topics(request: Any, response: Any, version: int, code: int, message: str | None) -> None:
-    # A topic may be asked for by id alone; before version 12 an answer cannot be without a name.
+    # A topic may be requested by id only, but before version 12 the response's name cannot be null.
     for topic in response.topics:
         topic.name = topic.name or ""
 

@@ -1,4 +1,4 @@
-"""What a fetch request means for its session: which partitions to read, and which of the reads to answer with (KIP-227)."""
+"""The context of a fetch request in its session: the partitions to read, and those to include in the response (KIP-227)."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -21,7 +21,7 @@ NO_FETCHES: Final[tuple[PartitionFetch, ...]] = ()
 
 
 class FetchContext:
-    """A fetch without a session: everything that was read is answered (Kafka: ``SessionlessFetchContext``)."""
+    """A fetch without a session; the response includes all partitions (Kafka: ``SessionlessFetchContext``)."""
 
     __slots__ = ("error", "fetches", "session_id")
 
@@ -31,12 +31,12 @@ class FetchContext:
         self.error = 0
 
     def answer(self, reads: Sequence[PartitionRead]) -> FetchedPartitions:
-        """Return what to tell the client; sets ``session_id`` and ``error``, the answer's own."""
+        """Return the partitions to include in the response, and set its ``session_id`` and ``error``."""
         return list(zip(self.fetches, reads, strict=True))
 
 
 class ErrorFetchContext(FetchContext):
-    """A fetch that cannot go on with its session: nothing is read (Kafka: ``SessionErrorContext``)."""
+    """A fetch with an invalid session id or epoch; nothing is read (Kafka: ``SessionErrorContext``)."""
 
     __slots__ = ()
 
@@ -46,7 +46,7 @@ class ErrorFetchContext(FetchContext):
 
 
 class FullFetchContext(FetchContext):
-    """A fetch that begins a session, if there is room (Kafka: ``FullFetchContext``)."""
+    """A fetch that starts a session if the cache has room (Kafka: ``FullFetchContext``)."""
 
     __slots__ = ("_cache", "_is_from_follower", "_uses_topic_ids")
 
@@ -59,7 +59,7 @@ class FullFetchContext(FetchContext):
         self._uses_topic_ids = uses_topic_ids
 
     def answer(self, reads: Sequence[PartitionRead]) -> FetchedPartitions:
-        """Return all, and begin the session with what they tell."""
+        """Return all partitions, and start the session."""
         session = self._cache.maybe_create(self.fetches, self._is_from_follower, self._uses_topic_ids)
         if session is not None:
             self.session_id = session.id
@@ -69,19 +69,19 @@ class FullFetchContext(FetchContext):
 
 
 class IncrementalFetchContext(FetchContext):
-    """A fetch that goes on with its session (Kafka: ``IncrementalFetchContext``)."""
+    """A fetch that continues its session (Kafka: ``IncrementalFetchContext``)."""
 
     __slots__ = ("_expected_epoch", "_session")
 
     def __init__(self, session: FetchSession) -> None:
-        """To be made under the session's lock, when its epoch has moved on."""
+        """Create it with the session's lock held, after advancing the session's epoch."""
         super().__init__(list(session.partitions.values()))
         self.session_id = session.id
         self._session = session
         self._expected_epoch = session.epoch
 
     def answer(self, reads: Sequence[PartitionRead]) -> FetchedPartitions:
-        """Return the news; none and an error when another request went on with the session meanwhile."""
+        """Return the changed partitions; none, and set an error, if another request has used the session in the meantime."""
         with self._session.lock:
             if self._session.epoch != self._expected_epoch:
                 self.error = ErrorCode.INVALID_FETCH_SESSION_EPOCH
@@ -90,10 +90,10 @@ class IncrementalFetchContext(FetchContext):
 
 
 class FetchManager:
-    """Finds or makes the context of each fetch (Kafka: ``FetchManager``)."""
+    """Creates the context of each fetch (Kafka: ``FetchManager``)."""
 
     def __init__(self, cache: FetchSessionCache, topic_name: Callable[[bytes], str | None]) -> None:
-        """``topic_name`` finds the name of a topic id."""
+        """``topic_name`` returns the name of the topic with an id."""
         self._cache = cache
         self._topic_name = topic_name
 
@@ -107,7 +107,7 @@ class FetchManager:
         is_from_follower: bool,
         uses_topic_ids: bool,
     ) -> FetchContext:
-        """Return the context of a request; what it says about its session is done."""
+        """Return the context of a request, after applying the request to its session."""
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id != INVALID_SESSION_ID:
                 self._cache.remove(session_id)
@@ -142,7 +142,7 @@ class FetchManager:
 
 
 def _distinct(fetches: Sequence[PartitionFetch], uses_topic_ids: bool) -> Sequence[PartitionFetch]:
-    """Keep the last of several fetches of one partition."""
+    """Return the fetches without duplicates; of several for one partition, the last one counts."""
     if len(fetches) < 2:
         return fetches
     if uses_topic_ids:

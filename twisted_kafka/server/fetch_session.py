@@ -1,14 +1,14 @@
-"""Fetch sessions (KIP-227): a consumer names its partitions once and hears only of those with news.
+"""Fetch sessions (KIP-227): a consumer sends its partitions once, and responses include only changed ones.
 
-What may follow what, by the session id and epoch of a request:
+How a request's session id and epoch are handled:
 
-    epoch 0            begins a new session; one that is named is closed       -> all partitions, and a session id if there is room
-    epoch -1           no session; one that is named is closed                 -> all partitions, session id 0
-    id, its epoch      the next of a session: changes to the partitions        -> partitions with news
+    epoch 0            close the session with the id, start a new one   -> all partitions, and a session id if there is room
+    epoch -1           close the session with the id, start none        -> all partitions, session id 0
+    id, its epoch      add, change and remove partitions                -> changed partitions
     id, other epoch    INVALID_FETCH_SESSION_EPOCH
     unknown id         FETCH_SESSION_ID_NOT_FOUND
 
-Epochs go 1, 2, ... and after 2^31-1 again to 1.
+Epochs are 1, 2, ..., 2^31-1, then 1 again.
 """
 
 import random
@@ -25,26 +25,26 @@ INVALID_SESSION_ID: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 EVICTION_MS: Final = 120_000
-"""A session that was not used for so long may be evicted by any other, and one that lives so long by a larger one."""
+"""Any session may evict one that was not used for this time, and a larger session one that has existed for this time."""
 
 _MAX_INT: Final = 2**31 - 1
 
 PartitionKey = tuple[str | bytes, int]
-"""Topic (id where the session uses ids, else name) and partition."""
+"""Topic (id if the session uses topic ids, otherwise name) and partition."""
 
 FetchedPartitions = Sequence[tuple[PartitionFetch, PartitionRead]]
-"""Partitions of a fetch, each with what was read from it."""
+"""Partitions of a fetch, each with the result of reading it."""
 
 
 def next_epoch(epoch: int) -> int:
-    """Return the epoch that follows in a session."""
+    """Return the epoch after ``epoch``."""
     if epoch < 0:
         return FINAL_EPOCH
     return 1 if epoch == _MAX_INT else epoch + 1
 
 
 class CachedPartition(PartitionFetch):
-    """A partition of a session: what is asked of it, and what the client was last told."""
+    """A partition of a session: the last request for it, and the offsets last sent to the client."""
 
     __slots__ = ("sent_high_watermark", "sent_log_start_offset")
 
@@ -55,7 +55,7 @@ class CachedPartition(PartitionFetch):
         self.sent_log_start_offset = -1
 
     def update(self, fetch: PartitionFetch) -> None:
-        """Ask as ``fetch`` does from now on."""
+        """Take over the parameters of a newer fetch."""
         self.fetch_offset = fetch.fetch_offset
         self.max_bytes = fetch.max_bytes
         self.log_start_offset = fetch.log_start_offset
@@ -63,23 +63,23 @@ class CachedPartition(PartitionFetch):
         self.last_fetched_epoch = fetch.last_fetched_epoch
 
     def update_sent(self, read: PartitionRead) -> bool:
-        """Tell whether the client has to hear of this read, and note what it will have heard."""
-        news = bool(read.size_bytes) or read.diverging_epoch is not None
+        """Return whether the response has to include this read, and remember the offsets sent."""
+        changed = bool(read.size_bytes) or read.diverging_epoch is not None
         if read.high_watermark != self.sent_high_watermark:
             self.sent_high_watermark = read.high_watermark
-            news = True
+            changed = True
         if read.log_start_offset != self.sent_log_start_offset:
             self.sent_log_start_offset = read.log_start_offset
-            news = True
+            changed = True
         if read.error:
-            # When the error is gone, that is news again.
+            # So that the first read without error is included, too.
             self.sent_high_watermark = -1
-            news = True
-        return news
+            changed = True
+        return changed
 
 
 class FetchSession:
-    """The partitions of one session, in the order in which they are read; its lock guards everything in it."""
+    """The partitions of one session, in the order in which they are read; ``lock`` guards all attributes."""
 
     __slots__ = (
         "cached_size",
@@ -112,11 +112,11 @@ class FetchSession:
         self.lock = threading.Lock()
 
     def key(self, fetch: PartitionFetch) -> PartitionKey:
-        """Return what the partition is found by."""
+        """Return the key of the fetch's partition."""
         return _key(fetch, self.uses_topic_ids)
 
     def update(self, fetches: Iterable[PartitionFetch], forgotten: Iterable[PartitionKey]) -> None:
-        """Add or change partitions, and forget some; under the lock."""
+        """Add or change partitions, and remove the forgotten ones; call it with the lock held."""
         for fetch in fetches:
             key = self.key(fetch)
             cached = self.partitions.get(key)
@@ -130,9 +130,9 @@ class FetchSession:
     def changed(
         self, fetches: Sequence[PartitionFetch], reads: Sequence[PartitionRead]
     ) -> list[tuple[PartitionFetch, PartitionRead]]:
-        """Return what the client has to hear; under the lock.
+        """Return the partitions to include in the response; call it with the lock held.
 
-        Partitions that gave records go to the end, so that next time others are read first within the same budget of bytes.
+        Partitions that returned records move to the end: the next fetch reads others first, as its bytes are limited.
         """
         changed: list[tuple[PartitionFetch, PartitionRead]] = []
         for fetch, read in zip(fetches, reads, strict=True):
@@ -149,8 +149,8 @@ class FetchSession:
 class FetchSessionCache:
     """All sessions of the broker, at most ``max_entries`` (``max.incremental.fetch.session.cache.slots``).
 
-    When it is full a new session takes the place of one that was not used for ``eviction_ms``; else of a smaller one that is at
-    least that old. Followers' sessions go before consumers': they may evict consumers' sessions of any age.
+    If the cache is full, a new session evicts one that was not used for ``eviction_ms``, otherwise a smaller one that has existed
+    that long. Followers have priority: their sessions may evict consumers' sessions of any age.
     """
 
     def __init__(self, max_entries: int, clock: IClock, metrics: MetricsRegistry, eviction_ms: int = EVICTION_MS) -> None:
@@ -158,7 +158,7 @@ class FetchSessionCache:
         self._eviction_ms = eviction_ms
         self._clock = clock
         self._lock = threading.Lock()
-        # In order of use: the first is the one that was not used for longest.
+        # Least recently used first.
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         self._random = random.Random()
         self._evictions = metrics.meter("FetchSessionCache", "IncrementalFetchSessionEvictionsPerSec")
@@ -169,21 +169,21 @@ class FetchSessionCache:
         return len(self._sessions)
 
     def partition_count(self) -> int:
-        """Return how many partitions there are in all sessions."""
+        """Return the number of partitions in all sessions."""
         with self._lock:
             return sum(session.cached_size for session in self._sessions.values())
 
     def get(self, session_id: int) -> FetchSession | None:
-        """Return the session of that id."""
+        """Return the session with the id."""
         return self._sessions.get(session_id)
 
     def remove(self, session_id: int) -> FetchSession | None:
-        """Close the session of that id."""
+        """Remove and return the session with the id."""
         with self._lock:
             return self._sessions.pop(session_id, None)
 
     def touch(self, session: FetchSession) -> None:
-        """Note that the session was used."""
+        """Mark the session as just used."""
         now_ms = self._clock.wall_ms()
         with self._lock:
             session.last_used_ms = now_ms
@@ -192,7 +192,7 @@ class FetchSessionCache:
                 self._sessions.move_to_end(session.id)
 
     def maybe_create(self, fetches: Sequence[PartitionFetch], is_privileged: bool, uses_topic_ids: bool) -> FetchSession | None:
-        """Begin a session for these partitions; None when there is no room."""
+        """Create a session for these partitions; None if there is no room."""
         now_ms = self._clock.wall_ms()
         with self._lock:
             if len(self._sessions) >= self._max_entries and not self._evict(is_privileged, len(fetches), now_ms):

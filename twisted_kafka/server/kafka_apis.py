@@ -1,4 +1,4 @@
-"""A request out of the queue: version check, decode, handler, answer. (Kafka: KafkaApis.)"""
+"""Handles a request from the queue: version check, decoding, handler, response (Kafka: KafkaApis)."""
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -23,31 +23,31 @@ from twisted_kafka.server.error_responses import error_response, error_text
 from twisted_kafka.timing.clock import IClock
 
 JOIN_BYTES = 64 * 1024
-"""A response of several parts up to this size is made one byte string: a copy costs less than gathering."""
+"""A first part up to this size is joined with the size prefix: copying it costs less than sending another part."""
 
 _SIZE: Final = Struct(">I").pack
 _HEADER: Final = Struct(">i").pack
 _TAGGED_HEADER: Final = Struct(">ix").pack
 
-_NOTHING_SAID: Final[Mapping[int, int]] = {}
-"""The error codes of no response."""
+_NO_ERROR_COUNTS: Final[Mapping[int, int]] = {}
+"""The error counts of a request without response."""
 
 _log = Logger(__name__)
 
 
 class KafkaApis:
-    """Answers requests by the handlers of a registry. ``handle`` runs on a request handler's thread."""
+    """Handles requests with the handlers of a registry. ``handle`` runs on a request handler's thread."""
 
     def __init__(self, registry: ApiRegistry, request_channel: RequestChannel, clock: IClock) -> None:
         self._apis = registry.apis
         self._channel = request_channel
         self._now_ns = clock.monotonic_ns
         self._refusals = LogRateLimit(clock.monotonic_ns)
-        # By API key and version: what makes its response header of the correlation id. Filled as they are met.
+        # Encoders of response headers by API key and version, added on first use.
         self._header_packers: dict[tuple[int, int], Callable[[int], bytes]] = {}
 
     def handle(self, request: Request) -> None:
-        """Answer ``request``, now or once its future is done; exactly once, whatever happens."""
+        """Answer ``request`` exactly once, now or when the handler's future is done."""
         context = request.context
         api = self._apis.get(context.api_key)
         version = context.api_version
@@ -65,7 +65,7 @@ class KafkaApis:
                 return
         try:
             message = api.request_class.decode(request.frame, version, request.body_offset)
-        except Exception as error:  # noqa: BLE001 whatever a body does to the decoder concerns its connection only
+        except Exception as error:  # noqa: BLE001 a malformed body must only affect its own connection
             self._refuse(request, f"cannot read {api.name} v{version}: {type(error).__name__}: {error}")
             return
         try:
@@ -95,14 +95,14 @@ class KafkaApis:
     ) -> None:
         if isinstance(result, Outcome):
             if result is NO_RESPONSE:
-                request.context.error_counts = _NOTHING_SAID
+                request.context.error_counts = _NO_ERROR_COUNTS
                 self._channel.send_no_op(request, by_handler)
             else:
                 assert result is CLOSE_CONNECTION, result
                 self._channel.close_connection(request)
             return
         context = request.context
-        if not isinstance(result, ReadyResponse):  # who makes such a one has noted its errors
+        if not isinstance(result, ReadyResponse):  # the handler of a ReadyResponse has noted its errors
             if api.error_places.lists:
                 note_errors(context, result)
             elif not context.error:
@@ -136,7 +136,7 @@ class KafkaApis:
         return parts, size + 4
 
     def _fail(self, request: Request, api: Api, message: Message | None, error: BaseException) -> None:
-        """Answer with the error; if even that fails, close the connection."""
+        """Send an error response; close the connection if that fails."""
         context = request.context
         code = error_of(error)
         if not isinstance(error, KafkaError):
@@ -160,7 +160,7 @@ class KafkaApis:
             note_errors(context, response)
             parts, size_bytes = self._encode(request, response)
         except Exception:  # noqa: BLE001 the last resort
-            _log.failure("{api} has no answer for {code}", api=api.name, code=code.name)
+            _log.failure("Cannot build an error response of {api} for {code}", api=api.name, code=code.name)
             self._channel.close_connection(request)
             return
         self._channel.send_response(request, parts, size_bytes)
@@ -172,9 +172,10 @@ class KafkaApis:
             response = unsupported_version_response(api.min_version, api.max_version)
             self._channel.send_response(request, *self._encode_plain(context.correlation_id, response))
         elif api is None:
-            self._refuse(request, f"API key {context.api_key} is not served here")
+            self._refuse(request, f"API key {context.api_key} is not supported")
         else:
-            self._refuse(request, f"{api.name} v{context.api_version} is not served, only v{api.min_version} to v{api.max_version}")
+            supported = f"v{api.min_version} to v{api.max_version}"
+            self._refuse(request, f"{api.name} v{context.api_version} is not supported, only {supported}")
 
     def _encode_plain(self, correlation_id: int, response: Message) -> tuple[list[Part], int]:
         body = response.encode(0)

@@ -1,4 +1,4 @@
-"""The threads that handle requests. (Kafka: KafkaRequestHandler, KafkaRequestHandlerPool.)"""
+"""The threads that handle requests (Kafka: KafkaRequestHandler, KafkaRequestHandlerPool)."""
 
 import threading
 from collections.abc import Callable
@@ -15,21 +15,25 @@ from twisted_kafka.timing.clock import IClock
 _log = Logger()
 
 
-def _complain(why: str) -> None:
+def _log_fatal(why: str) -> None:
     _log.critical("{why}", why=why)
 
 
 class KafkaRequestHandler:
-    """Takes requests and has them handled, one after the other. ``run`` is a thread's; a test may ``step`` it.
+    """Takes requests from the queue and handles them, one after another. A thread calls ``run``; tests call ``step``.
 
-    A request's failure is that request's: its connection is closed. What is no ``Exception`` (FatalExitError, or an exit that is
-    asked for) ends the handler, and ``fatal`` is told why.
+    If handling a request raises an ``Exception``, its connection is closed. Any other exception (FatalExitError, SystemExit) ends
+    the handler, and ``fatal`` is called with the reason.
     """
 
     __slots__ = ("_channel", "_fatal", "_handle", "has_ended", "parker")
 
     def __init__(
-        self, channel: RequestChannel, handle: Callable[[Request], None], parker: Parker, fatal: Callable[[str], object] = _complain
+        self,
+        channel: RequestChannel,
+        handle: Callable[[Request], None],
+        parker: Parker,
+        fatal: Callable[[str], object] = _log_fatal,
     ) -> None:
         self._channel = channel
         self._handle = handle
@@ -38,24 +42,24 @@ class KafkaRequestHandler:
         self.has_ended = False
 
     def run(self) -> None:
-        """Handle requests until it is told to end."""
+        """Handle requests until shutdown."""
         try:
             with self._channel.placed():
                 while not self.has_ended:
                     self.step()
-        except BaseException as error:  # noqa: BLE001 its thread ends here: say so
+        except BaseException as error:  # noqa: BLE001 the thread ends here, and must not do so silently
             self._fatal(f"Fatal error in {threading.current_thread().name}: {type(error).__name__}: {error}")
         finally:
             self.has_ended = True
             self._channel.remove_handler(self.parker)
 
     def step(self, timeout_s: float = MAX_PARK_S) -> bool:
-        """Handle the next request, waiting for it at most ``timeout_s`` seconds; return whether there was one."""
+        """Wait up to ``timeout_s`` seconds for a request and handle it; return whether there was one."""
         request = self._channel.receive(self.parker, timeout_s)
         if isinstance(request, Request):
             try:
                 self._handle(request)
-            except Exception:  # noqa: BLE001 a request's failure must not end the thread that handles the others
+            except Exception:  # noqa: BLE001 a failed request must not end the thread
                 self._failed(request)
             finally:
                 if request.memory_pool is not None:
@@ -71,13 +75,13 @@ class KafkaRequestHandler:
         return False
 
     def _failed(self, request: Request) -> None:
-        _log.failure("Error when handling a request of {id}", id=request.context.connection_id)
+        _log.failure("Error when handling a request from connection {id}", id=request.context.connection_id)
         if request.claim():
             self._channel.abandon(request)
 
 
 class KafkaRequestHandlerPool:
-    """``num_threads`` handlers (key ``num.io.threads``), idle ones parked; ``fatal`` is told when one cannot go on."""
+    """``num_threads`` handlers (``num.io.threads``), parked while idle; ``fatal`` is called if one ends with an error."""
 
     def __init__(
         self,
@@ -87,7 +91,7 @@ class KafkaRequestHandlerPool:
         clock: IClock,
         metrics: MetricsRegistry,
         plane: str = DATA_PLANE,
-        fatal: Callable[[str], object] = _complain,
+        fatal: Callable[[str], object] = _log_fatal,
     ) -> None:
         self._channel = channel
         self._handle = handle
@@ -104,7 +108,7 @@ class KafkaRequestHandlerPool:
 
     @property
     def size(self) -> int:
-        """How many handlers there are to be."""
+        """Number of handlers, without those that are about to end."""
         return self._size
 
     def start(self) -> None:
@@ -115,12 +119,13 @@ class KafkaRequestHandlerPool:
                 thread.start()
 
     def resize(self, num_threads: int) -> None:
-        """Have so many handlers from now on; no request is lost. Those that are too many end after what is queued now.
+        """Change the number of handlers without losing a request; excess ones end after handling what is queued now.
 
-        Raises ValueError for fewer than one, RuntimeError when the system has no further thread; there are as many as it had then.
+        Raises ValueError if ``num_threads`` is less than one, RuntimeError if the system refuses another thread; those started
+        before stay.
         """
         if num_threads < 1:
-            raise ValueError(f"{num_threads} request handlers")
+            raise ValueError(f"Invalid number of request handlers: {num_threads}")
         with self._lock:
             if self._is_stopping:
                 return
@@ -136,7 +141,7 @@ class KafkaRequestHandlerPool:
 
     def _add(self) -> None:
         names = {thread.name for _, thread in self._threads}
-        # Some that are told to end may still be at work: a free name is not always the next one.
+        # Handlers that are about to end still have their names, so the first unused number is not always the next one.
         name = next(
             name for number in range(len(names) + 1) if (name := f"{self._plane}-kafka-request-handler-{number}") not in names
         )
@@ -146,12 +151,12 @@ class KafkaRequestHandlerPool:
             try:
                 thread.start()
             except RuntimeError:
-                self._channel.remove_handler(handler.parker)  # else it counts as awake for ever, and nobody is woken for a request
+                self._channel.remove_handler(handler.parker)  # otherwise it counts as awake, and no handler is woken for requests
                 raise
         self._threads.append((handler, thread))
 
     def shutdown(self, timeout_s: float = 10.0) -> None:
-        """Handle what is queued, then end, waiting at most ``timeout_s`` seconds for requests under way."""
+        """Handle the queued requests, then end the threads; wait up to ``timeout_s`` seconds for them."""
         with self._lock:
             was_stopping, self._is_stopping = self._is_stopping, True
             threads = [thread for _, thread in self._threads]
@@ -163,4 +168,4 @@ class KafkaRequestHandlerPool:
             if thread.ident is not None and thread is not threading.current_thread():
                 thread.join(max(0.0, (deadline_ns - self._clock.monotonic_ns()) / 1e9))
                 if thread.is_alive():
-                    _log.warn("{name} is still busy after {seconds} s", name=thread.name, seconds=timeout_s)
+                    _log.warn("{name} is still running after {seconds} s", name=thread.name, seconds=timeout_s)

@@ -1,1 +1,1 @@
-"""Client metrics (KIP-714): subscriptions, and what clients push."""
+"""Client metrics (KIP-714): subscriptions, and the metrics that clients push."""

@@ -1,4 +1,4 @@
-"""Which client shall push which metrics, and what it pushed (KIP-714; Kafka: ``ClientMetricsManager``)."""
+"""Subscriptions to client metrics, and the clients that push them (KIP-714; Kafka: ``ClientMetricsManager``)."""
 
 import threading
 import zlib
@@ -24,26 +24,26 @@ from twisted_kafka.telemetry.otlp import read_metrics
 from twisted_kafka.timing.clock import IClock
 
 DEFAULT_INTERVAL_MS: Final = 300_000
-"""How often a client that shall push nothing asks again."""
+"""Push interval of clients without a subscription: they ask for one at this interval."""
 
 MAX_INSTANCES: Final = 16_384
-"""Clients that are remembered, those that asked last (Kafka: ClientMetricsManager.CACHE_MAX_SIZE)."""
+"""Maximum number of client instances in the cache; the least recently used is evicted (Kafka: CLIENT_METRICS_CACHE_MAX_SIZE)."""
 
 EXPIRY_INTERVALS: Final = 3
-"""Push intervals after which a silent client is forgotten."""
+"""Number of push intervals after which an inactive client expires."""
 
 MAX_RATIO: Final = 20
-"""A push may be so many times as large decompressed as ``telemetry.max.bytes`` allows it to be compressed."""
+"""Limit of a decompressed push, as a multiple of ``telemetry.max.bytes``, the limit of a compressed one."""
 
 ACCEPTED: Final = (Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNAPPY)
-"""Codecs that a client may use, best first."""
+"""Codecs that clients may use, in order of preference."""
 
 Client = Mapping[str, str]
-"""What a client is selected by: the keys are ``config.client_metrics.SELECTORS``."""
+"""The attributes that subscriptions match on; the keys are ``config.client_metrics.SELECTORS``."""
 
 
 class Subscription(NamedTuple):
-    """What one client shall push, and how often."""
+    """The metrics that a client has to push, and the interval."""
 
     subscription_id: int
     interval_ms: int
@@ -51,7 +51,7 @@ class Subscription(NamedTuple):
 
 
 class _Instance:
-    """A client that asked for its subscription."""
+    """A client instance with its subscription."""
 
     __slots__ = ("asked_ms", "client", "generation", "is_terminating", "may_ask_again", "pushed_ms", "seen_ms", "subscription")
 
@@ -66,7 +66,7 @@ class _Instance:
 
 
 class ClientMetricsManager:
-    """Subscriptions by name, clients by the id of their instance. All methods are for any thread."""
+    """Subscriptions by name, clients by instance id. Methods may be called on any thread."""
 
     log = Logger()
 
@@ -82,11 +82,11 @@ class ClientMetricsManager:
         self._generation = 0
 
     def update(self, name: str, config: Mapping[str, str]) -> None:
-        """Take the configs of a subscription as they are now; without any it ends."""
+        """Set the configs of a subscription; empty ones delete it."""
         try:
             parsed = ClientMetricsConfig.parse(config) if config else None
         except KafkaError as error:
-            self.log.error("The subscription {name} to client metrics stays as it was: {error}", name=name, error=error)
+            self.log.error("Ignoring invalid configs of client metrics subscription {name}: {error}", name=name, error=error)
             return
         with self._lock:
             if parsed is None:
@@ -101,9 +101,9 @@ class ClientMetricsManager:
             return sorted(self._configs)
 
     def subscribe(self, instance_id: bytes, client: Client) -> tuple[bytes, Subscription]:
-        """Return the client's id, a new one if it has none yet, and what it shall push.
+        """Return the client's instance id, a new one if it has none yet, and its subscription.
 
-        Raises ThrottlingQuotaExceededError when it asks again before the interval is over.
+        Raises ThrottlingQuotaExceededError if the client asks again before the push interval has passed.
         """
         instance_id = random_uuid() if instance_id == NO_UUID else instance_id
         now_ms = self._clock.wall_ms()
@@ -112,15 +112,17 @@ class ClientMetricsManager:
             instance = self._instance(instance_id, client)
             too_early = instance.asked_ms >= 0 and now_ms < instance.asked_ms + instance.subscription.interval_ms
             if too_early and not instance.may_ask_again:
-                raise ThrottlingQuotaExceededError(f"Client {uuid_text(instance_id)} asks before its interval is over")
+                raise ThrottlingQuotaExceededError(
+                    f"Client {uuid_text(instance_id)} asked again before its push interval had passed"
+                )
             instance.asked_ms = instance.seen_ms = now_ms
             instance.may_ask_again = False
             return instance_id, instance.subscription
 
     def push(self, instance_id: bytes, subscription_id: int, codec: int, data: bytes, client: Client, *, is_last: bool) -> None:
-        """Take over what a client pushes; ``is_last`` when it goes. Raises the KafkaError that it is answered."""
+        """Take a client's metrics; ``is_last`` if it terminates. Raises KafkaError."""
         if instance_id == NO_UUID:
-            raise InvalidRequestError("A client that pushes metrics must have asked for its id before")
+            raise InvalidRequestError("Invalid client instance id: it is not set")
         now_ms = self._clock.wall_ms()
         with self._lock:
             self._expire(now_ms)
@@ -137,19 +139,21 @@ class ClientMetricsManager:
         self, instance: _Instance, subscription_id: int, codec: int, size_bytes: int, now_ms: int, is_last: bool
     ) -> None:
         if instance.is_terminating:
-            raise InvalidRequestError("The client has said that it goes")
+            raise InvalidRequestError("The client has already sent its last push")
         too_early = instance.pushed_ms >= 0 and now_ms < instance.pushed_ms + instance.subscription.interval_ms
         if too_early and not is_last:
-            raise ThrottlingQuotaExceededError("The client pushes before its interval is over")
+            raise ThrottlingQuotaExceededError("The client pushed before its push interval had passed")
         instance.pushed_ms = instance.seen_ms = now_ms
         if subscription_id != instance.subscription.subscription_id:
             instance.may_ask_again = True
-            raise UnknownSubscriptionIdError("The subscription has changed: ask for the new one")
+            raise UnknownSubscriptionIdError(
+                f"Unknown subscription id {subscription_id}: the subscription has changed, the client has to fetch it again"
+            )
         if codec and codec not in ACCEPTED:
             instance.may_ask_again = True
-            raise UnsupportedCompressionTypeError(f"There is no codec {codec}")
+            raise UnsupportedCompressionTypeError(f"Unknown compression type {codec}")
         if size_bytes > self.max_bytes:
-            raise TelemetryTooLargeError(f"{size_bytes} bytes are more than telemetry.max.bytes, {self.max_bytes}")
+            raise TelemetryTooLargeError(f"The push of {size_bytes} bytes is larger than telemetry.max.bytes ({self.max_bytes})")
 
     def _instance(self, instance_id: bytes, client: Client) -> _Instance:
         instance = self._instances.get(instance_id)
@@ -175,7 +179,7 @@ class ClientMetricsManager:
         return Subscription(digest - (1 << 32) if digest >= 1 << 31 else digest, interval_ms, wanted)
 
     def _expire(self, now_ms: int) -> None:
-        # The longest silent come first, and all intervals are of the same order: looking at those is enough.
+        # The least recently used come first. As all intervals are of the same order, checking the first ones suffices.
         while self._instances:
             instance_id, instance = next(iter(self._instances.items()))
             if now_ms < instance.seen_ms + EXPIRY_INTERVALS * instance.subscription.interval_ms:

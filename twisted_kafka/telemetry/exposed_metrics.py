@@ -1,4 +1,4 @@
-"""Clients' metrics among the broker's own: the last values of each client, as gauges of ``kafka.client:type=telemetry``."""
+"""Exposes client metrics among the broker's own: each client's last values, as gauges of ``kafka.client:type=telemetry``."""
 
 import threading
 from collections.abc import Iterable, Mapping
@@ -12,16 +12,16 @@ TYPE: Final = "kafka.client:telemetry"
 DROPPED: Final = "DroppedSamples"
 
 MAX_SERIES: Final = 20_000
-"""Series of all clients together; what does not fit is counted in ``DroppedSamples``."""
+"""Maximum number of series of all clients; samples beyond it are counted in ``DroppedSamples``."""
 
 MAX_TEXT_LENGTH: Final = 255
-"""Characters of a metric's name and of a label's value."""
+"""Maximum number of characters of a metric name and of a label value."""
 
 _Series = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class ExposedMetrics:
-    """What clients pushed last; sums of differences are added up."""
+    """The last value of each client's series; deltas are added up."""
 
     def __init__(self, registry: MetricsRegistry, max_series: int = MAX_SERIES) -> None:
         self._registry = registry
@@ -32,7 +32,7 @@ class ExposedMetrics:
         self._dropped = registry.counter(TYPE, DROPPED)
 
     def take(self, client: bytes, labels: Mapping[str, str], samples: Iterable[Sample]) -> None:
-        """Show what this client, known by the id of its instance, has pushed."""
+        """Expose the samples of a client, which is identified by its instance id."""
         with self._lock:
             values = self._values.setdefault(client, {})
             for sample in samples:
@@ -47,7 +47,7 @@ class ExposedMetrics:
                 values[series] = values[series] + sample.value if sample.is_delta else sample.value
 
     def forget(self, client: bytes, labels: Mapping[str, str]) -> None:
-        """Show the client's metrics no longer."""
+        """Remove the client's metrics."""
         with self._lock:
             for series in self._values.pop(client, {}):
                 self._count -= 1

@@ -1,4 +1,4 @@
-"""Reads the metrics that a client pushes: OpenTelemetry's MetricsData, in protocol buffers (OTLP)."""
+"""Decodes the metrics that clients push: OpenTelemetry's MetricsData as protocol buffers (OTLP)."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
@@ -10,7 +10,7 @@ _DELTA: Final = 1
 
 
 class Sample(NamedTuple):
-    """One value: of a gauge as it is, of a sum or a histogram either the whole or, with ``is_delta``, what was added."""
+    """One value. Of sums and histograms it is the total, or with ``is_delta`` the change since the last push."""
 
     name: str
     labels: tuple[tuple[str, str], ...]
@@ -19,8 +19,8 @@ class Sample(NamedTuple):
 
 
 def read_metrics(data: bytes) -> list[Sample]:
-    """Return the samples; raises InvalidRecordError for bytes that are not MetricsData."""
-    # A twentieth of a second that only brokers need to which clients push.
+    """Return the samples. Raises InvalidRecordError if the bytes are not MetricsData."""
+    # These imports take 50 ms and are only needed if clients push metrics.
     from google.protobuf.message import DecodeError
     from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
@@ -28,7 +28,7 @@ def read_metrics(data: bytes) -> list[Sample]:
     try:
         message.ParseFromString(data)
     except DecodeError as error:
-        raise InvalidRecordError(f"The metrics are not OpenTelemetry's MetricsData: {error}") from None
+        raise InvalidRecordError(f"Invalid OpenTelemetry MetricsData: {error}") from None
     return [
         sample
         for resource in message.resource_metrics
@@ -49,7 +49,7 @@ def _samples(metric: Any) -> Iterator[Sample]:
         if kind in ("gauge", "sum"):
             yield Sample(metric.name, labels, getattr(point, point.WhichOneof("value") or "as_int"), is_delta)
         else:
-            # Distributions: how many there were and their sum; that is what averages are made of.
+            # Distributions: count and sum, from which averages are computed.
             yield Sample(f"{metric.name}.count", labels, point.count, is_delta)
             yield Sample(f"{metric.name}.sum", labels, point.sum, is_delta)
 
