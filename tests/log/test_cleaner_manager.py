@@ -3,6 +3,8 @@
 import errno
 import os
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -16,6 +18,7 @@ from twisted_kafka.log.cleaner.cleaner import LogCleaningAbortedError
 from twisted_kafka.log.cleaner.log_cleaner import LogCleaner
 from twisted_kafka.log.cleaner.throttle import CleanerThrottle
 from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.protocol.errors import KafkaStorageError
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.timing.clock import ManualClock
@@ -46,6 +49,17 @@ def write(log, batches=30, keys=3, timestamp_ms=NOW_MS):
 
 def checkpoint(broker, directory="a"):
     return (broker.path / directory / "cleaner-offset-checkpoint").read_text()
+
+
+def wait_for_abort(manager, topic_partition):
+    """Return when somebody waits for the cleaner to let go of a partition."""
+    for _ in range(WAIT_S * 100):
+        try:
+            manager.cleaner.manager.check_not_aborted(topic_partition)
+        except LogCleaningAbortedError:
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"nobody waits for the cleaning of {topic_partition} to end")
 
 
 def test_a_dirty_log_is_cleaned_up_to_its_active_segment_and_that_is_noted(broker):
@@ -265,12 +279,7 @@ def test_a_cleaning_under_way_ends_before_the_log_is_cut(broker):
     assert manager.cleaner.manager.grab_filthiest() is None
     cutting = threading.Thread(target=manager.truncate_to, args=(ONE, 2))
     cutting.start()
-    aborted = False
-    while not aborted:
-        try:
-            manager.cleaner.manager.check_not_aborted(ONE)
-        except LogCleaningAbortedError:
-            aborted = True
+    wait_for_abort(manager, ONE)
     assert log.log_end_offset == 30
     manager.cleaner.manager.done_cleaning(log, 30)
     cutting.join(WAIT_S)
@@ -278,6 +287,91 @@ def test_a_cleaning_under_way_ends_before_the_log_is_cut(broker):
     assert (manager.cleaner.manager.cleaned_up_to(log) or 0) <= 2
     with pytest.raises(ValueError, match="not paused"):
         manager.cleaner.manager.resume([ONE])
+
+
+def test_a_move_that_waits_for_the_cleaner_keeps_no_other_topic_waiting(broker):
+    """The cleaner may be throttled for many seconds, in which topics are made and deleted."""
+    manager = start(broker, ("a", "b"))
+    log = manager.get_or_create_log(ONE)
+    write(log)
+    assert manager.cleaner.manager.grab_filthiest().log is log
+    manager.prefer(ONE, next(directory for directory in manager.directories if directory.path != log.parent))
+    with ThreadPoolExecutor(2) as pool:
+        move = pool.submit(manager.get_or_create_future_log, ONE, None)
+        try:
+            wait_for_abort(manager, ONE)
+            assert pool.submit(manager.get_or_create_log, TWO).result(WAIT_S)
+            assert pool.submit(manager.delete_log, TWO).result(WAIT_S)
+        finally:
+            manager.cleaner.manager.done_cleaning(log, 0)
+        assert move.result(WAIT_S) is manager.get_future_log(ONE)
+    assert manager.cleaner.manager.grab_filthiest() is None
+    assert manager.delete_future_log(ONE)
+    assert manager.cleaner.manager.grab_filthiest().log is log
+
+
+def test_a_move_that_cannot_begin_lets_the_cleaner_go_on(broker):
+    manager = start(broker, ("a", "b"))
+    log = manager.get_or_create_log(ONE)
+    write(log)
+    with pytest.raises(KafkaStorageError):
+        manager.get_or_create_future_log(ONE, None)
+    assert manager.cleaner.clean_filthiest()
+
+
+@pytest.mark.pure
+def test_retention_leaves_a_log_alone_that_is_still_being_compacted(broker, monkeypatch):
+    """Its policy may have changed meanwhile: files that are renamed under the cleaner would take a sound directory offline."""
+    manager = start(broker)
+    write(manager.get_or_create_log(ONE), keys=1000)
+    manager.shutdown()
+    manager = start(broker)  # with all files closed
+    log = manager.get_log(ONE)
+    log.update_high_watermark(log.log_end_offset)
+
+    def change_policy():
+        broker.topic_configs["one"] |= {"cleanup.policy": "delete", "retention.bytes": "0", "retention.ms": "-1"}
+        manager.update_topic_config("one")
+
+    changes = []
+    with ThreadPoolExecutor(1) as pool:
+
+        def proceed(*_):
+            if not changes:
+                changes.append(pool.submit(change_policy))
+                wait_for_abort(manager, ONE)
+                broker.later(300_000)  # retention runs
+
+        monkeypatch.setattr(manager.cleaner, "proceed", proceed)
+        manager.cleaner.clean_filthiest()
+        changes[0].result(WAIT_S)
+    assert broker.failed == []
+    assert log.log_start_offset == 0
+    broker.later(300_000)
+    assert log.log_start_offset == log.log_end_offset
+
+
+def test_no_cleaning_begins_while_retention_is_at_work(broker, monkeypatch):
+    manager = start(broker)
+    for partition in (ONE, TWO):
+        broker.topic_configs[partition.topic] = {"retention.ms": "1000", "segment.bytes": "1000"}
+        write(manager.get_or_create_log(partition))
+    chosen = []
+    real = os.rename
+
+    def rename(*paths):
+        if not chosen:  # retention deletes segments of the first log
+            broker.topic_configs["two"] = COMPACT
+            manager.update_topic_config("two")
+            chosen.append(manager.cleaner.manager.grab_filthiest())
+        return real(*paths)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rename", rename)
+        broker.later(300_000)
+    assert chosen == [None]
+    write(manager.get_log(TWO))
+    assert manager.cleaner.manager.grab_filthiest().log is manager.get_log(TWO)
 
 
 def test_a_full_disk_is_no_failed_disk(broker, monkeypatch):

@@ -210,18 +210,30 @@ class LogManager:
 
         Raises KafkaStorageError when it cannot be made or any directory is offline, which might have one already.
         """
-        with self._lock:
-            log = self._future_logs.get(topic_partition)
-            if log is None:
-                self._all.ensure_none_is_offline(topic_partition)
-                log = self._create(topic_partition, self.topic_config(topic_partition.topic), is_future=True)
-                self._future_logs[topic_partition] = log
-                if self.cleaner is not None:
-                    # What was copied before a compaction would count as compacted.
-                    self.cleaner.manager.abort_and_pause(topic_partition)
+        log = self._future_logs.get(topic_partition)
+        if log is None:
+            log = self._create_future_log(topic_partition)
         if topic_id is not None:
             log.assign_topic_id(topic_id)
         return log
+
+    def _create_future_log(self, topic_partition: TopicPartition) -> UnifiedLog:
+        # What was copied before a compaction would count as compacted. The wait for a cleaner is over before the lock is taken.
+        if self.cleaner is not None:
+            self.cleaner.manager.abort_and_pause(topic_partition)
+        is_new = False
+        try:
+            with self._lock:
+                log = self._future_logs.get(topic_partition)
+                if log is None:
+                    self._all.ensure_none_is_offline(topic_partition)
+                    log = self._create(topic_partition, self.topic_config(topic_partition.topic), is_future=True)
+                    self._future_logs[topic_partition] = log
+                    is_new = True
+                return log
+        finally:
+            if self.cleaner is not None and not is_new:
+                self.cleaner.manager.resume([topic_partition])
 
     def _create(self, topic_partition: TopicPartition, config: LogConfig, *, is_future: bool = False) -> UnifiedLog:
         preferred = self._wishes.get(topic_partition)
@@ -403,15 +415,17 @@ class LogManager:
 
     def forget_directory(self, directory: LogDirectory) -> None:
         """Let go of the logs in a directory that is offline, and of its lock (Kafka: ``LogManager.handleLogDirFailure``)."""
+        moving = []
         with self._lock:
             logs, directory.logs = list(directory.logs.values()), {}
             for log in logs:
                 known = self._future_logs if log.is_future else self._logs
                 if known.get(log.topic_partition) is log:
                     del known[log.topic_partition]
-                    if log.is_future and self.cleaner is not None:
-                        self.cleaner.manager.resume([log.topic_partition])
+                    if log.is_future:
+                        moving.append(log.topic_partition)
         if self.cleaner is not None:
+            self.cleaner.manager.resume(moving)
             self.cleaner.manager.directory_failed(directory)
         for log in logs:
             self._metrics.log_removed(log)

@@ -1,12 +1,13 @@
 """What is done to all logs from time to time: flushing, checkpoints, retention, forgetting producers."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from twisted.logger import Logger
 
 from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.log.cleaner.log_cleaner import LogCleaner
 from twisted_kafka.log.directories.log_directory import LogDirectory
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.errors import KafkaStorageError
@@ -23,6 +24,7 @@ class Logs(Protocol):
 
     directories: list[LogDirectory]
     clock: IClock
+    cleaner: LogCleaner | None
 
     def all_logs(self) -> list[UnifiedLog]: ...  # noqa: D102
     def directory_failed(self, directory: LogDirectory, error: OSError) -> None: ...  # noqa: D102
@@ -56,7 +58,18 @@ class LogTasks:
 
     def delete_old_segments(self) -> None:
         """Apply retention to every log, but for the compacted ones, to which the cleaner does."""
-        logs = [log for log in self._logs.all_logs() if not log.config.compact]
+        cleaner = self._logs.cleaner
+        if cleaner is None:
+            self._delete_old_segments([log for log in self._logs.all_logs() if not log.config.compact])
+            return
+        # No policy that changes meanwhile may let a cleaner work on the segments that go.
+        logs = cleaner.manager.pause_non_compacted()
+        try:
+            self._delete_old_segments(logs)
+        finally:
+            cleaner.manager.resume([log.topic_partition for log in logs])
+
+    def _delete_old_segments(self, logs: Iterable[UnifiedLog]) -> None:
         deleted = sum([self._guarded(log.delete_old_segments) for log in logs])
         if deleted:
             _log.info("Retention deleted {count} segments", count=deleted)

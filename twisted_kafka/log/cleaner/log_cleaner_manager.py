@@ -238,6 +238,21 @@ class CleanerManager:
         for topic_partition in topic_partitions:
             self.abort_and_pause(topic_partition)
 
+    def pause_non_compacted(self) -> list[UnifiedLog]:
+        """Keep cleaners away from the logs that are not compacted, and return them, for retention; ``resume`` each afterwards.
+
+        Those that a cleaner still works on, for their policy has just changed, are left out
+        (Kafka: ``pauseCleaningForNonCompactedPartitions``).
+        """
+        with self._condition:
+            logs = []
+            for log in self._logs.all_logs():
+                state = self._states.get(log.topic_partition, 0)
+                if isinstance(state, int) and not log.config.compact:
+                    self._states[log.topic_partition] = state + 1
+                    logs.append(log)
+            return logs
+
     # Checkpoints.
 
     def forget_deleted(self) -> None:
