@@ -6,6 +6,7 @@ The other thread is begun in the middle of the operation, and given a moment in 
 import errno
 import os
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +14,7 @@ from tests.log.support import NOW_MS, Bench, append, batch, contents, data_of
 from twisted_kafka.log.directories.log_directories import is_out_of_descriptors
 from twisted_kafka.log.directories.log_directory import LogDirectory
 from twisted_kafka.log.results import AbortedTransaction, FetchIsolation
-from twisted_kafka.log.segment import index_check
+from twisted_kafka.log.segment import index_check, log_segment
 from twisted_kafka.log.segment.transaction_index import TransactionIndex
 from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.protocol.errors import KafkaStorageError, OffsetOutOfRangeError
@@ -179,6 +180,40 @@ class FakeLog:
             self.meanwhile = None
             meanwhile.begin()
         return value
+
+
+@pytest.mark.parametrize("step", ["open", "check", "transactions"])
+def test_a_disk_that_hangs_keeps_no_reader_of_another_waiting(tmp_path, monkeypatch, step):
+    logs = []
+    for name in ("hung", "sound"):
+        (tmp_path / name).mkdir()
+        logs.append(of_closed_segments(Bench(tmp_path / name / "topic-0")))
+    hung, sound = logs
+    begun, mended = threading.Event(), threading.Event()
+
+    def hang(path):
+        if "hung" in str(path):
+            begun.set()
+            assert mended.wait(30)
+
+    if step == "open":
+        real = log_segment.SegmentFile
+        monkeypatch.setattr(log_segment, "SegmentFile", lambda path, mode: hang(path) or real(path, mode))
+    elif step == "check":
+        pread = os.pread
+        monkeypatch.setattr(os, "pread", lambda fd, *where: hang(os.readlink(f"/proc/self/fd/{fd}")) or pread(fd, *where))
+    else:
+        read_bytes = Path.read_bytes
+        monkeypatch.setattr(Path, "read_bytes", lambda path: hang(path) or read_bytes(path))
+    readers = [Beside(lambda log=log: log.read(0, 1000, FetchIsolation.TXN_COMMITTED)) for log in (hung, sound)]
+    try:
+        readers[0].begin()
+        assert begun.wait(10)
+        readers[1].begin()
+        assert data_of(readers[1].end().records)
+    finally:
+        mended.set()
+    assert data_of(readers[0].end().records)
 
 
 def test_a_recovery_point_from_before_a_truncation_is_not_written_after_it(tmp_path):

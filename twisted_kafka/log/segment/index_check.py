@@ -5,7 +5,6 @@ with the batches that they point to, when the indexes are first needed: opening 
 """
 
 import os
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,15 +17,12 @@ from twisted_kafka.log.segment.indexes import OffsetIndex, TimeIndex
 if TYPE_CHECKING:
     from twisted_kafka.log.segment.log_segment import LogSegment
 
-_checking = threading.Lock()
-"""Two readers would build the same files."""
-
 _log = Logger()
 
 
 def check_indexes(segment: "LogSegment") -> None:
     """Build the segment's index files anew unless their last entries fit its batches; raises OSError."""
-    with _checking:
+    with segment.checking:
         if not segment.is_checked:
             if not _fit(segment):
                 _log.warn("{path}: its indexes do not fit it and are built anew", path=str(segment.path))

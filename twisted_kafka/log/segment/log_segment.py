@@ -23,9 +23,6 @@ RECENT_BATCHES = 128
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
 
-_opening = threading.Lock()
-"""Of two readers that come first one opens the file."""
-
 Located = tuple[int, int, int, int]
 """A batch as (last offset, position, end position, base offset)."""
 
@@ -42,6 +39,7 @@ class LogSegment(SegmentFiles):
         "_is_reserved",
         "_max_timestamp",
         "_recent",
+        "checking",
         "created_ms",
         "first_timestamp_ms",
         "index_interval_bytes",
@@ -71,6 +69,8 @@ class LogSegment(SegmentFiles):
         """Whether an index has no place left, so that the segment must be rolled."""
         self.is_checked = False
         """Whether the index files were looked at: they are when they are first needed."""
+        self.checking = threading.Lock()
+        """Held while they are: two readers would build the same files."""
         self._file: SegmentFile | None = None
         self._is_reserved = False
         self._recent: list[Located] = []
@@ -125,10 +125,12 @@ class LogSegment(SegmentFiles):
         """The file of batches, opened on first use; raises OSError."""
         file = self._file
         if file is None:
-            with _opening:
-                file = self._file
-                if file is None:
-                    file = self._file = SegmentFile(self.path, "r+")
+            # Without a lock: a disk that hangs must keep nobody waiting who reads from another. Of two threads that open the file
+            # one wins, and none that opened it after ``hold``: its name may belong to another segment by then.
+            opened = SegmentFile(self.path, "r+")
+            file = self._file
+            if file is None:
+                file = self._file = opened
         return file
 
     # Appending, under the log's lock.

@@ -14,8 +14,11 @@ from twisted_kafka.log.results import AbortedTransaction
 _ENTRY = struct.Struct(">hqqqq")
 ENTRY_BYTES = _ENTRY.size
 _VERSION = 0
-_reading = threading.Lock()
-"""Who reads a file while somebody else appends to its entries must not put back what was there before."""
+_publishing = threading.Lock()
+"""Whoever reads a file while somebody else appends to its entries must not put back what was there before.
+
+Never held during I/O: a disk that hangs must keep nobody waiting who reads from another.
+"""
 
 
 class TransactionIndex:
@@ -33,10 +36,12 @@ class TransactionIndex:
         """The entries in the order of their markers; raises OSError."""
         entries = self._entries
         if entries is None:
-            with _reading:
+            found, written = self._read()
+            with _publishing:
                 entries = self._entries
                 if entries is None:
-                    entries = self._entries = self._read()
+                    self._written = written
+                    entries = self._entries = found
         return entries
 
     def append(self, aborted: AbortedTransaction) -> None:
@@ -99,13 +104,14 @@ class TransactionIndex:
         self._write()
         sync_file(self.path)
 
-    def _read(self) -> tuple[AbortedTransaction, ...]:
+    def _read(self) -> tuple[tuple[AbortedTransaction, ...], int]:
+        """Return the entries of the file and how many they are."""
         try:
             data = self.path.read_bytes()
         except FileNotFoundError:
             if not self.path.parent.exists():
                 raise  # the log is being moved: this says nothing
-            return ()
-        self._written = len(data) // _ENTRY.size
-        whole = self._written * _ENTRY.size
-        return tuple([AbortedTransaction(*fields[1:]) for fields in _ENTRY.iter_unpack(data[:whole])])
+            return (), 0
+        whole = len(data) // _ENTRY.size * _ENTRY.size
+        found = tuple([AbortedTransaction(*fields[1:]) for fields in _ENTRY.iter_unpack(data[:whole])])
+        return found, len(found)
