@@ -3,7 +3,6 @@
 import errno
 import os
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -53,13 +52,15 @@ def checkpoint(broker, directory="a"):
 
 def wait_for_abort(manager, topic_partition):
     """Return when somebody waits for the cleaner to let go of a partition."""
-    for _ in range(WAIT_S * 100):
+
+    def is_aborted():
         try:
             manager.cleaner.manager.check_not_aborted(topic_partition)
         except LogCleaningAbortedError:
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"nobody waits for the cleaning of {topic_partition} to end")
+            return True
+        return False
+
+    eventually(is_aborted)
 
 
 def test_a_dirty_log_is_cleaned_up_to_its_active_segment_and_that_is_noted(broker):
