@@ -31,7 +31,12 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.alter_log_dirs_copy import ReplicaCopier
 
 PLAIN, COMPACTED = TopicPartition("plain", 0), TopicPartition("compacted", 0)
-SETTINGS = {"log_cleaner_threads": 0, "log_initial_task_delay_ms": 1000, "log_segment_delete_delay_ms": 1000}
+SETTINGS = {
+    "log_cleaner_threads": 0,
+    "log_initial_task_delay_ms": 1000,
+    "log_segment_delete_delay_ms": 1000,
+    "transaction_partition_verification_enable": "false",
+}
 TOPICS = {
     "plain": {"segment.bytes": "600", "index.interval.bytes": "0", "retention.bytes": "6000"},
     "compacted": {"segment.bytes": "600", "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"},
