@@ -21,6 +21,7 @@ from twisted.internet.selectreactor import SelectReactor
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.network.request_plane import DATA_PLANE, RequestPlane
 from twisted_kafka.network.requests.request_channel import RequestChannel
 from twisted_kafka.network.requests.request_metrics import RequestMetrics
 from twisted_kafka.network.socket_server import SocketServer
@@ -57,9 +58,10 @@ class Server:
         registry = ApiRegistry([VersionsApis(lambda: supported)])
         apis = KafkaApis(registry, self.channel, self.clock)
         self.observer = RequestMetrics(self.metrics)
-        self.pool = KafkaRequestHandlerPool(self.channel, apis.handle, io_threads, self.clock, self.metrics)
+        plane = RequestPlane(DATA_PLANE, self.channel, self.clock, self.metrics)
+        self.pool = KafkaRequestHandlerPool(plane, apis.handle, io_threads, self.clock, self.metrics)
         self.reactor = SelectReactor()
-        self.server = SocketServer(config, self.reactor, self.channel, self.clock, self.metrics, [self.observer])
+        self.server = SocketServer(config, self.reactor, plane, self.clock, self.metrics, [self.observer])
         self.server.start()
         self.server.enable_request_processing()
         self.pool.start()

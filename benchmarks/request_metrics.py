@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any
 
 from twisted_kafka.metrics.registry import MetricsRegistry
-from twisted_kafka.network.loop.processor_settings import ProcessorStats
+from twisted_kafka.network.connection.connection_stats import ConnectionStats
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
 from twisted_kafka.network.requests.request_metrics import RequestMetrics
@@ -84,7 +84,7 @@ def main() -> None:
     ):
         request = make_request(api_key, version)
         measure(name, lambda request=request: metrics.request_completed(request))  # type: ignore[misc]
-    stats = ProcessorStats()
+    stats = ConnectionStats()
     request = make_request(12, 4)
 
     def count() -> None:

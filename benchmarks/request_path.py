@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "beside"))
 import frames
 
 from twisted_kafka import Broker
-from twisted_kafka.broker import kafka_server as assembly
+from twisted_kafka.broker import kafka_server
 from twisted_kafka.network.connection.channel import KafkaChannel
 
 ROUNDS, PER_ROUND = 600, 20
@@ -45,14 +45,15 @@ CAPTURED: dict[str, Any] = {}
 
 
 def capture(name: str) -> None:
-    """Keep the broker's own part of this class when it is made."""
-    real = getattr(assembly, name)
+    """Keep the broker's own instance of this class when it is made."""
+    kind = getattr(kafka_server, name)
+    initialize = kind.__init__
 
-    def make(*arguments: Any, **keywords: Any) -> Any:
-        CAPTURED[name] = real(*arguments, **keywords)
-        return CAPTURED[name]
+    def capturing(self: Any, *arguments: Any, **keywords: Any) -> None:
+        initialize(self, *arguments, **keywords)
+        CAPTURED[name] = self
 
-    setattr(assembly, name, make)
+    kind.__init__ = capturing
 
 
 def one_thread() -> tuple[KafkaChannel, Callable[[], None]]:
@@ -62,9 +63,10 @@ def one_thread() -> tuple[KafkaChannel, Callable[[], None]]:
     info = processor.new_connections.describe(("127.0.0.1", 9092), ("127.0.0.1", 40000))
     channel = KafkaChannel(info, processor, 100_000_000)
     channel.transport = Wire()  # type: ignore[assignment]
+    processor.add_channel(channel)
     processor._is_awake = True
     processor._stall_check_pending = True
-    processor._announce_after = sys.maxsize
+    processor._wake_after = sys.maxsize
     queue, handle = requests._queue, CAPTURED["KafkaApis"].handle
 
     def pump() -> None:

@@ -11,8 +11,8 @@ from twisted_kafka import Broker
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.network.client.blocking import BlockingNetworkClient
 from twisted_kafka.network.client.client_settings import ClientSettings, Node
-from twisted_kafka.network.client.connector import connector_for
 from twisted_kafka.network.client.errors import AuthenticationError, ClientClosedError, ConnectError, DisconnectedError
+from twisted_kafka.network.client.inter_broker import connector_for
 from twisted_kafka.network.client.network_client import NetworkClient
 from twisted_kafka.protocol.messages.metadata import MetadataRequest
 from twisted_kafka.protocol.messages.topics import CreateTopicsRequest

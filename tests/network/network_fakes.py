@@ -9,13 +9,14 @@ from zope.interface import implementer
 
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.connection.framing import NOT_NOW
-from twisted_kafka.network.interfaces import IChannelTransport, IRequestObserver
+from twisted_kafka.network.connection.interfaces import IChannelTransport
 from twisted_kafka.network.loop.processor import Processor
 from twisted_kafka.network.loop.processor_settings import ProcessorSettings
 from twisted_kafka.network.requests.memory_pool import MemoryPool
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_channel import Parker, RequestChannel
 from twisted_kafka.network.requests.request_context import ConnectionInfo
+from twisted_kafka.network.requests.request_observer import IRequestObserver
 from twisted_kafka.protocol.regions import FileRegion, Part
 from twisted_kafka.timing.clock import ManualClock
 
@@ -60,7 +61,7 @@ class FakeTransport:
 
     def read(self, data: bytes) -> int:
         """Read once, as KafkaTransport.doRead does, when ``data`` has arrived; return how much of it was read."""
-        view = self.channel.wanted()
+        view = self.channel.get_buffer()
         if view is NOT_NOW:
             return 0
         if view is None:
@@ -69,14 +70,14 @@ class FakeTransport:
         with view:
             count = min(len(view), len(data))
             view[:count] = data[:count]
-        self.channel.received(count)
+        self.channel.buffer_updated(count)
         return count
 
     def unstick(self) -> None:
         self.is_stuck = False
         self.written += self.waiting
         self.waiting = b""
-        self.channel.sent()
+        self.channel.send_completed()
 
     def pauseProducing(self) -> None:
         self.is_reading = False

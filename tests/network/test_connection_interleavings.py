@@ -13,7 +13,7 @@ from twisted_kafka.metrics.instruments import Meter
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.accepting.acceptor import Acceptor, SocketOptions
 from twisted_kafka.network.accepting.connection_quotas import ConnectionQuotas
-from twisted_kafka.network.interfaces import IBlockedAcceptor
+from twisted_kafka.network.accepting.interfaces import IBlockedAcceptor
 from twisted_kafka.timing.clock import ManualClock
 
 SEEDS = 150
@@ -57,7 +57,7 @@ class Processor:
         self._new = []
         blocked, self._blocked = self._blocked, []
         for acceptor in blocked:
-            acceptor.room_for_connections()
+            acceptor.retry_connection()
         while self.must_check and self.open and self._quotas.claim_excess(self._listener):
             self.close_one()
         self.must_check = False

@@ -15,7 +15,7 @@ from zope.interface import implementer
 from tests.eventually import WAIT_S, eventually
 from tests.network.network_fakes import frame
 from tests.network.test_socket_server import Running, echo, is_closed
-from twisted_kafka.network.interfaces import IConnectionQuotas
+from twisted_kafka.network.accepting.interfaces import IConnectionQuotas
 from twisted_kafka.network.loop.processor import Processor
 from twisted_kafka.network.loop.reactors import (
     MAX_FAILURES,
@@ -108,7 +108,7 @@ def test_pipelining_client_that_reads_nothing_is_bounded_in_memory(serving: Make
     with pytest.raises(TimeoutError):
         send_on(client, 200_000_000)
     echo(other, 1)
-    (channel,) = (each for each in processor_of(server).channels if each.is_paused)
+    (channel,) = (each for each in processor_of(server).channels.values() if each.is_paused)
     assert channel._backlog_bytes < 200_000
 
 
@@ -199,7 +199,7 @@ def test_network_thread_that_is_lost_begins_anew_and_the_rest_serves_on(serving:
     eventually(lambda: victim.stats.dropped_responses <= 1 and len(server.recorder.completed) == 11)
     globalLogPublisher.removeObserver(observer)
     assert len([message for message in messages if "failed, closing its 2 connections" in message]) == 1
-    assert len([message for message in messages if "goes on with a new reactor" in message]) == 1
+    assert len([message for message in messages if "continues with a new reactor" in message]) == 1
 
 
 def test_network_thread_that_is_lost_waits_for_descriptors_to_begin_anew(serving: Make) -> None:
@@ -224,7 +224,7 @@ def test_network_thread_that_is_lost_waits_for_descriptors_to_begin_anew(serving
     assert is_closed(client)
     echo(server.connect(), 2)
     globalLogPublisher.removeObserver(observer)
-    assert len([message for message in messages if "cannot begin anew for now" in message]) == 1
+    assert len([message for message in messages if "cannot restart for now" in message]) == 1
 
 
 def remember(messages: list[str]) -> Callable[[Any], None]:
@@ -249,7 +249,7 @@ class FailingHooks(NoHooks):
         self.error = error
         self.done = done
 
-    def poll_begins(self) -> float | None:
+    def before_poll(self) -> float | None:
         if not self.failures:
             self.done()
             return 0

@@ -10,7 +10,7 @@ def test_so_many_lines_in_so_much_time() -> None:
     assert [limit.allow() for _ in range(LINES + 3)] == [True] * LINES + [False] * 3
     clock.advance_ms(INTERVAL_NS / 1e6)
     assert limit.allow()
-    assert limit.take_suppressed() == " (3 lines like this were left out before)"
+    assert limit.take_suppressed() == " (3 similar lines were suppressed before this one)"
     assert limit.take_suppressed() == ""
 
 

@@ -18,7 +18,7 @@ from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network import socket_server
 from twisted_kafka.network.accepting.acceptor import BindError
 from twisted_kafka.network.loop.reactors import make_reactor
-from twisted_kafka.network.request_plane import CONTROL_PLANE
+from twisted_kafka.network.request_plane import DATA_PLANE, RequestPlane
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_channel import RequestChannel
 from twisted_kafka.network.requests.request_metric_names import RequestMetricNames
@@ -47,11 +47,12 @@ class Running:
         )
         observers = [RequestMetrics(self.metrics, RequestMetricNames(lambda key: f"Api{key}", str)), self.recorder]
         self.reactor: Any = SelectReactor()
-        self.server = SocketServer(self.config, self.reactor, self.channel, clock, self.metrics, observers, reactor_factory)
+        plane = RequestPlane(DATA_PLANE, self.channel, clock, self.metrics)
+        self.server = SocketServer(self.config, self.reactor, plane, clock, self.metrics, observers, reactor_factory)
         self.slow = threading.Event()
         self.slow_is_handled = threading.Event()
         self.under_way = 0
-        self.pool = KafkaRequestHandlerPool(self.channel, self.handle, 3, clock, self.metrics)
+        self.pool = KafkaRequestHandlerPool(plane, self.handle, 3, clock, self.metrics)
         self.main = threading.Thread(target=lambda: self.reactor.run(installSignalHandlers=False), daemon=True)
 
     def handle(self, request: Request) -> None:
@@ -357,9 +358,9 @@ CONTROL = {
 
 def test_the_control_plane_has_its_own_thread_queue_and_handler(running: Callable[..., Running]) -> None:
     server = running(CONTROL).start()
-    control = server.server.control_plane_request_channel
+    control = server.server.control_plane
     assert control is not None
-    pool = KafkaRequestHandlerPool(control, server.handle_on(control), 1, SystemClock(), server.metrics, CONTROL_PLANE)
+    pool = KafkaRequestHandlerPool(control, server.handle_on(control.request_channel), 1, SystemClock(), server.metrics)
     pool.start()
     server.enable()
     names = [thread.name for thread in threading.enumerate() if thread.name.startswith("control-plane")]
@@ -395,9 +396,9 @@ def test_the_control_plane_has_its_own_thread_queue_and_handler(running: Callabl
 def test_clients_that_empty_the_memory_pool_do_not_hold_up_the_control_plane(running: Callable[..., Running]) -> None:
     limits = {"queued.max.request.bytes": "1000", "socket.request.max.bytes": "1000"}
     server = running({**CONTROL, **limits}).start()
-    control = server.server.control_plane_request_channel
+    control = server.server.control_plane
     assert control is not None
-    pool = KafkaRequestHandlerPool(control, server.handle_on(control), 1, SystemClock(), server.metrics, CONTROL_PLANE)
+    pool = KafkaRequestHandlerPool(control, server.handle_on(control.request_channel), 1, SystemClock(), server.metrics)
     pool.start()
     server.enable()
     hoarder = server.connect("OUTSIDE")

@@ -32,7 +32,7 @@ MOST_ARE_COMPARED = 0.7
 """The other scenarios have answers that differ on purpose, or wait for something by asking."""
 
 LOOKS = 10
-LOOK_AGAIN_S = 0.1
+RETRY_S = 0.1
 """An answer may be here before it is counted."""
 FRESH_S = 1.0
 """The page of this broker may be one that was made a moment before; so long ago it was not."""
@@ -106,7 +106,7 @@ def run(both: Both, scenario: Scenario, version: int) -> tuple[bool, Counts, Cou
         theirs, ours = (counted(metrics, before) for (_, metrics), before in zip(both, befores, strict=True))
         if theirs == ours:
             break
-        time.sleep(LOOK_AGAIN_S)
+        time.sleep(RETRY_S)
     return not [*differences(answers[0], answers[1])], theirs, ours
 
 

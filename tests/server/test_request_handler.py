@@ -6,7 +6,7 @@ import pytest
 from tests.eventually import eventually
 from tests.network.network_fakes import Layer, frame
 from twisted_kafka.metrics.registry import MetricsRegistry
-from twisted_kafka.network.request_plane import METRIC_PREFIXES
+from twisted_kafka.network.request_plane import DATA_PLANE, METRIC_PREFIXES, RequestPlane
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_channel import RequestChannel
 from twisted_kafka.protocol.errors import FatalExitError
@@ -58,7 +58,7 @@ def test_pool_handles_what_is_queued_before_it_ends() -> None:
             handled.append(request.context.correlation_id)
 
     registry = MetricsRegistry(clock)
-    pool = KafkaRequestHandlerPool(channel, handle, 3, clock, registry)
+    pool = KafkaRequestHandlerPool(RequestPlane(DATA_PLANE, channel, clock, registry), handle, 3, clock, registry)
     pool.start()
     for number in range(100):
         layer.connect()[0].dataReceived(frame(number))
@@ -149,9 +149,9 @@ def test_pool_is_resized_under_load_and_loses_no_request() -> None:
     layer.processor._request_channel = channel
     handled: list[int] = []
     METRIC_PREFIXES["resized"] = "Resized"
-    pool = KafkaRequestHandlerPool(
-        channel, lambda request: handled.append(request.context.correlation_id), 2, clock, MetricsRegistry(clock), "resized"
-    )
+    registry = MetricsRegistry(clock)
+    plane = RequestPlane("resized", channel, clock, registry)
+    pool = KafkaRequestHandlerPool(plane, lambda request: handled.append(request.context.correlation_id), 2, clock, registry)
     pool.start()
     rng = random.Random(5)
     sent = 0
@@ -181,7 +181,9 @@ def test_a_handler_for_which_there_is_no_thread_is_not_waited_for(monkeypatch: p
     channel = RequestChannel(500, clock)
     layer.processor._request_channel = channel
     handled = threading.Event()
-    pool = KafkaRequestHandlerPool(channel, lambda request: handled.set(), 1, clock, MetricsRegistry(clock))
+    registry = MetricsRegistry(clock)
+    plane = RequestPlane(DATA_PLANE, channel, clock, registry)
+    pool = KafkaRequestHandlerPool(plane, lambda request: handled.set(), 1, clock, registry)
     pool.start()
 
     def fail(self: threading.Thread) -> None:

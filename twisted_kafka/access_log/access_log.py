@@ -14,8 +14,8 @@ from twisted_kafka.access_log.writer import AccessLogWriter
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.metrics.registry import MetricsRegistry
-from twisted_kafka.network.interfaces import IRequestObserver
 from twisted_kafka.network.requests.request import Request
+from twisted_kafka.network.requests.request_observer import IRequestObserver
 from twisted_kafka.timing.clock import IClock
 
 

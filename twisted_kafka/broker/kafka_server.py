@@ -55,13 +55,13 @@ from twisted_kafka.metadata.registration import broker_node, notify_log_dir_even
 from twisted_kafka.metadata.store import IMetadataStore, StoreError
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.accepting.acceptor import BindError
-from twisted_kafka.network.interfaces import IRequestObserver
 from twisted_kafka.network.loop.busy_poll import busy_poll_rule
 from twisted_kafka.network.loop.placement import make_placement
 from twisted_kafka.network.loop.reactors import make_reactor
-from twisted_kafka.network.request_plane import CONTROL_PLANE, DATA_PLANE
+from twisted_kafka.network.request_plane import DATA_PLANE, RequestPlane
 from twisted_kafka.network.requests.request_channel import RequestChannel
 from twisted_kafka.network.requests.request_metrics import RequestMetrics
+from twisted_kafka.network.requests.request_observer import IRequestObserver
 from twisted_kafka.network.socket_server import SocketServer
 from twisted_kafka.quota.ip_rates import IpConnectionRates
 from twisted_kafka.replication.control_plane import ControlPlane
@@ -182,8 +182,8 @@ class KafkaServer:
         running.access_log = access_log = make_access_log(config, config.broker_id, clock, metrics)
         if access_log is not None:
             access_log.start()
-        channel = self._make_request_channel()
-        running.sockets = sockets = self._make_socket_server(main, channel, access_log)
+        data_plane = self._make_data_plane()
+        running.sockets = sockets = self._make_socket_server(main, data_plane, access_log)
         sockets.start()
         running.replicas = replicas = self._make_replica_manager(logs, metadata, scheduler, timer)
         running.groups = groups = make_group_coordinator(config, replicas, metadata, scheduler, timer, clock, metrics)
@@ -218,7 +218,7 @@ class KafkaServer:
         follow_move_quota(configs, config.broker_id, replicas.moves)
         follow_group_configs(configs, groups.group_config_manager)
         IpConnectionRates(configs, sockets.quotas).start()
-        handlers = self._start_request_handlers(running, ApiRegistry(make_families(dependencies)), channel, sockets)
+        handlers = self._start_request_handlers(running, ApiRegistry(make_families(dependencies)), data_plane, sockets)
         self._start_metrics_listener(running, main)
         sockets.enable_request_processing()
         main.start()
@@ -331,19 +331,20 @@ class KafkaServer:
 
     # Network, replicas, registration
 
-    def _make_request_channel(self) -> RequestChannel:
+    def _make_data_plane(self) -> RequestPlane:
+        channel = RequestChannel(self.config.int("queued.max.requests"), self._clock)
         placement = make_placement(self._clock) if self.config.boolean("thread.placement.enable") else None
-        return RequestChannel(self.config.int("queued.max.requests"), self._clock, placement)
+        return RequestPlane(DATA_PLANE, channel, self._clock, self.metrics, placement)
 
-    def _make_socket_server(self, main: MainReactor, channel: RequestChannel, access_log: AccessLog | None) -> SocketServer:
+    def _make_socket_server(self, main: MainReactor, data_plane: RequestPlane, access_log: AccessLog | None) -> SocketServer:
         observers: list[IRequestObserver] = [self._request_metrics]
         if access_log is not None:
             observers.append(access_log)
-        busy_poll = busy_poll_rule(self.config.int("network.busy.poll.us"), channel.placement)
+        busy_poll = busy_poll_rule(self.config.int("network.busy.poll.us"), data_plane.placement)
         return SocketServer(
             self.config,
             main.reactor,
-            channel,
+            data_plane,
             self._clock,
             self.metrics,
             observers,
@@ -380,20 +381,19 @@ class KafkaServer:
     # Requests
 
     def _start_request_handlers(
-        self, running: _Running, registry: ApiRegistry, channel: RequestChannel, sockets: SocketServer
+        self, running: _Running, registry: ApiRegistry, data_plane: RequestPlane, sockets: SocketServer
     ) -> KafkaRequestHandlerPool:
         self.supported_apis = registry.supported
         self._request_metrics.register(self.supported_apis)
 
-        def make_pool(channel: RequestChannel, threads: int, plane: str) -> KafkaRequestHandlerPool:
-            apis = KafkaApis(registry, channel, self._clock)
-            return KafkaRequestHandlerPool(channel, apis.handle, threads, self._clock, self.metrics, plane, self._on_fatal)
+        def make_pool(plane: RequestPlane, threads: int) -> KafkaRequestHandlerPool:
+            apis = KafkaApis(registry, plane.request_channel, self._clock)
+            return KafkaRequestHandlerPool(plane, apis.handle, threads, self._clock, self.metrics, self._on_fatal)
 
-        running.handlers = handlers = make_pool(channel, self.config.int("num.io.threads"), DATA_PLANE)
+        running.handlers = handlers = make_pool(data_plane, self.config.int("num.io.threads"))
         handlers.start()
-        control_plane = sockets.control_plane_request_channel
-        if control_plane is not None:
-            running.control_plane_handlers = make_pool(control_plane, 1, CONTROL_PLANE)
+        if sockets.control_plane is not None:
+            running.control_plane_handlers = make_pool(sockets.control_plane, 1)
             running.control_plane_handlers.start()
         return handlers
 

@@ -1,4 +1,4 @@
-"""One listener: its acceptor and its network threads, which may become more or fewer while it runs."""
+"""One listener: its acceptor and its network threads, whose number may change while it runs."""
 
 from collections.abc import Callable
 
@@ -12,13 +12,14 @@ _log = Logger()
 
 
 class Listener:
-    """Changed on the main reactor's thread only.
+    """Modified only on the main reactor's thread.
 
-    One that begins with a single network thread accepts on it, also when it gets further ones: the first is the last to end.
+    A listener that starts with a single network thread accepts on that thread, and continues to if more are added: the first thread
+    is the last to be removed.
     """
 
     def __init__(self, configured: EndPoint, acceptor: Acceptor, make_thread: Callable[[], NetworkThread]) -> None:
-        """``configured`` is the end point as the settings have it: its port may be 0."""
+        """``configured`` is the configured end point; its port may be 0."""
         self.configured = configured
         self.acceptor = acceptor
         self.threads: list[NetworkThread] = []
@@ -26,18 +27,18 @@ class Listener:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The listener name."""
         return self.configured.listener_name
 
     @property
     def bound(self) -> EndPoint:
-        """Where it listens, with the port that it really has."""
+        """The end point with the port that is really bound."""
         return self.configured._replace(port=self.acceptor.port)
 
     def resize(self, count: int, *, start: bool) -> list[NetworkThread]:
-        """Have ``count`` network threads; return those that are to end, which get no connections any more.
+        """Set the number of network threads. Return the surplus ones, which get no more connections; the caller ends them.
 
-        New ones are started with ``start``.
+        New threads are started if ``start`` is true.
         """
         before = len(self.threads)
         added = [self._make_thread() for _ in range(before, count)]
@@ -45,7 +46,7 @@ class Listener:
         self.threads = [*self.threads[:count], *added]
         self.acceptor.processors = [thread.processor for thread in self.threads]
         if not before and count == 1:
-            added[0].accept_for(self.acceptor)
+            added[0].run_acceptor(self.acceptor)
         if start:
             for thread in added:
                 thread.thread.start()
@@ -54,7 +55,7 @@ class Listener:
         return ending
 
     def start_threads(self) -> None:
-        """Start those that do not run."""
+        """Start the threads that are not running."""
         for thread in self.threads:
             if thread.thread.ident is None:
                 thread.thread.start()

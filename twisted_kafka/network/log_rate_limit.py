@@ -1,17 +1,17 @@
-"""Keeps what strangers can cause from filling the log."""
+"""Limits log lines that any client can cause, so that they cannot fill the log."""
 
 from collections.abc import Callable
 from typing import Final
 
 LINES: Final = 10
-"""So many lines are let through ..."""
+"""How many lines are allowed ..."""
 
 INTERVAL_NS: Final = 10_000_000_000
-"""... in so much time; how many were not is told with the first line after it."""
+"""... per interval. The first line of the next interval says how many were suppressed."""
 
 
 class LogRateLimit:
-    """Counts the lines of one kind. Threads that ask at once may get a line more than there are."""
+    """The limit of one kind of line. Without a lock: several threads at once may exceed it by a line."""
 
     __slots__ = ("_left", "_now_ns", "_since_ns", "suppressed")
 
@@ -22,7 +22,7 @@ class LogRateLimit:
         self.suppressed = 0
 
     def allow(self) -> bool:
-        """Return whether a line may be written now."""
+        """Return whether a line may be logged now; count it if not."""
         now_ns = self._now_ns()
         if now_ns - self._since_ns >= INTERVAL_NS:
             self._since_ns = now_ns
@@ -34,6 +34,6 @@ class LogRateLimit:
         return False
 
     def take_suppressed(self) -> str:
-        """Return what to add to a line about those that were not written; empty when there are none."""
+        """Return a suffix for a line that says how many were suppressed before it; empty for none."""
         count, self.suppressed = self.suppressed, 0
-        return f" ({count} lines like this were left out before)" if count else ""
+        return f" ({count} similar lines were suppressed before this one)" if count else ""

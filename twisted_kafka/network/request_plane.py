@@ -1,12 +1,13 @@
-"""The two planes: clients' requests, and the controller's to the brokers (KIP-291).
+"""Data plane and control plane: requests of clients, and requests of the controller to brokers (KIP-291).
 
-Each has a request channel, network threads and handlers of its own, so that one never waits for the other. (Kafka:
+Each plane has its own request channel, network threads and handlers, so that neither waits for the other. (Kafka:
 DataPlaneAcceptor, ControlPlaneAcceptor.)
 """
 
 from twisted_kafka.metrics.idle_ratio import IdleRatio
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.loop.network_thread import NetworkThread
+from twisted_kafka.network.loop.placement import ThreadPlacement
 from twisted_kafka.network.loop.processor import Processor
 from twisted_kafka.network.loop.processor_metrics import ProcessorMetrics
 from twisted_kafka.network.requests.request_channel import RequestChannel
@@ -16,16 +17,25 @@ DATA_PLANE = "data-plane"
 CONTROL_PLANE = "control-plane"
 
 CONTROL_PLANE_QUEUE_SIZE = 20
-"""So many requests may wait in the control plane (Kafka: ControlPlaneAcceptor's request channel)."""
+"""Size of the control plane's request queue (Kafka: ControlPlaneAcceptor)."""
 
 METRIC_PREFIXES = {DATA_PLANE: "", CONTROL_PLANE: "ControlPlane"}
 
 
 class RequestPlane:
-    """A request channel and the network threads that feed it. Changed on the main reactor's thread only."""
+    """A request channel and the network threads that feed it. Modified only on the main reactor's thread."""
 
-    def __init__(self, name: str, request_channel: RequestChannel, clock: IClock, metrics: MetricsRegistry) -> None:
+    def __init__(
+        self,
+        name: str,
+        request_channel: RequestChannel,
+        clock: IClock,
+        metrics: MetricsRegistry,
+        placement: ThreadPlacement | None = None,
+    ) -> None:
+        """``name`` is DATA_PLANE or CONTROL_PLANE; ``placement`` sets the CPU affinity of the plane's threads."""
         self.name = name
+        self.placement = placement
         self.metric_prefix = METRIC_PREFIXES[name]
         self.request_channel = request_channel
         self.threads: tuple[NetworkThread, ...] = ()
@@ -36,19 +46,19 @@ class RequestPlane:
         self._register_metrics()
 
     def add(self, thread: NetworkThread) -> None:
-        """Count a thread in."""
+        """Add a thread and register its metrics."""
         self.threads = (*self.threads, thread)
         number = thread.processor.number
         self._processor_metrics[number] = ProcessorMetrics(self._metrics, self._clock, thread.processor, self.metric_prefix)
 
     def remove(self, thread: NetworkThread) -> None:
-        """Count a thread out, which is about to end; ``forget`` it when it has."""
+        """Remove a thread that is about to end, and its metrics. Call ``forget`` when it has ended."""
         self.threads = tuple(each for each in self.threads if each is not thread)
         self._expired_before += thread.processor.stats.expired_connections_killed
         self._processor_metrics.pop(thread.processor.number).remove()
 
     def forget(self, thread: NetworkThread) -> None:
-        """Have the handlers wake its processor no more; from any thread."""
+        """Stop waking a thread's processor for responses. From any thread."""
         self.request_channel.remove_processor(thread.processor)
 
     @property

@@ -1,9 +1,9 @@
 """The listeners and the threads behind them. (Kafka: SocketServer.)
 
-Start-up is in two steps: ``start`` binds (a taken port is known then, and a client that connects waits in the backlog),
-``enable_request_processing`` begins to accept. Shutdown too: ``stop_processing_requests`` closes the ports and lets what
-is under way be answered, ``shutdown`` ends the threads. In between, ``reconfigure`` changes listeners, their threads and limits.
-The main reactor may be anybody's: nothing here blocks it but ``shutdown``, which may be called from another thread.
+Starting takes two steps: ``start`` binds, so that a port in use is noticed early while connecting clients wait in the backlog, and
+``enable_request_processing`` begins to accept. Stopping does too: ``stop_processing_requests`` closes the ports and lets requests
+in flight be answered, ``shutdown`` ends the threads. Listeners, their threads and their limits may change in between. The main
+reactor may belong to the application: nothing here blocks it except ``shutdown``, which may be called on another thread.
 """
 
 import threading
@@ -20,26 +20,26 @@ from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.accepting.acceptor import Acceptor, BindError, SocketOptions
 from twisted_kafka.network.accepting.connection_quotas import ConnectionQuotas
 from twisted_kafka.network.connection.channel_builder import BuilderOf, IChannelBuilder, plaintext_builder
-from twisted_kafka.network.interfaces import IRequestObserver
 from twisted_kafka.network.listener import Listener
 from twisted_kafka.network.loop.network_thread import NetworkThread, drain_and_stop
 from twisted_kafka.network.loop.processor import Processor
 from twisted_kafka.network.loop.processor_metrics import register_memory_pool
 from twisted_kafka.network.loop.processor_settings import ProcessorSettings
 from twisted_kafka.network.loop.reactors import make_reactor
-from twisted_kafka.network.request_plane import CONTROL_PLANE, CONTROL_PLANE_QUEUE_SIZE, DATA_PLANE, RequestPlane
+from twisted_kafka.network.request_plane import CONTROL_PLANE, CONTROL_PLANE_QUEUE_SIZE, RequestPlane
 from twisted_kafka.network.requests.memory_pool import MemoryPool
 from twisted_kafka.network.requests.request_channel import RequestChannel
+from twisted_kafka.network.requests.request_observer import IRequestObserver
 from twisted_kafka.timing.clock import IClock
 
 DRAIN_S = 1.0
-"""At shutdown, and when a listener or a network thread is removed, requests under way have so long to be answered."""
+"""How long requests in flight may take to be answered at shutdown, and when a listener or network thread is removed."""
 
 BACKLOG = 1024
-"""Connections that the system keeps until they are accepted, unless ``socket.listen.backlog.size`` is set.
+"""Length of the listen backlog, unless ``socket.listen.backlog.size`` is set.
 
-Kafka's default of 50 is for an acceptor with a processor core of its own. Ours shares the interpreter lock: a burst of clients
-overruns 50 and each then waits a second for its next attempt.
+Kafka's default of 50 suits an acceptor with a CPU core of its own. Ours shares the interpreter lock: a burst of clients overflows
+a backlog of 50, and each client then waits a second before its TCP connects again.
 """
 
 NETWORK_THREADS = "num.network.threads"
@@ -50,13 +50,13 @@ _log = Logger()
 
 
 class SocketServer:
-    """All listeners of a broker and their network threads. What changes it runs on the main reactor's thread."""
+    """All listeners of a broker and their network threads. Modified only on the main reactor's thread."""
 
     def __init__(
         self,
         config: KafkaConfig,
         reactor: Any,
-        request_channel: RequestChannel,
+        data_plane: RequestPlane,
         clock: IClock,
         metrics: MetricsRegistry,
         observers: Sequence[IRequestObserver] = (),
@@ -72,7 +72,7 @@ class SocketServer:
         self._builder_of = builder_of
         self._builders: dict[str, IChannelBuilder] = {}
         self.quotas = ConnectionQuotas(config, clock, metrics)
-        self._data_plane = RequestPlane(DATA_PLANE, request_channel, clock, metrics)
+        self._data_plane = data_plane
         self._control_plane: RequestPlane | None = None
         if config.control_plane_listener_name is not None:
             channel = RequestChannel(CONTROL_PLANE_QUEUE_SIZE, clock)
@@ -86,14 +86,14 @@ class SocketServer:
         self._is_started = self._is_enabled = self._is_stopping = False
 
     @property
-    def control_plane_request_channel(self) -> RequestChannel | None:
-        """Where the control plane's requests wait; None when they share the data plane's."""
-        return None if self._control_plane is None else self._control_plane.request_channel
+    def control_plane(self) -> RequestPlane | None:
+        """The control plane, or None if its requests share the data plane."""
+        return self._control_plane
 
     # Start and stop.
 
     def start(self) -> None:
-        """Bind all listeners in their order and start the network threads, without serving yet.
+        """Bind all listeners in order and start the network threads, without accepting yet.
 
         Raises BindError, after which nothing is left open.
         """
@@ -114,7 +114,7 @@ class SocketServer:
             listener.acceptor.start()
 
     def stop_processing_requests(self) -> None:
-        """Close the ports and take no more requests; those under way are still answered."""
+        """Close the ports and accept no more requests. Those in flight are still answered."""
         if self._is_stopping:
             return
         self._is_stopping = True
@@ -124,33 +124,33 @@ class SocketServer:
             thread.begin_shutdown()
 
     def shutdown(self, drain_s: float = DRAIN_S) -> None:
-        """Wait at most ``drain_s`` seconds for requests under way, then close all connections and end the threads."""
+        """Wait at most ``drain_s`` seconds for requests in flight, then close all connections and end the threads."""
         self.stop_processing_requests()
         drain_and_stop(self._threads, self._clock, drain_s)
         for retirement in self._retirements:
-            retirement.join()  # ends in a bounded time: each thread's stop is
+            retirement.join()  # bounded, since stopping a thread is
 
-    # What it is asked.
+    # State.
 
     def bound_port(self, listener_name: str) -> int:
-        """Say which port a listener has, also when it was configured as 0. Raises KeyError for an unknown listener."""
+        """Return the port that a listener is bound to, also if it was configured as 0. Raises KeyError for an unknown listener."""
         listener = self._listeners.get(listener_name)
         if listener is None:
             raise KeyError(f"there is no listener {listener_name}")
         return listener.acceptor.port
 
     def bound_end_points(self) -> list[EndPoint]:
-        """All listeners with the ports that they have."""
+        """Return the end points of all listeners, with the ports that are bound."""
         return [listener.bound for listener in self._listeners.values()]
 
     @property
     def connection_count(self) -> int:
-        """Connections that are open now."""
+        """How many connections are open."""
         return sum(thread.connection_count for thread in self._threads)
 
     @property
     def processors(self) -> list[Processor]:
-        """All processors."""
+        """All processors, of both planes."""
         return [thread.processor for thread in self._threads]
 
     @property
@@ -161,17 +161,17 @@ class SocketServer:
     # Changes while it runs.
 
     def validate_security(self, config: KafkaConfig) -> None:
-        """Raise ConfigError when ``reconfigure_security`` could not do with these settings; change nothing."""
+        """Raise ConfigError if ``reconfigure_security`` would fail with these settings; change nothing."""
         for builder in self._builders.values():
             builder.validate_reconfiguration(config)
 
     def reconfigure_security(self, config: KafkaConfig) -> None:
-        """Give the listeners' channel builders new settings, and have them read their files anew. Raises ConfigError."""
+        """Apply new settings to the listeners' channel builders, which reread their files. Raises ConfigError."""
         for builder in self._builders.values():
             builder.reconfigure(config)
 
     def resize_threads(self, config: KafkaConfig) -> None:
-        """Have as many network threads for each listener of the data plane as ``config`` says, unless it is about to stop."""
+        """Set the number of network threads of each data-plane listener from ``config``. Does nothing while stopping."""
         if self._is_stopping:
             return
         for listener in self._listeners.values():
@@ -180,9 +180,9 @@ class SocketServer:
                 self._retire(self._data_plane, ending)
 
     def update_listeners(self, config: KafkaConfig) -> None:
-        """Open the listeners that ``config`` has and close those that it has not; one with another address is both.
+        """Open the listeners that are new in ``config`` and close those that are gone. A changed address means close and reopen.
 
-        Raises BindError when one cannot be opened; the others are. Does nothing when it is about to stop.
+        Raises BindError if a listener cannot be opened, after opening the others. Does nothing while stopping.
         """
         if self._is_stopping:
             return
@@ -216,7 +216,7 @@ class SocketServer:
         self._retire(plane, listener.resize(0, start=False))
 
     def _retire(self, plane: RequestPlane, threads: Sequence[NetworkThread]) -> None:
-        """End network threads without making anybody wait: what is under way is answered first."""
+        """End network threads in the background, after their requests in flight have been answered."""
         if not threads:
             return
         for thread in threads:
@@ -233,10 +233,10 @@ class SocketServer:
         self._retirements.append(retirement)
         retirement.start()
 
-    # Making.
+    # Construction.
 
     def _in_bind_order(self) -> Iterable[EndPoint]:
-        # As Kafka: the control plane, then the listener among brokers, then the others in the order in which they are given.
+        # As in Kafka: the control plane, then the inter-broker listener, then the others as configured.
         first = (self._config.control_plane_listener_name, self._config.inter_broker_listener_name)
         return sorted(
             self._config.listeners,
@@ -267,7 +267,7 @@ class SocketServer:
         settings = ProcessorSettings(
             name, end_point.security_protocol, config.int("socket.request.max.bytes"), config.long("connections.max.idle.ms")
         )
-        if self._plane_of(config, name) is self._data_plane:  # clients that empty it must not keep the controller's orders waiting
+        if self._plane_of(config, name) is self._data_plane:  # clients that exhaust the pool must not delay the controller
             settings.memory_pool = self._memory_pool
         settings.is_privileged = name == (config.control_plane_listener_name or config.inter_broker_listener_name)
         settings.failed_authentication_delay_ms = config.int("connection.failed.authentication.delay.ms")
@@ -279,12 +279,12 @@ class SocketServer:
         number = self._next_number
         self._next_number += 1
         reactor = self._reactor_factory(self._clock)
-        processor = Processor(number, settings, reactor, plane.request_channel, self._clock, self._observers)
+        processor = Processor(number, settings, reactor, plane.request_channel, self._clock, self._observers, plane.placement)
         name = (
             f"{plane.name}-kafka-network-thread-{self._config.broker_id}-ListenerName({settings.listener_name})"
             f"-{settings.security_protocol}-{number}"
         )
-        thread = NetworkThread(processor, reactor, name, lambda: self._reactor_factory(self._clock))
+        thread = NetworkThread(processor, reactor, name, lambda: self._reactor_factory(self._clock), plane.placement)
         plane.add(thread)
         self.quotas.add_processor(settings.listener_name, processor)
         return thread

@@ -2,12 +2,14 @@
 
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 
 from twisted.logger import Logger
 
 from twisted_kafka.metrics.idle_ratio import IdleRatio
 from twisted_kafka.metrics.registry import MetricsRegistry
-from twisted_kafka.network.request_plane import DATA_PLANE, METRIC_PREFIXES
+from twisted_kafka.network.loop.placement import ThreadPlacement
+from twisted_kafka.network.request_plane import RequestPlane
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_channel import MAX_PARK_S, CallbackRequest, Parker, RequestChannel
 from twisted_kafka.timing.clock import IClock
@@ -26,7 +28,7 @@ class KafkaRequestHandler:
     the handler, and ``fatal`` is called with the reason.
     """
 
-    __slots__ = ("_channel", "_fatal", "_handle", "has_ended", "parker")
+    __slots__ = ("_channel", "_fatal", "_handle", "_placement", "has_ended", "parker")
 
     def __init__(
         self,
@@ -34,17 +36,19 @@ class KafkaRequestHandler:
         handle: Callable[[Request], None],
         parker: Parker,
         fatal: Callable[[str], object] = _log_fatal,
+        placement: ThreadPlacement | None = None,
     ) -> None:
         self._channel = channel
         self._handle = handle
         self._fatal = fatal
+        self._placement = placement
         self.parker = parker
         self.has_ended = False
 
     def run(self) -> None:
         """Handle requests until shutdown."""
         try:
-            with self._channel.placed():
+            with nullcontext() if self._placement is None else self._placement.joined():
                 while not self.has_ended:
                     self.step()
         except BaseException as error:  # noqa: BLE001 the thread ends here, and must not do so silently
@@ -85,26 +89,25 @@ class KafkaRequestHandlerPool:
 
     def __init__(
         self,
-        channel: RequestChannel,
+        plane: RequestPlane,
         handle: Callable[[Request], None],
         num_threads: int,
         clock: IClock,
         metrics: MetricsRegistry,
-        plane: str = DATA_PLANE,
         fatal: Callable[[str], object] = _log_fatal,
     ) -> None:
-        self._channel = channel
+        self._plane = plane
+        self._channel = plane.request_channel
         self._handle = handle
         self._clock = clock
-        self._plane = plane
         self._fatal = fatal
         self._lock = threading.Lock()
         self._is_started = self._is_stopping = False
         self._size = 0
         self._threads: list[tuple[KafkaRequestHandler, threading.Thread]] = []
         self.resize(num_threads)
-        name = f"{METRIC_PREFIXES[plane]}RequestHandlerAvgIdlePercent"
-        metrics.gauge("KafkaRequestHandlerPool", name, IdleRatio(clock, channel.idle_ns, lambda: self._size))
+        name = f"{plane.metric_prefix}RequestHandlerAvgIdlePercent"
+        metrics.gauge("KafkaRequestHandlerPool", name, IdleRatio(clock, self._channel.idle_ns, lambda: self._size))
 
     @property
     def size(self) -> int:
@@ -143,9 +146,9 @@ class KafkaRequestHandlerPool:
         names = {thread.name for _, thread in self._threads}
         # Handlers that are about to end still have their names, so the first unused number is not always the next one.
         name = next(
-            name for number in range(len(names) + 1) if (name := f"{self._plane}-kafka-request-handler-{number}") not in names
+            name for number in range(len(names) + 1) if (name := f"{self._plane.name}-kafka-request-handler-{number}") not in names
         )
-        handler = KafkaRequestHandler(self._channel, self._handle, self._channel.add_handler(), self._fatal)
+        handler = KafkaRequestHandler(self._channel, self._handle, self._channel.add_handler(), self._fatal, self._plane.placement)
         thread = threading.Thread(target=handler.run, name=name, daemon=True)
         if self._is_started:
             try:

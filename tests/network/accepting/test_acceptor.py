@@ -12,9 +12,9 @@ from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.metrics.instruments import Meter
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.accepting import acceptor as acceptor_module
-from twisted_kafka.network.accepting.acceptor import LOOK_AGAIN_S, PAUSE_S, Acceptor, SocketOptions
+from twisted_kafka.network.accepting.acceptor import PAUSE_S, RETRY_S, Acceptor, SocketOptions
 from twisted_kafka.network.accepting.connection_quotas import ConnectionQuotas
-from twisted_kafka.network.interfaces import IBlockedAcceptor
+from twisted_kafka.network.accepting.interfaces import IBlockedAcceptor
 from twisted_kafka.network.log_rate_limit import INTERVAL_NS, LINES
 from twisted_kafka.timing.clock import ManualClock
 
@@ -131,7 +131,7 @@ def test_waits_when_all_are_full_and_drops_nothing(accepting: Any) -> None:
     here.advance_ms(7)
     assert here.accepted == [1]
     here.processors[0].room = 9
-    here.processors[0].blocked.room_for_connections()
+    here.processors[0].blocked.retry_connection()
     here.advance_ms(0)
     assert here.is_accepting
     assert here.accepted == [3]
@@ -142,7 +142,7 @@ def test_looks_again_when_nobody_says_that_there_is_room(accepting: Any) -> None
     here = accepting([0])
     here.connect(1)
     here.processors[0].room = 9
-    here.advance_ms(LOOK_AGAIN_S * 1000)
+    here.advance_ms(RETRY_S * 1000)
     assert here.accepted == [1]
 
 
@@ -257,7 +257,7 @@ def test_a_connection_that_cannot_be_handed_on_is_closed_and_the_next_is_served(
     here.connect(1)
     with monkeypatch.context() as broken:
         broken.setattr(here.processors[0], "accept", fail)
-        here.advance_ms(LOOK_AGAIN_S * 1000)
+        here.advance_ms(RETRY_S * 1000)
     assert is_closed(here.clients[2])
     here.processors[0].room = 9
     here.connect(1)
@@ -297,7 +297,7 @@ def test_it_is_closed_by_its_network_thread_if_that_answers(accepting: Any, monk
         other.acceptor.attach(ReadersReactor())  # on which nothing runs any more
         other.acceptor.close()
         socket.create_server(("127.0.0.1", port)).close()
-        assert "does not answer" in str(formatEvent(logs[0]))
+        assert "does not respond" in str(formatEvent(logs[0]))
     reactor = ReadersReactor()
     other.acceptor.attach(reactor)
     assert other.acceptor not in reactor.readers, "a thread that begins anew meanwhile leaves it closed"
@@ -311,4 +311,4 @@ def test_rejections_do_not_flood_the_log(accepting: Any) -> None:
         here.connect(1)
     told = [str(formatEvent(line)) for line in lines if "Rejected" in str(line.get("log_format"))]
     assert len(told) == LINES + 1
-    assert told[-1].endswith("(5 lines like this were left out before)")
+    assert told[-1].endswith("(5 similar lines were suppressed before this one)")

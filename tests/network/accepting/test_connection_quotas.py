@@ -13,7 +13,7 @@ from twisted_kafka.network.accepting.connection_quotas import (
     TooManyConnectionsError,
     parse_overrides,
 )
-from twisted_kafka.network.interfaces import IBlockedAcceptor
+from twisted_kafka.network.accepting.interfaces import IBlockedAcceptor
 from twisted_kafka.timing.clock import ManualClock
 
 TWO = {
@@ -29,7 +29,7 @@ class Waiting:
     def __init__(self) -> None:
         self.told = 0
 
-    def room_for_connections(self) -> None:
+    def retry_connection(self) -> None:
         self.told += 1
 
 

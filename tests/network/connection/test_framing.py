@@ -21,7 +21,7 @@ def test_any_cutting_gives_the_same_frames(frames: list[bytes], cuts: list[int],
     while position < len(stream):
         size = cuts[turn % len(cuts)]
         turn += 1
-        view = reader.wanted() if into_place else None
+        view = reader.get_buffer() if into_place else None
         if view is None:
             chunk = stream[position : position + size]
             got.extend(map(bytes, reader.feed(chunk)))
@@ -29,7 +29,7 @@ def test_any_cutting_gives_the_same_frames(frames: list[bytes], cuts: list[int],
             with view:
                 chunk = stream[position : position + min(size, len(view))]
                 view[: len(chunk)] = chunk
-            got.extend(map(bytes, reader.received(len(chunk))))
+            got.extend(map(bytes, reader.buffer_updated(len(chunk))))
         position += len(chunk)
     assert got == frames
     assert reader.held_bytes == 0
@@ -43,13 +43,13 @@ def test_big_frame_grows_and_is_whole() -> None:
     position = 100
     sizes = set()
     while position < len(stream):
-        view = reader.wanted()
+        view = reader.get_buffer()
         assert view is not None
         with view:
             count = min(len(view), 65536, len(stream) - position)
             view[:count] = stream[position : position + count]
         position += count
-        frames = reader.received(count)
+        frames = reader.buffer_updated(count)
         sizes.add(reader.held_bytes)
     assert frames == (data,)
     assert isinstance(frames[0], bytearray)
@@ -58,7 +58,7 @@ def test_big_frame_grows_and_is_whole() -> None:
 def test_a_size_alone_costs_no_memory() -> None:
     reader = FrameReader(100 * 1024 * 1024)
     reader.feed(struct.pack(">i", 100 * 1024 * 1024) + b"x")
-    view = reader.wanted()
+    view = reader.get_buffer()
     assert view is not None
     assert len(view) < FIRST_ALLOCATION_BYTES
 

@@ -130,7 +130,7 @@ def test_big_request_is_received_into_place(pair: Pair) -> None:
 def test_hostile_size_costs_little(pair: Pair) -> None:
     pair.client.send((9_999_999).to_bytes(4, "big") + b"abc")
     assert pair.transport.doRead() is None
-    view = pair.channel.wanted()
+    view = pair.channel.get_buffer()
     assert view is not None
     assert len(view) <= FIRST_ALLOCATION_BYTES
 

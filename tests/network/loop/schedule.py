@@ -127,7 +127,7 @@ class Client:
     def end(self) -> None:
         """Send no more."""
         self.is_cut = True
-        if not self.transport.is_closed and not self.channel.ended():
+        if not self.transport.is_closed and not self.channel.eof_received():
             self.transport.abortConnection()
 
     def answers(self) -> list[int]:
@@ -290,12 +290,12 @@ class Schedule:
         if not (client is not None and client.is_readable) and not reactor.is_woken and self.poll_limit != 0:
             return False
         reactor.is_woken = False
-        self.processor.poll_ends()
+        self.processor.after_poll()
         if client is not None:
             client.send(count)
         reactor.run_asked()
         self.processor.run_pending()
-        self.poll_limit = self.processor.poll_begins()
+        self.poll_limit = self.processor.before_poll()
         return True
 
     def _play_in_turn(self) -> None:

@@ -1,4 +1,4 @@
-"""The clock moves by hand: each look takes LOOK_NS, and sleeping takes as long as it was asked to."""
+"""The clock moves by hand: each look takes DECISION_INTERVAL_NS, and sleeping takes as long as it was asked to."""
 
 import itertools
 from collections.abc import Callable
@@ -9,7 +9,7 @@ import pytest
 from twisted_kafka.network.loop.busy_poll import MAX_PASSES, BusyPoll, BusyPollRule
 from twisted_kafka.timing.clock import ManualClock
 
-LOOK_NS = 10_000
+DECISION_INTERVAL_NS = 10_000
 WINDOW_NS = 50_000
 EVENT = (7, 1)
 
@@ -31,7 +31,7 @@ class Sockets:
                 self.clock.advance_ms(timeout * 1_000)
         else:
             self.looks += 1
-            self.clock.advance_ms(LOOK_NS / 1e6)
+            self.clock.advance_ms(DECISION_INTERVAL_NS / 1e6)
         return [EVENT] if self.clock.monotonic_ns() >= self.due_ns else []
 
 
@@ -51,7 +51,7 @@ def due_in(sockets: Sockets, ns: float) -> None:
 
 
 def test_event_within_the_window_is_found_without_sleeping(sockets: Sockets, poll: Any) -> None:
-    due_in(sockets, 3 * LOOK_NS)
+    due_in(sockets, 3 * DECISION_INTERVAL_NS)
     assert poll(-1) == [EVENT]
     assert sockets.sleeps == []
     assert sockets.looks == 3
@@ -60,7 +60,7 @@ def test_event_within_the_window_is_found_without_sleeping(sockets: Sockets, pol
 def test_it_sleeps_as_it_was_asked_to_when_the_window_is_over(sockets: Sockets, poll: Any) -> None:
     assert poll(2.5) == []
     assert sockets.sleeps == [2.5]
-    assert sockets.looks == WINDOW_NS // LOOK_NS
+    assert sockets.looks == WINDOW_NS // DECISION_INTERVAL_NS
 
 
 def test_who_does_not_want_to_wait_looks_once(sockets: Sockets, poll: Any) -> None:
@@ -69,7 +69,7 @@ def test_who_does_not_want_to_wait_looks_once(sockets: Sockets, poll: Any) -> No
 
 
 def test_looks_for_no_longer_than_it_may_wait(sockets: Sockets, poll: Any) -> None:
-    poll(2 * LOOK_NS / 1e9)
+    poll(2 * DECISION_INTERVAL_NS / 1e9)
     assert sockets.looks == 2
 
 
@@ -93,7 +93,7 @@ def test_it_looks_ever_more_rarely_while_that_is_in_vain(sockets: Sockets, poll:
 
 def test_one_success_makes_it_the_rule_again(sockets: Sockets, poll: Any) -> None:
     looking_waits(sockets, poll, 3)  # the next one looks
-    due_in(sockets, 2 * LOOK_NS)
+    due_in(sockets, 2 * DECISION_INTERVAL_NS)
     assert poll(-1) == [EVENT]
     sockets.due_ns = float("inf")
     assert looking_waits(sockets, poll, 5) == [0, 3]

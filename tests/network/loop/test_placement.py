@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from twisted_kafka.network.loop.placement import FIRST_PAUSE_NS, LOOK_NS, SMALL_BYTES, LinuxCpus, ThreadPlacement
+from twisted_kafka.network.loop.placement import DECISION_INTERVAL_NS, FIRST_PAUSE_NS, SMALL_BYTES, LinuxCpus, ThreadPlacement
 from twisted_kafka.timing.clock import ManualClock
 
 ALL = frozenset((0, 1, 2))
@@ -65,7 +65,7 @@ class Scene:
         self.requests += count
         self.size_bytes += count * size_bytes
         self.clock.advance_ms(seconds * 1000)
-        self.placement.look(0, self.requests, self.size_bytes)
+        self.placement.update(0, self.requests, self.size_bytes)
 
     @property
     def masks(self) -> list[set[int]]:
@@ -94,7 +94,7 @@ def test_few_requests_change_nothing() -> None:
 
 def test_between_two_decisions_lies_some_time() -> None:
     scene = Scene()
-    scene.pass_requests(seconds=LOOK_NS / 1e9 - 0.01)
+    scene.pass_requests(seconds=DECISION_INTERVAL_NS / 1e9 - 0.01)
     assert scene.masks == FREE
     scene.pass_requests(seconds=0.02)
     assert scene.masks == GATHERED
@@ -113,7 +113,7 @@ def test_the_mean_is_of_all_processors() -> None:
     scene = Scene()
     scene.pass_requests(seconds=0.1)
     scene.clock.advance_ms(1000)
-    scene.placement.look(1, 5_000, 5_000 * 3 * SMALL_BYTES)
+    scene.placement.update(1, 5_000, 5_000 * 3 * SMALL_BYTES)
     assert scene.masks == FREE
 
 

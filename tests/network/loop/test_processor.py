@@ -6,10 +6,9 @@ from zope.interface import implementer
 
 from tests.cases import case
 from tests.network.network_fakes import Layer, frame
+from twisted_kafka.network.accepting.interfaces import NEW_CONNECTIONS, IBlockedAcceptor, NoQuotas
 from twisted_kafka.network.connection.channel import READ_AHEAD_BYTES
 from twisted_kafka.network.connection.expiry import HALF_CLOSED_S
-from twisted_kafka.network.interfaces import IBlockedAcceptor, NoQuotas
-from twisted_kafka.network.loop.new_connections import NEW_CONNECTIONS
 from twisted_kafka.network.requests.request_channel import AlreadyAnsweredError, Parker
 
 
@@ -157,7 +156,7 @@ def test_requests_of_a_client_that_has_gone_are_served_before_the_end() -> None:
     layer = Layer()
     channel, transport = layer.connect()
     channel.dataReceived(frame(1) + frame(2) + frame(3) + frame(4)[:7])
-    assert channel.ended()
+    assert channel.eof_received()
     assert not transport.is_reading
     for correlation_id in (1, 2, 3):
         request = layer.take()
@@ -174,7 +173,7 @@ def test_a_client_that_has_gone_with_nothing_under_way_is_closed_at_once() -> No
     layer = Layer()
     channel, _ = layer.connect()
     channel.dataReceived(frame(1)[:7])
-    assert not channel.ended()
+    assert not channel.eof_received()
 
 
 def test_half_closed_connection_gets_the_answer_under_way() -> None:
@@ -183,7 +182,7 @@ def test_half_closed_connection_gets_the_answer_under_way() -> None:
     channel.dataReceived(frame(1))
     request = layer.take()
     assert request is not None
-    assert channel.ended()
+    assert channel.eof_received()
     assert not transport.is_reading
     layer.advance_ms(HALF_CLOSED_S * 1000 - 1)
     answer = layer.answer(request)
@@ -198,7 +197,7 @@ def test_half_closed_connection_is_not_kept_for_a_request_that_takes_long() -> N
     channel.dataReceived(frame(1))
     request = layer.take()
     assert request is not None
-    assert channel.ended()
+    assert channel.eof_received()
     layer.advance_ms(HALF_CLOSED_S * 1000)
     assert transport.is_closed
     layer.answer(request)
@@ -428,7 +427,7 @@ def test_a_full_processor_tells_the_acceptor_when_it_has_room() -> None:
 
     @implementer(IBlockedAcceptor)
     class Acceptor:
-        def room_for_connections(self) -> None:
+        def retry_connection(self) -> None:
             told.append(True)
 
     layer = Layer()

@@ -6,10 +6,10 @@ from collections.abc import Callable
 import pytest
 
 from tests.network.network_fakes import FakeReactor, Layer, frame
-from twisted_kafka.network import processor_loop
-from twisted_kafka.network.processor_loop import MAX_LOOKS, MAX_TURNS
+from twisted_kafka.network.loop import processor
+from twisted_kafka.network.loop.processor import MAX_EXTRA_POLLS, MAX_WAITS
 from twisted_kafka.network.requests.request import Request
-from twisted_kafka.network.requests.request_channel import ANSWERS_PER_WAKE, STALL_S, Parker
+from twisted_kafka.network.requests.request_channel import RESPONSES_PER_WAKE, STALL_S, Parker
 
 pytestmark = pytest.mark.pure
 
@@ -51,7 +51,7 @@ class Stage(Layer):
         self.channel._idle[:] = self.handlers[::-1]
         self.turn = Turn(lambda: None)
         self.processor._turn = self.turn
-        self.processor.poll_ends()
+        self.processor.after_poll()
 
     def take_as(self, number: int) -> Request | None:
         """Be a handler that comes for its next request; with none it is idle, as it does not wait here."""
@@ -80,7 +80,7 @@ def test_handlers_are_told_when_all_sockets_are_read(stage: Stage) -> None:
     stage.request()
     assert len(stage.channel._idle) == 3
     stage.turn.play = lambda: stage.answer_as(0)
-    assert stage.processor.poll_begins() is None
+    assert stage.processor.before_poll() is None
     assert len(stage.observer.completed) == 2
     assert stage.turn.waits == [True]
     assert stage.hooked.woken == 0, "no system call for somebody who waits for his turn"
@@ -91,30 +91,30 @@ def test_sockets_are_looked_at_again_while_that_brings_requests(stage: Stage) ->
     for _ in range(3):
         stage.connect()
     stage.request()
-    assert stage.processor.poll_begins() == 0
+    assert stage.processor.before_poll() == 0
     stage.request()
-    assert stage.processor.poll_begins() == 0
+    assert stage.processor.before_poll() == 0
     assert len(stage.channel._idle) == 3, "nobody was woken yet"
     stage.turn.play = lambda: stage.answer_as(0)
-    assert stage.processor.poll_begins() is None
+    assert stage.processor.before_poll() is None
     assert len(stage.observer.completed) == 2, "the last look brought nothing"
 
 
 def test_sockets_are_looked_at_again_a_few_times_at_most(stage: Stage) -> None:
     stage.connect()
     stage.turn.play = lambda: stage.answer_as(0)
-    for _ in range(MAX_LOOKS):
+    for _ in range(MAX_EXTRA_POLLS):
         stage.request()
-        assert stage.processor.poll_begins() == 0
+        assert stage.processor.before_poll() == 0
     stage.request()
-    assert stage.processor.poll_begins() is None
-    assert len(stage.observer.completed) == MAX_LOOKS + 1
+    assert stage.processor.before_poll() is None
+    assert len(stage.observer.completed) == MAX_EXTRA_POLLS + 1
     stage.request()
-    assert stage.processor.poll_begins() == 0, "the next batch has as many looks"
+    assert stage.processor.before_poll() == 0, "the next batch has as many looks"
 
 
 def test_without_handlers_at_work_nobody_waits_for_them(stage: Stage) -> None:
-    assert stage.processor.poll_begins() is None
+    assert stage.processor.before_poll() is None
     assert stage.turn.waits == []
 
 
@@ -126,7 +126,7 @@ def test_turn_ends_when_the_answer_is_to_come_later(stage: Stage) -> None:
         assert stage.take_as(0) is None
 
     stage.turn.play = park_it
-    assert stage.processor.poll_begins() is None
+    assert stage.processor.before_poll() is None
     assert stage.turn.waits == [True]
 
 
@@ -139,10 +139,10 @@ def test_late_answer_wakes_the_reactor(stage: Stage) -> None:
             late.append(request)
 
     stage.turn.play = park_it
-    assert stage.processor.poll_begins() is None
+    assert stage.processor.before_poll() is None
     stage.channel.send_response(late[0], [b"x"], 1)
     assert stage.hooked.woken == 1
-    stage.processor.poll_ends()
+    stage.processor.after_poll()
     stage.processor.run_pending()
     assert len(stage.observer.completed) == 1
 
@@ -155,14 +155,14 @@ def test_blocked_handler_holds_up_the_sockets_once_and_others_take_its_place(sta
         stage.clock.advance_ms(1)
 
     stage.turn.play = block
-    assert stage.processor.poll_begins() is None, "the sockets are waited for as if nobody was at work"
+    assert stage.processor.before_poll() is None, "the sockets are waited for as if nobody was at work"
     assert stage.turn.waits == [False]
-    assert stage.processor.poll_begins() is None
+    assert stage.processor.before_poll() is None
     assert stage.turn.waits == [False]
     stage.request()
     stage.turn.play = lambda: stage.answer_as(1)
-    assert stage.processor.poll_begins() == 0, "a look for requests of others"
-    assert stage.processor.poll_begins() is None
+    assert stage.processor.before_poll() == 0, "a look for requests of others"
+    assert stage.processor.before_poll() is None
     assert stage.turn.waits == [False, True]
     assert len(stage.observer.completed) == 1
 
@@ -178,7 +178,7 @@ def test_blocked_handler_that_comes_back_is_heard_at_once(stage: Stage) -> None:
         stage.clock.advance_ms(1)
 
     stage.turn.play = block
-    assert stage.processor.poll_begins() is None
+    assert stage.processor.before_poll() is None
     stage.channel.send_response(blocked[0], [b"x"], 1, by_handler=True)
     stage.channel._queue.append(blocked[0])  # so that the handler goes on
     assert stage.take_as(0) is not None
@@ -186,7 +186,7 @@ def test_blocked_handler_that_comes_back_is_heard_at_once(stage: Stage) -> None:
 
 
 def test_slow_batch_is_sent_while_it_lasts(stage: Stage) -> None:
-    for _ in range(MAX_TURNS + 2):
+    for _ in range(MAX_WAITS + 2):
         stage.request()
 
     def handle_one_slowly() -> None:
@@ -196,23 +196,23 @@ def test_slow_batch_is_sent_while_it_lasts(stage: Stage) -> None:
         stage.clock.advance_ms(0.9)
 
     stage.turn.play = handle_one_slowly
-    assert stage.processor.poll_begins() == 0, "a look at the sockets, then it is the handler's turn again"
-    assert len(stage.observer.completed) == MAX_TURNS
+    assert stage.processor.before_poll() == 0, "a look at the sockets, then it is the handler's turn again"
+    assert len(stage.observer.completed) == MAX_WAITS
     assert len(stage.channel._idle) == 2, "one that gets on needs no help"
 
 
 def test_many_answers_end_the_turn(stage: Stage) -> None:
-    for _ in range(ANSWERS_PER_WAKE + 2):
+    for _ in range(RESPONSES_PER_WAKE + 2):
         stage.request()
 
     def handle_some() -> None:
-        for _ in range(ANSWERS_PER_WAKE + 1):
+        for _ in range(RESPONSES_PER_WAKE + 1):
             request = stage.take_as(0)
             assert request is not None
             stage.channel.send_response(request, [b"x"], 1, by_handler=True)
 
     stage.turn.play = handle_some
-    assert stage.processor.poll_begins() == 0
+    assert stage.processor.before_poll() == 0
     assert stage.turn.waits == [True]
 
 
@@ -223,10 +223,10 @@ def test_new_connection_ends_the_turn(stage: Stage) -> None:
     def connect() -> None:
         assert stage.take_as(0) is not None
         assert stage.processor.accept(here, ("127.0.0.1", 1))
-        list(stage.processor.new_connections.take(stage.processor))
+        list(stage.processor.new_connections.make_channels(stage.processor))
 
     stage.turn.play = connect
-    stage.processor.poll_begins()
+    stage.processor.before_poll()
     assert stage.turn.waits == [True]
     here.close()
     there.close()
@@ -242,15 +242,15 @@ def test_being_woken_twice_is_being_woken_once(stage: Stage) -> None:
             stage.processor.request_queue_drained()
 
     stage.turn.play = wake_twice
-    stage.processor.poll_begins()
+    stage.processor.before_poll()
     assert stage.turn.waits == [True]
 
 
 def test_with_threads_that_run_at_once_sockets_are_waited_for_beside(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processor_loop, "TAKES_TURNS", False)
+    monkeypatch.setattr(processor, "TAKES_TURNS", False)
     stage.request()
-    assert stage.processor.poll_begins() == STALL_S
+    assert stage.processor.before_poll() == STALL_S
     assert stage.turn.waits == []
     assert stage.take_as(0) is not None
     stage.clock.advance_ms(1)
-    assert stage.processor.poll_begins() is None, "it is blocked: there is nothing to look after"
+    assert stage.processor.before_poll() is None, "it is blocked: there is nothing to look after"

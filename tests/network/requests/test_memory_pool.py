@@ -194,7 +194,7 @@ def test_who_is_silent_may_not_keep_others_waiting_for_memory() -> None:
     layer.reactor.run_asked()
     request = layer.take()
     assert request is not None, "there is memory again"
-    assert request.channel is waiting
+    assert request.context.connection is waiting.connection
 
 
 def test_an_upload_that_takes_long_is_not_idle() -> None:

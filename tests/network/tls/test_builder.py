@@ -50,7 +50,7 @@ def test_a_file_that_was_replaced_serves_new_connections_and_leaves_the_old_ones
     [
         (
             CA.issue("CN=another,O=Tests", ["localhost"]),
-            "it was CN=broker,O=Tests, the new one has CN=another",
+            "it was CN=broker,O=Tests and is now CN=another",
             "ssl.allow.dn.changes",
         ),
         (CA.issue("CN=broker,O=Tests", ["other"]), "lacks DNSName=localhost", "ssl.allow.san.changes"),

@@ -233,7 +233,7 @@ REFUSED = {
     "broker not trusted": ("does not trust this broker", lambda it: it.connect(ALICE, Authority("CN=Else")).handshake()),
     "plain Kafka": ("speaks Kafka without TLS", lambda it: _raw(it, frame(1))),
     "HTTP": ("speaks HTTP", lambda it: _raw(it, b"GET / HTTP/1.1\r\n\r\n")),
-    "noise": ("no TLS", lambda it: _raw(it, b"\xff" * 50)),
+    "noise": ("not TLS", lambda it: _raw(it, b"\xff" * 50)),
     "noise in a record": ("", lambda it: _raw(it, b"\x16\x03\x01\x00\x05\xff\xff\xff\xff\xff" + b"\xff" * 50)),
 }
 
@@ -324,4 +324,4 @@ def test_a_flood_of_refused_clients_does_not_flood_the_log() -> None:
     assert listener.stats.failed_authentications == 50
     listener.layer.clock.advance_ms(10_000)
     lines = lines_of(lambda: _raw(listener, frame(1)))
-    assert "(40 lines like this were left out before)" in lines[0]
+    assert "(40 similar lines were suppressed before this one)" in lines[0]

@@ -14,7 +14,7 @@ from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.connection.channel import KafkaChannel
-from twisted_kafka.network.loop.processor_settings import ProcessorStats
+from twisted_kafka.network.connection.connection_stats import ConnectionStats
 from twisted_kafka.network.requests.request_context import ConnectionInfo
 from twisted_kafka.network.tls.ssl_channel_builder import SslChannelBuilder
 from twisted_kafka.network.tls.tls_transport import TlsTransport
@@ -66,7 +66,7 @@ class Listener:
         return TlsClient(self, identity, trusted, **options)
 
     @property
-    def stats(self) -> ProcessorStats:
+    def stats(self) -> ConnectionStats:
         return self.layer.processor.stats
 
     def metric(self, name: str, **tags: object) -> object:

@@ -1,10 +1,10 @@
-"""A listening socket on a reactor; what it accepts is counted and goes to its processors in turn. (Kafka: Acceptor.)
+"""A listening socket on a reactor. Accepted connections are counted and assigned to processors in turn. (Kafka: Acceptor.)
 
-The reactor is the main one, or that of the listener's network thread if it has one only: then a connection changes no thread on
-its way, which under the interpreter lock costs as much as all else that is done for it.
+The reactor is the main one, or that of the listener's network thread if there is only one. In the latter case a connection is not
+handed to another thread, which under the interpreter lock would cost as much as everything else that is done to set it up.
 
-A connection that may not go on yet, for a rate's sake, for want of a slot, or because every processor has enough new ones, is
-kept, and no further one is accepted until it has gone on: the others wait in the system's backlog. None is dropped.
+A connection may have to wait: for an accept rate, for a free slot, or because the queue of every processor is full. The acceptor
+then keeps it and accepts no further one until it has been assigned; the others wait in the listen backlog. None is dropped.
 """
 
 import errno
@@ -22,30 +22,29 @@ from zope.interface import implementer
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.metrics.instruments import Meter
 from twisted_kafka.network.accepting.connection_quotas import ConnectionQuotas, ConnectionThrottledError, TooManyConnectionsError
-from twisted_kafka.network.interfaces import IBlockedAcceptor, IConnectionProcessor
+from twisted_kafka.network.accepting.interfaces import NEW_CONNECTIONS, IBlockedAcceptor, IConnectionProcessor
 from twisted_kafka.network.log_rate_limit import LogRateLimit
-from twisted_kafka.network.loop.new_connections import NEW_CONNECTIONS
 from twisted_kafka.timing.clock import IClock
 
 ACCEPTS_PER_TURN = NEW_CONNECTIONS
-"""After so many connections it is the reactor's other work's turn; so many a processor has room for when it comes from its own."""
+"""Most connections accepted before the reactor gets to its other work: as many as an empty processor queue takes."""
 
 CLOSE_S = 1.0
-"""Who closes an acceptor on a network thread waits so long for that thread, which may be lost."""
+"""How long ``close`` waits for the network thread that runs the acceptor; the thread may have failed."""
 
-LOOK_AGAIN_S = 1.0
-"""A connection that waits is looked at again after this time, should nobody have said before that there is room."""
+RETRY_S = 1.0
+"""A waiting connection is retried after this time, or earlier when ``retry_connection`` is called."""
 
 MAX_DELAYED_CLOSES = 4096
-"""So many connections of throttled addresses are kept open until they are closed; beyond it the next one goes early."""
+"""Most connections of throttled addresses that wait to be closed; beyond it, the first one is closed early."""
 
 PAUSE_S = 0.1
-"""Accepting pauses for so long when the system refuses, for want of file descriptors or memory mostly."""
+"""How long accepting pauses after accept() has failed, usually for lack of file descriptors or memory."""
 
 OPTIONS_ARE_INHERITED = sys.platform.startswith("linux")
-"""Whether an accepted socket has the options of the listening one: fewer system calls between accepts."""
+"""Whether an accepted socket inherits the options of the listening one, which saves system calls."""
 
-_NOT_THIS_ONE = (errno.ECONNABORTED, errno.EPROTO, errno.EPERM, errno.EINTR)
+_CONNECTION_ERRORS = (errno.ECONNABORTED, errno.EPROTO, errno.EPERM, errno.EINTR)
 
 _MAPPED = "::ffff:"
 
@@ -53,11 +52,11 @@ _log = Logger()
 
 
 class BindError(Exception):
-    """A listener's address cannot be bound; the message is one line for the operator."""
+    """A listener's address cannot be bound. The message is one line for the operator."""
 
 
 class SocketOptions:
-    """Keys ``socket.listen.backlog.size``, ``socket.send.buffer.bytes``, ``socket.receive.buffer.bytes``; -1: the system's."""
+    """Keys ``socket.listen.backlog.size``, ``socket.send.buffer.bytes``, ``socket.receive.buffer.bytes``; -1: system default."""
 
     __slots__ = ("backlog", "receive_buffer_bytes", "send_buffer_bytes")
 
@@ -68,7 +67,7 @@ class SocketOptions:
 
 
 class _Waiting:
-    """A connection that was accepted and may not go on yet; the times are nanoseconds."""
+    """An accepted connection that has to wait."""
 
     __slots__ = ("connected", "is_counted", "not_before_ns", "peer", "since_ns")
 
@@ -82,9 +81,10 @@ class _Waiting:
 
 @implementer(IReadDescriptor, IBlockedAcceptor)
 class Acceptor:
-    """Accepts for one listener.
+    """Accepts the connections of one listener.
 
-    Whoever makes it starts and closes it, on one thread; ``room_for_connections`` is for any; all else is its reactor's thread's.
+    ``start`` and ``close`` are called on the thread that made the acceptor, ``retry_connection`` on any thread; everything else
+    runs on the reactor's thread.
     """
 
     disconnected = False
@@ -92,7 +92,7 @@ class Acceptor:
     def __init__(
         self, end_point: EndPoint, reactor: Any, options: SocketOptions, clock: IClock, blocked: Meter, quotas: ConnectionQuotas
     ) -> None:
-        """Bind; raise BindError. ``reactor`` is the one on whose thread this is called, and counts until ``attach``."""
+        """Bind; raises BindError. ``reactor``, on whose thread this is called, is used until ``attach``."""
         self.end_point = end_point
         self.processors: Sequence[IConnectionProcessor] = ()
         self._name = end_point.listener_name
@@ -103,29 +103,29 @@ class Acceptor:
         self._quotas = quotas
         self._next = 0
         self._waiting: _Waiting | None = None
-        self._look_again: IDelayedCall | None = None
-        self._throttled: list[tuple[int, int, socket.socket]] = []  # a heap by time; the number decides between equal times
+        self._retry: IDelayedCall | None = None
+        self._throttled: list[tuple[int, int, socket.socket]] = []  # a heap by time, then by number
         self._throttled_count = 0
         self._is_serving = False
         self._is_elsewhere = False
         self._is_closing = False
         self._closed = threading.Event()
-        self._out_of_room = False
+        self._is_out_of_resources = False
         self._rejections = LogRateLimit(clock.monotonic_ns)
         self._socket = self._bind()
 
     @property
     def port(self) -> int:
-        """The port that is bound."""
+        """The bound port."""
         return int(self._socket.getsockname()[1])
 
     def _bind(self) -> socket.socket:
         host, port = self.end_point.host, self.end_point.port
         try:
-            # As bytes, for the codec of texts (IDNA) takes 4 ms of the start to load.
+            # As bytes: a str would load the IDNA codec, which takes 4 ms of the start.
             name = (host.encode() if host.isascii() else host) or None
             found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE if not host else 0)
-            # A listener without a host is on every address, of IPv4 at least.
+            # A listener without a host binds to all addresses, preferring IPv4.
             family, kind, protocol, _, address = min(found, key=lambda info: info[0] != socket.AF_INET)
             listening = socket.socket(family, kind, protocol)
         except OSError as error:
@@ -145,19 +145,19 @@ class Acceptor:
         return listening
 
     def attach(self, reactor: Any) -> None:
-        """Accept on the reactor of a network thread: to be called before ``start``, and by that thread when it has another one."""
+        """Accept on a network thread's reactor. Called before ``start``, and by that thread whenever it has a new reactor."""
         self._reactor = reactor
         self._is_elsewhere = True
         if self._is_closing:
             self._close()
         elif self._is_serving:
-            self._look_again = None
-            self._close_all_throttled()  # what was to be called later is lost with the former reactor
+            self._retry = None
+            self._close_all_throttled()  # the delayed calls are lost with the former reactor
             self._resume()
-            self._go_on()
+            self._retry_waiting()
 
     def start(self) -> None:
-        """Begin to accept; until now clients waited in the system's backlog."""
+        """Begin to accept. Until now clients waited in the listen backlog."""
         if self._is_serving or self.disconnected:
             return
         self._is_serving = True
@@ -167,13 +167,13 @@ class Acceptor:
             self._resume()
 
     def close(self) -> None:
-        """Stop accepting and free the port; of an acceptor on a network thread, that thread does it, within ``CLOSE_S``."""
+        """Stop accepting and free the port. If the acceptor runs on a network thread, wait at most ``CLOSE_S`` for that thread."""
         if self._is_elsewhere and self._is_serving and not self.disconnected:
-            self._is_closing = True  # in this order: a thread that begins anew meanwhile sees it, or is seen
+            self._is_closing = True  # before callFromThread: a thread that is restarting either sees the flag or runs the call
             self._reactor.callFromThread(self._close)
             if self._closed.wait(CLOSE_S):
                 return
-            _log.warn("{who} is closed without its network thread, which does not answer", who=self.logPrefix())
+            _log.warn("{who} was closed without its network thread, which does not respond", who=self.logPrefix())
         self._close()
 
     def _close(self) -> None:
@@ -185,41 +185,41 @@ class Acceptor:
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
             self._discard(waiting)
-        if self._look_again is not None and self._look_again.active():
-            self._look_again.cancel()
+        if self._retry is not None and self._retry.active():
+            self._retry.cancel()
         self._close_all_throttled()
         self.disconnected = True
         self._socket.close()
         self._closed.set()
 
-    # What the reactor calls.
+    # Called by the reactor.
 
     def fileno(self) -> int:
         """Return the listening socket's file descriptor."""
         return self._socket.fileno()
 
     def logPrefix(self) -> str:
-        """Say who logs."""
+        """Return the name in log lines."""
         return f"Acceptor {self.end_point.text}"
 
     def connectionLost(self, reason: object) -> None:
-        """Close, when the reactor says so."""
+        """Close."""
         self._close()
 
     def doRead(self) -> None:
-        """Accept what is there."""
+        """Accept pending connections."""
         for _ in range(ACCEPTS_PER_TURN):
             try:
                 connected, peer = self._socket.accept()
             except BlockingIOError:
                 return
             except OSError as error:
-                if error.errno in _NOT_THIS_ONE:
+                if error.errno in _CONNECTION_ERRORS:
                     continue
                 self._pause(error)
                 return
-            self._out_of_room = False
-            if not self._take(connected, peer):
+            self._is_out_of_resources = False
+            if not self._accepted(connected, peer):
                 return
 
     def _configure(self, connected: socket.socket) -> None:
@@ -228,12 +228,12 @@ class Acceptor:
         if self._options.send_buffer_bytes > 0:
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._options.send_buffer_bytes)
 
-    # The way of a connection: its turn, a slot, a place at a processor.
+    # The steps of a connection: accept rates, a slot, a processor.
 
-    def _take(self, connected: socket.socket, peer: tuple[Any, ...]) -> bool:
-        """Bring a new connection to a processor; return False when it has to wait."""
+    def _accepted(self, connected: socket.socket, peer: tuple[Any, ...]) -> bool:
+        """Assign a new connection to a processor; return False if it has to wait."""
         if peer[0].startswith(_MAPPED):
-            peer = (peer[0][len(_MAPPED) :], *peer[1:])  # an address counts as the same on every listener
+            peer = (peer[0][len(_MAPPED) :], *peer[1:])  # the same address on IPv4 and IPv6 listeners
         now_ns = self._now_ns()
         try:
             if not OPTIONS_ARE_INHERITED:
@@ -250,30 +250,30 @@ class Acceptor:
         return False
 
     def _try_to_advance(self, waiting: _Waiting) -> bool:
-        """Bring a connection as far as it may go; return whether it is done with. What fails costs this connection only."""
+        """Like ``_advance``, but an exception closes this connection only."""
         try:
             return self._advance(waiting)
-        except Exception:  # noqa: BLE001 raised to the reactor, it would close the listening socket for ever
-            _log.failure("Closing a new connection from {peer}, which could not be handed on", peer=waiting.peer[0])
+        except Exception:  # noqa: BLE001 the reactor would close the listening socket for good
+            _log.failure("Closing a new connection from {peer}: it could not be assigned to a processor", peer=waiting.peer[0])
             self._discard(waiting)
             return True
 
     def _advance(self, waiting: _Waiting) -> bool:
-        """Bring a connection as far as it may go; return whether it is done with."""
+        """Take a connection through the steps that it may pass now; return whether it is assigned or closed."""
         if not waiting.is_counted:
             left_ns = waiting.not_before_ns - self._now_ns()
             if left_ns > 0:
-                self._look_again_in(left_ns / 1e9)
+                self._retry_in(left_ns / 1e9)
                 return False
             if not self._quotas.slot_available(self._name, self):
-                self._look_again_in(LOOK_AGAIN_S)
+                self._retry_in(RETRY_S)
                 return False
             if not self._count(waiting):
                 return True
             waiting.is_counted = True
         if self._assign(waiting):
             return True
-        self._look_again_in(LOOK_AGAIN_S)
+        self._retry_in(RETRY_S)
         return False
 
     def _count(self, waiting: _Waiting) -> bool:
@@ -309,18 +309,18 @@ class Acceptor:
         if waiting.is_counted:
             self._quotas.dec(self._name, waiting.peer[0])
 
-    # Waiting, and going on.
+    # Waiting and retrying.
 
-    def room_for_connections(self) -> None:
-        """Look again at the connection that waits; from any thread."""
-        self._reactor.callFromThread(self._go_on)
+    def retry_connection(self) -> None:
+        """Retry the waiting connection (``IBlockedAcceptor.retry_connection``). From any thread."""
+        self._reactor.callFromThread(self._retry_waiting)
 
-    def _look_again_in(self, seconds: float) -> None:
-        if self._look_again is not None and self._look_again.active():
-            self._look_again.cancel()
-        self._look_again = self._reactor.callLater(seconds, self._go_on)
+    def _retry_in(self, seconds: float) -> None:
+        if self._retry is not None and self._retry.active():
+            self._retry.cancel()
+        self._retry = self._reactor.callLater(seconds, self._retry_waiting)
 
-    def _go_on(self) -> None:
+    def _retry_waiting(self) -> None:
         waiting = self._waiting
         if waiting is None or not self._try_to_advance(waiting):
             return
@@ -330,10 +330,10 @@ class Acceptor:
             self._reactor.addReader(self)
 
     def _pause(self, error: OSError) -> None:
-        if not self._out_of_room:
-            self._out_of_room = True
+        if not self._is_out_of_resources:
+            self._is_out_of_resources = True
             _log.error("{who} cannot accept connections for now: {error}", who=self.logPrefix(), error=error)
-        self._close_all_throttled()  # who connects too often must not take the last descriptors from the others
+        self._close_all_throttled()  # throttled clients must not hold the last descriptors
         self._reactor.removeReader(self)
         self._reactor.callLater(PAUSE_S, self._resume)
 
@@ -341,7 +341,7 @@ class Acceptor:
         if self._is_serving and self._waiting is None:
             self._reactor.addReader(self)
 
-    # Throttled addresses: their connections are accepted, and closed when their time is over.
+    # Throttled addresses: their connections are accepted, and closed when the throttle time is over.
 
     def _close_later(self, connected: socket.socket, throttle_ms: int) -> None:
         if len(self._throttled) >= MAX_DELAYED_CLOSES:

@@ -1,8 +1,8 @@
-"""How many connections there may be, and how many a second. (Kafka: ConnectionQuotas; KIP-402, KIP-612.)
+"""Limits on the number of connections and on how fast they are created. (Kafka: ConnectionQuotas; KIP-402, KIP-612.)
 
-An acceptor counts each connection before a processor gets it: ``record_accept`` tells how long to wait for the rates' sake,
-``slot_available`` whether there may be one more, ``inc`` counts it. The processor's ``dec`` gives it back. Nothing here waits:
-an acceptor that has to is told when to look again.
+An acceptor counts each connection before a processor gets it: ``record_accept`` returns how long to wait for the accept rates,
+``slot_available`` whether one more connection is allowed, and ``inc`` counts it. The processor's ``dec`` stops counting it. Nothing
+here blocks: an acceptor that has to wait is called back.
 """
 
 import threading
@@ -18,7 +18,7 @@ from twisted_kafka.config.keys.declare import MAX_INT
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.metrics.sampled import RateQuota, SampledAverage
 from twisted_kafka.network.accepting.host_names import UnknownHostError, addresses
-from twisted_kafka.network.interfaces import IBlockedAcceptor, IConnectionProcessor, IConnectionQuotas
+from twisted_kafka.network.accepting.interfaces import IBlockedAcceptor, IConnectionProcessor, IConnectionQuotas
 from twisted_kafka.timing.clock import IClock
 
 MAX_CONNECTIONS = "max.connections"
@@ -27,10 +27,10 @@ MAX_CONNECTIONS_PER_IP_OVERRIDES = "max.connections.per.ip.overrides"
 MAX_CREATION_RATE = "max.connection.creation.rate"
 
 KEYS = (MAX_CONNECTIONS, MAX_CONNECTIONS_PER_IP, MAX_CONNECTIONS_PER_IP_OVERRIDES, MAX_CREATION_RATE)
-"""The keys that are acted on here; the first and the last also with a listener's prefix."""
+"""The keys that apply here; the first and the last also with a listener's prefix."""
 
 MAX_IP_RATES = 10_000
-"""Rates of so many addresses are kept; the one that was seen least recently goes first."""
+"""Most addresses whose rates are tracked; the least recently seen one is dropped first."""
 
 _GROUP = "socket-server-metrics"
 
@@ -38,7 +38,7 @@ _log = Logger()
 
 
 class TooManyConnectionsError(Exception):
-    """An address has as many connections as it may have."""
+    """An address has reached its maximum of connections."""
 
     def __init__(self, address: str, limit: int) -> None:
         super().__init__(f"{address} already has the configured maximum of {limit} connections")
@@ -47,7 +47,7 @@ class TooManyConnectionsError(Exception):
 
 
 class ConnectionThrottledError(Exception):
-    """An address connects more often than ``connection_creation_rate`` lets it: close this connection after a while."""
+    """An address exceeds its ``connection_creation_rate``: close this connection after ``throttle_ms``."""
 
     def __init__(self, address: str, throttle_ms: int) -> None:
         super().__init__(f"{address} is throttled for {throttle_ms} ms")
@@ -56,7 +56,7 @@ class ConnectionThrottledError(Exception):
 
 
 class _Listener:
-    """The limits and the count of one listener."""
+    """The limits and the connection count of one listener."""
 
     __slots__ = ("count", "ip_throttle_ms", "limit", "quota", "throttle_ms")
 
@@ -70,7 +70,7 @@ class _Listener:
 
 @implementer(IConnectionQuotas)
 class ConnectionQuotas:
-    """Counts connections by broker, listener and address. All methods are for any thread."""
+    """Counts connections by broker, listener and address. Thread-safe."""
 
     def __init__(self, config: KafkaConfig, clock: IClock, metrics: MetricsRegistry) -> None:
         self._now_ns = clock.monotonic_ns
@@ -78,12 +78,12 @@ class ConnectionQuotas:
         self._lock = threading.Lock()
         self._protected = (config.inter_broker_listener_name, config.control_plane_listener_name)
         self._listeners: dict[str, _Listener] = {}
-        self._left_of: dict[str, int] = {}
-        """How many connections listeners had when they were removed, and have not closed yet."""
+        self._removed_counts: dict[str, int] = {}
+        """Open connections of listeners that were removed."""
         self._counts: dict[str, int] = {}
         self._total = 0
         self._claimed = 0
-        """How many of them processors are about to close, for there are too many."""
+        """How many excess connections processors are about to close."""
         self._broker = RateQuota(MAX_INT)
         self._ip_rates: dict[str, int] = {}
         self._default_ip_rate = MAX_INT
@@ -95,10 +95,10 @@ class ConnectionQuotas:
         metrics.gauge(_GROUP, "broker-connection-accept-rate", lambda: self._measure(self._broker))
         self.configure(config)
 
-    # Limits, at the start and while it runs.
+    # Limits.
 
     def configure(self, config: KafkaConfig) -> None:
-        """Take the limits of ``config``, from now on. Raises ConfigError for an override whose host nobody knows."""
+        """Apply the limits of ``config``. Raises ConfigError for an override whose host cannot be resolved."""
         overrides = parse_overrides(config.string(MAX_CONNECTIONS_PER_IP_OVERRIDES))
         with self._lock:
             self._limit = config.int(MAX_CONNECTIONS)
@@ -110,12 +110,14 @@ class ConnectionQuotas:
         self._changed()
 
     def add_listener(self, config: KafkaConfig, name: str) -> None:
-        """Count a listener's connections too, with the limits that ``config`` has for it."""
+        """Start counting a listener's connections, with its limits from ``config``."""
         with self._lock:
             if name in self._listeners:
                 return
             listener = self._listeners[name] = _Listener()
-            listener.count = self._left_of.pop(name, 0)  # one that moves to another address still has those of the former
+            listener.count = self._removed_counts.pop(
+                name, 0
+            )  # a listener that moves to another address keeps its open connections
             self._configure_listener(config, name, listener)
         gauge = self._metrics.gauge
         gauge(_GROUP, "connection-accept-rate", lambda: self._measure(listener.quota), listener=name)
@@ -124,17 +126,17 @@ class ConnectionQuotas:
         self._changed()
 
     def remove_listener(self, name: str) -> None:
-        """Forget a listener; connections of it that are still open count for the broker and their address."""
+        """Remove a listener. Its open connections still count for the broker and for their addresses."""
         with self._lock:
             listener = self._listeners.pop(name, None)
             if listener is not None and listener.count:
-                self._left_of[name] = listener.count
+                self._removed_counts[name] = listener.count
         for metric in ("connection-accept-rate", "connection-accept-throttle-time", "ip-connection-accept-throttle-time"):
             self._metrics.remove(_GROUP, metric, listener=name)
         self._changed()
 
     def _configure_listener(self, config: KafkaConfig, name: str, listener: _Listener) -> None:
-        # Without a value of its own a listener has the broker's limit, which is no limit beside the broker's own.
+        # Without a value of its own a listener has the broker's limit, which then adds no restriction.
         limit, rate = config.for_listener(name, MAX_CONNECTIONS), config.for_listener(name, MAX_CREATION_RATE)
         assert isinstance(limit, int)
         assert isinstance(rate, int)
@@ -142,7 +144,7 @@ class ConnectionQuotas:
         listener.quota.limit = rate
 
     def set_ip_rate(self, address: str | None, rate: int | None) -> None:
-        """Set ``connection_creation_rate`` of an address, or with None that of all others; None takes a rate back."""
+        """Set the ``connection_creation_rate`` of an address, or the default for None; a rate of None removes the setting."""
         with self._lock:
             if address is None:
                 self._default_ip_rate = MAX_INT if rate is None else rate
@@ -154,19 +156,19 @@ class ConnectionQuotas:
                 quota.limit = self._ip_rates.get(known, self._default_ip_rate)
 
     def add_processor(self, listener_name: str, processor: IConnectionProcessor) -> None:
-        """Have ``processor`` told when there are too many connections."""
+        """Call ``processor.check_connections`` when there are too many connections."""
         with self._lock:
             self._processors.append((listener_name, processor))
 
     def remove_processor(self, processor: IConnectionProcessor) -> None:
-        """Tell ``processor`` no more."""
+        """Stop calling ``processor``."""
         with self._lock:
             self._processors = [pair for pair in self._processors if pair[1] is not processor]
 
-    # What an acceptor asks.
+    # Called by acceptors.
 
     def record_accept(self, listener_name: str) -> int:
-        """Count a connection for the rates of its listener and the broker; return how many milliseconds it has to wait."""
+        """Record a connection in the rates of its listener and the broker; return how many milliseconds it has to wait."""
         now_ms = self._now_ms()
         with self._lock:
             throttle_ms = 0 if self._is_protected(listener_name) else self._broker.record(now_ms)
@@ -177,7 +179,7 @@ class ConnectionQuotas:
         return throttle_ms
 
     def slot_available(self, listener_name: str, waiting: IBlockedAcceptor) -> bool:
-        """Return whether there may be one more connection; if not, ``waiting`` is told once when to ask again."""
+        """Return whether one more connection is allowed; if not, ``waiting.retry_connection`` is called once."""
         with self._lock:
             listener = self._listeners[listener_name]
             if listener.count < listener.limit and (self._is_protected(listener_name) or self._total < self._limit):
@@ -188,7 +190,7 @@ class ConnectionQuotas:
     def inc(self, listener_name: str, address: str) -> None:
         """Count a connection.
 
-        Raises ConnectionThrottledError, and then it is not counted, or TooManyConnectionsError, and then it is: `dec` it.
+        Raises ConnectionThrottledError if it was not counted, or TooManyConnectionsError if it was: call ``dec`` then.
         """
         now_ms = self._now_ms()
         with self._lock:
@@ -212,7 +214,7 @@ class ConnectionQuotas:
         quota = self._ip_quotas.pop(address, None)
         if quota is None:
             quota = self._add_ip_quota(address, rate)
-        self._ip_quotas[address] = quota  # at the end: seen last
+        self._ip_quotas[address] = quota  # moved to the end: most recently seen
         throttle_ms = quota.record(now_ms)
         if throttle_ms:
             quota.unrecord(now_ms)
@@ -228,15 +230,15 @@ class ConnectionQuotas:
         self._metrics.gauge(_GROUP, "connection-accept-rate", partial(self._measure, quota), ip=address)
         return quota
 
-    # What a processor asks.
+    # Called by processors.
 
     def dec(self, listener_name: str, address: str) -> None:
-        """Count a connection no more."""
+        """Stop counting a connection."""
         with self._lock:
             count = self._counts.get(address, 0)
             listener = self._listeners.get(listener_name)
             if not count:
-                _log.error("A connection of {address} is given back that was not counted", address=address)
+                _log.error("A connection of {address} was closed that had not been counted", address=address)
                 return
             if count == 1:
                 del self._counts[address]
@@ -244,51 +246,51 @@ class ConnectionQuotas:
                 self._counts[address] = count - 1
             self._total -= 1
             if self._claimed:
-                self._claimed -= 1  # whichever it was, there is one less to close
+                self._claimed -= 1  # whichever connection this was, there is one less to close
             if listener is not None:
                 listener.count -= 1
-            elif (left := self._left_of.pop(listener_name, 0)) > 1:
-                self._left_of[listener_name] = left - 1
-        self._tell_waiting()
+            elif (left := self._removed_counts.pop(listener_name, 0)) > 1:
+                self._removed_counts[listener_name] = left - 1
+        self._retry_waiting()
 
     def claim_excess(self, listener_name: str) -> bool:
-        """Whether the caller has to close one of this listener's connections; so many callers are told as there are too many."""
+        """Return whether the caller must close one of this listener's connections; True once per excess connection."""
         with self._lock:
             if self._total - self._claimed <= self._limit or self._is_protected(listener_name):
                 return False
             self._claimed += 1
             return True
 
-    # For people and tests.
+    # For diagnostics and tests.
 
     @property
     def total(self) -> int:
-        """Connections that are counted."""
+        """How many connections are counted."""
         return self._total
 
     def count(self, address: str) -> int:
-        """Return how many of them are of this address."""
+        """Return how many connections of this address are counted."""
         return self._counts.get(address, 0)
 
     def listener_count(self, listener_name: str) -> int:
-        """Return how many of them are of this listener."""
+        """Return how many connections of this listener are counted."""
         return self._listeners[listener_name].count
 
     def _is_protected(self, listener_name: str) -> bool:
-        # Kafka protects the first of the two only, and clients of a full broker keep the controller from it.
+        # Kafka protects only the first: there, clients of a full broker can lock out the controller.
         return listener_name in self._protected and len(self._listeners) > 1
 
     def _changed(self) -> None:
-        self._tell_waiting()
+        self._retry_waiting()
         if self._total > self._limit:
             self._check_processors()
 
-    def _tell_waiting(self) -> None:
+    def _retry_waiting(self) -> None:
         if self._waiting:
             with self._lock:
                 waiting, self._waiting = self._waiting, {}
             for acceptor in waiting:
-                acceptor.room_for_connections()
+                acceptor.retry_connection()
 
     def _check_processors(self) -> None:
         for listener_name, processor in self._processors:
@@ -308,7 +310,7 @@ class ConnectionQuotas:
 
 
 def parse_overrides(text: str) -> dict[str, int]:
-    """Return limits by address from host:count pairs; raise ConfigError for a host that nobody knows."""
+    """Return limits by address from host:count pairs; raises ConfigError for a host that cannot be resolved."""
     limits = {}
     for pair in filter(None, (item.strip() for item in text.split(","))):
         host, _, count = pair.rpartition(":")
@@ -316,6 +318,6 @@ def parse_overrides(text: str) -> dict[str, int]:
             found = addresses(host.strip().strip("[]"))
         except UnknownHostError as error:
             key = MAX_CONNECTIONS_PER_IP_OVERRIDES
-            raise ConfigError(f"Invalid value {pair!r} for {key}: the host must be known, but {error}") from error
+            raise ConfigError(f"Invalid value {pair!r} for {key}: the host cannot be resolved: {error}") from error
         limits.update(dict.fromkeys(found, int(count)))
     return limits

@@ -1,7 +1,7 @@
-"""Addresses of hosts, looked up within a time limit.
+"""Host name lookups with a time limit.
 
-``getaddrinfo`` cannot be interrupted: with a name server that does not answer it takes as long as the system's resolver tries,
-often half a minute. So names are looked up on threads of their own, and the caller waits ``LOOKUP_TIMEOUT_S`` at most.
+``getaddrinfo`` cannot be interrupted: if the name server does not answer, it blocks until the system's resolver gives up, often
+for half a minute. So each lookup runs on a thread of its own, and the caller waits at most ``LOOKUP_TIMEOUT_S``.
 """
 
 import socket
@@ -12,21 +12,21 @@ from typing import Final
 LOOKUP_TIMEOUT_S: Final = 5.0
 
 MAX_LOOKUPS: Final = 4
-"""Names that this process looks up at the same time. When so many hang, the next one fails at once."""
+"""Most concurrent lookups. When this many hang, the next one fails at once."""
 
 _free = threading.BoundedSemaphore(MAX_LOOKUPS)
 
 
 class UnknownHostError(OSError):
-    """A host's addresses could not be found; the text says why."""
+    """A host name could not be resolved; the message says why."""
 
 
 def addresses(host: str) -> list[str]:
-    """Return the addresses of a host, each once; for an address just that. Raises UnknownHostError."""
+    """Return the distinct addresses of a host; an IP address is returned as it is. Raises UnknownHostError."""
     try:
         return _look_up(host, socket.AI_NUMERICHOST)
     except (OSError, UnicodeError):
-        pass  # a name: only these need name servers
+        pass  # not an IP address but a name
     if not _free.acquire(blocking=False):
         raise UnknownHostError(f"{MAX_LOOKUPS} lookups of other hosts hang")
     found: Future[list[str]] = Future()
@@ -38,13 +38,13 @@ def addresses(host: str) -> list[str]:
     except OSError as error:
         raise UnknownHostError(error.strerror or str(error)) from error
     except UnicodeError as error:
-        raise UnknownHostError("it is not the name of a host") from error
+        raise UnknownHostError("not a valid host name") from error
 
 
 def _fill(found: "Future[list[str]]", host: str) -> None:
     try:
         found.set_result(_look_up(host))
-    except BaseException as error:  # noqa: BLE001 it is raised where the result is awaited
+    except BaseException as error:  # noqa: BLE001 raised again by result()
         found.set_exception(error)
     finally:
         _free.release()

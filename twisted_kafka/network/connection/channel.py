@@ -1,8 +1,8 @@
-"""One client connection: frames in, one request under way, responses out in order."""
+"""One client connection: frames in, one request in flight, responses out in order."""
 
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from twisted_kafka.network.connection.channel_state import (
     CLOSED,
@@ -17,39 +17,78 @@ from twisted_kafka.network.connection.channel_state import (
     THROTTLE_STARTED,
     next_state,
 )
+from twisted_kafka.network.connection.connection_stats import ConnectionStats
 from twisted_kafka.network.connection.framing import NOT_NOW, FrameReader, InvalidReceiveError
 from twisted_kafka.network.connection.header_reader import HeaderReader
-from twisted_kafka.network.interfaces import IChannelTransport
+from twisted_kafka.network.connection.interfaces import IChannelTransport
 from twisted_kafka.network.requests.memory_pool import MemoryPool
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_context import ConnectionInfo
 from twisted_kafka.protocol.regions import Buffer
 
-if TYPE_CHECKING:
-    from twisted_kafka.network.loop.processor import Processor
-
 READ_AHEAD_BYTES = 64 * 1024
-"""A muted channel goes on reading until it holds more than this: muting for a short request costs no system call.
+"""A muted channel keeps reading until it holds more than this, so muting for a short request costs no system call.
 
-Not with a memory pool: there, what a channel holds beyond its share of the pool is what it was sent at once.
+It is 0 with a memory pool: a channel then holds no more unaccounted bytes than it got in one read.
 """
 
 
+class IChannelOwner(Protocol):
+    """The processor of a channel, on whose thread every method of both is called."""
+
+    stats: ConnectionStats
+
+    @property
+    def memory_pool(self) -> MemoryPool | None:
+        """The pool that requests are allocated from; None means that their memory is not limited."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no room for another request: the request queue or the memory pool is exhausted."""
+
+    def now_ns(self) -> int:
+        """Return the monotonic time."""
+
+    def stop_reading(self, channel: "KafkaChannel") -> None:
+        """Mute a channel until there is room again."""
+
+    def reserve_memory(self, channel: "KafkaChannel", size_bytes: int) -> bool:
+        """Allocate from the memory pool. If it is exhausted, mute the channel until memory is released and return False."""
+
+    def process_completed_receive(self, channel: "KafkaChannel", frame: Buffer) -> None:
+        """Process a complete frame as the channel's next request."""
+
+    def process_completed_send(self, channel: "KafkaChannel", request: Request) -> None:
+        """Complete the request whose response has been sent."""
+
+    def process_disconnected(self, channel: "KafkaChannel") -> None:
+        """Forget a closed channel."""
+
+    def process_half_closed(self, channel: "KafkaChannel") -> None:
+        """Close a channel whose client sends no more, once its last request is answered or a short time has passed."""
+
+    def refuse(self, channel: "KafkaChannel", why: str) -> None:
+        """Close a channel that sent something invalid, and log why."""
+
+    def close_after_failed_authentication(self, channel: "KafkaChannel") -> None:
+        """Count the failure and close the channel after ``connection.failed.authentication.delay.ms``."""
+
+
 class KafkaChannel:
-    """The protocol on one connection. All of it runs on its processor's thread."""
+    """The protocol on one connection. Everything runs on its processor's thread."""
 
     __slots__ = (
         "_backlog",
         "_backlog_bytes",
+        "_owner",
         "_pool",
-        "_processor",
         "_read_ahead_bytes",
         "_reader",
         "_reserved_bytes",
         "connection",
         "headers",
         "in_flight",
-        "is_ended",
+        "is_eof",
         "is_paused",
         "last_active_ns",
         "state",
@@ -58,21 +97,21 @@ class KafkaChannel:
 
     transport: IChannelTransport
 
-    def __init__(self, connection: ConnectionInfo, processor: "Processor", max_request_bytes: int) -> None:
+    def __init__(self, connection: ConnectionInfo, owner: IChannelOwner, max_request_bytes: int) -> None:
         self.connection = connection
-        self._processor = processor
+        self._owner = owner
         self._reader = FrameReader(max_request_bytes)
         self._backlog: deque[Buffer] | None = None
         self._backlog_bytes = 0
-        self._pool: MemoryPool | None = processor.memory_pool
+        self._pool: MemoryPool | None = owner.memory_pool
         self._read_ahead_bytes = READ_AHEAD_BYTES if self._pool is None else 0
         self._reserved_bytes = 0
-        """What it has taken of the memory pool for the frame under way, which is the next to become a request."""
+        """Allocated from the memory pool for the incomplete frame that becomes the next request."""
         self.headers = HeaderReader()
         self.state = NOT_MUTED
         self.in_flight: Request | None = None
         self.is_paused = False
-        self.is_ended = False
+        self.is_eof = False
         self.last_active_ns = 0
 
     @property
@@ -81,120 +120,128 @@ class KafkaChannel:
         return self.connection.connection_id
 
     @property
-    def processor(self) -> "Processor":
-        """The processor that owns it."""
-        return self._processor
+    def stats(self) -> ConnectionStats:
+        """The counters of its processor."""
+        return self._owner.stats
 
     @property
     def is_open(self) -> bool:
-        """Whether something can still be sent."""
+        """Whether responses can still be sent."""
         return self.state != CLOSED
 
     @property
     def holds_memory(self) -> bool:
-        """Whether it has taken memory for a request that is not complete."""
+        """Whether memory is allocated for a request that is still incomplete."""
         return bool(self._reserved_bytes)
 
     @property
     def has_waiting_requests(self) -> bool:
-        """Whether further requests were received behind the one under way."""
+        """Whether more requests were received after the one in flight."""
         return bool(self._backlog)
 
-    # What the transport calls.
+    # Called by the transport.
 
-    def wanted(self) -> memoryview | None:
-        """Where the next bytes go when a big frame is under way; None: to ``dataReceived``; NOT_NOW: nothing is to be read."""
-        view = self._reader.wanted()
-        if view is None and self._processor.is_full:
-            self._processor.stop_reading(self)
+    def get_buffer(self) -> memoryview | None:
+        """Return the buffer for the next bytes of a large frame; None: use ``dataReceived``; NOT_NOW: do not read."""
+        view = self._reader.get_buffer()
+        if view is None and self._owner.is_full:
+            self._owner.stop_reading(self)
             return NOT_NOW
         return view
 
     def dataReceived(self, data: bytes) -> None:
-        """Take bytes from the connection."""
+        """Process bytes from the connection."""
         try:
             frames = self._reader.feed(data)
         except InvalidReceiveError as error:
-            self._processor.refuse(self, str(error))
+            self._owner.refuse(self, str(error))
             return
-        self._take(frames)
+        self._process_frames(frames)
 
-    def received(self, count: int) -> None:
-        """Note that ``count`` bytes were put where ``wanted`` said."""
-        self._take(self._reader.received(count))
+    def buffer_updated(self, count: int) -> None:
+        """Process ``count`` bytes that were read into the buffer from ``get_buffer``."""
+        self._process_frames(self._reader.buffer_updated(count))
 
-    def sent(self) -> None:
-        """Note that the response under way is gone."""
+    def send_completed(self) -> None:
+        """Complete the request in flight: its response has been sent."""
         request = self.in_flight
         if request is not None:
-            request.sent_ns = self._processor.now_ns()
-            self._processor.process_completed_send(self, request)
+            request.sent_ns = self._owner.now_ns()
+            self._owner.process_completed_send(self, request)
 
-    def progressed(self) -> None:
-        """Note that the client took a part of its response."""
-        self.last_active_ns = self._processor.now_ns()
+    def send_progressed(self) -> None:
+        """Record that the client took a part of its response."""
+        self.last_active_ns = self._owner.now_ns()
 
-    def ended(self) -> bool:
-        """Note that the client sends no more; return whether requests are left, which are served before the end.
+    def eof_received(self) -> bool:
+        """Stop reading: the client sends no more. Return whether the connection stays open to serve the requests received so far.
 
-        A producer with acks=0 sends and goes: what it sent must not be lost for its haste. One that has only shut down its
-        sending side reads what it is answered. (Kafka's CloseMode.GRACEFUL does the first of these.)
+        A producer with acks=0 may send and disconnect, and what it sent must not be lost. A client that has only shut down its
+        sending side still reads its responses. (Kafka handles the first case by CloseMode.GRACEFUL.)
         """
         if not self._backlog and self.in_flight is None:
             return False
-        self.is_ended = True
+        self.is_eof = True
         self.pause()
-        self._processor.half_closed(self)
+        self._owner.process_half_closed(self)
         return True
 
+    def refuse(self, why: str) -> None:
+        """Close the connection because of what it sent, and log why."""
+        self._owner.refuse(self, why)
+
+    def close_after_failed_authentication(self) -> None:
+        """Count the failure and close the connection after ``connection.failed.authentication.delay.ms``."""
+        self._owner.close_after_failed_authentication(self)
+
     def connectionLost(self, reason: object = None) -> None:
-        """Note that the connection is closed."""
+        """Release everything: the connection is closed."""
         self.state = next_state(self.state, DISCONNECTED)
         self._backlog = None
         self._backlog_bytes = 0
         if self._pool is not None and self._reserved_bytes:
             self._pool.release(self._reserved_bytes)
             self._reserved_bytes = 0
-        self._processor.process_disconnected(self)
+        self._owner.process_disconnected(self)
 
-    # What the processor calls.
+    # Called by the processor.
 
     def request_received(self, request: Request) -> None:
-        """Begin with a request: nothing further is taken until it is answered."""
-        # What nearly always happens need not look into the table, here and below.
+        """Start a request: no further one is processed until it is answered."""
+        # The common transitions skip the table, here and below.
         self.state = MUTED_AND_RESPONSE_PENDING if self.state <= MUTED else next_state(self.state, REQUEST_RECEIVED)
         self.in_flight = request
 
     def response_sent(self) -> None:
-        """Be done with the request under way."""
+        """Finish the request in flight."""
         self.state = MUTED if self.state == MUTED_AND_RESPONSE_PENDING else next_state(self.state, RESPONSE_SENT)
         self.in_flight = None
 
     def throttle_started(self) -> None:
-        """Take no further request until ``throttle_ended``, although the one under way is answered."""
+        """Process no further request until ``throttle_ended``. The one in flight is still answered."""
         self.state = next_state(self.state, THROTTLE_STARTED)
 
     def throttle_ended(self) -> None:
-        """Be throttled no more."""
+        """End throttling."""
         self.state = next_state(self.state, THROTTLE_ENDED)
 
     def mute(self) -> None:
-        """Take no request, and read nothing, until ``next_request``."""
+        """Process no request and read nothing until ``next_request``."""
         self.state = next_state(self.state, MUTE)
         self.pause()
 
     def next_request(self) -> None:
-        """Take the next frame that waits, or read on; nothing, while it is muted for a reason."""
+        """Process the next waiting frame, or resume reading if there is none. Does nothing while the channel must stay muted."""
         if self.state > MUTED:
             return
-        processor = self._processor
-        if processor.is_full:
-            processor.stop_reading(self)
+        owner = self._owner
+        if owner.is_full:
+            owner.stop_reading(self)
         elif self._backlog:
             frame = self._backlog.popleft()
             self._backlog_bytes -= len(frame)
-            processor.process_completed_receive(self, frame)
-        elif self.is_ended:
+            owner.process_completed_receive(self, frame)
+        elif self.is_eof:
             self.close()
         elif self._pool is None or self._reserve():
             self.state = NOT_MUTED
@@ -202,42 +249,40 @@ class KafkaChannel:
                 self.is_paused = False
                 self.transport.resumeProducing()
 
-    def take_memory(self, frame: Buffer) -> bool:
-        """Have memory of the pool for this frame, which becomes a request; if there is none, keep it until there is."""
+    def allocate_memory(self, frame: Buffer) -> bool:
+        """Allocate memory for a frame that becomes a request. If the pool is exhausted, keep the frame and return False."""
         if self._reserved_bytes:
-            self._reserved_bytes = 0  # the request has it now
+            self._reserved_bytes = 0  # the request owns it now
             return True
-        if self._pool is None or self._pool.try_allocate(len(frame), self._processor):
+        if self._owner.reserve_memory(self, len(frame)):
             return True
         if self._backlog is None:
             self._backlog = deque()
         self._backlog.appendleft(frame)
         self._backlog_bytes += len(frame)
-        self._processor.is_full = True
-        self._processor.stop_reading(self)
         return False
 
     def close(self) -> None:
-        """Close at once: a client that does not read must not keep its connection open."""
+        """Close at once, so that a client that does not read cannot keep its connection open."""
         if self.state != CLOSED:
             self.transport.abortConnection()
 
     def pause(self) -> None:
-        """Read no more until ``next_request`` finds nothing else to do."""
+        """Stop reading until ``next_request`` has nothing else to do."""
         if not self.is_paused and self.state != CLOSED:
             self.is_paused = True
             self.transport.pauseProducing()
 
-    def _take(self, frames: Sequence[Buffer]) -> None:
+    def _process_frames(self, frames: Sequence[Buffer]) -> None:
         if frames and self.state == NOT_MUTED and not self._backlog:
-            # The frames behind the first are kept before it is processed: that may be over before the call returns.
+            # Keep the later frames first: the first request may already be answered when the call returns.
             if len(frames) > 1:
                 self._keep(frames[1:])
-            self._processor.process_completed_receive(self, frames[0])
+            self._owner.process_completed_receive(self, frames[0])
         elif frames:
             self._keep(frames)
         else:
-            self.last_active_ns = self._processor.now_ns()  # a part of a request is a sign of life, too
+            self.last_active_ns = self._owner.now_ns()  # part of a request counts as activity
         if self.state != NOT_MUTED and self._backlog_bytes + self._reader.held_bytes > self._read_ahead_bytes:
             self.pause()
         elif self._pool is not None and self.state == NOT_MUTED:
@@ -250,17 +295,15 @@ class KafkaChannel:
         self._backlog_bytes += sum(map(len, frames))
 
     def _reserve(self) -> bool:
-        """Have memory of the pool for the frame under way, if one is; return False when that has to be waited for.
+        """Allocate memory for the incomplete frame, if there is one. Return False if it has to wait for memory.
 
-        Only for the next frame, when no other waits here: so every byte taken of the pool belongs to a request that is complete, or
-        that needs nothing but its client's bytes to be, and connections cannot wait for each other.
+        Only the next frame gets memory, and only when no other frame waits here. So all allocated memory belongs to requests that
+        are complete or that wait for nothing but their client, and connections cannot deadlock on the pool.
         """
         size = self._reader.frame_bytes
-        if self._pool is None or not size or self._reserved_bytes:
+        if not size or self._reserved_bytes:
             return True
-        if self._pool.try_allocate(size, self._processor):
+        if self._owner.reserve_memory(self, size):
             self._reserved_bytes = size
             return True
-        self._processor.is_full = True
-        self._processor.stop_reading(self)
         return False

@@ -1,61 +1,59 @@
-"""What makes the transport of a new connection: one builder for each security protocol. (Kafka: ChannelBuilder.)"""
+"""Builds the transports of new connections: one builder per security protocol. (Kafka: ChannelBuilder.)"""
 
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zope.interface import Interface, implementer
 
+from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import EndPoint
+from twisted_kafka.network.connection.channel import KafkaChannel
+from twisted_kafka.network.connection.interfaces import IChannelTransport
 from twisted_kafka.network.connection.transport import KafkaTransport
-from twisted_kafka.network.interfaces import IChannelTransport
 
-if TYPE_CHECKING:
-    from twisted_kafka.config.broker_config import KafkaConfig
-    from twisted_kafka.network.connection.channel import KafkaChannel
-
-MakeTransport = Callable[[socket.socket, "KafkaChannel"], IChannelTransport]
-"""Makes a transport that serves a channel over a socket; it takes nothing from the socket before ``resumeProducing``."""
+MakeTransport = Callable[[socket.socket, KafkaChannel], IChannelTransport]
+"""Makes the transport of a channel over a socket. It reads nothing before ``resumeProducing``."""
 
 
 class IChannelBuilder(Interface):
-    """Makes the transports of one listener, on the reactors of its processors."""
+    """Makes the transports of one listener."""
 
     def for_processor(number: int, reactor: Any) -> MakeTransport:  # noqa: N805
-        """Return what makes the transports of one processor, on its reactor; called on any thread, once for each processor.
+        """Return a function that makes transports on the reactor of one processor. Called once per processor, on any thread.
 
-        A transport that authenticates its client sets the principal of the channel's connection before it gives it bytes.
+        A transport that authenticates its client sets the principal of the channel's connection before it passes on any bytes.
         """
 
-    def validate_reconfiguration(config: "KafkaConfig") -> None:  # noqa: N805
-        """Raise ConfigError when ``reconfigure`` could not do with these settings; change nothing."""
+    def validate_reconfiguration(config: KafkaConfig) -> None:  # noqa: N805
+        """Raise ConfigError if ``reconfigure`` would fail with these settings; change nothing."""
 
-    def reconfigure(config: "KafkaConfig") -> None:  # noqa: N805
-        """Make further connections with these settings, files read anew; those that are open stay. Raises ConfigError."""
+    def reconfigure(config: KafkaConfig) -> None:  # noqa: N805
+        """Reread the files and use these settings for new connections. Open connections keep theirs. Raises ConfigError."""
 
 
 BuilderOf = Callable[[EndPoint], IChannelBuilder]
-"""Makes the builder of a listener; raises ConfigError when the settings do not allow one."""
+"""Makes the builder of a listener; raises ConfigError for settings that are invalid or unsupported."""
 
 
 @implementer(IChannelBuilder)
 class PlaintextChannelBuilder:
-    """Bytes as they come, from anybody."""
+    """Plain text, no authentication."""
 
     def for_processor(self, number: int, reactor: Any) -> MakeTransport:
-        """Return what makes the transports of one processor."""
+        """Return a function that makes the transports of one processor."""
         return lambda connected, channel: KafkaTransport(connected, channel, reactor)
 
-    def validate_reconfiguration(self, config: "KafkaConfig") -> None:
-        """Accept anything: nothing is configured."""
+    def validate_reconfiguration(self, config: KafkaConfig) -> None:
+        """Accept anything: there are no settings."""
 
-    def reconfigure(self, config: "KafkaConfig") -> None:
-        """Change nothing."""
+    def reconfigure(self, config: KafkaConfig) -> None:
+        """Do nothing."""
 
 
 PLAINTEXT_BUILDER = PlaintextChannelBuilder()
 
 
 def plaintext_builder(end_point: EndPoint) -> IChannelBuilder:
-    """Return the builder for a listener without any security."""
+    """Return the builder of a PLAINTEXT listener."""
     return PLAINTEXT_BUILDER

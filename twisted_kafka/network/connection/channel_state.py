@@ -1,15 +1,15 @@
-"""Whether a channel may take its next request: one table, nothing else.
+"""Whether a channel may process its next request: one table, nothing else.
 
-The rule: a channel that has taken a request is muted until its response is sent and no throttling lasts. It is muted too
-while its processor has no room for a further request. A muted channel takes no request; what it has been sent meanwhile waits.
+The rule: a channel that has received a request stays muted until the response is sent and throttling is over. It is also muted
+while its processor has no room for another request. A muted channel processes no requests; the bytes that it receives wait.
 
-What the table calls ILLEGAL must not happen: it raises IllegalTransitionError, and the connection is closed. Who mutes or
-unmutes need not know what else keeps a channel muted, so these two are answered in every state.
+An ILLEGAL transition is a bug: it raises IllegalTransitionError, and the connection is closed. MUTE and UNMUTE are legal in every
+state, so that a caller does not need to know why else a channel is muted.
 
 (Kafka: ``ChannelMuteState`` and ``ChannelMuteEvent`` of KafkaChannel, with its ``mute`` and ``maybeUnmute`` as events.)
 """
 
-# States. Up to MUTED, no request is under way and no throttling lasts.
+# States. Up to MUTED, no request is in flight and the channel is not throttled.
 NOT_MUTED = 0
 MUTED = 1
 MUTED_AND_RESPONSE_PENDING = 2
@@ -38,12 +38,12 @@ EVENT_NAMES = ("MUTE", "UNMUTE", "REQUEST_RECEIVED", "RESPONSE_SENT", "THROTTLE_
 
 ILLEGAL = -1
 
-# Short names, for the table's sake.
+# Short names for the table.
 _PENDING = MUTED_AND_RESPONSE_PENDING
 _THROTTLED = MUTED_AND_THROTTLED
 _BOTH = MUTED_AND_THROTTLED_AND_RESPONSE_PENDING
 
-# A closed channel stays closed whatever still arrives for it: responses are completed after their client has gone.
+# A closed channel stays closed whatever happens: requests are completed after their client has disconnected.
 # fmt: off
 TRANSITIONS: tuple[tuple[int, int, int, int, int, int, int], ...] = (
     # MUTE       UNMUTE      REQUEST_RECEIVED  RESPONSE_SENT  THROTTLE_STARTED  THROTTLE_ENDED  DISCONNECTED
@@ -58,11 +58,11 @@ TRANSITIONS: tuple[tuple[int, int, int, int, int, int, int], ...] = (
 
 
 class IllegalTransitionError(Exception):
-    """An event came that cannot come in this state."""
+    """An event that is not allowed in the current state."""
 
 
 def next_state(state: int, event: int) -> int:
-    """Return the state after ``event``; raises IllegalTransitionError for a pair that the table does not allow."""
+    """Return the state after ``event``; raises IllegalTransitionError."""
     following = TRANSITIONS[state][event]
     if following == ILLEGAL:
         raise IllegalTransitionError(f"{EVENT_NAMES[event]} in state {STATE_NAMES[state]}")

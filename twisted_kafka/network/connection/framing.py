@@ -1,7 +1,7 @@
-"""Frames out of bytes: four bytes of size, then so many bytes. It knows no sockets.
+"""Splits a byte stream into frames: a size of four bytes, then that many bytes. No I/O here.
 
-Small frames are cut from what was read. For a big one the reader tells where its bytes go (``wanted``), so that they can
-be received straight into place; that place grows with what has arrived, so a size alone costs no memory.
+Small frames are sliced from what was read. A large frame has a buffer (``get_buffer``) that the transport reads into directly.
+The buffer grows with the bytes that have arrived, so a size alone allocates no memory.
 """
 
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ from twisted_kafka.protocol.regions import Buffer
 SIZE_BYTES = 4
 
 FIRST_ALLOCATION_BYTES = 256 * 1024
-"""A big frame's buffer begins with at most so much."""
+"""Most bytes that the buffer of a large frame starts with."""
 
 GROWTH = 4
-"""A buffer that is full gets so many times as large, at most as large as its frame."""
+"""Factor by which a full buffer grows, up to the size of its frame."""
 
 NOT_NOW: Final = memoryview(b"")
-"""Where the next bytes go when none are to be read at present."""
+"""Returned in place of a buffer when nothing should be read now."""
 
 _size_at = Struct(">i").unpack_from
 
@@ -27,24 +27,24 @@ _NOTHING: Sequence[Buffer] = ()
 
 
 class InvalidReceiveError(Exception):
-    """A size that no frame may have: the connection cannot be read any further (Kafka: InvalidReceiveException)."""
+    """A frame size that is negative or too large: nothing further can be read (Kafka: InvalidReceiveException)."""
 
 
 class FrameReader:
-    """Collects the frames of one connection; ``max_bytes`` is the key ``socket.request.max.bytes``."""
+    """Assembles the frames of one connection. ``max_bytes`` is the key ``socket.request.max.bytes``."""
 
     __slots__ = ("_buffer", "_head", "_max_bytes", "_size", "held_bytes")
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._head = b""  # fewer bytes than a size takes
-        self._buffer: bytearray | None = None  # of the frame under way
+        self._head = b""  # an incomplete size
+        self._buffer: bytearray | None = None  # of the incomplete frame
         self._size = 0
         self.held_bytes = 0
-        """How much of a frame that is not complete it holds."""
+        """Bytes held of an incomplete frame."""
 
     def feed(self, data: bytes) -> Sequence[Buffer]:
-        """Take bytes; return the frames that are complete now. Raises InvalidReceiveError."""
+        """Add bytes; return the frames that are now complete. Raises InvalidReceiveError."""
         if self._buffer is not None:
             return self._feed_buffer(data)
         if self._head:
@@ -58,8 +58,8 @@ class FrameReader:
                 return (data[SIZE_BYTES:],)
         return self._cut(data, 0)
 
-    def wanted(self) -> memoryview | None:
-        """Return where the next bytes of a big frame go; None when there is none. Release it before anything else."""
+    def get_buffer(self) -> memoryview | None:
+        """Return the free part of a large frame's buffer, or None. Release the view before any other call."""
         buffer = self._buffer
         if buffer is None:
             return None
@@ -67,14 +67,14 @@ class FrameReader:
 
     @property
     def frame_bytes(self) -> int:
-        """The size of the frame under way once it is known, else 0."""
+        """The size of the incomplete frame once it is known, else 0."""
         return self._size if self._buffer is not None else 0
 
-    def received(self, count: int) -> Sequence[Buffer]:
-        """Note that ``count`` bytes were put where ``wanted`` said; return the frame when it is complete."""
+    def buffer_updated(self, count: int) -> Sequence[Buffer]:
+        """Account for ``count`` bytes read into ``get_buffer()``; return the frame if it is complete."""
         self.held_bytes += count
         buffer = self._buffer
-        assert buffer is not None, "nothing was wanted"
+        assert buffer is not None, "there is no buffer"
         if self.held_bytes < self._size:
             if self.held_bytes == len(buffer):
                 self._buffer = _grown(buffer, min(self._size, len(buffer) * GROWTH))
@@ -113,7 +113,7 @@ class FrameReader:
                 count = min(len(view) - held, len(data) - position)
                 view[held : held + count] = data[position : position + count]
             position += count
-            frames = self.received(count)
+            frames = self.buffer_updated(count)
             if frames:
                 return [*frames, *self._cut(data, position)]
             if position == len(data):
@@ -127,17 +127,17 @@ class FrameReader:
 
 
 def _hint(size: int) -> str:
-    """Say what the client may have meant by four bytes that are no size: the usual mistakes in settings."""
+    """Recognize the usual misconfigurations in four bytes that are not a valid size."""
     first = size.to_bytes(SIZE_BYTES, "big")
     if first.startswith(b"\x16\x03"):
         return ": the client speaks TLS, but this listener is plain text: set its security.protocol to PLAINTEXT, or the listener's"
     if first in (b"GET ", b"HEAD", b"POST", b"PUT ", b"OPTI"):
-        return ": the client speaks HTTP, but this is a listener of Kafka's protocol"
+        return ": the client speaks HTTP, but this listener speaks the Kafka protocol"
     return ""
 
 
 def _grown(data: Buffer, size: int) -> bytearray:
-    # A new one, rather than one that is extended: extending by a megabyte costs a millisecond, this a tenth of it.
+    # A new buffer: extending one by a megabyte takes a millisecond, this a tenth of that.
     buffer = bytearray(size)
     buffer[: len(data)] = data
     return buffer

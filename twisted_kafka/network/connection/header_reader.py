@@ -1,4 +1,4 @@
-"""Reads request headers, of one connection: they hardly differ in more than the correlation id."""
+"""Reads the request headers of one connection, which usually differ only in their correlation ids."""
 
 from struct import Struct
 
@@ -6,27 +6,27 @@ from twisted_kafka.protocol.headers import parse_request_header
 from twisted_kafka.protocol.regions import Buffer
 
 KNOWN_MAX = 64
-"""So many kinds of header are remembered for a connection; it is about as many as there are APIs."""
+"""Most header variants cached per connection; about as many as there are APIs."""
 
 _KIND_BYTES = 4
 _AFTER_CORRELATION_ID = 8
 _correlation_id_of = Struct(">4xi").unpack_from
 
 Header = tuple[int, int, int, str | None, int]
-"""API key, API version, correlation id, client id, where the body begins."""
+"""API key, API version, correlation id, client id, offset of the body."""
 
 
 class HeaderReader:
-    """Remembers what came before and behind the correlation id: a header with the same bytes there means the same."""
+    """Caches parsed headers by the bytes before and after the correlation id."""
 
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        # By the bytes of API key and version: the bytes behind the correlation id, and what they say.
+        # By the bytes of API key and version: the bytes after the correlation id, and the parsed fields.
         self._known: dict[bytes, tuple[bytes, int, int, str | None, int]] = {}
 
     def read(self, frame: Buffer) -> Header:
-        """Read the header at the start of a frame; raises what ``parse_request_header`` does."""
+        """Read the header at the start of a frame; raises the same errors as ``parse_request_header``."""
         if type(frame) is not bytes:
             return self._parse(frame)
         known = self._known.get(frame[:_KIND_BYTES])
@@ -38,7 +38,7 @@ class HeaderReader:
     def _parse(self, frame: Buffer) -> Header:
         header = parse_request_header(frame)
         api_key, api_version, client_id, body_offset = header.api_key, header.api_version, header.client_id, header.body_offset
-        # A frame in a buffer of its own is a big one: there its header costs nothing.
+        # A frame that is not bytes is a large one: parsing its header costs nothing in comparison.
         if type(frame) is bytes and body_offset > _AFTER_CORRELATION_ID:
             if len(self._known) >= KNOWN_MAX:
                 self._known.clear()

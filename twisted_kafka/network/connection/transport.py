@@ -1,8 +1,8 @@
 """A TCP connection that sends lists of byte strings and file regions.
 
-Beside Twisted's own: a response is sent at once on the thread that hands it over, small parts gathered into one
-``sendmsg``, regions of log files by ``sendfile``; only what the socket does not take waits for the reactor. A big request
-is received straight into its frame.
+Compared with Twisted's own connection: a response is sent immediately, small parts gathered into one ``sendmsg`` and regions
+of log files with ``sendfile``; only what the socket does not take waits for the reactor. A large request is received directly into
+its frame's buffer.
 """
 
 import errno
@@ -10,7 +10,6 @@ import os
 import socket
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from twisted.internet import error, main
 from twisted.internet.interfaces import IReactorFDSet
@@ -19,23 +18,21 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.connection.framing import NOT_NOW
-from twisted_kafka.network.interfaces import IChannelTransport
+from twisted_kafka.network.connection.interfaces import IChannelTransport
 from twisted_kafka.protocol.regions import Buffer, FileRegion, Part
 
-if TYPE_CHECKING:
-    from twisted_kafka.network.connection.channel import KafkaChannel
-
 READ_BYTES = 64 * 1024
-"""At most so much is read at once for small frames."""
+"""Size of one read for small frames."""
 
 GATHERED_PARTS = 64
-"""At most so many parts go into one sendmsg (the system's own bound is 1,024)."""
+"""Most parts in one sendmsg (the system's own limit, IOV_MAX, is 1,024)."""
 
 TURN_BYTES = 4 * 1024 * 1024
-"""After so much was sent without a pause, it is the other connections' turn."""
+"""Most bytes that one connection sends before the other connections get their turn."""
 
-_WOULD_BLOCK = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EINTR, errno.ENOBUFS)
+WOULD_BLOCK = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EINTR, errno.ENOBUFS)
 _MSG_MORE = getattr(socket, "MSG_MORE", 0)
 _LOST = Failure(main.CONNECTION_LOST)  # type: ignore[no-untyped-call]
 _HAS_SENDFILE = hasattr(os, "sendfile")
@@ -47,17 +44,17 @@ _log = Logger()
 class KafkaTransport(Connection):
     """The connection of one channel, on the reactor of its processor."""
 
-    # Mixed-in classes keep no state that needs a dictionary, Twisted's do: no __slots__ here.
-    protocol: "KafkaChannel"  # type: ignore[assignment]
+    # Twisted's base classes need an instance dictionary: no __slots__ here.
+    protocol: KafkaChannel  # type: ignore[assignment]
 
-    def __init__(self, connected: socket.socket, channel: "KafkaChannel", reactor: IReactorFDSet) -> None:
+    def __init__(self, connected: socket.socket, channel: KafkaChannel, reactor: IReactorFDSet) -> None:
         super().__init__(connected, channel, reactor)  # type: ignore[arg-type]
         self.connected = 1
         self._is_new = True
         self._parts: deque[Part] = deque()
 
     def resumeProducing(self) -> None:
-        """Read from now on; the first time at once, for who connects says something: it is here by now, mostly."""
+        """Start or resume reading. The first time, read immediately: a new client's first request has usually arrived already."""
         super().resumeProducing()  # type: ignore[no-untyped-call]
         if self._is_new:
             self._is_new = False
@@ -66,9 +63,9 @@ class KafkaTransport(Connection):
                 self.connectionLost(Failure(why))  # type: ignore[no-untyped-call]
 
     def doRead(self) -> object:  # type: ignore[override]
-        """Read once, and give the channel what came."""
+        """Read once and pass the bytes to the channel."""
         channel = self.protocol
-        view = channel.wanted()
+        view = channel.get_buffer()
         if view is NOT_NOW:
             return None
         try:
@@ -79,24 +76,24 @@ class KafkaTransport(Connection):
                 with view:
                     count = self.socket.recv_into(view)
         except OSError as error:
-            return None if error.errno in _WOULD_BLOCK or channel.ended() else main.CONNECTION_LOST
+            return None if error.errno in WOULD_BLOCK or channel.eof_received() else main.CONNECTION_LOST
         if not count:
-            return None if channel.ended() else main.CONNECTION_DONE
+            return None if channel.eof_received() else main.CONNECTION_DONE
         if view is None:
             channel.dataReceived(data)
         else:
-            channel.received(count)
+            channel.buffer_updated(count)
         return None
 
     def send(self, parts: Sequence[Part], size_bytes: int) -> bool:
-        """Send all parts; return whether they are gone already. If not, the channel's ``sent`` is called later."""
+        """Send all parts. Return whether the socket took everything; otherwise the channel's ``send_completed`` is called later."""
         if len(parts) == 1 and not self._parts:
             data = parts[0]
             if type(data) is bytes:
                 try:
                     count = self.socket.send(data)
                 except OSError as error:
-                    if error.errno not in _WOULD_BLOCK:
+                    if error.errno not in WOULD_BLOCK:
                         self.connectionLost(_LOST)
                         return False
                     count = 0
@@ -116,13 +113,13 @@ class KafkaTransport(Connection):
         return True
 
     def readConnectionLost(self, reason: Failure) -> None:
-        """Close: a client that has only ended its sending side is the channel's business (``KafkaChannel.ended``)."""
+        """Close. A client that has only shut down its sending side is handled by ``KafkaChannel.eof_received``."""
         self.connectionLost(reason)
 
     def connectionLost(self, reason: Failure) -> None:
-        """Close the socket and tell the channel; once, however often it is called.
+        """Close the socket and notify the channel. Further calls do nothing.
 
-        What Twisted's does, without what no channel has (producers, an interface for half-closed connections).
+        This replaces Twisted's implementation, without the parts that no channel has (producers, IHalfCloseableProtocol).
         """
         if self.disconnected:
             return
@@ -132,22 +129,22 @@ class KafkaTransport(Connection):
         self.reactor.removeWriter(self)
         self._closeSocket(not isinstance(reason.value, error.ConnectionAborted))
         channel = self.protocol
-        del self.protocol, self.socket, self.fileno  # which they refer to each other by
+        del self.protocol, self.socket, self.fileno  # breaks the reference cycle
         channel.connectionLost(reason)
 
     def _closeSocket(self, orderly: bool) -> None:
         if orderly:
-            self.socket.close()  # shutting it down first, as Twisted does, is a system call more for the same end
+            self.socket.close()  # Twisted calls shutdown first: one more system call with the same effect
         else:
             super()._closeSocket(orderly)  # type: ignore[no-untyped-call]
 
     def abortConnection(self) -> None:
-        """Close at once, without sending what is left."""
+        """Close at once and discard what is not sent yet."""
         if self.connected:
             self.connectionLost(Failure(main.CONNECTION_DONE))  # type: ignore[no-untyped-call]
 
     def doWrite(self) -> object:  # type: ignore[override]
-        """Go on sending what is left, once the socket takes more."""
+        """Continue sending when the socket takes more."""
         if not self.connected:
             return None
         if not self._parts:
@@ -158,16 +155,16 @@ class KafkaTransport(Connection):
             return why
         if not self._parts:
             self.stopWriting()  # type: ignore[no-untyped-call]
-            self.protocol.sent()
+            self.protocol.send_completed()
         elif self._remaining_parts() != before:
-            self.protocol.progressed()
+            self.protocol.send_progressed()
         return None
 
     def _remaining_parts(self) -> tuple[int, int]:
         return len(self._parts), len(self._parts[0]) if self._parts else 0
 
     def _push(self) -> Exception | None:
-        """Send until all is gone, the socket is full, or the turn is over; return why the connection is lost, if it is."""
+        """Send until nothing is left, the socket is full or the turn is over. Return the error if the connection is lost."""
         parts = self._parts
         left = TURN_BYTES
         try:
@@ -179,7 +176,7 @@ class KafkaTransport(Connection):
                     count = self._send_gathered()
                 left -= count
         except OSError as error:
-            return None if error.errno in _WOULD_BLOCK else main.CONNECTION_LOST
+            return None if error.errno in WOULD_BLOCK else main.CONNECTION_LOST
         except EOFError as error:
             _log.error("Cannot send a response to {id}, closing the connection: {why}", id=self.protocol.connection_id, why=error)
             return main.CONNECTION_LOST

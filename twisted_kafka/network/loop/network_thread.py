@@ -2,20 +2,22 @@
 
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 
 from twisted.internet.base import ReactorBase
 from twisted.logger import Logger
 
 from twisted_kafka.network.accepting.acceptor import Acceptor
+from twisted_kafka.network.loop.placement import ThreadPlacement
 from twisted_kafka.network.loop.processor import Processor
 from twisted_kafka.network.loop.reactors import close_reactor
 from twisted_kafka.timing.clock import IClock
 
 STOP_S = 5.0
-"""A network thread that is stopped has so long to end."""
+"""How long a stopped network thread may take to end."""
 
 RESTART_PAUSE_S = 0.1
-"""A network thread whose loop failed waits so long before it begins anew: one that fails at once must not use up a processor."""
+"""How long a network thread waits before it restarts its failed loop, so that one that keeps failing does not use up a CPU."""
 
 _POLL_S = 0.005
 
@@ -25,32 +27,38 @@ _log = Logger()
 class NetworkThread:
     """Runs one processor.
 
-    If its loop fails for good, its connections are closed, for their state is not to be trusted, and the thread begins anew with
-    another reactor: the listener goes on with as many processors as before. (Kafka's thread ends there, and its acceptor goes on
-    giving it connections.)
+    If its loop keeps failing, the thread closes its connections, whose state cannot be trusted any more, and restarts with a new
+    reactor, so that the listener keeps its number of processors. (In Kafka such a thread ends, and its acceptor keeps assigning
+    connections to it.)
     """
 
-    __slots__ = ("_acceptor", "_lock", "_make_reactor", "_reactor", "_stopping", "processor", "thread")
+    __slots__ = ("_acceptor", "_lock", "_make_reactor", "_placement", "_reactor", "_stopping", "processor", "thread")
 
     def __init__(
-        self, processor: Processor, reactor: ReactorBase, name: str, make_reactor: Callable[[], ReactorBase] | None = None
+        self,
+        processor: Processor,
+        reactor: ReactorBase,
+        name: str,
+        make_reactor: Callable[[], ReactorBase] | None = None,
+        placement: ThreadPlacement | None = None,
     ) -> None:
-        """``make_reactor`` makes the one to go on with; without it, the thread ends when its loop fails."""
+        """``make_reactor`` makes the reactor for a restart; without it, the thread ends when its loop fails."""
         self.processor = processor
         self._reactor = reactor
         self._make_reactor = make_reactor
+        self._placement = placement
         self._acceptor: Acceptor | None = None
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
 
-    def accept_for(self, acceptor: Acceptor) -> None:
-        """Have an acceptor, which has not started yet, accept on this thread."""
+    def run_acceptor(self, acceptor: Acceptor) -> None:
+        """Run an acceptor, which has not started yet, on this thread."""
         self._acceptor = acceptor
         acceptor.attach(self._reactor)
 
     def _run(self) -> None:
-        with self.processor.placed():
+        with nullcontext() if self._placement is None else self._placement.joined():
             self._run_reactors()
 
     def _run_reactors(self) -> None:
@@ -58,27 +66,27 @@ class NetworkThread:
             try:
                 self._reactor.run(installSignalHandlers=False)
                 return
-            except BaseException:  # noqa: BLE001 it is the loop's end: say so
+            except BaseException:  # noqa: BLE001 the loop has ended: log it
                 _log.failure(
                     "Network thread {name} failed, closing its {count} connections",
                     name=self.thread.name,
                     count=self.processor.connection_count,
                 )
             self.processor.abandon_connections()
-            if self._make_reactor is None or not self._begin_anew(self._make_reactor):
+            if self._make_reactor is None or not self._restart(self._make_reactor):
                 return
-            _log.warn("Network thread {name} goes on with a new reactor", name=self.thread.name)
+            _log.warn("Network thread {name} continues with a new reactor", name=self.thread.name)
 
-    def _begin_anew(self, make_reactor: Callable[[], ReactorBase]) -> bool:
-        """Take another reactor, as soon as one can be made; return False when the thread is to end instead."""
-        is_told = False
+    def _restart(self, make_reactor: Callable[[], ReactorBase]) -> bool:
+        """Switch to a new reactor as soon as one can be made; return False if the thread should end instead."""
+        is_logged = False
         while not self._stopping.wait(RESTART_PAUSE_S):
             try:
                 reactor = make_reactor()
-            except Exception as error:  # noqa: BLE001 for want of file descriptors, say: it must not end the thread for good
-                if not is_told:
-                    is_told = True
-                    _log.error("Network thread {name} cannot begin anew for now: {error}", name=self.thread.name, error=error)
+            except Exception as error:  # noqa: BLE001 no file descriptors, say: that must not end the thread
+                if not is_logged:
+                    is_logged = True
+                    _log.error("Network thread {name} cannot restart for now: {error}", name=self.thread.name, error=error)
             else:
                 return self._replace_reactor(reactor)
         return False
@@ -97,16 +105,16 @@ class NetworkThread:
 
     @property
     def connection_count(self) -> int:
-        """Connections that it has open."""
+        """How many connections are open."""
         return self.processor.connection_count if self.thread.is_alive() else 0
 
     def begin_shutdown(self) -> None:
-        """Take no more requests; answer those under way."""
+        """Accept no more requests; answer those in flight."""
         if self.thread.ident is not None:
             self.processor.begin_shutdown()
 
     def stop(self, timeout_s: float = STOP_S) -> None:
-        """Close what is open and end the thread, waiting at most ``timeout_s`` seconds."""
+        """Close all connections and end the thread, waiting at most ``timeout_s`` seconds."""
         if self.thread.ident is None:
             close_reactor(self._reactor)
             return
@@ -123,7 +131,7 @@ class NetworkThread:
 
 
 def drain_and_stop(threads: Iterable[NetworkThread], clock: IClock, drain_s: float) -> None:
-    """Let the requests under way be answered, ``drain_s`` seconds at most, then close all connections and end the threads."""
+    """Wait at most ``drain_s`` seconds for requests in flight to be answered, then close all connections and end the threads."""
     ending = list(threads)
     for thread in ending:
         thread.begin_shutdown()

@@ -1,12 +1,12 @@
-"""Where the threads of a plane run: on one CPU while requests are small, anywhere otherwise. (docs/adr/0017.)
+"""CPU affinity of a plane's threads: one CPU while requests are small, any CPU otherwise. (docs/adr/0017.)
 
-Under the interpreter lock network threads and handlers take turns, whatever the number of CPUs. To wake a thread on another CPU
-that sleeps costs more than most requests do, several times as much as to switch to one on the same CPU. So while many small
-requests pass, the threads are allowed on one CPU only; when requests are large, so that most of the time is spent without the lock
-(copying, checksums, compression), and when others want that CPU, they are let go.
+Under the interpreter lock, network threads and handlers take turns however many CPUs there are. Waking a sleeping thread on another
+CPU costs more than most requests, and several times as much as switching to a thread on the same CPU. So while many small requests
+pass, the threads are pinned to one CPU. They are released when requests are large, because then most of the time is spent without
+the lock (copying, checksums, compression), and when other threads want that CPU.
 
-Linux only, and only where the process may use more than one CPU. Whoever changes the threads' affinity from outside has the last
-word: nothing is placed any more then.
+Linux only, and only if the process may use more than one CPU. If the affinity of a thread is changed from outside, placement stops
+for good.
 """
 
 import os
@@ -21,52 +21,52 @@ from twisted.logger import Logger
 from twisted_kafka.config.interpreter import HAS_INTERPRETER_LOCK
 from twisted_kafka.timing.clock import IClock
 
-LOOK_NS: Final = 250_000_000
-"""So much time lies between two decisions at least."""
+DECISION_INTERVAL_NS: Final = 250_000_000
+"""Least time between two decisions."""
 
 BUSY_PER_S: Final = 1_000
-"""With fewer requests a second there is nothing to be won."""
+"""With fewer requests per second, pinning gains nothing."""
 
 SMALL_BYTES: Final = 32_768
-"""Requests and their responses are small when they have at most so many bytes on average."""
+"""Requests count as small if request and response together have at most this many bytes on average."""
 
 CROWDED_RATIO: Final = 0.5
-"""Threads that wait for their CPU for more than this part of the time have it taken from them by somebody else."""
+"""If the threads wait for their CPU more than this part of the time, other threads are using it."""
 
 CALM_RATIO: Final = 0.25
-"""Up to this part of it, nobody but these threads wants their CPU: they themselves, waking each other, wait for 0.02 to 0.15."""
+"""Up to this part of the time, only these threads use the CPU: waking each other, they wait for 0.02 to 0.15 of it."""
 
 FIRST_PAUSE_NS: Final = 2_000_000_000
 MAX_PAUSE_NS: Final = 120_000_000_000
-"""After a CPU was found crowded the threads are left alone, each time twice as long, at most so long."""
+"""How long the threads stay released after their CPU was crowded. The pause doubles each time, up to the maximum."""
 
 _log = Logger()
 
 
 class ICpus(Protocol):
-    """What the system says and does of threads and CPUs. Every method may raise OSError: for a thread that has ended, say."""
+    """The system's view of threads and CPUs. Every method may raise OSError, for a thread that has ended for instance."""
 
     def this_thread(self) -> int:
-        """Return the system's number of the calling thread."""
+        """Return the calling thread's native id."""
 
     def threads(self) -> list[int]:
-        """Return the numbers of all threads of this process."""
+        """Return the native ids of all threads of this process."""
 
     def allowed(self, thread: int) -> frozenset[int]:
-        """Return the CPUs on which a thread may run."""
+        """Return the CPUs that a thread may run on."""
 
     def allow(self, thread: int, cpus: frozenset[int]) -> None:
-        """Let a thread run on these only."""
+        """Restrict a thread to these CPUs."""
 
     def cpu_of(self, thread: int) -> int:
-        """Return the CPU on which a thread ran last."""
+        """Return the CPU that a thread last ran on."""
 
     def delayed_ns(self, thread: int) -> int:
-        """Return how long a thread has waited for a CPU although it could have run."""
+        """Return how long a runnable thread has waited for a CPU."""
 
 
 class LinuxCpus:
-    """As Linux tells it under ``/proc``."""
+    """Linux: ``/proc/self/task`` and the scheduler's affinity calls."""
 
     __slots__ = ()
 
@@ -87,7 +87,7 @@ class LinuxCpus:
         os.sched_setaffinity(thread, cpus)
 
     def cpu_of(self, thread: int) -> int:
-        """``ICpus.cpu_of``: field 39 of ``stat``, of which the second is a name in parentheses."""
+        """``ICpus.cpu_of``: field 39 of ``stat``. Field 2 is a name in parentheses that may contain spaces."""
         return int(_read(thread, "stat").rpartition(")")[2].split()[36])
 
     def delayed_ns(self, thread: int) -> int:
@@ -101,39 +101,38 @@ def _read(thread: int, name: str) -> str:
 
 
 class ThreadPlacement:
-    """Places the threads that have joined. ``look`` decides, on whichever of them calls it."""
+    """Sets the affinity of the threads that have joined. Any of them may call ``update``."""
 
     __slots__ = (
         "_clock",
         "_cpus",
+        "_decided_ns",
         "_delayed_ns",
         "_free",
         "_home",
         "_is_over",
         "_lock",
-        "_looked_ns",
         "_members",
         "_pause_ns",
         "_paused_until_ns",
-        "_seen",
         "_totals",
+        "_totals_before",
         "is_calm",
     )
 
     def __init__(self, clock: IClock, cpus: ICpus, free: frozenset[int]) -> None:
-        """``free`` are the CPUs that the threads may use when they are let go."""
+        """``free`` are the CPUs that released threads may use."""
         self.is_calm = False
-        """Whether many small requests pass and nobody else wanted the threads' CPU lately: then it may be kept while there is
-        nothing to do for a moment."""
+        """Whether many small requests pass and no other thread wanted the CPU lately. Then a thread may busy-poll."""
         self._clock = clock
         self._cpus = cpus
         self._free = free
         self._home: int | None = None
         self._members: set[int] = set()
         self._totals: dict[int, tuple[int, int]] = {}
-        self._seen = (0, 0)
+        self._totals_before = (0, 0)
         self._delayed_ns = 0
-        self._looked_ns = clock.monotonic_ns()
+        self._decided_ns = clock.monotonic_ns()
         self._pause_ns = FIRST_PAUSE_NS
         self._paused_until_ns = 0
         self._is_over = False
@@ -141,12 +140,12 @@ class ThreadPlacement:
 
     @property
     def home(self) -> int | None:
-        """The CPU on which the threads are now; None while they are free."""
+        """The CPU that the threads are pinned to, or None."""
         return self._home
 
     @contextmanager
     def joined(self) -> Iterator[None]:
-        """Count the calling thread in, and out at the end."""
+        """Include the calling thread until the end of the context."""
         self._join()
         try:
             yield
@@ -158,26 +157,26 @@ class ThreadPlacement:
             thread = self._cpus.this_thread()
             self._members.add(thread)
             if self._home is not None:
-                self._place(thread, frozenset((self._home,)))
+                self._set_affinity(thread, frozenset((self._home,)))
 
     def _leave(self) -> None:
         with self._lock:
             thread = self._cpus.this_thread()
             self._members.discard(thread)
             if self._home is not None and self._cpus.allowed(thread) == {self._home}:
-                self._place(thread, self._free)
+                self._set_affinity(thread, self._free)
 
-    def look(self, processor: int, requests: int, size_bytes: int) -> None:
-        """Decide anew where the threads run, unless that was done a moment ago; to be called by network threads that are busy.
+    def update(self, processor: int, requests: int, size_bytes: int) -> None:
+        """Decide again where the threads run, if the last decision is old enough. Called by busy network threads.
 
-        ``requests`` and their ``size_bytes`` are the totals of ``processor`` since its start.
+        ``requests`` and ``size_bytes`` are the totals of ``processor`` since its start.
         """
         if not self._lock.acquire(blocking=False):
-            return  # another one is looking
+            return  # another thread is deciding
         try:
             self._totals[processor] = (requests, size_bytes)
-            elapsed_ns = self._clock.monotonic_ns() - self._looked_ns
-            if elapsed_ns >= LOOK_NS and not self._is_over:
+            elapsed_ns = self._clock.monotonic_ns() - self._decided_ns
+            if elapsed_ns >= DECISION_INTERVAL_NS and not self._is_over:
                 self._decide(elapsed_ns)
         except OSError as error:
             self._give_up(f"{error}")
@@ -185,29 +184,29 @@ class ThreadPlacement:
             self._lock.release()
 
     def _decide(self, elapsed_ns: int) -> None:
-        now_ns = self._looked_ns = self._looked_ns + elapsed_ns
+        now_ns = self._decided_ns = self._decided_ns + elapsed_ns
         requests, size_bytes = (sum(column) for column in zip(*self._totals.values(), strict=True))
-        new_requests, new_bytes = requests - self._seen[0], size_bytes - self._seen[1]
-        self._seen = (requests, size_bytes)
+        new_requests, new_bytes = requests - self._totals_before[0], size_bytes - self._totals_before[1]
+        self._totals_before = (requests, size_bytes)
         delayed_before_ns, self._delayed_ns = self._delayed_ns, self._sum_of_delays()
         delay_ratio = (self._delayed_ns - delayed_before_ns) / elapsed_ns
         self.is_calm = False
         if new_requests * 1_000_000_000 < BUSY_PER_S * elapsed_ns:
             if self._home is not None:
-                self._free_others(self._home)
-            return  # what is to be won is not worth a change
+                self._release_others(self._home)
+            return  # a change would gain nothing
         if new_bytes > SMALL_BYTES * new_requests:
-            self._let_go()
+            self._release()
         elif self._home is None:
             if now_ns >= self._paused_until_ns:
-                self._gather()
+                self._pin()
         elif delay_ratio > CROWDED_RATIO:
-            self._let_go()
+            self._release()
             self._paused_until_ns = now_ns + self._pause_ns
             self._pause_ns = min(2 * self._pause_ns, MAX_PAUSE_NS)
         else:
             self.is_calm = delay_ratio <= CALM_RATIO
-            self._free_others(self._home)
+            self._release_others(self._home)
 
     def _sum_of_delays(self) -> int:
         total = 0
@@ -216,46 +215,46 @@ class ThreadPlacement:
                 total += self._cpus.delayed_ns(thread)
         return total
 
-    def _gather(self) -> None:
+    def _pin(self) -> None:
         cpus = self._cpus
         if any(cpus.allowed(thread) != self._free for thread in self._members):
-            self._give_up("their affinity was changed from outside")
+            self._give_up("the affinity of a thread was changed from outside")
             return
         self._home = cpus.cpu_of(cpus.this_thread())
         for thread in self._members:
-            self._place(thread, frozenset((self._home,)))
+            self._set_affinity(thread, frozenset((self._home,)))
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         home, self._home = self._home, None
         if home is None:
             return
         if any(self._cpus.allowed(thread) != {home} for thread in self._members):
-            self._give_up("their affinity was changed from outside")
+            self._give_up("the affinity of a thread was changed from outside")
             return
         for thread in self._members:
-            self._place(thread, self._free)
-        self._free_others(home)
+            self._set_affinity(thread, self._free)
+        self._release_others(home)
 
-    def _free_others(self, home: int) -> None:
-        """Free the threads that a placed one has started: they were given its CPU."""
+    def _release_others(self, home: int) -> None:
+        """Release threads that a pinned thread has started: they inherited its affinity."""
         for thread in self._cpus.threads():
             if thread not in self._members:
                 with suppress(ProcessLookupError):
                     if self._cpus.allowed(thread) == {home}:
-                        self._place(thread, self._free)
+                        self._set_affinity(thread, self._free)
 
-    def _place(self, thread: int, cpus: frozenset[int]) -> None:
+    def _set_affinity(self, thread: int, cpus: frozenset[int]) -> None:
         with suppress(ProcessLookupError):  # it has just ended
             self._cpus.allow(thread, cpus)
 
     def _give_up(self, why: str) -> None:
         self._is_over = True
         self.is_calm = False
-        _log.info("Network threads and request handlers are left on the CPUs where they are: {why}", why=why)
+        _log.info("The CPU affinity of network threads and request handlers is no longer managed: {why}", why=why)
 
 
 def make_placement(clock: IClock) -> ThreadPlacement | None:
-    """Return a placement for the threads of a plane; None where there is nothing to be won, or no way to do it."""
+    """Return a placement for the threads of a plane; None if it would gain nothing or is not possible."""
     if not sys.platform.startswith("linux") or not HAS_INTERPRETER_LOCK:
         return None
     cpus = LinuxCpus()
@@ -264,6 +263,6 @@ def make_placement(clock: IClock) -> ThreadPlacement | None:
         free = cpus.allowed(thread)
         cpus.delayed_ns(thread)
         cpus.cpu_of(thread)
-    except (OSError, ValueError, IndexError):  # a kernel, or a sandbox, that does not tell
+    except (OSError, ValueError, IndexError):  # not available on this kernel, or in this sandbox
         return None
     return ThreadPlacement(clock, cpus, free) if len(free) > 1 else None

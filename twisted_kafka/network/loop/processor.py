@@ -4,80 +4,124 @@ The steps of Kafka's loop, in its order, and where they are here:
 
     configure new connections    ``configure_new_connections``
     process new responses        ``process_new_responses``
-    poll                         ``poll_begins``, the reactor's own poll, ``poll_ends``
-    process completed receives   ``process_completed_receive``, as soon as a channel has a whole request
-    process completed sends      ``process_completed_send``, once all responses that are ready were sent
+    poll                         ``before_poll``, the reactor's own poll, ``after_poll``
+    process completed receives   ``process_completed_receive``, as soon as a channel has a complete request
+    process completed sends      ``process_completed_send``, once all pending responses have been sent
     process disconnected         ``process_disconnected``, as soon as a connection is lost
     close excess connections     ``close_excess_connections``
 
-The first two and the last are for what other threads ask for, and run after each poll (``run_pending``). When the thread waits, and
-who wakes it, is in ``ProcessorLoop``; what is done with responses, in ``ProcessorResponses``: the two classes under this one.
+The first two and the last do what other threads have asked for, and run after each poll (``run_pending``).
 
-What goes wrong with a connection closes that connection only. When the thread itself is lost, ``abandon_connections`` is called,
-and ``attach`` with a new reactor: the processor goes on without its former connections (``NetworkThread``).
+Processors and handlers take turns. Under the interpreter lock, two threads that both make system calls lose the lock at each of
+them and spend more time waiting for it than working. So a processor reads what its sockets have, wakes a handler, and leaves its
+sockets alone until the handlers are done, or for a few times ``STALL_S`` (docs/adr/0007). Other threads wake it only if it is not
+awake: through the lock on which it waits for the handlers, or through its reactor.
+
+An error on a connection closes that connection only. If the loop itself fails, ``abandon_connections`` closes all of them and
+``attach`` continues with a new reactor (``NetworkThread``).
 """
 
 import socket
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any
 
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from zope.interface import classImplements
 
+from twisted_kafka.config.interpreter import HAS_INTERPRETER_LOCK
+from twisted_kafka.network.accepting.interfaces import IBlockedAcceptor, IConnectionProcessor
 from twisted_kafka.network.connection.channel import KafkaChannel
+from twisted_kafka.network.connection.connection_stats import ConnectionStats
 from twisted_kafka.network.connection.expiry import (
-    HOLD_CHECK_S,
-    PATIENCE_S,
-    close_after_last_answer,
+    SILENCE_CHECK_S,
+    SILENCE_S,
+    close_after_last_response,
     idle_channels,
     idle_check_s,
     least_recently_used,
     silent_holders,
     start_check,
 )
-from twisted_kafka.network.interfaces import (
-    IBlockedAcceptor,
-    IConnectionProcessor,
-    IProcessorControl,
-    IQueueListener,
-    IRequestObserver,
-)
 from twisted_kafka.network.log_rate_limit import LogRateLimit
 from twisted_kafka.network.loop.new_connections import NewConnections
+from twisted_kafka.network.loop.placement import ThreadPlacement
 from twisted_kafka.network.loop.processor_settings import ProcessorSettings
-from twisted_kafka.network.processor_responses import ProcessorResponses
+from twisted_kafka.network.loop.reactors import ILoopHooks
 from twisted_kafka.network.requests.memory_pool import IMemoryWaiter, MemoryPool
-from twisted_kafka.network.requests.request import Request
-from twisted_kafka.network.requests.request_channel import RequestChannel
-from twisted_kafka.network.requests.request_context import RequestContext
+from twisted_kafka.network.requests.request import (
+    CLOSE_CONNECTION,
+    SEND,
+    START_THROTTLING,
+    Request,
+    ThrottlingResponse,
+)
+from twisted_kafka.network.requests.request_channel import STALL_S, Parker, RequestChannel
+from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
+from twisted_kafka.network.requests.request_observer import IRequestObserver
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.timing.clock import IClock
 
-__all__ = ["Processor", "ProcessorSettings"]
+REQUESTS_PER_WAKE = 256
+"""A handler is woken once all readable sockets have been read, or after this many queued requests."""
 
-_log = Logger(__name__)
+TAKES_TURNS = HAS_INTERPRETER_LOCK
+"""Whether a processor leaves its sockets alone while handlers are active, for ``STALL_S`` at a time."""
+
+MAX_EXTRA_POLLS = 4
+"""How often a processor polls again for more requests before it wakes a handler for those that it has."""
+
+MAX_WAITS = 4
+"""How many times ``STALL_S`` in a row a processor waits for handlers that make progress."""
+
+TURNS_PER_PLACEMENT = 64
+"""After this many turns a processor has the placement of its plane's threads reconsidered."""
+
+_log = Logger()
 
 
-class Processor(ProcessorResponses):
+class Processor:
     """Owns the connections that it is given, on one reactor's thread."""
 
-    # Not only for memory: attributes of an instance dictionary of more than 30 keys are slow to read.
+    # Not only to save memory: attributes are slow to read from an instance dictionary of more than 30 keys.
     __slots__ = (
         "_checks",
-        "_has_room",
+        "_extra_polls",
+        "_has_ended",
         "_held",
+        "_is_awake",
+        "_is_draining",
+        "_is_hooked",
+        "_is_waiting_for_handlers",
         "_must_check_excess",
+        "_observers",
+        "_placement",
+        "_polls_before",
+        "_queued_before_poll",
+        "_reactor",
         "_refusals",
+        "_request_channel",
+        "_responses",
+        "_room_available",
+        "_stall_check_pending",
         "_stopped",
+        "_turn",
+        "_turns_until_placement",
+        "_unsignalled",
+        "_waited_before_ns",
+        "_wake_after",
+        "_wake_pending",
         "channels",
         "is_full",
         "memory_pool",
         "new_connections",
+        "now_ns",
         "number",
+        "received_requests",
         "settings",
+        "stats",
     )
 
     def __init__(
@@ -88,27 +132,54 @@ class Processor(ProcessorResponses):
         request_channel: RequestChannel,
         clock: IClock,
         observers: Sequence[IRequestObserver] = (),
+        placement: ThreadPlacement | None = None,
     ) -> None:
-        super().__init__(reactor, request_channel, clock, observers)
+        self.now_ns: Callable[[], int] = clock.monotonic_ns
         self.number = number
         self.settings = settings
+        self.stats = ConnectionStats()
         self.memory_pool: MemoryPool | None = settings.memory_pool
-        self.channels: dict[KafkaChannel, None] = {}
+        self.channels: dict[ConnectionInfo, KafkaChannel] = {}
         self.new_connections = NewConnections(settings, number, reactor)
         self.is_full = False
-        """Whether there is no room for a further request, in the queue or in the memory pool: nothing is read then."""
-        self._held: deque[Request] = deque()
+        """Whether there is no room for another request, in the queue or in the memory pool: nothing is read then."""
+        self.received_requests = 0
+        """How many requests have been queued so far."""
+        self._request_channel = request_channel
+        self._observers = tuple(observer.request_completed for observer in observers)
+        self._placement = placement
+        self._responses: deque[Request | ThrottlingResponse] = deque()
+        self._unsignalled = 0  # queued requests for which no handler was woken yet
+        self._held: deque[Request] = deque()  # requests for which the queue was full
+        self._stopped: dict[KafkaChannel, None] = {}  # in the order in which they stopped reading
         self._refusals = LogRateLimit(clock.monotonic_ns)
-        self._stopped: dict[KafkaChannel, None] = {}
-        self._has_room = False
-        self._must_check_excess = False
         self._checks: list[LoopingCall] = []
-        request_channel.add_processor(cast(IProcessorControl, self))
+        self._turn = Parker()
+        self._turns_until_placement = TURNS_PER_PLACEMENT
+        self._waited_before_ns = self._polls_before = 0
+        self._room_available = False
+        self._must_check_excess = False
+        self._is_draining = False
+        self._has_ended = False
+        self._use_reactor(reactor)
+        request_channel.add_processor(self)
 
     def attach(self, reactor: Any) -> None:
-        """Go on with ``reactor``, after the thread of the former one was lost."""
-        super().attach(reactor)
+        """Continue with ``reactor`` after the loop on the former one has failed. Called before the thread runs the new one."""
+        self._waited_before_ns = self.waited_ns() - self._turn.parked_ns
+        self._polls_before = self.polls()
+        self._use_reactor(reactor)
         self.new_connections.attach(reactor)
+
+    def _use_reactor(self, reactor: Any) -> None:
+        self._reactor: Any = reactor
+        self._is_hooked = hasattr(reactor, "hooks")
+        self._wake_after = 1
+        self._extra_polls = self._queued_before_poll = 0
+        self._wake_pending = self._is_waiting_for_handlers = self._is_awake = self._stall_check_pending = False
+        if self._is_hooked:
+            self._wake_after = REQUESTS_PER_WAKE
+            reactor.hooks = self
 
     # From any thread.
 
@@ -116,50 +187,109 @@ class Processor(ProcessorResponses):
         """Take over an accepted connection (``IConnectionProcessor.accept``)."""
         if not self.new_connections.put(connected, peer, blocked):
             return False
-        if not self._is_awake:  # else it looks for new connections before it sleeps
+        if not self._is_awake:  # otherwise the processor checks for new connections before it sleeps
             self._wake_up()
         return True
 
     def check_connections(self) -> None:
-        """Close connections that are too many (``IConnectionProcessor.check_connections``)."""
+        """Close excess connections (``IConnectionProcessor.check_connections``)."""
         self._must_check_excess = True
         self._wake_up()
 
     def request_queue_drained(self) -> None:
-        """Go on reading: there is room in the request queue again."""
-        self._has_room = True
+        """Resume reading: the request queue has room again (``IProcessor.request_queue_drained``)."""
+        self._room_available = True
         self._wake_up()
 
     def memory_available(self) -> None:
-        """Go on reading: there is memory again."""
-        self._has_room = True
+        """Resume reading: the memory pool has memory again (``IMemoryWaiter.memory_available``)."""
+        self._room_available = True
         self._wake_up()
 
+    def append_response(self, response: Request | ThrottlingResponse) -> None:
+        """Queue a response (``IProcessor.append_response``). After ``end`` it is discarded at once, on the calling thread."""
+        self._responses.append(response)
+        if self._has_ended:
+            self._discard_responses()
+
+    def wake_for_responses(self) -> None:
+        """Wake this thread if it sleeps with responses queued, or waits for the handlers (``IProcessor.wake_for_responses``)."""
+        if not self._is_awake and not self._wake_pending and (self._responses or self._is_waiting_for_handlers):
+            self._wake_pending = True
+            self._wake()
+
     def begin_shutdown(self) -> None:
-        """Take no more requests; answer those under way, closing each connection then."""
+        """Accept no more requests; answer those in flight and close each connection after its response."""
         self._reactor.callFromThread(self._begin_draining)
 
     def close_all(self) -> None:
-        """Close all connections, whatever is under way on them."""
+        """Close all connections, whatever is in flight."""
         self._reactor.callFromThread(self._close_channels)
-
-    # The loop's steps, on this thread.
-
-    @property
-    def _is_asked(self) -> bool:
-        """Whether other threads want something beside responses."""
-        return bool(self.new_connections.waiting) or self._has_room or self._must_check_excess
 
     @property
     def connection_count(self) -> int:
         """How many connections are open."""
         return len(self.channels)
 
-    def look_at_placement(self) -> None:
-        """Have it decided where the threads of this plane run, by what has passed here."""
-        placement, stats = self._request_channel.placement, self.stats
-        if placement is not None:
-            placement.look(self.number, stats.responses, stats.request_bytes + stats.response_bytes)
+    @property
+    def response_queue_size(self) -> int:
+        """How many responses wait for this processor (Kafka's metric ResponseQueueSize)."""
+        return len(self._responses)
+
+    def waited_ns(self) -> int:
+        """Return how many nanoseconds the thread has waited for events so far."""
+        reactor = self._reactor
+        since = getattr(reactor, "waiting_since_ns", 0)
+        waited = self._waited_before_ns + getattr(reactor, "waited_ns", 0) + self._turn.parked_ns
+        return waited + (self.now_ns() - since if since else 0)
+
+    def polls(self) -> int:
+        """Return how often the thread has polled its sockets so far; 0 with a reactor that does not count."""
+        return self._polls_before + getattr(self._reactor, "polls", 0)
+
+    def _wake_up(self) -> None:
+        if not self._wake_pending:
+            self._wake_pending = True
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._is_waiting_for_handlers:
+            with suppress(RuntimeError):  # another thread has just woken it
+                self._turn.wake()
+        elif self._is_hooked:
+            self._reactor.wakeUp()
+        else:
+            self._reactor.callFromThread(self.run_pending)
+
+    # The loop, on this thread.
+
+    def before_poll(self) -> float | None:
+        """Wake a handler for the queued requests and let the handlers work; return how long the poll may wait then.
+
+        (``ILoopHooks.before_poll``.)
+        """
+        if self._unsignalled:
+            if TAKES_TURNS and self._should_poll_again():
+                return 0
+            self._wake_handler()
+        request_channel = self._request_channel
+        has_active_handler = request_channel.has_active_handler
+        if has_active_handler:
+            if TAKES_TURNS:
+                self._wait_for_handlers()
+            else:
+                request_channel.detect_stalled_handlers()
+            has_active_handler = request_channel.has_active_handler
+        self._is_awake = False
+        if self._responses or self._unsignalled or self._has_pending:
+            return 0
+        if not has_active_handler:
+            return None
+        return 0 if TAKES_TURNS else STALL_S
+
+    def after_poll(self) -> None:
+        """Record that the thread is awake: it checks for work before it sleeps again, so no one needs to wake it."""
+        self._is_awake = True
 
     def run_pending(self) -> None:
         """Do what other threads have asked for."""
@@ -168,34 +298,111 @@ class Processor(ProcessorResponses):
             self.configure_new_connections()
         if self._responses:
             self.process_new_responses()
-        if self._has_room:
-            self._has_room = False
-            self._resume()
+        if self._room_available:
+            self._room_available = False
+            self._resume_reading()
         if self._must_check_excess:
             self.close_excess_connections()
-        if self._unannounced and not self._is_hooked:
-            self._announce()
+        if self._unsignalled and not self._is_hooked:
+            self._wake_handler()
+
+    @property
+    def _has_pending(self) -> bool:
+        """Whether ``run_pending`` has something to do, not counting responses."""
+        return bool(self.new_connections.waiting) or self._room_available or self._must_check_excess
+
+    def _should_poll_again(self) -> bool:
+        """Return whether to poll again before a handler is woken for the queued requests.
+
+        Yes, while each poll brings requests and some connections have sent none: a client that was just answered sends its next
+        request within the time of one poll, and each hand-over to a handler is expensive.
+        """
+        queued = self._unsignalled
+        if self._extra_polls < MAX_EXTRA_POLLS and self._queued_before_poll < queued < self.connection_count:
+            self._extra_polls += 1
+            self._queued_before_poll = queued
+            return True
+        self._extra_polls = self._queued_before_poll = 0
+        return False
+
+    def _wait_for_handlers(self) -> None:
+        """Wait until the handlers are done or stalled, then do what other threads have asked for."""
+        turn = self._turn
+        started_ns = self.now_ns()
+        self._is_waiting_for_handlers = True
+        self._is_awake = False
+        # From here on other threads wake this one; what they asked for before is seen now.
+        is_over = (
+            self._has_pending
+            or not self._request_channel.has_active_handler
+            or turn.park(STALL_S)
+            or self._wait_while_handlers_progress(turn)
+        )
+        self._is_awake = True
+        self._is_waiting_for_handlers = False
+        turn.parked_ns += self.now_ns() - started_ns
+        if not is_over:
+            self._request_channel.detect_stalled_handlers()
+        self.run_pending()
+        self._turns_until_placement -= 1
+        if not self._turns_until_placement:
+            self._turns_until_placement = TURNS_PER_PLACEMENT
+            self._update_placement()
+
+    def _wait_while_handlers_progress(self, turn: Parker) -> bool:
+        """Keep waiting while a handler is not stalled, ``MAX_WAITS`` times in all; return whether the handlers are done."""
+        request_channel = self._request_channel
+        for _ in range(MAX_WAITS - 1):
+            request_channel.detect_stalled_handlers()
+            if self._has_pending or not request_channel.has_active_handler or turn.park(STALL_S):
+                return True
+        return False
+
+    def _update_placement(self) -> None:
+        placement, stats = self._placement, self.stats
+        if placement is not None:
+            placement.update(self.number, stats.responses, stats.request_bytes + stats.response_bytes)
+
+    def _wake_handler(self) -> None:
+        self.received_requests += self._unsignalled
+        self._unsignalled = 0
+        self._request_channel.wake_handler()
+        if not self._is_hooked and not self._stall_check_pending:
+            self._stall_check_pending = True
+            self._reactor.callLater(STALL_S, self._check_stall)
+
+    def _check_stall(self) -> None:
+        # Only for reactors without hooks: nothing else detects stalled handlers there.
+        self._request_channel.detect_stalled_handlers()
+        if self._request_channel.is_busy:
+            self._reactor.callLater(STALL_S, self._check_stall)
+        else:
+            self._stall_check_pending = False
+        if self._responses:
+            self.run_pending()
+
+    # Connections.
 
     def configure_new_connections(self) -> None:
-        """Make channels of the accepted connections, of so many in one turn as may wait."""
-        for channel in self.new_connections.take(self):
+        """Make channels of accepted connections, at most ``NEW_CONNECTIONS`` per turn."""
+        for channel in self.new_connections.make_channels(self):
             self.add_channel(channel)
         if self.new_connections.waiting:
             self._wake_up()
-        self.new_connections.tell_of_room()
+        self.new_connections.retry_blocked_acceptors()
 
     def add_channel(self, channel: KafkaChannel) -> None:
-        """Begin to read from a channel, whose transport is set."""
+        """Start reading from a channel that has its transport."""
         channel.last_active_ns = self.now_ns()
-        self.channels[channel] = None
+        self.channels[channel.connection] = channel
         self.stats.connections_created += 1
         if self._is_draining:
             channel.close()
             return
         try:
             channel.transport.resumeProducing()
-        except Exception:  # noqa: BLE001 one failing connection must not end the others
-            self.fail(channel, "it cannot be read from")
+        except Exception:  # noqa: BLE001 one failing connection must not affect the others
+            self._fail(channel, "reading failed")
         if not self._checks:
             self._start_checks()
 
@@ -203,73 +410,49 @@ class Processor(ProcessorResponses):
         if self.settings.idle_ms > 0:
             self._checks.append(start_check(self.close_idle_connections, idle_check_s(self.settings.idle_ms), self._reactor))
         if self.memory_pool is not None:
-            self._checks.append(start_check(self.close_silent_holders, HOLD_CHECK_S, self._reactor))
-
-    def process_completed_receive(self, channel: KafkaChannel, frame: Buffer) -> None:
-        """Take a complete frame: parse its header, queue it. A bad header closes the connection."""
-        now_ns = channel.last_active_ns = self.now_ns()
-        pool = self.memory_pool
-        if pool is not None and not channel.take_memory(frame):
-            return
-        try:
-            api_key, api_version, correlation_id, client_id, body_offset = channel.headers.read(frame)
-        except Exception as error:  # noqa: BLE001 whatever is wrong with a frame concerns its connection only
-            if pool is not None:
-                pool.release(len(frame))
-            self.refuse(channel, f"{type(error).__name__}: {error}")
-            return
-        context = RequestContext(api_key, api_version, correlation_id, client_id, channel.connection)
-        request = Request(context, frame, body_offset, channel, now_ns)
-        if pool is not None:
-            request.memory_pool = pool
-        self.stats.request_bytes += request.request_bytes
-        channel.request_received(request)
-        if self._held or not self._request_channel.send_request(request):
-            self._hold(request)
-            return
-        self._unannounced += 1
-        if self._unannounced >= self._announce_after:
-            self._announce()
+            self._checks.append(start_check(self.close_silent_holders, SILENCE_CHECK_S, self._reactor))
 
     def process_disconnected(self, channel: KafkaChannel) -> None:
-        """Forget a channel that is closed; a request under way is completed when its response comes."""
-        if self.channels.pop(channel, False) is None:
+        """Forget a closed channel. A request that a handler has is completed when its response comes."""
+        if self.channels.pop(channel.connection, None) is not None:
             self.stats.connections_closed += 1
             self.settings.quotas.dec(self.settings.listener_name, channel.connection.client_address)
         self._stopped.pop(channel, None)
         request, channel.in_flight = channel.in_flight, None
         if request is not None and request.response_dequeued_ns and not request.sent_ns:
-            self.drop(request)  # its response was being sent: nobody else will complete it
+            self._drop(request)  # its response was being sent: nothing else will complete it
+
+    def process_half_closed(self, channel: KafkaChannel) -> None:
+        """Give a client that sends no more the response to its last request, unless that takes too long."""
+        close_after_last_response(channel, self._reactor)
 
     def close_excess_connections(self) -> None:
-        """Close the least recently used connection if there are too many of them; one in each turn."""
+        """Close the least recently used connection if there are too many; one per turn."""
         self._must_check_excess = False
         if not self.channels or not self.settings.quotas.claim_excess(self.settings.listener_name):
             return
-        channel = least_recently_used(self.channels)
+        channel = least_recently_used(self.channels.values())
         _log.info("Closing {id}, the least recently used: the broker has more than max.connections", id=channel.connection_id)
         channel.close()
         self.check_connections()
 
     def close_idle_connections(self) -> None:
-        """Close what neither sent nor took anything for ``connections.max.idle.ms``, unless a handler has its request."""
-        for channel in idle_channels(self.channels, self.now_ns() - self.settings.idle_ms * 1_000_000):
+        """Close connections idle for ``connections.max.idle.ms``, except those whose request is being handled."""
+        for channel in idle_channels(self.channels.values(), self.now_ns() - self.settings.idle_ms * 1_000_000):
             _log.info("Closing idle connection {id}", id=channel.connection_id)
             self.stats.expired_connections_killed += 1
             channel.close()
 
     def close_silent_holders(self) -> None:
-        """Close what keeps others waiting for memory that it has taken for a request and does not fill."""
+        """While others wait for memory, close connections that hold memory for a request and do not send it."""
         pool = self.memory_pool
-        if pool is None or pool.waited_for_ns() < PATIENCE_S * 1e9:
+        if pool is None or pool.waited_for_ns() < SILENCE_S * 1e9:
             return
-        for channel in silent_holders(self.channels, self.now_ns() - int(PATIENCE_S * 1e9)):
-            self.refuse(channel, f"it has sent nothing of its request for {PATIENCE_S:g} s, and others wait for the memory")
-
-    # What closes a connection.
+        for channel in silent_holders(self.channels.values(), self.now_ns() - int(SILENCE_S * 1e9)):
+            self.refuse(channel, f"no further bytes of its request came for {SILENCE_S:g} s while others wait for memory")
 
     def refuse(self, channel: KafkaChannel, why: str) -> None:
-        """Close a connection whose bytes cannot be understood, and say why in one line, unless there are too many."""
+        """Close a connection that sent something invalid, and log why in one line. The number of lines is limited."""
         if self._refusals.allow():
             _log.warn(
                 "Closing connection {id} of {listener}: {why}{more}",
@@ -281,7 +464,7 @@ class Processor(ProcessorResponses):
         channel.close()
 
     def close_after_failed_authentication(self, channel: KafkaChannel) -> None:
-        """Close a connection in ``connection.failed.authentication.delay.ms``: who guesses passwords has to wait."""
+        """Count the failure and close the connection after ``connection.failed.authentication.delay.ms``, to slow down guessing."""
         self.stats.failed_authentications += 1
         channel.mute()
         delay_s = self.settings.failed_authentication_delay_ms / 1000
@@ -290,50 +473,178 @@ class Processor(ProcessorResponses):
         else:
             channel.close()
 
-    def half_closed(self, channel: KafkaChannel) -> None:
-        """Let a client that sends no more have the answer to its last request, if that does not take long."""
-        close_after_last_answer(channel, self._reactor)
-
-    def fail(self, channel: KafkaChannel, what: str) -> None:
-        """Close a connection in whose step there was an exception, which is the current one."""
+    def _fail(self, channel: KafkaChannel, what: str) -> None:
+        """Log the current exception and close the connection that caused it."""
         _log.failure("Closing connection {id}: {what}", id=channel.connection_id, what=what)
-        with suppress(Exception):  # the first failure is told above; what a broken connection says to its closing tells no more
+        with suppress(Exception):  # the first failure is logged; that a broken connection does not close cleanly adds nothing
             channel.close()
 
-    # When there is no room.
+    # Requests.
+
+    def process_completed_receive(self, channel: KafkaChannel, frame: Buffer) -> None:
+        """Parse the header of a complete frame and queue the request. An invalid header closes the connection."""
+        now_ns = channel.last_active_ns = self.now_ns()
+        pool = self.memory_pool
+        if pool is not None and not channel.allocate_memory(frame):
+            return
+        try:
+            api_key, api_version, correlation_id, client_id, body_offset = channel.headers.read(frame)
+        except Exception as error:  # noqa: BLE001 whatever is wrong with a frame concerns its connection only
+            if pool is not None:
+                pool.release(len(frame))
+            self.refuse(channel, f"{type(error).__name__}: {error}")
+            return
+        context = RequestContext(api_key, api_version, correlation_id, client_id, channel.connection)
+        request = Request(context, frame, body_offset, self, now_ns)
+        if pool is not None:
+            request.memory_pool = pool
+        self.stats.request_bytes += request.request_bytes
+        channel.request_received(request)
+        if self._held or not self._request_channel.send_request(request):
+            self._hold(channel, request)
+            return
+        self._unsignalled += 1
+        if self._unsignalled >= self._wake_after:
+            self._wake_handler()
 
     def stop_reading(self, channel: KafkaChannel) -> None:
-        """Mute a channel until there is room again."""
+        """Mute a channel until there is room again (``IChannelOwner.stop_reading``)."""
         self._stopped[channel] = None
         channel.mute()
 
-    def _hold(self, request: Request) -> None:
-        # The queue is full: a channel that has more to say is stopped, sending goes on. At most one request per connection is held.
+    def reserve_memory(self, channel: KafkaChannel, size_bytes: int) -> bool:
+        """Allocate from the memory pool, or mute the channel and return False (``IChannelOwner.reserve_memory``)."""
+        pool = self.memory_pool
+        if pool is None or pool.try_allocate(size_bytes, self):
+            return True
+        self.is_full = True
+        self.stop_reading(channel)
+        return False
+
+    def _hold(self, channel: KafkaChannel, request: Request) -> None:
+        # The queue is full: stop reading this channel, keep sending. At most one request per connection is held.
         self.is_full = True
         self._held.append(request)
-        self.stop_reading(request.channel)
-        self._request_channel.notify_when_drained(cast(IQueueListener, self))
+        self.stop_reading(channel)
+        self._request_channel.notify_when_drained(self)
 
-    def _resume(self) -> None:
+    def _resume_reading(self) -> None:
         while self._held:
             if not self._request_channel.send_request(self._held[0]):
-                self._request_channel.notify_when_drained(cast(IQueueListener, self))
+                self._request_channel.notify_when_drained(self)
                 return
             self._held.popleft()
-            self._unannounced += 1
+            self._unsignalled += 1
         self.is_full = False
         stopped, self._stopped = self._stopped, {}
-        for channel in stopped:  # those for whom the room does not suffice are stopped anew, in the same order
+        for channel in stopped:  # if there is not enough room for all, the rest are stopped again, in the same order
             try:
                 channel.next_request()
-            except Exception:  # noqa: BLE001 one failing connection must not end the others
-                self.fail(channel, "it could not go on")
+            except Exception:  # noqa: BLE001 one failing connection must not affect the others
+                self._fail(channel, "reading could not be resumed")
 
-    # Less frequent things.
+    # Responses.
+
+    def process_new_responses(self) -> None:
+        """Send the responses that were queued, as one batch, and then complete their requests.
+
+        While this thread completes requests (metrics, access log), the clients that were answered already make their next ones.
+        """
+        responses = self._responses
+        channels = self.channels
+        sent: list[tuple[KafkaChannel, Request]] = []
+        now_ns = self.now_ns()
+        while responses:
+            response = responses.popleft()
+            channel = channels.get(response.context.connection)
+            if channel is None:
+                self._discard(response, now_ns)
+                continue
+            request = channel.in_flight
+            try:
+                if request is not response or request is None:
+                    self._process_throttling(channel, response, now_ns)
+                    continue
+                request.response_dequeued_ns = now_ns
+                if request.response_kind == SEND:
+                    if channel.transport.send(request.parts, request.response_bytes):
+                        now_ns = request.sent_ns = self.now_ns()
+                        sent.append((channel, request))
+                else:
+                    request.sent_ns = now_ns
+                    self._finish(channel, request)
+                    if request.response_kind == CLOSE_CONNECTION:
+                        channel.close()
+            except Exception:  # noqa: BLE001 one failing connection must not affect the others
+                self._fail(channel, "its response could not be sent")
+        for channel, request in sent:
+            try:
+                self.process_completed_send(channel, request)
+            except Exception:  # noqa: BLE001 as above
+                self._fail(channel, "its next request could not be processed")
+
+    def process_completed_send(self, channel: KafkaChannel, request: Request) -> None:
+        """Complete a request whose response has been sent, and continue with the channel's next one."""
+        channel.last_active_ns = request.sent_ns
+        size = request.response_bytes
+        stats = self.stats
+        stats.responses += 1
+        stats.response_bytes += size
+        if size > stats.max_response_bytes:
+            stats.max_response_bytes = size
+        self._finish(channel, request)
+
+    def end(self) -> None:
+        """Discard the responses that are queued and those that still come. Called when the thread has ended."""
+        self._has_ended = True  # first: a response that is appended meanwhile is discarded here or by the thread that appends it
+        self._discard_responses()
+
+    def _process_throttling(self, channel: KafkaChannel, response: Request | ThrottlingResponse, now_ns: int) -> None:
+        if isinstance(response, Request):
+            self._discard(response, now_ns)
+        elif response.response_kind == START_THROTTLING:
+            channel.throttle_started()
+        else:
+            channel.throttle_ended()
+            if not self._is_draining:
+                channel.next_request()
+
+    def _finish(self, channel: KafkaChannel, request: Request) -> None:
+        channel.response_sent()
+        self._complete(request)
+        if self._is_draining:
+            channel.close()
+        else:
+            channel.next_request()
+
+    def _discard_responses(self) -> None:
+        with suppress(IndexError):  # the queue is empty
+            while True:
+                self._discard(self._responses.popleft(), self.now_ns())
+
+    def _discard(self, response: Request | ThrottlingResponse, now_ns: int) -> None:
+        """Complete the request of a response whose connection is closed."""
+        if isinstance(response, Request):
+            response.response_dequeued_ns = now_ns
+            self._drop(response)
+
+    def _drop(self, request: Request) -> None:
+        self.stats.dropped_responses += 1
+        request.sent_ns = request.response_dequeued_ns
+        self._complete(request)
+
+    def _complete(self, request: Request) -> None:
+        for notify in self._observers:
+            try:
+                notify(request)
+            except Exception:  # noqa: BLE001 an observer's failure must not affect the client
+                _log.failure("An observer of completed requests failed")
+
+    # Closing.
 
     def _begin_draining(self) -> None:
         self._is_draining = True
-        for channel in list(self.channels):
+        for channel in list(self.channels.values()):
             if channel.in_flight is None:
                 channel.close()
             else:
@@ -346,16 +657,16 @@ class Processor(ProcessorResponses):
         self._close_all_channels()
 
     def abandon_connections(self) -> None:
-        """Close all connections of a thread that is lost; requests under way are completed as their answers come."""
+        """Close all connections of a loop that has failed. Requests in flight are completed as their responses come."""
         self._close_all_channels()
         self.is_full = False
 
     def _close_all_channels(self) -> None:
-        for channel in list(self.channels):
+        for channel in list(self.channels.values()):
             try:
                 channel.close()
             except Exception:  # noqa: BLE001 the others have to be closed too
-                _log.failure("Connection {id} could not be closed in order", id=channel.connection_id)
+                _log.failure("Connection {id} could not be closed cleanly", id=channel.connection_id)
                 channel.connectionLost()
         while self._held:
             self._held.popleft().release_buffer()
@@ -363,5 +674,5 @@ class Processor(ProcessorResponses):
             self._checks.pop().stop()
 
 
-# No decorator: mypyc would take the class for one that may be anything.
-classImplements(Processor, IProcessorControl, IConnectionProcessor, IQueueListener, IMemoryWaiter)
+# Not decorators: mypyc would not compile the class.
+classImplements(Processor, IConnectionProcessor, ILoopHooks, IMemoryWaiter)

@@ -1,7 +1,7 @@
-"""What the broker tells of its processors and its memory pool, under Kafka's names.
+"""The metrics of processors and of the memory pool, under Kafka's names.
 
-A processor only counts (``ProcessorStats``); rates, means and ratios are made of that when somebody asks. In the group
-``socket-server-metrics``, Kafka's names are those of a client's: a *request* there is what goes out, a broker's response.
+A processor only counts (``ConnectionStats``); rates, means and ratios are computed when they are read. The group
+``socket-server-metrics`` uses the names of Kafka's clients: a *request* there is what goes out, which is the broker's response.
 """
 
 from collections import Counter
@@ -19,16 +19,16 @@ from twisted_kafka.timing.clock import IClock
 SOCKET_SERVER_METRICS = "kafka.server:socket-server-metrics"
 
 UNLIMITED_BYTES = 2**63 - 1
-"""What is available where no pool is (Kafka: MemoryPool.NONE)."""
+"""What is available without a pool (Kafka: MemoryPool.NONE)."""
 
 _NS = 1e-9
 
 
 class ProcessorMetrics:
-    """The gauges of one processor, from the time that it is made until ``remove``."""
+    """The gauges of one processor, from its creation to ``remove``."""
 
     def __init__(self, metrics: MetricsRegistry, clock: IClock, processor: Processor, prefix: str) -> None:
-        """``prefix`` is the plane's: ControlPlane or nothing."""
+        """``prefix`` is the plane's metric prefix: ``ControlPlane`` or empty."""
         self._metrics = metrics
         self._clock = clock
         self._processor = processor
@@ -47,18 +47,18 @@ class ProcessorMetrics:
         metrics.collector(SOCKET_SERVER_METRICS, "connections", self._connections_by_software, **self._tags)
 
     def remove(self) -> None:
-        """Forget them."""
+        """Unregister them."""
         for type_, name, tags in self._names:
             self._metrics.remove(type_, name, **tags)
         self._metrics.remove(SOCKET_SERVER_METRICS, "connections", **self._tags)
 
     def _add_traffic(self) -> None:
         processor, stats = self._processor, self._processor.stats
-        self._add_total("incoming-byte", lambda: stats.request_bytes + SIZE_BYTES * processor.announced_requests)
+        self._add_total("incoming-byte", lambda: stats.request_bytes + SIZE_BYTES * processor.received_requests)
         self._add_total("outgoing-byte", lambda: stats.response_bytes)
         self._add_total("request", lambda: stats.responses)
-        self._add_total("response", lambda: processor.announced_requests)
-        self._add_total("network-io", lambda: processor.announced_requests + stats.responses)
+        self._add_total("response", lambda: processor.received_requests)
+        self._add_total("network-io", lambda: processor.received_requests + stats.responses)
         self._add("request-size-avg", WindowedMean(lambda: stats.response_bytes, lambda: stats.responses))
 
         def take_max() -> int:
@@ -101,14 +101,14 @@ class ProcessorMetrics:
             self._add(f"{time}-ratio", WindowedRate(self._clock, at_work, _NS))
             self._add(f"{names[0]}-avg", WindowedMean(at_work, polls))
             self._add(f"{names[0]}-total", Gauge(at_work))
-            self._add(names[1], Gauge(at_work))  # the same by an older name
+            self._add(names[1], Gauge(at_work))  # the same under an older name
 
     def _busy_ns(self) -> int:
         return self._clock.monotonic_ns() - self._started_ns - self._processor.waited_ns()
 
     def _connections_by_software(self) -> Iterator[tuple[dict[str, object], object]]:
-        # The processor's thread goes on meanwhile: the list is made in one step.
-        connections = [channel.connection for channel in list(self._processor.channels)]
+        # The processor's thread keeps running: list() copies in one step.
+        connections = list(self._processor.channels)
         counts = Counter((connection.software_name, connection.software_version) for connection in connections)
         for (name, version), count in counts.items():
             yield {"clientSoftwareName": name, "clientSoftwareVersion": version, **self._tags}, count
@@ -126,7 +126,7 @@ class ProcessorMetrics:
 
 
 def register_memory_pool(metrics: MetricsRegistry, clock: IClock, pool: MemoryPool | None) -> None:
-    """Tell of the memory pool; without one everything is available, as in Kafka."""
+    """Register the gauges of the memory pool. Without a pool everything is available, as in Kafka."""
     metrics.gauge("SocketServer", "MemoryPoolAvailable", lambda: pool.available_bytes if pool is not None else UNLIMITED_BYTES)
     metrics.gauge("SocketServer", "MemoryPoolUsed", lambda: pool.used_bytes if pool is not None else 0)
 

@@ -1,8 +1,9 @@
 """A reactor for each processor: epoll where there is one, else kqueue, else poll, else select.
 
-The first three are Twisted's without what a processor does not need: no logging context around each event (that alone costs as
-much as reading a small request), and a processor that is awake anyway is not woken by a system call. They tell their processor
-when they wait (``ILoopHooks``), measure how long, and end when they fail again and again, where Twisted's would go on for ever.
+The first three are Twisted's reactors without what a processor does not need: no logging context around each event, which alone
+costs as much as reading a small request, and no system call to wake a processor that is awake. They call their processor before and
+after each poll (``ILoopHooks``), measure how long they wait, and end if the loop keeps failing, where Twisted's would go on for
+ever.
 """
 
 import math
@@ -32,33 +33,33 @@ except ImportError:  # pragma: no cover a system without poll
     PollReactor = None  # type: ignore[assignment,misc]
 
 MAX_FAILURES = 10
-"""A loop that failed so many times without a success between ends."""
+"""A loop that has failed this many times in a row ends."""
 
 _log = Logger()
 
 
 class ILoopHooks(Interface):
-    """What a reactor tells its processor."""
+    """What a reactor calls on its processor."""
 
-    def poll_begins() -> float | None:
-        """Note that the thread is about to wait; return how many seconds at most, None without end, 0 if there is work."""
+    def before_poll() -> float | None:
+        """Prepare for a poll; return how many seconds it may wait at most, None without limit, 0 if there is work."""
 
-    def poll_ends() -> None:
-        """Note that the thread is awake."""
+    def after_poll() -> None:
+        """Record that the thread is awake."""
 
     def run_pending() -> None:
-        """Do what others have asked for, after the sockets' events were handled."""
+        """Do what other threads have asked for. Called after the events of the sockets."""
 
 
 @implementer(ILoopHooks)
 class NoHooks:
-    """The hooks of a reactor that no processor has yet."""
+    """The hooks of a reactor without a processor."""
 
-    def poll_begins(self) -> float | None:
-        """Let it wait."""
+    def before_poll(self) -> float | None:
+        """Set no limit."""
         return None
 
-    def poll_ends(self) -> None:
+    def after_poll(self) -> None:
         """Do nothing."""
 
     def run_pending(self) -> None:
@@ -71,9 +72,9 @@ _WAKER_BYTES = 4096
 
 @implementer(IReadDescriptor)
 class Waker:
-    """Ends a loop's wait from another thread, by one descriptor where there is eventfd, else by a pipe.
+    """Wakes a loop from another thread: with an eventfd where there is one, else with a pipe.
 
-    Twisted's does it by way of wrappers that cost several times the system call, and every batch of answers needs one.
+    Twisted's waker goes through wrappers that cost several times the system call, and every batch of responses needs one.
     """
 
     disconnected = False
@@ -87,26 +88,26 @@ class Waker:
             os.set_blocking(self._out, False)
 
     def wakeUp(self) -> None:
-        """End the wait that is, or the next one; from any thread."""
+        """End the current poll, or the next one. From any thread."""
         try:
             os.write(self._out, _ONE)
         except BlockingIOError:
-            return  # it was told so often that it will certainly wake up
+            return  # it is full, so the loop will wake up
 
     def fileno(self) -> int:
-        """Return the descriptor that the loop waits for, -1 when it is closed."""
+        """Return the descriptor to poll; -1 when closed."""
         return self._in
 
     def logPrefix(self) -> str:
-        """Say who logs."""
+        """Return the name in log lines."""
         return "Waker"
 
     def doRead(self) -> None:
-        """Be awake."""
+        """Reset the descriptor."""
         try:
             os.read(self._in, _WAKER_BYTES)
         except BlockingIOError:
-            return  # somebody has been awake before
+            return  # it was reset already
 
     def connectionLost(self, reason: object) -> None:
         """Close the descriptors."""
@@ -117,9 +118,9 @@ class Waker:
 
 
 class HookedLoop(ReactorBase):
-    """What the reactors below have in common: the loop, with its hooks, and the time that it waited.
+    """The loop that the reactors below have in common, with its hooks and its counters.
 
-    ``_poll`` waits for so many seconds (-1: for ever) and for so many events at most; ``_doReadOrWrite`` handles one of them.
+    ``_poll`` takes a timeout in seconds (-1: none) and a maximum of events; ``_doReadOrWrite`` handles one event.
     """
 
     _registerAsIOThread = False  # noqa: N815 Twisted's name
@@ -140,13 +141,13 @@ class HookedLoop(ReactorBase):
         raise NotImplementedError
 
     def poll_busily(self, rule: BusyPollRule) -> None:
-        """Look for events before each wait, as ``rule`` says and while that pays (``BusyPoll``)."""
+        """Poll busily before each wait, as ``rule`` says and while that pays (``BusyPoll``)."""
         self._poll = BusyPoll(self._poll, self._now_ns, rule)
 
     def doIteration(self, timeout: float | None) -> None:
-        """Wait for events at most ``timeout`` seconds, and handle them."""
+        """Wait at most ``timeout`` seconds for events and handle them."""
         hooks = self.hooks
-        limit = hooks.poll_begins()
+        limit = hooks.before_poll()
         if timeout is None:
             timeout = -1 if limit is None else limit
         elif limit is not None and limit < timeout:
@@ -160,7 +161,7 @@ class HookedLoop(ReactorBase):
         finally:
             self.waiting_since_ns = 0
             self.waited_ns += self._now_ns() - started
-            hooks.poll_ends()
+            hooks.after_poll()
         self.polls += 1
         for fd, event in events:
             selectable = selectables.get(fd)
@@ -171,7 +172,7 @@ class HookedLoop(ReactorBase):
     def mainLoop(self) -> None:
         """Run until it is stopped.
 
-        Raises what makes it fail ``MAX_FAILURES`` times on end, and at once what is no Exception.
+        Reraises an exception after ``MAX_FAILURES`` failures in a row, and a BaseException that is no Exception at once.
         """
         failures = 0
         while self._started:
@@ -199,11 +200,11 @@ if EPollReactor is not None:
 if PollReactor is not None:
 
     class ProcessorPollReactor(HookedLoop, PollReactor):
-        """The reactor where there is nothing better than poll."""
+        """The reactor on systems with neither epoll nor kqueue."""
 
         def _make_poll(self) -> Any:
             poll = self._poller.poll
-            # Rounded up: a shorter wait than was asked for would turn into many.
+            # Rounded up: rounding down would poll repeatedly until the time has come.
             return lambda timeout, _: poll(math.ceil(timeout * 1000) if timeout >= 0 else None)
 
 
@@ -224,9 +225,9 @@ if KQueueReactor is not None:  # pragma: no cover BSD and macOS
 
 
 def make_reactor(clock: IClock, busy_poll: BusyPollRule | None = None) -> ReactorBase:
-    """Make the best reactor of this platform, for a thread of its own; it is run with ``run(installSignalHandlers=False)``.
+    """Make the best reactor of this platform, for a thread of its own. Run it with ``run(installSignalHandlers=False)``.
 
-    ``busy_poll`` says whether and how it looks for events before it sleeps.
+    ``busy_poll`` says whether and how it polls busily before it sleeps.
     """
     if EPollReactor is not None:
         reactor: HookedLoop = ProcessorReactor(clock)
@@ -242,23 +243,23 @@ def make_reactor(clock: IClock, busy_poll: BusyPollRule | None = None) -> Reacto
 
 
 def make_poll_reactor(clock: IClock) -> ReactorBase:
-    """Make a reactor that works with poll."""
+    """Make a reactor on poll."""
     return ProcessorPollReactor(clock)
 
 
 def make_select_reactor(clock: IClock) -> ReactorBase:
-    """Make Twisted's reactor that works everywhere; it has no hooks, so its processor is woken by calls, its idle time unknown."""
+    """Make Twisted's select reactor, for any platform. It has no hooks: it is woken by callFromThread and counts no idle time."""
     reactor = SelectReactor()
     reactor._registerAsIOThread = False
     return reactor
 
 
 def close_reactor(reactor: ReactorBase) -> None:
-    """Close the descriptors of a reactor that runs no more, or never ran, and that nobody will run again.
+    """Close the descriptors of a reactor that has ended or never ran, and will not run again.
 
-    Twisted's reactors keep theirs until the process ends: six of them for every broker that a test starts and stops.
+    Twisted's reactors keep theirs until the process ends: six for every broker that a test starts and stops.
     """
-    # A thread that comes late must not write to a descriptor that is another file's by then.
+    # A late thread must not write to a descriptor that belongs to another file by then.
     reactor.wakeUp = _do_nothing  # type: ignore[method-assign]
     for reader in list(reactor._internalReaders):
         reactor._internalReaders.discard(reader)

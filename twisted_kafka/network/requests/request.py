@@ -1,17 +1,14 @@
-"""A request on its way: who sent it, its bytes, the marks of its phases, its response."""
+"""A request from its last byte to its response: its bytes, the timestamps of its phases, and what it is answered."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from twisted_kafka.network.requests.memory_pool import MemoryPool
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.regions import Buffer, Part
 
-if TYPE_CHECKING:
-    from twisted_kafka.network.connection.channel import KafkaChannel
-
-# Kinds of response (Kafka: RequestChannel.Response's subclasses).
-NO_ANSWER_YET = 0
+# Kinds of response (Kafka: the subclasses of RequestChannel.Response).
+NO_RESPONSE_YET = 0
 SEND = 1
 NO_OP = 2
 CLOSE_CONNECTION = 3
@@ -19,24 +16,37 @@ START_THROTTLING = 4
 END_THROTTLING = 5
 
 
+class IProcessor(Protocol):
+    """The network thread that owns a request's connection. Every method may be called from any thread."""
+
+    def append_response(self, response: "Request | ThrottlingResponse") -> None:
+        """Queue a response for the processor. To be followed by ``wake_for_responses``."""
+
+    def wake_for_responses(self) -> None:
+        """Wake the processor if it sleeps and has responses to send, or if it waits for the handlers."""
+
+    def request_queue_drained(self) -> None:
+        """Resume reading: the request queue has room again."""
+
+
 class Request:
     """A request and, once there is one, its response.
 
-    The marks are nanoseconds of the monotonic clock, 0 until they are set; when it is completed, all are.
-    Each is written by one thread: the processor (received, response_dequeued, sent), the handler (dequeued,
-    local_complete), whoever completes it (response_ready).
+    The timestamps are nanoseconds of the monotonic clock and 0 until they are set; a completed request has all of them. Each has
+    one writer: the processor sets ``received``, ``response_dequeued`` and ``sent``, the handler ``dequeued`` and
+    ``local_complete``, and the thread that answers sets ``response_ready``.
     """
 
     __slots__ = (
         "_unanswered",
         "body_offset",
-        "channel",
         "context",
         "dequeued_ns",
         "frame",
         "local_complete_ns",
         "memory_pool",
         "parts",
+        "processor",
         "received_ns",
         "request_bytes",
         "response_bytes",
@@ -47,32 +57,33 @@ class Request:
         "throttle_ns",
     )
 
-    def __init__(self, context: RequestContext, frame: Buffer, body_offset: int, channel: "KafkaChannel", received_ns: int) -> None:
+    def __init__(self, context: RequestContext, frame: Buffer, body_offset: int, processor: IProcessor, received_ns: int) -> None:
+        """``processor`` owns the connection ``context.connection`` and gets the response."""
         self.context = context
         self.frame: Buffer = frame
         self.body_offset = body_offset
-        self.channel = channel
+        self.processor = processor
         self.request_bytes = len(frame)
         self.response_bytes = 0
         self.received_ns = received_ns
         self.dequeued_ns = self.local_complete_ns = self.response_ready_ns = 0
         self.response_dequeued_ns = self.sent_ns = self.throttle_ns = 0
-        self.response_kind = NO_ANSWER_YET
+        self.response_kind = NO_RESPONSE_YET
         self.parts: Sequence[Part] = ()
         self.memory_pool: MemoryPool | None = None
         self._unanswered = [True]
 
     def claim(self) -> bool:
-        """Return True to the first who asks: the one that may answer this request."""
+        """Return True to the first caller only: that caller may answer the request."""
         try:
             return self._unanswered.pop()
         except IndexError:
             return False
 
     def release_buffer(self) -> None:
-        """Let go of its bytes, and give them back to the pool if they are of one; harmless when that was done.
+        """Drop the request's bytes and return their memory to the pool. Does nothing the second time, or without a pool.
 
-        To be called by whoever has the request: the processor until it is queued, then its handler.
+        Called by the request's owner: the processor until the request is queued, then its handler.
         """
         pool = self.memory_pool
         if pool is not None:
@@ -81,9 +92,9 @@ class Request:
             pool.release(self.request_bytes)
 
     def phases_ns(self) -> tuple[int, int, int, int, int, int, int]:
-        """Nanoseconds in the request queue, local, remote, throttled, in the response queue, sending; and in all.
+        """Return nanoseconds in the request queue, local, remote, throttled, in the response queue, sending, and in total.
 
-        To be asked when the request is completed: all marks are set then, also those of a response that was dropped.
+        Valid once the request is completed, whether its response was sent or dropped.
         """
         dequeued, local, ready, queued, sent = (
             self.dequeued_ns,
@@ -104,11 +115,12 @@ class Request:
         )
 
 
-class ThrottleMark:
-    """A response that sends nothing: START_THROTTLING or END_THROTTLING of the channel of a request."""
+class ThrottlingResponse:
+    """Starts or ends throttling of a request's channel; sends nothing. (Kafka: StartThrottlingResponse, EndThrottlingResponse.)"""
 
-    __slots__ = ("channel", "response_kind")
+    __slots__ = ("context", "response_kind")
 
-    def __init__(self, channel: "KafkaChannel", response_kind: int) -> None:
-        self.channel = channel
+    def __init__(self, context: RequestContext, response_kind: int) -> None:
+        """``response_kind`` is START_THROTTLING or END_THROTTLING."""
+        self.context = context
         self.response_kind = response_kind

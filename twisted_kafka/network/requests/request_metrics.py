@@ -13,10 +13,10 @@ from zope.interface import classImplements
 
 from twisted_kafka.metrics.instruments import FOLD_SIZE, Histogram, HistogramSnapshot, Meter, Summed
 from twisted_kafka.metrics.registry import MetricsRegistry
-from twisted_kafka.network.interfaces import IRequestObserver
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_context import ConnectionInfo
 from twisted_kafka.network.requests.request_metric_names import KAFKA_NAMES, RequestMetricNames
+from twisted_kafka.network.requests.request_observer import IRequestObserver
 from twisted_kafka.timing.clock import IClock
 
 TYPE = "RequestMetrics"

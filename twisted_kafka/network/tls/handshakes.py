@@ -1,7 +1,7 @@
-"""The TLS handshakes under way on one processor, bounded in time and number; and what became of them."""
+"""The TLS handshakes in progress on one processor, limited in time and number, and the metrics of their outcomes."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from twisted.logger import Logger
 
@@ -9,13 +9,10 @@ from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.log_rate_limit import LogRateLimit
 from twisted_kafka.network.tls.ciphers import java_cipher_name
 
-if TYPE_CHECKING:
-    from twisted_kafka.network.tls.tls_transport import TlsTransport
-
 _GROUP: Final = "socket-server-metrics"
 
 ToPrincipal = Callable[[str], str]
-"""Makes a principal, ``User:name``, of a certificate's distinguished name; raises ValueError when none fits."""
+"""Maps the distinguished name of a certificate to a principal, ``User:name``; raises ValueError if no rule matches."""
 
 _log = Logger()
 
@@ -27,8 +24,15 @@ class HandshakeLimits(NamedTuple):
     max_pending: int
 
 
+class IHandshaking(Protocol):
+    """A connection whose handshake is in progress."""
+
+    def give_up(self, why: str) -> None:
+        """Close the connection."""
+
+
 class Handshakes:
-    """Belongs to one processor's thread."""
+    """The handshakes of one processor, used on its thread only."""
 
     def __init__(
         self,
@@ -42,7 +46,7 @@ class Handshakes:
         self.limits = limits
         self.to_principal = to_principal
         self.reactor = reactor
-        self._pending: dict[TlsTransport, float] = {}
+        self._pending: dict[IHandshaking, float] = {}
         self._timer_runs = False
         self._metrics = metrics
         self._tags = tags
@@ -51,32 +55,29 @@ class Handshakes:
 
     @property
     def pending(self) -> int:
-        """How many are under way."""
+        """How many handshakes are in progress."""
         return len(self._pending)
 
-    def begin(self, transport: "TlsTransport") -> None:
-        """Note a new one; when there are too many, the one that has taken longest is given up.
+    def begin(self, handshake: IHandshaking) -> None:
+        """Add a handshake. If there are too many, the oldest one is given up.
 
-        So a flood of connections that say nothing costs itself, not the clients that come meanwhile.
+        So a flood of silent connections displaces itself, not the clients that connect meanwhile.
         """
         if len(self._pending) >= self.limits.max_pending:
             oldest = next(iter(self._pending))
-            oldest.give_up(f"{self.limits.max_pending} other handshakes were begun after it (ssl.handshake.max.pending)")
-        self._pending[transport] = self.reactor.seconds() + self.limits.timeout_s
+            oldest.give_up(f"{self.limits.max_pending} newer handshakes are in progress (ssl.handshake.max.pending)")
+        self._pending[handshake] = self.reactor.seconds() + self.limits.timeout_s
         if not self._timer_runs:
             self._timer_runs = True
             self.reactor.callLater(self.limits.timeout_s, self._expire)
 
-    def forget(self, transport: "TlsTransport") -> None:
-        """Note that one is over, or that its connection is."""
-        self._pending.pop(transport, None)
+    def forget(self, handshake: IHandshaking) -> None:
+        """Remove a handshake that has ended, or whose connection is closed."""
+        self._pending.pop(handshake, None)
 
-    def succeed(self, transport: "TlsTransport", suite: str, protocol: str) -> tuple[str, str]:
-        """Note one that ended well; return what to give to ``disconnected`` when the connection ends."""
-        self.forget(transport)
-        stats = transport.protocol.processor.stats
-        stats.successful_authentications += 1
-        stats.successful_authentications_no_reauth += 1  # nobody re-authenticates with a certificate
+    def succeed(self, handshake: IHandshaking, suite: str, protocol: str) -> tuple[str, str]:
+        """Record a successful handshake; return the argument for ``disconnected`` when the connection ends."""
+        self.forget(handshake)
         kind = (java_cipher_name(suite), protocol)
         count = self._connections[kind] = self._connections.get(kind, 0) + 1
         if count == 1:
@@ -84,23 +85,23 @@ class Handshakes:
         return kind
 
     def disconnected(self, kind: tuple[str, str]) -> None:
-        """Note the end of a connection whose handshake succeeded."""
+        """Record the end of a connection whose handshake succeeded."""
         self._connections[kind] -= 1
         if not self._connections[kind]:
             del self._connections[kind]
             self._metrics.remove(_GROUP, "connections", **self._tags_of(kind))
 
     def _tags_of(self, kind: tuple[str, str]) -> dict[str, object]:
-        # Kafka: Selector's CipherInformation, one gauge for each pair that is in use.
+        # One gauge per cipher and protocol in use (Kafka: Selector's CipherInformation).
         return {"cipher": kind[0], "protocol": kind[1], **self._tags}
 
-    def fail(self, transport: "TlsTransport", why: str) -> None:
-        """Note one that failed, in a line of the log unless there are too many."""
-        self.forget(transport)
+    def fail(self, handshake: IHandshaking, connection_id: str, why: str) -> None:
+        """Log a failed handshake. The number of lines is limited."""
+        self.forget(handshake)
         if self._limit.allow():
             _log.info(
                 "Failed authentication with {id} of {listener} (SSL handshake failed: {why}){more}",
-                id=transport.protocol.connection_id,
+                id=connection_id,
                 listener=self._tags["listener"],
                 why=why,
                 more=self._limit.take_suppressed(),
@@ -109,10 +110,10 @@ class Handshakes:
     def _expire(self) -> None:
         now_s = self.reactor.seconds()
         while self._pending:
-            transport, deadline_s = next(iter(self._pending.items()))
+            handshake, deadline_s = next(iter(self._pending.items()))
             if deadline_s > now_s:
                 self.reactor.callLater(deadline_s - now_s, self._expire)
                 return
-            transport.give_up(f"it took longer than {self.limits.timeout_s:g} s (ssl.handshake.timeout.ms)")
-            self.forget(transport)
+            handshake.give_up(f"it took longer than {self.limits.timeout_s:g} s (ssl.handshake.timeout.ms)")
+            self.forget(handshake)
         self._timer_runs = False

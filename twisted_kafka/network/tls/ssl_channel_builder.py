@@ -1,7 +1,7 @@
-"""Makes the transports of a TLS listener, and renews its certificates while it runs. (Kafka: SslChannelBuilder, SslFactory.)"""
+"""Builds the transports of a TLS listener, and reloads its certificates while it runs. (Kafka: SslChannelBuilder, SslFactory.)"""
 
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from OpenSSL import SSL
 from twisted.logger import Logger
@@ -11,23 +11,21 @@ from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.connection.channel_builder import IChannelBuilder, MakeTransport
-from twisted_kafka.network.interfaces import IChannelTransport
+from twisted_kafka.network.connection.interfaces import IChannelTransport
 from twisted_kafka.network.tls.handshakes import HandshakeLimits, Handshakes, ToPrincipal
 from twisted_kafka.network.tls.ssl_context import Identity, client_context, verify_together
 from twisted_kafka.network.tls.ssl_settings import SslSettings
 from twisted_kafka.network.tls.stores import KeyMaterial
 from twisted_kafka.network.tls.tls_transport import TlsTransport
 
-if TYPE_CHECKING:
-    from twisted_kafka.network.connection.channel import KafkaChannel
-
 _log = Logger()
 
 
 @implementer(IChannelBuilder)
 class SslChannelBuilder:
-    """One listener's; its present ``Identity`` is what new connections get, those that are open keep theirs."""
+    """The builder of one listener. New connections get its current ``Identity``; open ones keep theirs."""
 
     def __init__(self, config: KafkaConfig, end_point: EndPoint, metrics: MetricsRegistry, to_principal: ToPrincipal) -> None:
         """Load keys and certificates; raises ConfigError."""
@@ -38,31 +36,31 @@ class SslChannelBuilder:
         self._identity = self._load(config)
 
     def for_processor(self, number: int, reactor: Any) -> MakeTransport:
-        """Return what makes the transports of one processor."""
+        """Return a function that makes the transports of one processor."""
         tags: dict[str, object] = {"listener": self._listener_name, "networkProcessor": number}
         handshakes = Handshakes(reactor, self._limits, self._to_principal, self._metrics, tags)
 
-        def make(connected: socket.socket, channel: "KafkaChannel") -> IChannelTransport:
+        def make(connected: socket.socket, channel: KafkaChannel) -> IChannelTransport:
             try:
                 tls = SSL.Connection(self._identity.server, connected)
                 tls.set_accept_state()
             except SSL.Error as error:
-                raise OSError(f"OpenSSL has nothing left for it: {error}") from error
+                raise OSError(f"OpenSSL could not create the connection: {error}") from error
             return TlsTransport(connected, channel, reactor, tls, handshakes)
 
         return make
 
     def validate_reconfiguration(self, config: KafkaConfig) -> None:
-        """Raise ConfigError when ``reconfigure`` could not do with these settings; change nothing."""
+        """Raise ConfigError if ``reconfigure`` would fail with these settings; change nothing."""
         self._renewed(config)
 
     def reconfigure(self, config: KafkaConfig) -> None:
-        """Use what the settings and the files say now for further connections; raises ConfigError, and nothing is changed."""
+        """Reread the files and use these settings for new connections. If it raises ConfigError, nothing has changed."""
         renewed = self._renewed(config)
         if renewed is not self._identity:
             self._identity = renewed
             _log.info(
-                "Listener {listener} has new TLS settings; its certificate is {name}, number {serial:x}, valid until {end}",
+                "Listener {listener} has new TLS settings: certificate {name}, serial number {serial:x}, valid until {end}",
                 listener=self._listener_name,
                 name=renewed.key_material.distinguished_name,
                 serial=renewed.key_material.chain[0].serial_number,
@@ -82,7 +80,7 @@ class SslChannelBuilder:
         settings = SslSettings.of_listener(config, self._listener_name)
         identity = Identity(settings)
         if self._listener_name == config.inter_broker_listener_name:
-            # Brokers connect to themselves and each other with these: better to fail now than then.
+            # Brokers connect to each other with these stores: fail now rather than at the first connection.
             verify_together(client_context(settings), identity.server)
         return identity
 
@@ -96,15 +94,15 @@ class SslChannelBuilder:
 
 
 def _ensure_compatible(config: KafkaConfig, new: KeyMaterial, old: KeyMaterial) -> None:
-    """Raise ConfigError when the new certificate is somebody else's. (Kafka: SslFactory.CertificateEntries.ensureCompatible.)"""
+    """Raise ConfigError if the new certificate is for another identity. (Kafka: SslFactory.CertificateEntries.ensureCompatible.)"""
     if not config.boolean("ssl.allow.dn.changes") and new.distinguished_name != old.distinguished_name:
         raise ConfigError(
-            f"The key store's distinguished name does not match: it was {old.distinguished_name}, the new one has "
-            f"{new.distinguished_name}; ssl.allow.dn.changes=true allows it"
+            f"The key store's distinguished name does not match: it was {old.distinguished_name} and is now "
+            f"{new.distinguished_name}; ssl.allow.dn.changes=true allows this"
         )
     missing = old.alternative_names - new.alternative_names
     if not config.boolean("ssl.allow.san.changes") and missing:
         raise ConfigError(
             f"The key store's alternative names do not match: the new certificate lacks {', '.join(sorted(missing))}; "
-            "ssl.allow.san.changes=true allows it"
+            "ssl.allow.san.changes=true allows this"
         )

@@ -1,37 +1,35 @@
 """The connection of one channel over TLS: OpenSSL on the socket itself, between the reactor and the channel.
 
-Beside Twisted's ``TLSMemoryBIOProtocol`` there are no buffers in between: what is decrypted goes to the channel, a big
-frame's bytes to their place; what is sent is encrypted a piece at a time, when the socket takes it. (docs/adr says why.)
+Unlike Twisted's ``TLSMemoryBIOProtocol`` there are no memory BIOs in between: decrypted bytes go to the channel, those of a large
+frame directly into its buffer; a response is encrypted piece by piece as the socket takes it (docs/adr/0009).
 """
 
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from OpenSSL import SSL
 from twisted.internet import main
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.connection.framing import NOT_NOW
-from twisted_kafka.network.connection.transport import _WOULD_BLOCK, TURN_BYTES, KafkaTransport
+from twisted_kafka.network.connection.transport import TURN_BYTES, WOULD_BLOCK, KafkaTransport
 from twisted_kafka.network.tls.distinguished_name import java_name
+from twisted_kafka.network.tls.handshakes import Handshakes
 from twisted_kafka.network.tls.ssl_context import is_end_of_file, reason_of
 from twisted_kafka.protocol.regions import Buffer, FileRegion, Part
 
-if TYPE_CHECKING:
-    from twisted_kafka.network.connection.channel import KafkaChannel
-    from twisted_kafka.network.tls.handshakes import Handshakes
-
 RECORD_BYTES: Final = 16 * 1024
-"""A TLS record holds at most so much."""
+"""Most bytes in a TLS record."""
 
 RECORDS_PER_TURN: Final = 16
-"""After so many records from one connection it is the others' turn."""
+"""Most records read from one connection before the others get their turn."""
 
 PIECE_BYTES: Final = 128 * 1024
-"""Of a response, so much is read from its file and held as bytes at a time."""
+"""How much of a response is read from its file and held in memory at a time."""
 
 # A connection's phases.
 NEW: Final = 0
@@ -47,28 +45,28 @@ _log = Logger()
 
 
 class TlsTransport(KafkaTransport):
-    """Handshakes first, telling its processor's ``Handshakes``; then it is the channel's."""
+    """Performs the handshake, registered with its processor's ``Handshakes``, and then serves the channel."""
 
     def __init__(
-        self, connected: socket.socket, channel: "KafkaChannel", reactor: Any, tls: SSL.Connection, handshakes: "Handshakes"
+        self, connected: socket.socket, channel: KafkaChannel, reactor: Any, tls: SSL.Connection, handshakes: Handshakes
     ) -> None:
         super().__init__(connected, channel, reactor)
         self._tls = tls
         self._handshakes = handshakes
         self._phase = NEW
         self._kind: tuple[str, str] | None = None
-        self._is_piece = False  # the first part is bytes that OpenSSL was given: they stay the same until it takes them
+        self._is_piece = False  # whether the first part was passed to OpenSSL, which must get the same bytes until it takes them
         self._reads_when_writable = False
         handshakes.begin(self)
 
     def doRead(self) -> object:  # type: ignore[override]
-        """Read some records, and give the channel what came."""
+        """Read some records and pass the bytes to the channel."""
         if self._phase != OPEN:
             return self._advance()
         channel, tls = self.protocol, self._tls
         try:
             for _ in range(RECORDS_PER_TURN):
-                view = channel.wanted()
+                view = channel.get_buffer()
                 if view is NOT_NOW:
                     return None
                 if view is None:
@@ -78,8 +76,8 @@ class TlsTransport(KafkaTransport):
                 else:
                     with view:
                         count = tls.recv_into(view, RECORD_BYTES)
-                    channel.received(count)
-                    # The record may go on behind the frame: the reactor does not know of bytes that OpenSSL holds.
+                    channel.buffer_updated(count)
+                    # The record may continue after the frame, and the reactor does not see bytes that OpenSSL holds.
                     while self.connected and (rest := tls.pending()):
                         channel.dataReceived(tls.recv(rest))
                 if not self.connected or count < RECORD_BYTES or channel.is_paused:
@@ -91,19 +89,19 @@ class TlsTransport(KafkaTransport):
     def _read_error(self, error: SSL.Error) -> object:
         if isinstance(error, SSL.WantReadError):
             return None
-        if isinstance(error, SSL.WantWriteError):  # new keys were asked for, and the socket is full
+        if isinstance(error, SSL.WantWriteError):  # a key update has to be sent, and the socket is full
             self._reads_when_writable = True
             self.startWriting()  # type: ignore[no-untyped-call]
             return None
         if not isinstance(error, SSL.ZeroReturnError | SSL.SysCallError) and not is_end_of_file(error):
-            self.protocol.processor.refuse(self.protocol, reason_of(error))
+            self.protocol.refuse(reason_of(error))
             return None
-        if self.protocol.ended():
+        if self.protocol.eof_received():
             return None
         return main.CONNECTION_DONE if isinstance(error, SSL.ZeroReturnError) else main.CONNECTION_LOST
 
     def send(self, parts: Sequence[Part], size_bytes: int) -> bool:
-        """Send all parts; return whether they are gone already. If not, the channel's ``sent`` is called later."""
+        """Send all parts. Return whether the socket took everything; otherwise the channel's ``send_completed`` is called later."""
         if len(parts) == 1 and not self._parts and size_bytes <= RECORD_BYTES and type(parts[0]) is bytes:
             self._parts.append(parts[0])
             self._is_piece = True
@@ -119,7 +117,7 @@ class TlsTransport(KafkaTransport):
         return True
 
     def doWrite(self) -> object:  # type: ignore[override]
-        """Go on with what waits for the socket to take more."""
+        """Continue when the socket takes more."""
         if self._phase != OPEN:
             self.stopWriting()  # type: ignore[no-untyped-call]
             return self._advance()
@@ -157,7 +155,7 @@ class TlsTransport(KafkaTransport):
         return None
 
     def _make_piece(self) -> None:
-        """Make the first part bytes, no more than a piece: small parts together, of a file or of big ones as much as fits."""
+        """Make the first part one piece of bytes, joining small parts and cutting large parts and file regions."""
         parts = self._parts
         found: list[Buffer] = []
         room = PIECE_BYTES
@@ -173,19 +171,19 @@ class TlsTransport(KafkaTransport):
         parts.appendleft(found[0] if len(found) == 1 else b"".join(found))
         self._is_piece = True
 
-    # Until it is open.
+    # The handshake.
 
     def _advance(self) -> object:
         if self._phase == REFUSED:
-            return main.CONNECTION_DONE  # the client has gone: it is not read any more
+            return main.CONNECTION_DONE  # the client has disconnected; nothing more is read
         if self._phase == NEW:
             first = self._first_bytes()
             if first is None:
                 return None
             if not first:
-                return main.CONNECTION_DONE  # whoever looks whether the port is open
+                return main.CONNECTION_DONE  # a port check that sends nothing
             if first[0] != _TLS_HANDSHAKE:
-                return self._refuse(_what_it_is(first))
+                return self._refuse(_identify(first))
             self._phase = HANDSHAKE
         try:
             self._tls.do_handshake()
@@ -202,7 +200,7 @@ class TlsTransport(KafkaTransport):
         try:
             return self.socket.recv(_PEEK_BYTES, socket.MSG_PEEK)
         except OSError as error:
-            return None if error.errno in _WOULD_BLOCK else b""
+            return None if error.errno in WOULD_BLOCK else b""
 
     def _authenticated(self) -> object:
         tls, connection = self._tls, self.protocol.connection
@@ -212,6 +210,9 @@ class TlsTransport(KafkaTransport):
                 connection.principal = self._handshakes.to_principal(java_name(certificate.subject.public_bytes()))
             except ValueError as error:
                 return self._refuse(str(error))
+        stats = self.protocol.stats
+        stats.successful_authentications += 1
+        stats.successful_authentications_no_reauth += 1  # there is no re-authentication with certificates
         protocol = tls.get_protocol_version_name()
         self._kind = self._handshakes.succeed(self, tls.get_cipher_name() or "unknown", protocol)
         self._phase = OPEN
@@ -225,32 +226,32 @@ class TlsTransport(KafkaTransport):
         return None
 
     def _refuse(self, why: str) -> object:
-        """Send nothing more, and close in a while: closed at once, the alert would be lost with what was not read."""
+        """Stop sending, and close after a delay: closing a socket with unread bytes at once would discard the TLS alert."""
         self._phase = REFUSED
-        self._handshakes.fail(self, why)
+        self._handshakes.fail(self, self.protocol.connection_id, why)
         with suppress(OSError):
             self.socket.shutdown(socket.SHUT_WR)
-        self.protocol.processor.close_after_failed_authentication(self.protocol)
+        self.protocol.close_after_failed_authentication()
         return None
 
     def give_up(self, why: str) -> None:
-        """Close a connection whose handshake takes too long."""
+        """Close a connection whose handshake takes too long (``IHandshaking.give_up``)."""
         if self.connected:
-            self._handshakes.fail(self, why)
-            self.protocol.processor.stats.failed_authentications += 1
+            self._handshakes.fail(self, self.protocol.connection_id, why)
+            self.protocol.stats.failed_authentications += 1
             self.abortConnection()
 
-    # The end.
+    # Closing.
 
     def abortConnection(self) -> None:
-        """Close without sending what is left, but for the note that this is the end."""
+        """Close at once and discard what is not sent yet, except for a close_notify alert."""
         if self.connected and self._phase == OPEN and not self._parts:
             with suppress(SSL.Error):
                 self._tls.shutdown()
         super().abortConnection()
 
     def connectionLost(self, reason: Failure) -> None:
-        """Forget the connection."""
+        """Close the socket and update the handshakes."""
         self._handshakes.forget(self)
         if self._kind is not None:
             self._handshakes.disconnected(self._kind)
@@ -259,9 +260,9 @@ class TlsTransport(KafkaTransport):
         super().connectionLost(reason)
 
 
-def _what_it_is(first: bytes) -> str:
+def _identify(first: bytes) -> str:
     if first[:1] == b"\0":
-        return "the client speaks Kafka without TLS: set its security.protocol to SSL, or have it use a plain-text listener"
+        return "the client speaks Kafka without TLS: set its security.protocol to SSL, or use a plain-text listener"
     if first in _HTTP:
-        return "the client speaks HTTP, and this is a listener of Kafka's protocol over TLS"
-    return "the client's first bytes are no TLS"
+        return "the client speaks HTTP, but this listener speaks the Kafka protocol over TLS"
+    return "the client's first bytes are not TLS"

@@ -1,0 +1,23 @@
+"""What a channel needs of the connection under it."""
+
+from collections.abc import Sequence
+
+from zope.interface import Interface
+
+from twisted_kafka.protocol.regions import Part
+
+
+class IChannelTransport(Interface):
+    """The connection of one channel."""
+
+    def send(parts: Sequence[Part], size_bytes: int) -> bool:  # noqa: N805
+        """Send all parts. Return whether the socket took everything; otherwise the channel's ``sent`` is called later."""
+
+    def pauseProducing() -> None:
+        """Stop reading."""
+
+    def resumeProducing() -> None:
+        """Start or resume reading."""
+
+    def abortConnection() -> None:
+        """Close at once and discard what is not sent yet."""
