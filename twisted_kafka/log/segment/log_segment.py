@@ -10,13 +10,17 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from twisted.logger import Logger
+
 from twisted_kafka.log.batch_headers import BatchHeader, IndexedBatch, find_batch, scan_headers
 from twisted_kafka.log.files import write_fully
-from twisted_kafka.log.segment.index_check import check_indexes
+from twisted_kafka.log.segment.index_check import BatchFile, indexes_fit, rebuild_indexes
 from twisted_kafka.log.segment.indexes import TimestampOffset
 from twisted_kafka.log.segment.segment_file import SegmentFile
 from twisted_kafka.log.segment.segment_files import SegmentFiles
 from twisted_kafka.protocol.regions import Buffer
+
+_log = Logger()
 
 RECENT_BATCHES = 128
 """So many of the last batches' positions are remembered (at most twice as many), so that a reader at the end needs no file read."""
@@ -35,11 +39,11 @@ class LogSegment(SegmentFiles):
 
     __slots__ = (
         "_bytes_since_index_entry",
+        "_checking",
         "_file",
         "_is_reserved",
         "_max_timestamp",
         "_recent",
-        "checking",
         "created_ms",
         "first_timestamp_ms",
         "index_interval_bytes",
@@ -68,9 +72,9 @@ class LogSegment(SegmentFiles):
         self.is_index_full = False
         """Whether an index has no place left, so that the segment must be rolled."""
         self.is_checked = False
-        """Whether the index files were looked at: they are when they are first needed."""
-        self.checking = threading.Lock()
-        """Held while they are: two readers would build the same files."""
+        """Whether the index files were checked: that happens when they are first needed."""
+        self._checking = threading.Lock()
+        """Held meanwhile: two readers would rebuild the same files."""
         self._file: SegmentFile | None = None
         self._is_reserved = False
         self._recent: list[Located] = []
@@ -180,6 +184,16 @@ class LogSegment(SegmentFiles):
 
     # Reading, without a lock.
 
+    def _check_indexes(self) -> None:
+        with self._checking:
+            if self.is_checked:
+                return
+            batches = BatchFile(self.file.fileno(), self.base_offset, self.size_bytes)
+            if not indexes_fit(batches, self.offset_index, self.time_index):
+                _log.warn("{path}: its indexes do not fit its batches and are rebuilt", path=str(self.path))
+                rebuild_indexes(batches, self.offset_index, self.time_index, self.index_interval_bytes)
+            self.is_checked = True
+
     def locate(self, offset: int) -> Located | None:
         """Return the first batch with ``offset`` or one after it, or None when this segment has none; raises OSError."""
         recent = self._recent
@@ -192,7 +206,7 @@ class LogSegment(SegmentFiles):
             if offset >= recent[0][3]:
                 return recent[bisect.bisect_left(recent, (offset,))]
         if not self.is_checked:
-            check_indexes(self)
+            self._check_indexes()
         file, size = self.file, self.size_bytes
         start, following = self.offset_index.positions_around(offset)
         return find_batch(file.fileno(), start if start < size else 0, size, offset, following)
@@ -205,7 +219,7 @@ class LogSegment(SegmentFiles):
     def first_later(self, timestamp_ms: int) -> int:
         """Return an offset before which no record is later than ``timestamp_ms``, as near as the index knows; raises OSError."""
         if not self.is_checked:
-            check_indexes(self)
+            self._check_indexes()
         found = self.time_index.lookup(timestamp_ms)
         return found.offset + 1 if found.timestamp_ms >= 0 else self.base_offset
 
@@ -223,7 +237,7 @@ class LogSegment(SegmentFiles):
         """The largest timestamp, and the last offset of the batch that has it; (-1, base offset) when unknown."""
         if self._max_timestamp is None:
             if not self.is_checked:
-                check_indexes(self)
+                self._check_indexes()
             self._max_timestamp = self.time_index.last_entry()
         return self._max_timestamp
 
@@ -355,7 +369,7 @@ class LogSegment(SegmentFiles):
         Readers that have this segment go on with it, and never see the file that gets its name.
         """
         if not self.is_checked:
-            check_indexes(self)
+            self._check_indexes()
         _ = self.file, self.max_timestamp, self.transaction_index.entries
         for index in (self.offset_index, self.time_index):
             if not index.in_memory:
