@@ -1,1 +1,1 @@
-"""The APIs, a class for each family."""
+"""The API handlers, one class for each family of APIs."""

@@ -1,6 +1,6 @@
-"""AlterConfigs 0-2 replaces all, IncrementalAlterConfigs 0-1 changes single entries (KIP-339).
+"""AlterConfigs v0-2 replaces all configs of a resource, IncrementalAlterConfigs v0-1 changes single ones (KIP-339).
 
-Both are for topics and brokers, the latter also for groups, loggers (KIP-412) and subscriptions to client metrics (KIP-714).
+Both support topics and brokers, the latter also groups, loggers (KIP-412) and client metrics subscriptions (KIP-714).
 """
 
 from collections import Counter
@@ -38,7 +38,7 @@ _R = TypeVar("_R", bound=_Resource)
 
 
 class AlterConfigApis:
-    """Changes of configs. ``resources`` has the kinds whose configs are kept in the metadata store, by type."""
+    """Changes configs. ``resources`` are the resource types whose configs are stored in the metadata store, by type code."""
 
     def __init__(self, admin: ConfigAdmin, resources: Mapping[int, IConfigResource], loggers: LoggerLevels, broker_id: int) -> None:
         self._admin = admin
@@ -48,11 +48,13 @@ class AlterConfigApis:
 
     @api(AlterConfigsRequest, AlterConfigsResponse, versions=(0, 2))
     def alter_configs(self, context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
-        """Give topics and brokers exactly the configs named; all others go back to their defaults."""
+        """Replace the configs of topics and brokers; those not in the request are reset to their defaults."""
 
         def alter(resource: AlterConfigsRequestAlterConfigsResource) -> None:
             if resource.resource_type not in (TOPIC, BROKER):
-                raise InvalidRequestError(f"AlterConfigs is for topics and brokers, not for type {resource.resource_type}")
+                raise InvalidRequestError(
+                    f"Invalid resource type {resource.resource_type}: AlterConfigs supports topics and brokers"
+                )
             settings = [(each.name, each.value) for each in resource.configs]
             kind = self._resources[resource.resource_type]
             self._admin.replace(kind, resource.resource_name, settings, validate_only=request.validate_only)
@@ -83,7 +85,7 @@ class AlterConfigApis:
                 return
             kind = self._resources.get(resource.resource_type)
             if kind is None:
-                raise InvalidRequestError(f"There are no configs of resource type {resource.resource_type}")
+                raise InvalidRequestError(f"Unknown resource type {resource.resource_type}")
             self._admin.change(kind, resource.resource_name, changes, validate_only=request.validate_only)
 
         return IncrementalAlterConfigsResponse(
@@ -102,11 +104,11 @@ class AlterConfigApis:
         levels: dict[str, str | None] = {}
         for each in changes:
             if each.operation not in (ConfigOperation.SET, ConfigOperation.DELETE):
-                raise InvalidRequestError("The level of a logger can be set and deleted, nothing else")
+                raise InvalidRequestError("Invalid operation for a logger: its level can only be set or deleted")
             if each.name in levels:
-                raise InvalidRequestError(f"The request names logger {each.name!r} more than once")
+                raise InvalidRequestError(f"Duplicate logger in the request: {each.name!r}")
             if each.operation == ConfigOperation.SET and each.value is None:
-                raise InvalidRequestError(f"Logger {each.name!r} has null as its level")
+                raise InvalidRequestError(f"Invalid level of logger {each.name!r}: null")
             level = each.value if each.operation == ConfigOperation.SET else None
             self._loggers.validate(each.name, level)
             levels[each.name] = level
@@ -118,19 +120,19 @@ class AlterConfigApis:
 def _each(
     context: RequestContext, resources: Iterable[_R], alter: Callable[[_R], None]
 ) -> Iterable[tuple[_R, ErrorCode, str | None]]:
-    """Yield each resource with its error code and message; one that is named twice is refused both times."""
+    """Yield each resource with its error code and message; duplicate resources are all refused."""
     resources = list(resources)
     times = Counter((each.resource_type, each.resource_name) for each in resources)
     for resource in resources:
         try:
             if times[resource.resource_type, resource.resource_name] > 1:
-                raise InvalidRequestError("The request names this resource more than once")
+                raise InvalidRequestError("Duplicate resource in the request")
             alter(resource)
         except KafkaError as error:
             code = error_of(error)
             context.note_error(code)
             _log.info(
-                "Configs of {kind} {name!r} stay as they are: {error}",
+                "Failed to alter the configs of resource type {kind}, name {name!r}: {error}",
                 kind=resource.resource_type,
                 name=resource.resource_name,
                 error=error,

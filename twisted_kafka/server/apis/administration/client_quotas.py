@@ -1,4 +1,4 @@
-"""DescribeClientQuotas and AlterClientQuotas (KIP-546, KIP-612): 1 flexible. Those of addresses alone can be changed yet."""
+"""DescribeClientQuotas and AlterClientQuotas v0-1 (KIP-546, KIP-612). So far, only quotas of IP addresses can be changed."""
 
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import InvalidRequestError, KafkaError, error_of
@@ -18,14 +18,14 @@ from twisted_kafka.server.dispatch import api
 
 
 class ClientQuotaApis:
-    """Tells and changes quotas."""
+    """Describes and changes client quotas."""
 
     def __init__(self, quotas: ClientQuotas) -> None:
         self._quotas = quotas
 
     @api(DescribeClientQuotasRequest, DescribeClientQuotasResponse, versions=(0, 1))
     def describe_client_quotas(self, context: RequestContext, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
-        """Tell the quotas of all that the filter means."""
+        """Return the quotas of all entities that match the filter."""
         entries = [
             DescribeClientQuotasResponseEntryData(
                 entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
@@ -37,7 +37,7 @@ class ClientQuotaApis:
 
     @api(AlterClientQuotasRequest, AlterClientQuotasResponse, versions=(0, 1))
     def alter_client_quotas(self, context: RequestContext, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
-        """Change quotas, each entity's on its own."""
+        """Change the quotas of each entity; an error of one does not affect the others."""
         entries = []
         for entry in request.entries:
             result = AlterClientQuotasResponseEntryData(error_code=0, error_message=None, entity=entry.entity)
@@ -59,10 +59,10 @@ def _components(request: DescribeClientQuotasRequest) -> dict[str, Component]:
     components: dict[str, Component] = {}
     for each in request.components:
         if each.entity_type in components:
-            raise InvalidRequestError(f"The filter names {each.entity_type} twice")
+            raise InvalidRequestError(f"Duplicate entity type in the filter: {each.entity_type}")
         try:
             match = Match(each.match_type)
         except ValueError:
-            raise InvalidRequestError(f"There is no match type {each.match_type}") from None
+            raise InvalidRequestError(f"Unknown match type {each.match_type}") from None
         components[each.entity_type] = Component(match, each.match)
     return components

@@ -1,4 +1,4 @@
-"""The effective configs of topics and brokers, where each value comes from, and what else would give one (Kafka: ConfigHelper)."""
+"""Effective configs with their sources and synonyms (Kafka: ConfigHelper)."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, TypeVar
@@ -21,19 +21,19 @@ DEFAULT: Final = 5
 DYNAMIC_BROKER_LOGGER: Final = 6
 DYNAMIC_CLIENT_METRICS: Final = 7
 DYNAMIC_GROUP: Final = 8
-"""Sources of a value, by the codes of KIP-226."""
+"""Sources of values, with their codes in the protocol (KIP-226)."""
 
 _TYPES: Final = {"BOOLEAN": 1, "STRING": 2, "INT": 3, "SHORT": 4, "LONG": 5, "DOUBLE": 6, "LIST": 7, "CLASS": 8, "PASSWORD": 9}
 
 _WITH_SIBLINGS: Final = ("log.roll.", "log.flush.", "log.retention.")
-"""Beginnings of the keys of which Kafka names the siblings that say the same in another unit."""
+"""Prefixes of keys for which Kafka lists the keys with other units (hours, minutes, milliseconds) as synonyms."""
 
 
 _K = TypeVar("_K")
 
 
 class Synonym(NamedTuple):
-    """A key that gives, or would give, a value, with its source."""
+    """A key that defines the value, or would if those before it were unset."""
 
     name: str
     value: str | None
@@ -41,7 +41,7 @@ class Synonym(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One effective config; the first synonym is the one in force."""
+    """An effective config; its value is that of the first synonym."""
 
     name: str
     value: str | None
@@ -54,18 +54,18 @@ class Entry(NamedTuple):
 
 
 class ConfigDescriber:
-    """Describes configs with the broker's settings as they are now."""
+    """Describes configs, using the broker's current settings."""
 
     def __init__(self, config: KafkaConfig, repository: ConfigRepository) -> None:
         self._config = config
         self._repository = repository
-        # The two names of a broker's id stand for each other.
+        # node.id and broker.id are two names of one config.
         given = config.originals
         ids = {name: given[other] for name, other in (("node.id", "broker.id"), ("broker.id", "node.id")) if other in given}
         self._static = {**ids, **given}
 
     def topic(self, overrides: Mapping[str, str], wanted: Iterable[str] | None = None) -> list[Entry]:
-        """Return the effective configs of a topic with these settings of its own, only the ``wanted`` ones."""
+        """Return a topic's effective configs, all or the ``wanted`` ones; ``overrides`` are its own."""
         dynamic = self._dynamic()
         defaults = topic_defaults(self._config)
         return [
@@ -81,7 +81,7 @@ class ConfigDescriber:
         return Entry(key.name, value, source, False, False, _TYPES[key.type], key.doc, synonyms)
 
     def broker(self, wanted: Iterable[str] | None = None) -> list[Entry]:
-        """Return the effective configs of this broker, only the ``wanted`` ones."""
+        """Return this broker's effective configs, all or the ``wanted`` ones."""
         dynamic = self._dynamic()
         keys = {name: key for name, key in BROKER_KEYS.items() if not key.internal or self._config.is_set(name)}
         return [self._broker_entry(key, dynamic) for key in _selected(keys, wanted)]
@@ -95,7 +95,7 @@ class ConfigDescriber:
         return Entry(key.name, value, in_force.source, read_only, is_sensitive, _TYPES[key.type], key.doc, synonyms)
 
     def dynamic_broker_defaults(self, wanted: Iterable[str] | None = None) -> list[Entry]:
-        """Return the settings made for all brokers at once."""
+        """Return the dynamic configs of all brokers (the cluster-wide default)."""
         return self._dynamic_entries(self._repository.broker_config(None), DYNAMIC_DEFAULT_BROKER, wanted)
 
     def _dynamic_entries(self, config: Mapping[str, str], source: int, wanted: Iterable[str] | None) -> list[Entry]:
@@ -109,7 +109,7 @@ class ConfigDescriber:
         return entries
 
     def client_metrics(self, config: Mapping[str, str], wanted: Iterable[str] | None) -> list[Entry]:
-        """Return what is set of a subscription to client metrics."""
+        """Return the configs that are set for a client metrics subscription."""
         return [
             Entry(key.name, config[key.name], DYNAMIC_CLIENT_METRICS, False, False, _TYPES[key.type], key.doc, [])
             for key in _selected(CLIENT_METRICS_KEYS, wanted)
@@ -117,7 +117,7 @@ class ConfigDescriber:
         ]
 
     def group(self, own: Mapping[str, str], defaults: Mapping[str, int], wanted: Iterable[str] | None) -> list[Entry]:
-        """Return the effective configs of a group with these settings of its own."""
+        """Return a group's effective configs, all or the ``wanted`` ones; ``own`` are its own."""
         entries = []
         for name, default in _selected({name: (name, value) for name, value in defaults.items()}, wanted):
             synonyms = [Synonym(name, own[name], DYNAMIC_GROUP)] if name in own else []
@@ -132,7 +132,7 @@ class ConfigDescriber:
         return _Dynamic(own, everywhere)
 
     def _broker_synonyms(self, name: str, dynamic: "_Dynamic") -> list[Synonym]:
-        """Return what gives the key's value, first wins: where it is set itself, that, and then its siblings in other units."""
+        """Return the synonyms of a key in order of precedence; within one source, the key precedes those with other units."""
         family = BROKER_SYNONYMS[name] if name.startswith(_WITH_SIBLINGS) and name in BROKER_SYNONYMS else (name,)
         names = family[family.index(name) :]
         sources = ((dynamic.own, DYNAMIC_BROKER), (dynamic.everywhere, DYNAMIC_DEFAULT_BROKER), (self._static, STATIC_BROKER))
@@ -146,12 +146,12 @@ class ConfigDescriber:
             key, default = BROKER_KEYS[each], self._config.default(each)
             if default is not None:
                 found.append(Synonym(each, None if key.type == PASSWORD else value_text(key, default), DEFAULT))
-        # Kafka says nothing of siblings that give a value to a key that is not set, though they do.
+        # Kafka lists no synonyms if the key itself is not set, even if a key with another unit defines the value.
         return found if found and found[0].name == name else []
 
 
 class _Dynamic(NamedTuple):
-    """The dynamic settings of this broker, and those of all."""
+    """The dynamic configs of this broker, and those of all brokers."""
 
     own: Mapping[str, str]
     everywhere: Mapping[str, str]
@@ -165,7 +165,7 @@ def _selected(keys: Mapping[str, _K], wanted: Iterable[str] | None) -> list[_K]:
 
 
 def _normal(key: ConfigKey | TopicKey, text: str) -> str | None:
-    """Return the text as Kafka would write the value."""
+    """Return the value in Kafka's canonical text form."""
     try:
         return value_text(key, parse_value(key, text))
     except ConfigError:

@@ -1,4 +1,4 @@
-"""DescribeConfigs: 1 sources and synonyms, 3 types and documentation."""
+"""DescribeConfigs v0-4: v1 sources and synonyms, v3 types and documentation."""
 
 from collections.abc import Iterable
 
@@ -24,7 +24,7 @@ from twisted_kafka.server.dispatch import api
 
 
 class DescribeConfigApis:
-    """Effective configs of topics and of this broker, levels of its loggers, subscriptions to client metrics."""
+    """Describes configs of topics, groups and this broker, log levels, and client metrics subscriptions."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class DescribeConfigApis:
 
     @api(DescribeConfigsRequest, DescribeConfigsResponse, versions=(0, 4))
     def describe_configs(self, context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-        """Describe each resource, the keys asked for or all."""
+        """Return the configs of each resource, all or the requested keys."""
         results = []
         for resource in request.resources:
             result = DescribeConfigsResult(
@@ -61,7 +61,7 @@ class DescribeConfigApis:
         return DescribeConfigsResponse(results=results)
 
     def _entries(self, resource: DescribeConfigsResource) -> Iterable[Entry]:
-        # No keys at all means all of them too, as an empty list does in Kafka.
+        # An empty list means all keys, as null does (as in Kafka).
         wanted = resource.configuration_keys or None
         name = resource.resource_name
         if resource.resource_type == TOPIC:
@@ -76,17 +76,17 @@ class DescribeConfigApis:
             return self._describer.broker(wanted)
         if resource.resource_type == BROKER_LOGGER:
             if not name:
-                raise InvalidRequestError("Loggers belong to one broker: its id must be given")
+                raise InvalidRequestError("Invalid broker id: it must not be empty for loggers")
             ensure_own_broker(name, self._config.broker_id)
             return [_logger(logger, level) for logger, level in self._loggers.all().items() if wanted is None or logger in wanted]
         if resource.resource_type == CLIENT_METRICS:
             if not name:
-                raise InvalidRequestError("A subscription to client metrics has a name")
+                raise InvalidRequestError("Invalid client metrics subscription: the name must not be empty")
             return self._describer.client_metrics(self._repository.config(f"client-metrics/{name}"), wanted)
         if resource.resource_type == GROUP:
             own = self._repository.config(group_entity_path(name))
             return self._describer.group(own, self._groups.defaults, wanted)
-        raise InvalidRequestError(f"There are no configs of resource type {resource.resource_type}")
+        raise InvalidRequestError(f"Unknown resource type {resource.resource_type}")
 
 
 def _logger(name: str, level: str) -> Entry:

@@ -1,4 +1,4 @@
-"""UpdateFeatures: 1 kinds of upgrade and validate only (KIP-584, KIP-778). Version 2, of Kafka 4, is not served."""
+"""UpdateFeatures v0-1: v1 upgrade types and validate only (KIP-584, KIP-778). Kafka 4's version 2 is not supported."""
 
 from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.network.requests.request_context import RequestContext
@@ -13,16 +13,16 @@ from twisted_kafka.server.dispatch import api
 
 
 class FeatureApis:
-    """Levels of features: like every broker in ZooKeeper mode, this one has no feature whose level could be changed."""
+    """Feature levels; like every broker in ZooKeeper mode, this one has no features to update."""
 
     def __init__(self, controller: KafkaController) -> None:
         self._controller = controller
 
     @api(UpdateFeaturesRequest, UpdateFeaturesResponse, versions=(0, 1))
     def update_features(self, context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-        """Say of each feature why its level stays as it is."""
+        """Refuse each update."""
         if not self._controller.is_active:
-            raise NotControllerError("This broker is not the controller")
+            raise NotControllerError("This broker is not the active controller")
         results = [
             UpdatableFeatureResult(feature=each.feature, error_code=ErrorCode.INVALID_REQUEST, error_message=_refusal(each))
             for each in request.feature_updates
@@ -34,7 +34,7 @@ class FeatureApis:
 
 def _refusal(update: FeatureUpdateKey) -> str:
     if not update.feature:
-        return "A feature needs a name"
+        return "Invalid feature: the name is empty"
     if update.max_version_level < 1:
         return f"Feature {update.feature!r} is not finalized and cannot be deleted"
     return f"Feature {update.feature!r} is not supported by this broker"

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs v0-2, DescribeLogDirs v0-4 (KIP-113). The latter: 3 an error of the whole, 4 free space (KIP-827)."""
+"""AlterReplicaLogDirs v0-2, DescribeLogDirs v0-4 (KIP-113): v3 top-level error, v4 total and usable bytes (KIP-827)."""
 
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.messages.log_dirs import (
@@ -18,14 +18,14 @@ from twisted_kafka.server.dispatch import api
 
 
 class LogDirApis:
-    """Log directories of this broker and the replicas in them."""
+    """Log directories of this broker, and the replicas in them."""
 
     def __init__(self, moves: AlterLogDirs) -> None:
         self._moves = moves
 
     @api(AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse, versions=(0, 2))
     def alter_replica_log_dirs(self, context: RequestContext, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
-        """Begin to move replicas to other log directories."""
+        """Start moving replicas to other log directories."""
         destinations = {
             TopicPartition(topic.name, partition): directory.path
             for directory in request.dirs
@@ -44,7 +44,7 @@ class LogDirApis:
 
     @api(DescribeLogDirsRequest, DescribeLogDirsResponse, versions=(0, 4))
     def describe_log_dirs(self, context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-        """Tell the log directories and the sizes of the replicas in them."""
+        """Return the log directories with the sizes of their replicas."""
         wanted = None
         if request.topics is not None:
             wanted = {TopicPartition(topic.topic, partition) for topic in request.topics for partition in topic.partitions}

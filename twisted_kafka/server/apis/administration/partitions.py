@@ -1,5 +1,5 @@
-"""ElectLeaders: 1 unclean elections. AlterPartitionReassignments: 1 may insist on the number of replicas.
-ListPartitionReassignments 0 (KIP-455)."""
+"""ElectLeaders v0-2: v1 unclean elections. AlterPartitionReassignments v0-1: v1 may forbid changing the replication
+factor. ListPartitionReassignments v0 (KIP-455)."""
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
@@ -36,7 +36,7 @@ from twisted_kafka.waiting.futures import then
 
 
 class PartitionApis:
-    """New leaders and new replicas of partitions."""
+    """Elects leaders of partitions, and reassigns their replicas."""
 
     def __init__(self, admin: PartitionAdmin, metadata: MetadataCache) -> None:
         self._admin = admin
@@ -44,11 +44,11 @@ class PartitionApis:
 
     @api(ElectLeadersRequest, ElectLeadersResponse, versions=(0, 2))
     def elect_leaders(self, context: RequestContext, request: ElectLeadersRequest) -> "Future[ElectLeadersResponse]":
-        """Elect leaders of the partitions named, or of all."""
+        """Elect leaders of the requested partitions, or of all."""
         try:
             election = ElectionType(request.election_type)
         except ValueError:
-            raise InvalidRequestError(f"There is no election of type {request.election_type}") from None
+            raise InvalidRequestError(f"Unknown election type {request.election_type}") from None
         wanted = None
         if request.topic_partitions is not None:
             wanted = [TopicPartition(each.topic, index) for each in request.topic_partitions for index in each.partitions]
@@ -68,7 +68,7 @@ class PartitionApis:
     def alter_reassignments(
         self, context: RequestContext, request: AlterPartitionReassignmentsRequest
     ) -> "Future[AlterPartitionReassignmentsResponse]":
-        """Begin or cancel moves of partitions."""
+        """Start or cancel reassignments."""
         wanted = {
             TopicPartition(topic.name, partition.partition_index): partition.replicas
             for topic in request.topics
@@ -105,7 +105,7 @@ class PartitionApis:
     def list_reassignments(
         self, context: RequestContext, request: ListPartitionReassignmentsRequest
     ) -> "Future[ListPartitionReassignmentsResponse]":
-        """List the moves under way, of all partitions or of those named."""
+        """List the ongoing reassignments of the requested partitions, or of all."""
         wanted = None
         if request.topics is not None:
             wanted = {TopicPartition(topic.name, index) for topic in request.topics for index in topic.partition_indexes}
@@ -118,7 +118,7 @@ class PartitionApis:
 
 
 def _other_factor() -> KafkaError:
-    return InvalidReplicationFactorError("The number of replicas would change, which the request does not allow")
+    return InvalidReplicationFactorError("The reassignment would change the replication factor, which the request does not allow")
 
 
 def _listed(under_way: Iterable[tuple[TopicPartition, ReplicaAssignment]]) -> list[OngoingTopicReassignment]:

@@ -1,5 +1,5 @@
-"""CreateTopics: 1 validate only and messages, 4 default counts, 5 counts and configs in the answer, 7 topic ids.
-DeleteTopics: 5 messages, 6 by id. CreatePartitions 0-3."""
+"""CreateTopics v0-7: v1 validate only and error messages, v4 default counts, v5 counts and configs in the response, v7 topic ids.
+DeleteTopics v0-6: v5 error messages, v6 topic ids. CreatePartitions v0-3."""
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
@@ -34,7 +34,7 @@ _DETAILS_SINCE = 5
 
 
 class TopicApis:
-    """Makes, deletes and grows topics."""
+    """Creates and deletes topics, and adds partitions."""
 
     def __init__(self, topics: TopicManager, metadata: MetadataCache, describer: ConfigDescriber) -> None:
         self._topics = topics
@@ -43,7 +43,7 @@ class TopicApis:
 
     @api(CreateTopicsRequest, CreateTopicsResponse, versions=(0, 7))
     def create_topics(self, context: RequestContext, request: CreateTopicsRequest) -> "Future[CreateTopicsResponse]":
-        """Make topics, or with ``validate_only`` find out whether they could be made."""
+        """Create topics, or with ``validate_only`` check whether they could be created."""
         wanted = [
             NewTopic(
                 topic.name,
@@ -112,7 +112,7 @@ class TopicApis:
 
     def _resolved(self, topic: DeleteTopicState) -> DeletableTopicResult:
         if topic.topic_id == NO_UUID:
-            # A topic that is not named at all may not be deleted, says Kafka.
+            # As in Kafka, a topic with neither name nor id is an authorization error.
             error = ErrorCode.NONE if topic.name is not None else ErrorCode.TOPIC_AUTHORIZATION_FAILED
             return DeletableTopicResult(name=topic.name, error_code=error)
         if topic.name is not None:
@@ -123,7 +123,7 @@ class TopicApis:
 
     @api(CreatePartitionsRequest, CreatePartitionsResponse, versions=(0, 3))
     def create_partitions(self, context: RequestContext, request: CreatePartitionsRequest) -> "Future[CreatePartitionsResponse]":
-        """Give topics more partitions."""
+        """Add partitions to topics."""
         wanted = [
             NewPartitions(
                 topic.name, topic.count, None if topic.assignments is None else [each.broker_ids for each in topic.assignments]

@@ -1,4 +1,4 @@
-"""ApiVersions: v0 the APIs, v1 throttle time, v3 the client's software and the features, v4 minimum feature versions of 0."""
+"""ApiVersions v0-4: v1 throttle time, v3 client software and features, v4 minimum feature versions of 0."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -10,13 +10,13 @@ from twisted_kafka.protocol.messages.api_versions import ApiVersion, ApiVersions
 from twisted_kafka.server.dispatch import FrozenResponse, api
 
 FINALIZED_FEATURES_EPOCH = 0
-"""A broker in ZooKeeper mode has no finalized features, and says so with epoch 0."""
+"""The epoch of a broker in ZooKeeper mode, which has no finalized features."""
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 class VersionsApis:
-    """Tells clients what is served. ``supported`` is asked once, when the first client is."""
+    """Returns the supported APIs. ``supported`` is called once, at the first request."""
 
     def __init__(self, supported: Callable[[], Mapping[int, tuple[int, int]]]) -> None:
         self._supported = supported
@@ -24,7 +24,7 @@ class VersionsApis:
 
     @api(ApiVersionsRequest, ApiVersionsResponse, versions=(0, 4))
     def api_versions(self, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse | FrozenResponse:
-        """Answer with all APIs, and remember which client asks (KIP-511)."""
+        """Return all APIs, and record the client's software (KIP-511)."""
         if context.api_version >= 3:
             name, version = request.client_software_name, request.client_software_version
             if not _SOFTWARE.fullmatch(name) or not _SOFTWARE.fullmatch(version):
@@ -37,7 +37,7 @@ class VersionsApis:
 
 
 def versions_response(supported: Mapping[int, tuple[int, int]]) -> ApiVersionsResponse:
-    """Return the answer that lists the versions of these APIs."""
+    """Return the response that lists these APIs."""
     return ApiVersionsResponse(
         api_keys=[ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in supported.items()],
         finalized_features_epoch=FINALIZED_FEATURES_EPOCH,
@@ -45,6 +45,6 @@ def versions_response(supported: Mapping[int, tuple[int, int]]) -> ApiVersionsRe
 
 
 def unsupported_version_response(min_version: int, max_version: int) -> ApiVersionsResponse:
-    """Return the answer, to be written as v0, to an ApiVersions request of a version that is not known."""
+    """Return the response to an ApiVersions request of an unsupported version; it has to be encoded as v0."""
     this = ApiVersion(api_key=int(ApiKey.API_VERSIONS), min_version=min_version, max_version=max_version)
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[this])

@@ -1,7 +1,7 @@
-"""LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown: what controller and brokers of a ZooKeeper-era cluster ask.
+"""LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown: requests between controller and brokers in ZooKeeper mode.
 
-The versions: LeaderAndIsr 2 broker epoch and grouping by topic, 5 topic ids; StopReplica 1 broker epoch, 3 leader epochs;
-UpdateMetadata 5 broker epoch, 7 topic ids; ControlledShutdown 2 broker epoch. (Kafka: KafkaApis; KIP-380, KIP-516, KIP-570.)
+LeaderAndIsr v0-7: v2 broker epoch and grouping by topic, v5 topic ids. StopReplica v0-4: v1 broker epoch, v3 leader epochs.
+UpdateMetadata v0-8: v5 broker epoch, v7 topic ids. ControlledShutdown v0-3: v2 broker epoch. (KIP-380, KIP-516, KIP-570)
 """
 
 from collections.abc import Callable
@@ -36,21 +36,21 @@ from twisted_kafka.replication.control_plane import ControlPlane
 from twisted_kafka.server.dispatch import api
 
 UNKNOWN_BROKER_EPOCH = -1
-"""An old controller does not tell for which start of the broker its request is meant."""
+"""The broker epoch in requests of old controllers, which do not send it."""
 
 TOPIC_IDS_SINCE = 5
-"""From this version on LeaderAndIsr is answered by topic id."""
+"""Since this version, the LeaderAndIsr response identifies topics by id."""
 
 
 class ControlApis:
-    """Passes the orders of a controller elsewhere on to the replica manager, as the own controller's are in process.
+    """Passes requests of a controller on another broker to the replica manager; the local controller calls it directly.
 
-    They are taken on the control plane's listener, or without one on that among brokers; anybody else's are refused with
+    They are accepted on the control plane's listener, or if there is none on the inter-broker listener. On others they fail with
     CLUSTER_AUTHORIZATION_FAILED.
     """
 
     def __init__(self, control: ControlPlane, controller: KafkaController, config: KafkaConfig, epoch: Callable[[], int]) -> None:
-        """``epoch`` returns this broker's own epoch: its latest registration's."""
+        """``epoch`` returns this broker's epoch, that of its latest registration."""
         self._control = control
         self._controller = controller
         self._config = config
@@ -58,7 +58,7 @@ class ControlApis:
 
     @api(LeaderAndIsrRequest, LeaderAndIsrResponse, versions=(0, 7))
     def leader_and_isr(self, context: RequestContext, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-        """Lead and follow partitions."""
+        """Become leader or follower of partitions."""
         self._ensure_of_controller(context, request.broker_epoch)
         response = self._control.leader_and_isr(request)
         if response.error_code == ErrorCode.STALE_CONTROLLER_EPOCH:
@@ -76,16 +76,16 @@ class ControlApis:
 
     @api(StopReplicaRequest, StopReplicaResponse, versions=(0, 4))
     def stop_replica(self, context: RequestContext, request: StopReplicaRequest) -> StopReplicaResponse:
-        """Give replicas up."""
+        """Stop replicas, and delete them if requested."""
         try:
             self._ensure_of_controller(context, request.broker_epoch)
         except StaleBrokerEpochError as error:
-            return StopReplicaResponse(error_code=error.code)  # without a word on the partitions, as Kafka
+            return StopReplicaResponse(error_code=error.code)  # without the partitions, as in Kafka
         return self._control.stop_replica(request)
 
     @api(UpdateMetadataRequest, UpdateMetadataResponse, versions=(0, 8))
     def update_metadata(self, context: RequestContext, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
-        """Know of brokers and partitions."""
+        """Update the metadata cache."""
         self._ensure_of_controller(context, request.broker_epoch)
         if not self._control.update_metadata(request):
             raise _moved(request.controller_epoch)
@@ -95,7 +95,7 @@ class ControlApis:
     def controlled_shutdown(
         self, context: RequestContext, request: ControlledShutdownRequest
     ) -> "Future[ControlledShutdownResponse]":
-        """As the controller, move a broker's leaderships away before it stops."""
+        """As the controller, move leaderships off a broker before it stops."""
         if not context.is_privileged_listener and context.listener_name != self._config.inter_broker_listener_name:
             raise _refusal(context)
         answer: Future[ControlledShutdownResponse] = Future()
@@ -104,14 +104,14 @@ class ControlApis:
             try:
                 return self._controller.controlled_shutdown.begin(request.broker_id, request.broker_epoch)
             except KafkaError as error:
-                return error  # an answer, not a failure of the controller
+                return error  # an error response, not a failure of the controller
 
         def done(begun: "Future[list[TopicPartition] | KafkaError]") -> None:
             try:
                 answer.set_result(_shutdown_response(begun.result()))
             except NotControllerError as error:
                 answer.set_exception(ControllerMovedError(str(error)))
-            except Exception as error:  # noqa: BLE001 it becomes the answer
+            except Exception as error:  # noqa: BLE001 it becomes the response
                 answer.set_exception(error)
 
         self._controller.run(begin, ControllerState.CONTROLLED_SHUTDOWN).add_done_callback(done)
@@ -121,9 +121,9 @@ class ControlApis:
         if not context.is_privileged_listener:
             raise _refusal(context)
         own = self._epoch()
-        # A greater one is possible: the controller may know of a registration before the broker does.
+        # It may be greater: the controller may learn of a registration before the broker does.
         if broker_epoch != UNKNOWN_BROKER_EPOCH and broker_epoch < own:
-            raise StaleBrokerEpochError(f"The request is for epoch {broker_epoch} of this broker, which has {own}")
+            raise StaleBrokerEpochError(f"Broker epoch {broker_epoch} in the request is smaller than this broker's epoch {own}")
 
 
 def _shutdown_response(led: list[TopicPartition] | KafkaError) -> ControlledShutdownResponse:
@@ -134,8 +134,8 @@ def _shutdown_response(led: list[TopicPartition] | KafkaError) -> ControlledShut
 
 
 def _moved(epoch: int) -> ControllerMovedError:
-    return ControllerMovedError(f"A newer controller has spoken than that of epoch {epoch}")
+    return ControllerMovedError(f"Controller epoch {epoch} is stale: there has been a request of a newer controller")
 
 
 def _refusal(context: RequestContext) -> ClusterAuthorizationError:
-    return ClusterAuthorizationError(f"Requests among brokers are not taken on listener {context.listener_name}")
+    return ClusterAuthorizationError(f"Inter-broker requests are not authorized on listener {context.listener_name}")

@@ -1,6 +1,6 @@
-"""Metadata: 1 controller, racks and all topics by null, 2 cluster id, 4 auto-creation on request, 5 offline replicas, 7 leader
-epochs, 8 authorized operations, 10 topic ids, 11 no cluster operations, 12 topics by id, 13 error for the whole response.
-DescribeCluster: 1 endpoint type. DescribeTopicPartitions 0, a page of partitions at a time (Apache Kafka: with KRaft only)."""
+"""Metadata v0-13: v1 controller, racks, and null for all topics, v2 cluster id, v4 auto-creation flag, v5 offline replicas, v7
+leader epochs, v8 authorized operations, v10 topic ids, v11 without cluster operations, v12 requests by topic id, v13 top-level
+error. DescribeCluster v0-2: v1 endpoint type. DescribeTopicPartitions v0, paged (Apache Kafka supports it in KRaft mode only)."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
@@ -30,12 +30,12 @@ from twisted_kafka.server.error_counts import note_errors
 
 OPERATIONS_NOT_ASKED: Final = -(2**31)
 ALL_TOPIC_OPERATIONS: Final = 0b1101_1111_1000
-"""Bits of Kafka's AclOperation codes: read, write, create, delete, alter, describe, and both of configs."""
+"""Codes of Kafka's AclOperation as bits: read, write, create, delete, alter, describe, describe and alter configs."""
 ALL_CLUSTER_OPERATIONS: Final = 0b1_1111_1010_0000
-"""Create, alter, describe, cluster action, both of configs, idempotent write."""
+"""Create, alter, describe, cluster action, describe and alter configs, idempotent write."""
 
 MAX_FROZEN: Final = 1000
-"""Encoded answers that are kept per snapshot; then they are dropped and made anew."""
+"""Maximum number of encoded responses cached per snapshot; the cache is cleared when it is full."""
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
@@ -45,14 +45,14 @@ _LISTENER_ERRORS_SINCE: Final = 6
 
 
 class TopicCreator(Protocol):
-    """Makes topics that somebody asked about."""
+    """Creates topics that clients request metadata of."""
 
     def auto_create(self, topics: Iterable[str]) -> dict[str, ErrorCode]:
-        """Begin to make the topics; return what to answer for each."""
+        """Start creating the topics; return the error code to respond with for each."""
 
 
 class MetadataApis:
-    """What the cluster looks like, from this broker's metadata cache."""
+    """Describes the cluster from this broker's metadata cache."""
 
     def __init__(self, metadata: MetadataCache, config: KafkaConfig, topics: TopicCreator) -> None:
         self._metadata = metadata
@@ -62,7 +62,7 @@ class MetadataApis:
 
     @api(MetadataRequest, MetadataResponse, versions=(0, 13))
     def metadata(self, context: RequestContext, request: MetadataRequest) -> MetadataResponse | FrozenResponse:
-        """Describe the cluster and the topics asked for; the same question of the same snapshot is answered with the same bytes."""
+        """Describe the cluster and the requested topics; equal requests share one encoded response per metadata snapshot."""
         version = context.api_version
         asked = request.topics
         snapshot = self._metadata.snapshot
@@ -119,12 +119,12 @@ class MetadataApis:
             return [view.topic(name) for name in view.snapshot.topics]
         ids = list(dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != NO_UUID))
         if version < _IDS_ALONE_SINCE and any(topic.name is None or topic.topic_id != NO_UUID for topic in asked):
-            raise InvalidRequestError("Topics can be asked for by id since version 12 only")
+            raise InvalidRequestError("Topic ids are invalid in metadata requests before version 12")
         if ids:
             return [view.topic_by_id(topic_id) for topic_id in ids]
         names = dict.fromkeys(topic.name for topic in asked)
         if None in names:
-            raise InvalidRequestError("A topic was asked for with neither name nor id")
+            raise InvalidRequestError("Invalid topic: it has neither a name nor an id")
         known = [view.topic(name) for name in names if name in view.snapshot.topics]
         missing = [name for name in names if name is not None and name not in view.snapshot.topics]
         return known + self._missing(missing, request.allow_auto_topic_creation and self._auto_create)
@@ -151,7 +151,9 @@ class MetadataApis:
                 ErrorCode.MISMATCHED_ENDPOINT_TYPE if request.endpoint_type == CONTROLLERS else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
             )
             context.note_error(wrong)
-            return DescribeClusterResponse(error_code=wrong, error_message="This is an endpoint of a broker", cluster_id="")
+            return DescribeClusterResponse(
+                error_code=wrong, error_message="Unsupported endpoint type: this is a broker's endpoint", cluster_id=""
+            )
         snapshot = self._metadata.snapshot
         operations = ALL_CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED
         return DescribeClusterResponse(
@@ -168,15 +170,15 @@ class MetadataApis:
     def describe_topic_partitions(
         self, context: RequestContext, request: DescribeTopicPartitionsRequest
     ) -> DescribeTopicPartitionsResponse:
-        """Describe topics in the order of their names, from the cursor on, up to the limit; the next cursor tells the rest."""
+        """Describe topics in order of name, from the cursor up to the limit; the next cursor is the start of the next page."""
         snapshot = self._metadata.snapshot
         cursor = request.cursor
         if cursor is not None and cursor.partition_index < 0:
-            raise InvalidRequestError(f"The cursor's partition {cursor.partition_index} is negative")
+            raise InvalidRequestError(f"Invalid cursor: partition {cursor.partition_index} is negative")
         names = sorted({topic.name for topic in request.topics} or snapshot.topics)
         if cursor is not None:
             if request.topics and cursor.topic_name not in names:
-                raise InvalidRequestError(f"The cursor's topic {cursor.topic_name!r} is not among those asked for")
+                raise InvalidRequestError(f"Invalid cursor: topic {cursor.topic_name!r} is not among the requested topics")
             names = [name for name in names if name >= cursor.topic_name]
         left = max(1, min(self._page_limit, request.response_partition_limit))
         view = _View(snapshot, context.listener_name, _LISTENER_ERRORS_SINCE)
@@ -197,14 +199,14 @@ class MetadataApis:
 
 
 class _View:
-    """A snapshot as clients of one listener and version see it."""
+    """A metadata snapshot as seen by clients of one listener and version."""
 
     __slots__ = ("_alive_only", "_listener_errors", "_listener_name", "snapshot")
 
     def __init__(self, snapshot: MetadataSnapshot, listener_name: str, version: int) -> None:
         self.snapshot = snapshot
         self._listener_name = listener_name
-        # Version 0 knows no brokers that are not alive; before 6 there is no word for a missing listener.
+        # Version 0 lists only replicas on live brokers; versions before 6 have no error code for a missing listener.
         self._alive_only = version == 0
         self._listener_errors = version >= _LISTENER_ERRORS_SINCE
 
@@ -254,7 +256,7 @@ class _View:
 
 
 def _page(view: _View, name: str, first: int, limit: int) -> tuple[DescribeTopicPartitionsResponseTopic, int | None]:
-    """Return up to ``limit`` of a topic's partitions from ``first`` on, and the next one that did not fit."""
+    """Return up to ``limit`` partitions of a topic from ``first`` on, and the index of the next one, if any."""
     states = view.snapshot.topics.get(name)
     if states is None:
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if name_error(name) is None else ErrorCode.INVALID_TOPIC_EXCEPTION

@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions 0, PushTelemetry 0, ListClientMetricsResources 0 (KIP-714, KIP-1000)."""
+"""GetTelemetrySubscriptions v0, PushTelemetry v0, ListClientMetricsResources v0 (KIP-714, KIP-1000)."""
 
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.messages.configs import (
@@ -17,7 +17,7 @@ from twisted_kafka.telemetry.client_metrics_manager import ACCEPTED, ClientMetri
 
 
 class TelemetryApis:
-    """Clients ask which of their metrics are wanted, and push them."""
+    """Client metrics: clients fetch their subscription and push metrics."""
 
     def __init__(self, client_metrics: ClientMetricsManager) -> None:
         self._client_metrics = client_metrics
@@ -26,7 +26,7 @@ class TelemetryApis:
     def get_subscriptions(
         self, context: RequestContext, request: GetTelemetrySubscriptionsRequest
     ) -> GetTelemetrySubscriptionsResponse:
-        """Tell a client what it shall push."""
+        """Return the client's subscription."""
         instance_id, subscription = self._client_metrics.subscribe(request.client_instance_id, _client(context))
         return GetTelemetrySubscriptionsResponse(
             client_instance_id=instance_id,
@@ -40,7 +40,7 @@ class TelemetryApis:
 
     @api(PushTelemetryRequest, PushTelemetryResponse, versions=(0, 0))
     def push(self, context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
-        """Take a client's metrics."""
+        """Accept a client's metrics."""
         self._client_metrics.push(
             request.client_instance_id,
             request.subscription_id,
@@ -53,14 +53,14 @@ class TelemetryApis:
 
     @api(ListConfigResourcesRequest, ListConfigResourcesResponse, versions=(0, 0))
     def list_resources(self, context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
-        """List the subscriptions by name."""
+        """List the names of the subscriptions."""
         return ListConfigResourcesResponse(
             config_resources=[ConfigResource(resource_name=name) for name in self._client_metrics.names()]
         )
 
 
 def _client(context: RequestContext) -> dict[str, str]:
-    # An id is local:port-remote:port-index.
+    # A connection id is local:port-remote:port-index.
     remote = context.connection_id.rpartition("-")[0]
     return {
         "client_id": context.client_id or "",

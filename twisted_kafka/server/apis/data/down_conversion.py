@@ -1,4 +1,4 @@
-"""Old formats for old consumers: Fetch 0 and 1 get format 0, Fetch 2 and 3 format 1."""
+"""Down-conversion of records for old consumers: Fetch v0 and v1 get message format 0, v2 and v3 format 1."""
 
 import struct
 from typing import Final
@@ -17,7 +17,7 @@ _FIRST_VERSION_WITH_ZSTD: Final = 10
 _LAST_VERSION_OF_FORMAT_0: Final = 1
 
 CONVERTED_BYTES: Final = 1 << 20
-"""So much of a partition is converted for an answer, or the first batch if that is larger: the consumer asks again for the rest."""
+"""Maximum bytes of a partition converted for one response, or the first batch if larger; the consumer fetches the rest later."""
 
 _OVERHEAD: Final = 12
 _MAGIC_AT: Final = 16
@@ -25,7 +25,7 @@ _MOST_OFFSET_AND_SIZE: Final = struct.Struct(">qi")
 
 
 class DownConversion:
-    """Converts what was read for consumers that cannot read it as it is."""
+    """Converts records to the format that a consumer understands."""
 
     __slots__ = ("_now_ns", "_replicas")
 
@@ -35,14 +35,14 @@ class DownConversion:
 
     @staticmethod
     def concerns(version: int) -> bool:
-        """Tell whether there is anything to look at for a Fetch of that version."""
+        """Return whether a fetch of that version may need conversion or has to be refused."""
         return version < _FIRST_VERSION_WITH_ZSTD
 
     def convert(self, context: RequestContext, fetch: PartitionFetch, read: PartitionRead, params: FetchParams) -> None:
-        """Convert the records in place, or put an error in their place; note in ``context`` what it took.
+        """Replace the records of ``read`` by converted ones or by an error; note time and memory of the conversion in ``context``.
 
         UNSUPPORTED_COMPRESSION_TYPE: the topic is compressed with zstd.
-        UNSUPPORTED_VERSION: ``message.downconversion.enable`` is off.
+        UNSUPPORTED_VERSION: ``message.downconversion.enable`` is false.
         """
         if read.error or fetch.topic_partition is None:
             return
@@ -60,7 +60,7 @@ class DownConversion:
         data = _beginning(read.records)
         if not _needs(data, to_magic):
             if isinstance(read.records, FileRegion) and len(data) < read.size_bytes:
-                read.records = read.records.slice(0, len(_whole_batches(data)))  # what follows may be newer
+                read.records = read.records.slice(0, len(_whole_batches(data)))  # later batches may have a newer format
                 read.size_bytes = len(read.records)
             return
         if not params.is_from_follower and not config.message_downconversion_enable:
@@ -72,7 +72,7 @@ class DownConversion:
             _refuse(read, error.code)
             return
         if not converted and len(_whole_batches(data)):
-            # A consumer that gets nothing of what there is must find out: a message that is cut off says that the limit is low.
+            # A truncated message tells the consumer that its fetch size is too small; an empty set would look like the log's end.
             converted = _MOST_OFFSET_AND_SIZE.pack(-1, read.size_bytes + 1)
         read.records = converted
         read.size_bytes = len(read.records)
@@ -89,7 +89,7 @@ def _refuse(read: PartitionRead, error: int) -> None:
 
 
 def _beginning(records: Buffer | FileRegion) -> Buffer:
-    """Return CONVERTED_BYTES of the records, more where the first batch is larger, or all when there are no more."""
+    """Return the first CONVERTED_BYTES of the records, or the whole first batch if it is larger."""
     if not isinstance(records, FileRegion):
         return records
     data = records.slice(0, CONVERTED_BYTES).read()
@@ -101,7 +101,7 @@ def _beginning(records: Buffer | FileRegion) -> Buffer:
 
 
 def _converted(records: Buffer | FileRegion, data: Buffer, to_magic: int, first_offset: int) -> bytes:
-    """Convert ``data``, with which the records begin, or what comes later as long as there are control batches only."""
+    """Convert ``data``, the beginning of the records; if it has only control batches, convert what follows instead."""
     while True:
         whole = _whole_batches(data)
         found = down_convert(whole, to_magic, first_offset, limit_bytes=len(data))
@@ -112,7 +112,7 @@ def _converted(records: Buffer | FileRegion, data: Buffer, to_magic: int, first_
 
 
 def _needs(data: Buffer, to_magic: int) -> bool:
-    """Tell whether any batch, also one that is cut off, is of a newer format."""
+    """Return whether any batch, even a truncated one, has a newer format."""
     position = 0
     while position + _MAGIC_AT < len(data):
         if data[position + _MAGIC_AT] > to_magic:
@@ -122,7 +122,7 @@ def _needs(data: Buffer, to_magic: int) -> bool:
 
 
 def _whole_batches(data: Buffer) -> memoryview:
-    """Return the data without a last batch that is cut off."""
+    """Return the data without a truncated last batch."""
     end = position = 0
     while position + _OVERHEAD <= len(data):
         position += _OVERHEAD + int.from_bytes(data[position + 8 : position + 12], "big")

@@ -1,5 +1,6 @@
-"""Fetch: 3 max bytes of the response; 4 isolation level, batches of format 2; 5 log start offset; 7 sessions; 9 leader epochs;
-10 zstd; 11 followers may serve; 12 flexible, diverging epochs; 13 topic ids; 15 replica state; 16 leaders; 17 directories."""
+"""Fetch v0-17: v3 max bytes of the response, v4 isolation level and batches of format 2, v5 log start offset, v7 sessions, v9
+leader epochs, v10 zstd, v11 fetching from followers, v12 flexible and diverging epochs, v13 topic ids, v15 replica state, v16
+current leaders, v17 directory ids."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -48,13 +49,13 @@ _data: Final = maker(PartitionData)
 
 _NOT_CONVERTED: Final = frozenset({ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, ErrorCode.UNSUPPORTED_VERSION})
 _NOT_READ: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, *_NOT_CONVERTED})
-"""Here the aborted transactions are an empty list; after a failed read Kafka says null."""
+"""With these errors the aborted transactions are an empty list; with errors of a read they are null, as in Kafka."""
 
 Answer = FetchResponse | FetchedResponse
 
 
 class FetchApis:
-    """Reads for consumers and followers."""
+    """Handles fetch requests of consumers and followers."""
 
     def __init__(self, replicas: ReplicaManager, sessions: FetchSessionCache, config: KafkaConfig, clock: IClock) -> None:
         self._replicas = replicas
@@ -65,7 +66,7 @@ class FetchApis:
 
     @api(FetchRequest, FetchResponse, versions=(0, 17), direct="fetch_one")
     def fetch(self, context: RequestContext, request: FetchRequest) -> "Answer | Future[Answer]":
-        """Read from each partition of the request and its session; wait for ``min_bytes``, at most ``max_wait_ms``."""
+        """Read the partitions of the request and its session; wait up to ``max_wait_ms`` for ``min_bytes``."""
         version = context.api_version
         replica_id, replica_epoch = request.replica_id, -1
         if version >= _FIRST_VERSION_WITH_REPLICA_STATE:
@@ -82,9 +83,9 @@ class FetchApis:
         return self._answer(context, params, session, fetches, forgotten)
 
     def fetch_one(self, context: RequestContext, frame: Buffer, offset: int) -> "Answer | Future[Answer] | None":
-        """Answer the request if it is a consumer's that names one partition or none; else return None.
+        """Handle the request if it is a consumer's with at most one partition; otherwise return None.
 
-        It does what ``fetch`` does, without a message.
+        It does the same as ``fetch``, without decoding a message.
         """
         version = context.api_version
         one = read_one(frame, version, offset, self._metadata.topic_name) if version >= FIRST_VERSION else None
@@ -97,7 +98,7 @@ class FetchApis:
     def _params(
         self, version: int, replica_id: int, replica_epoch: int, limits: tuple[int, int, int], isolation_level: int
     ) -> FetchParams:
-        """``limits``: the longest wait in milliseconds, the least and the most bytes, as they were asked for."""
+        """Return the parameters; ``limits`` are the request's maximum wait in milliseconds, minimum bytes and maximum bytes."""
         max_wait_ms, min_bytes, max_bytes = limits
         if max_bytes > self._max_bytes:
             max_bytes = self._max_bytes
@@ -114,7 +115,7 @@ class FetchApis:
         fetches: Sequence[PartitionFetch],
         forgotten: Sequence[PartitionKey],
     ) -> "Answer | Future[Answer]":
-        """Read what the request and its ``session``, an id and an epoch, ask for."""
+        """Read the partitions of a request; ``session`` is its session id and epoch."""
         session_id, session_epoch = session
         fetch_context = self._manager.new_context(
             session_id,
@@ -189,9 +190,9 @@ class FetchApis:
         return response
 
     def _note(self, context: RequestContext, params: FetchParams, fetched: FetchedPartitions) -> bool:
-        """Count what goes out of a topic, for the metrics and the access log; return whether it is records and offsets only.
+        """Count a topic's response for the metrics and the access log; return whether it has only records and offsets.
 
-        The number of records is not known: nobody looks inside.
+        The number of records is unknown, as batches are not decoded.
         """
         size_bytes = error = 0
         is_plain = True
@@ -216,7 +217,7 @@ class FetchApis:
 
 def _isolation(replica_id: int, isolation_level: int) -> FetchIsolation:
     if isolation_level not in (0, _READ_COMMITTED):
-        raise InvalidRequestError(f"there is no isolation level {isolation_level}")
+        raise InvalidRequestError(f"Invalid isolation level {isolation_level}")
     if replica_id != CONSUMER_REPLICA_ID:
         return FetchIsolation.LOG_END
     return FetchIsolation.TXN_COMMITTED if isolation_level else FetchIsolation.HIGH_WATERMARK
@@ -224,7 +225,7 @@ def _isolation(replica_id: int, isolation_level: int) -> FetchIsolation:
 
 def _error_code(read: PartitionRead, params: FetchParams) -> int:
     if read.error == ErrorCode.KAFKA_STORAGE_ERROR and params.version <= _LAST_VERSION_WITHOUT_STORAGE_ERROR:
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER  # these consumers look for another leader only when told this
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER  # these consumers look for another leader only with this error
     return read.error
 
 

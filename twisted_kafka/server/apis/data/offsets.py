@@ -1,5 +1,5 @@
-"""ListOffsets: 0 answers with starts of segments, 2 isolation level, 4 leader epochs, 7 max timestamp, 8 earliest local, 9 tiered.
-OffsetForLeaderEpoch: 1 leader epoch of the answer, 2 fencing, 3 replica id. DeleteRecords 0-2."""
+"""ListOffsets v0-9: v0 returns segments' base offsets, v2 isolation level, v4 leader epochs, v7 max timestamp, v8 earliest local,
+v9 latest tiered. OffsetForLeaderEpoch v0-4: v1 leader epoch in the response, v2 fencing, v3 replica id. DeleteRecords v0-2."""
 
 from concurrent.futures import Future
 from functools import partial
@@ -55,7 +55,7 @@ _log = Logger()
 
 
 class OffsetApis:
-    """Questions about offsets, and deleting records up to one."""
+    """Looks up offsets of partitions, and deletes records before an offset."""
 
     def __init__(self, replicas: ReplicaManager) -> None:
         self._replicas = replicas
@@ -63,9 +63,9 @@ class OffsetApis:
 
     @api(ListOffsetsRequest, ListOffsetsResponse, versions=(0, 9), direct="list_one_offset")
     def list_offsets(self, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
-        """Find an offset by time, or one of the special ones, in each partition."""
+        """Find an offset by timestamp, or a special one, in each partition."""
         if request.isolation_level not in (0, READ_COMMITTED):
-            raise InvalidRequestError(f"there is no isolation level {request.isolation_level}")
+            raise InvalidRequestError(f"Invalid isolation level {request.isolation_level}")
         duplicates = _duplicates(request) if context.api_version > 0 else set()
         topics = []
         for topic in request.topics:
@@ -86,9 +86,9 @@ class OffsetApis:
         return ListOffsetsResponse(topics=topics)
 
     def list_one_offset(self, context: RequestContext, frame: Buffer, offset: int) -> FoundResponse | None:
-        """Answer the request if it asks about one partition and there is no error to tell; else return None.
+        """Handle the request if it has one partition and succeeds; otherwise return None.
 
-        It does what ``list_offsets`` does, without messages.
+        It does the same as ``list_offsets``, without decoding and encoding messages.
         """
         version = context.api_version
         one = read_one(frame, version, offset) if version >= FIRST_VERSION else None
@@ -101,7 +101,7 @@ class OffsetApis:
         try:
             found = self._offsets.list_offset(topic_partition, timestamp, one.replica_id, one.isolation_level, one.leader_epoch)
         except (KafkaError, OSError):
-            return None  # it is met again, and answered
+            return None  # `list_offsets` runs into it again and responds
         context.note_topic(one.topic, 1, 0, 0, 0)
         return FoundResponse(one.topic, one.index, found)
 
@@ -117,7 +117,7 @@ class OffsetApis:
             if code == ErrorCode.OFFSET_NOT_AVAILABLE and version < _FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE:
                 code = ErrorCode.LEADER_NOT_AVAILABLE
         except OSError as error:
-            _log.error("Cannot look up an offset of {partition}: {error}", partition=topic_partition, error=error)
+            _log.error("Failed to look up an offset of {partition}: {error}", partition=topic_partition, error=error)
             code = ErrorCode.KAFKA_STORAGE_ERROR
         return _list_error(partition, code)
 
@@ -148,7 +148,7 @@ class OffsetApis:
     def offset_for_leader_epoch(
         self, context: RequestContext, request: OffsetForLeaderEpochRequest
     ) -> OffsetForLeaderEpochResponse:
-        """Tell where the records of a leader epoch end, in each partition."""
+        """Return the end offset of a leader epoch in each partition."""
         topics = []
         for topic in request.topics:
             answers = [self._end_of_epoch(TopicPartition(topic.topic, wanted.partition), wanted) for wanted in topic.partitions]
@@ -168,7 +168,7 @@ class OffsetApis:
     def delete_records(
         self, context: RequestContext, request: DeleteRecordsRequest
     ) -> "DeleteRecordsResponse | Future[DeleteRecordsResponse]":
-        """Delete records before an offset (-1: the high watermark) of each partition; answered when all replicas have."""
+        """Delete the records before an offset (-1: the high watermark) of each partition; respond when all replicas have."""
         wanted = {
             TopicPartition(topic.name, partition.partition_index): partition.offset
             for topic in request.topics

@@ -1,5 +1,5 @@
-"""Produce: 0-2 with messages of the old formats; 3 record batches, transactions; 5 log start offset; 7 zstd; 8 record errors;
-9 flexible; 10 current leader; 11 idempotent retries across transactions."""
+"""Produce v0-11: v0-v2 old message formats, v3 record batches and transactions, v5 log start offset, v7 zstd, v8 record errors,
+v9 flexible, v10 current leader, v11 idempotent retries across transactions."""
 
 import struct
 from concurrent.futures import Future
@@ -36,7 +36,7 @@ from twisted_kafka.server.dispatch import CLOSE_CONNECTION, NO_RESPONSE, Outcome
 from twisted_kafka.waiting.futures import then, when_done
 
 ADMIN_CLIENT_ID: Final = "__admin_client"
-"""The client id that may write to internal topics (Kafka: ``AdminUtils``)."""
+"""The client id that may write to internal topics (Kafka: ``AdminUtils.ADMIN_CLIENT_ID``)."""
 
 _CLIENT: Final = AppendOrigin.CLIENT
 
@@ -45,7 +45,7 @@ _FIRST_VERSION_WITH_ZSTD: Final = 7
 _FIRST_VERSION_WITH_LEADERS: Final = 10
 
 _OVERHEAD: Final = 12
-"""Bytes of a batch before those that its length counts."""
+"""Size of the base offset and the length field, which the batch length does not include."""
 _SMALLEST_LENGTH: Final = 14
 _TO_MAGIC: Final = 17
 _MAGIC_AT: Final = 16
@@ -57,7 +57,7 @@ _TRANSACTIONAL: Final = 0x10
 _PRODUCER_AT: Final = 43
 _SEQUENCE_AT: Final = 53
 _NEGATIVE: Final = 0x80
-"""A producer id whose first byte has this bit is negative: there is none."""
+"""Sign bit in the first byte of a producer id; a negative id means that there is no producer."""
 _NO_TRANSACTIONAL_ID: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 _partition_response: Final = maker(PartitionProduceResponse)
 _topic_response: Final = maker(TopicProduceResponse)
@@ -72,7 +72,7 @@ Answer = ProduceResponse | Outcome
 
 
 class ProduceApis:
-    """Appends what producers send."""
+    """Handles produce requests."""
 
     def __init__(self, replicas: ReplicaManager, verification: TransactionVerification) -> None:
         self._replicas = replicas
@@ -80,7 +80,7 @@ class ProduceApis:
 
     @api(ProduceRequest, ProduceResponse, versions=(0, 11), direct="produce_one")
     def produce(self, context: RequestContext, request: ProduceRequest) -> "Answer | Future[Answer]":
-        """Append each partition's records; answer by acks: at once, when replicated, or not at all (acks=0)."""
+        """Append each partition's records; respond immediately, when they are replicated, or not at all, depending on acks."""
         version = context.api_version
         transactional_id = request.transactional_id
         entries: dict[TopicPartition, Buffer] = {}
@@ -121,9 +121,9 @@ class ProduceApis:
     def produce_one(
         self, context: RequestContext, frame: Buffer, offset: int
     ) -> "Answer | AppendedResponse | Future[Answer] | None":
-        """Answer the request if it is one good batch for one partition that is led here, with acks 1 or -1; else return None.
+        """Handle the request if it has one valid batch for one partition, with acks 1 or -1; otherwise return None.
 
-        It does what ``produce`` does, without its messages.
+        It does the same as ``produce``, without decoding and encoding messages.
         """
         version = context.api_version
         one = read_one(frame, version, offset) if version >= FIRST_VERSION else None
@@ -135,7 +135,7 @@ class ProduceApis:
         topic_partition = topic_partition_of((one.topic, one.index))
 
         def respond(results: Results) -> Answer:
-            # It failed, or waited for replicas: then the general way answers. The frame lives as long as this function.
+            # The append failed or waited for replicas: respond as `produce` does. This function keeps the frame alive.
             return self._respond(context, ProduceRequest.decode(frame, version, offset), None, results)
 
         results = self._replicas.appender.append(one.timeout_ms, one.acks, {topic_partition: records})
@@ -150,7 +150,7 @@ class ProduceApis:
         return AppendedResponse(one.topic, one.index, result.base_offset, result.log_append_time_ms, result.log_start_offset)
 
     def _verify(self, entries: dict[TopicPartition, Buffer], transactional_id: str) -> tuple[Results, Guards]:
-        """Return the refusals of batches outside of their producer's transaction, and the guards of those that begin it."""
+        """Return the errors of batches that are not part of their producer's transaction, and the guards of those that start it."""
         producers = {
             partition: Producer(*_producer_of(records, _PRODUCER_AT))
             for partition, records in entries.items()
@@ -170,7 +170,7 @@ class ProduceApis:
         return refused, guards
 
     def _refuse(self, topic_partition: TopicPartition, error: int) -> PartitionResult:
-        """Refuse records unseen by the log; of a topic that does not exist that is said first, as Kafka does."""
+        """Return the result of records refused before the append; an unknown topic takes precedence, as in Kafka."""
         if error == _NO_TRANSACTIONAL_ID:
             return PartitionResult(error)
         known = self._replicas.get_partition(topic_partition) or self._replicas.metadata.partition(topic_partition)
@@ -178,7 +178,7 @@ class ProduceApis:
             return PartitionResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         result = PartitionResult(error)
         if error == ErrorCode.CORRUPT_MESSAGE:
-            result.error_message = "the records do not begin with a batch: its length or its format is impossible"
+            result.error_message = "The records do not start with a valid batch: its length or its magic is invalid"
         return result
 
     def _note_conversion(self, context: RequestContext, topic: str, conversion: Conversion) -> None:
@@ -198,7 +198,7 @@ class ProduceApis:
             records = size_bytes = first_error = 0
             for data in topic.partition_data:
                 index = data.index
-                result = results[name, index]  # type: ignore[index]  # a plain pair finds it too
+                result = results[name, index]  # type: ignore[index]  # a plain tuple has the same hash
                 error = result.error
                 answer = _partition_response(
                     index=index,
@@ -222,7 +222,7 @@ class ProduceApis:
             has_error = has_error or first_error != 0
             responses.append(_topic_response(name=name, partition_responses=answers))
         if request.acks == 0:
-            # Nobody reads an answer: a closed connection tells the producer to look for leaders anew.
+            # There is no response, so a closed connection tells the producer to refresh its metadata.
             return CLOSE_CONNECTION if has_error else NO_RESPONSE
         response = _response(responses=responses)
         if hints is not None and hints.nodes:
@@ -245,9 +245,9 @@ def _explain(
 
 
 def _the_batch(records: Buffer | None, version: int, transactional_id: str | None) -> tuple[Buffer | None, int]:
-    """Check that there is exactly one batch, of format 2; return it without what may trail it, and 0 or an error code.
+    """Check that there is exactly one batch, of format 2; return it without trailing bytes, and 0 or an error code.
 
-    The order of the checks is that of Kafka's (``ProduceRequest.validateRecords``), and so are the codes.
+    The checks, their order and the error codes are those of Kafka's ``ProduceRequest.validateRecords``.
     """
     if records is None or (size := len(records)) < _TO_MAGIC:
         return records, ErrorCode.INVALID_RECORD
@@ -276,7 +276,7 @@ def _all_refused(request: ProduceRequest, error: int) -> Results:
 
 
 def _trailing_error(rest: Buffer) -> int:
-    """Tell whether what follows the batch is another one; a piece of one is passed over."""
+    """Return the error code for the bytes after the batch: another batch is an error, a truncated one is ignored."""
     if len(rest) < _TO_MAGIC:
         if len(rest) >= _OVERHEAD and _length_at_8(rest)[0] < _SMALLEST_LENGTH:
             return ErrorCode.CORRUPT_MESSAGE

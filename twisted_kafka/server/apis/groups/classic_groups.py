@@ -1,8 +1,8 @@
 """JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroups, ListGroups, DeleteGroups: the classic group protocol.
 
-JoinGroup v0-9: v1 rebalance timeout, v4 a first join is refused with the id to use (KIP-394), v5 static members (KIP-345),
-v7 protocol type, v8 reason, v9 skip assignment (KIP-814). SyncGroup v0-5: v3 static, v5 protocol type and name. Heartbeat
-v0-4: v3 static. LeaveGroup v0-5: v3 several members. DescribeGroups v0-5: v3 authorized operations, v4 static. ListGroups
+JoinGroup v0-9: v1 rebalance timeout, v4 first join refused with a member id (KIP-394), v5 static members (KIP-345), v7 protocol
+type, v8 reason, v9 skip assignment (KIP-814). SyncGroup v0-5: v3 static members, v5 protocol type and name. Heartbeat v0-4: v3
+static members. LeaveGroup v0-5: v3 several members. DescribeGroups v0-5: v3 authorized operations, v4 static members. ListGroups
 v0-5: v4 states (KIP-518), v5 types (KIP-848). DeleteGroups v0-2.
 """
 
@@ -49,18 +49,18 @@ SEVERAL_LEAVE_SINCE: Final = 3
 
 NO_OPERATIONS: Final = -(2**31)
 GROUP_OPERATIONS: Final = sum(1 << operation for operation in (3, 6, 8))
-"""Read, Delete and Describe (AclOperation's codes as bits): all that can be done to a group, while nobody is refused anything."""
+"""The codes of AclOperation's Read, Delete and Describe as bits: all operations on groups, as there is no authorizer yet."""
 
 
 class GroupApis:
-    """The classic group protocol, and the groups' administration."""
+    """The classic group protocol, and administration of groups."""
 
     def __init__(self, groups: GroupCoordinator) -> None:
         self._groups = groups
 
     @api(JoinGroupRequest, JoinGroupResponse, versions=(0, 9))
     def join_group(self, context: RequestContext, request: JoinGroupRequest) -> "JoinGroupResponse | Future[JoinGroupResponse]":
-        """Join a group or take part in its rebalance; answered when the rebalance is over."""
+        """Join or rejoin a group; respond when the rebalance is over."""
         version = context.api_version
         session_ms = request.session_timeout_ms
         terms = MemberTerms(
@@ -89,7 +89,7 @@ class GroupApis:
 
     @api(SyncGroupRequest, SyncGroupResponse, versions=(0, 5))
     def sync_group(self, context: RequestContext, request: SyncGroupRequest) -> "SyncGroupResponse | Future[SyncGroupResponse]":
-        """Bring or get the assignment; answered when the leader's is stored."""
+        """Take the leader's assignment or return a member's; respond when the assignment is stored."""
         if context.api_version >= PROTOCOL_IN_SYNC_SINCE and None in (request.protocol_type, request.protocol_name):
             return _synced(context, SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         result = self._groups.sync(
@@ -115,7 +115,7 @@ class GroupApis:
 
     @api(LeaveGroupRequest, LeaveGroupResponse, versions=(0, 5))
     def leave_group(self, context: RequestContext, request: LeaveGroupRequest) -> "LeaveGroupResponse | Future[LeaveGroupResponse]":
-        """Let members go: the sender up to v2, any number of them since."""
+        """Remove members: up to v2 the sender, since v3 any number of members."""
         if context.api_version < SEVERAL_LEAVE_SINCE:
             leaving = [LeavingMember(request.member_id)]
         else:
@@ -173,7 +173,7 @@ class GroupApis:
 
 
 def client_host(context: RequestContext) -> str:
-    """Return the client's address as Java writes it, which is what Kafka stores and its tools show."""
+    """Return the client's address in Java's format, which Kafka stores and its tools show."""
     return f"/{context.client_address}"
 
 

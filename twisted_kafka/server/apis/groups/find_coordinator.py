@@ -1,6 +1,6 @@
-"""FindCoordinator v0-6: which broker coordinates a group (v1: or a transactional id; v4: several keys at once, KIP-699).
+"""FindCoordinator v0-6: v1 transactional ids, v4 several keys (KIP-699), v6 share groups.
 
-The first question creates the internal topic; until it has a leader the answer is COORDINATOR_NOT_AVAILABLE, and clients ask again.
+The first request creates the internal topic. Until it has a leader, the response is COORDINATOR_NOT_AVAILABLE, and clients retry.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ SHARE_SINCE: Final = 6
 
 
 class CoordinatorTopic(NamedTuple):
-    """Where a kind of coordinator keeps its state: the internal topic, and which of its partitions a key belongs to."""
+    """The internal topic of a coordinator type, and the function that maps keys to its partitions."""
 
     topic: str
     partition_for: Callable[[str], int]
@@ -36,7 +36,7 @@ _NOT_AVAILABLE_MESSAGE: Final = "The coordinator is not available."
 
 
 class FindCoordinatorApis:
-    """Finds coordinators of the kinds that this broker has, by key type (GROUP, TRANSACTION)."""
+    """Finds coordinators; ``kinds`` are the supported coordinator types by key type (GROUP, TRANSACTION)."""
 
     def __init__(self, kinds: Mapping[int, CoordinatorTopic], metadata: MetadataCache, topics: ITopicCreator) -> None:
         self._kinds = kinds
@@ -45,7 +45,7 @@ class FindCoordinatorApis:
 
     @api(FindCoordinatorRequest, FindCoordinatorResponse, versions=(0, 6))
     def find_coordinator(self, context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-        """Name the coordinator of each key."""
+        """Return the coordinator of each key."""
         listener = context.listener_name
         if context.api_version < SEVERAL_KEYS_SINCE:
             error, node, message = self._find(request.key_type, request.key, listener)
@@ -82,9 +82,9 @@ class FindCoordinatorApis:
 
 
 def _refusal(key_type: int) -> Found:
-    """Say no in a way that clients pass on to their user at once, instead of asking again until they time out."""
+    """Return an error for unsupported types that clients report immediately, instead of retrying until they time out."""
     if key_type == TRANSACTION:
         return ErrorCode.UNSUPPORTED_VERSION, _NO_NODE, "This broker does not support transactions yet."
     if key_type == SHARE:
         return _NOT_AVAILABLE
-    return ErrorCode.INVALID_REQUEST, _NO_NODE, f"There are no coordinators of type {key_type}."
+    return ErrorCode.INVALID_REQUEST, _NO_NODE, f"Unknown coordinator key type {key_type}."

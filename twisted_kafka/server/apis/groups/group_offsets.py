@@ -1,9 +1,9 @@
-"""OffsetCommit, OffsetFetch, OffsetDelete: the committed offsets of groups.
+"""OffsetCommit, OffsetFetch, OffsetDelete: committed offsets of groups.
 
-OffsetCommit v0-9: v1 generation and member (and, in v1 alone, the commit's time), v2-v4 retention time, v6 leader epoch,
-v7 static members. OffsetFetch v0-9: v2 all partitions and an error of the group, v5 leader epoch, v7 require stable
-(KIP-447), v8 several groups (KIP-709), v9 member epoch (KIP-848). OffsetDelete v0 (KIP-496).
-v0 of the first two is from before the group coordinator: its offsets are in the metadata store, apart from the others.
+OffsetCommit v0-9: v1 generation and member (and only in v1 a commit timestamp), v2-v4 retention time, v6 leader epoch, v7 static
+members. OffsetFetch v0-9: v2 all partitions and a top-level error, v5 leader epoch, v7 require stable (KIP-447), v8 several groups
+(KIP-709), v9 member epoch (KIP-848). OffsetDelete v0 (KIP-496).
+Version 0 of the first two is older than the group coordinator: its offsets are stored separately, in the metadata store.
 """
 
 from collections.abc import Callable
@@ -61,7 +61,7 @@ _P = TypeVar("_P")
 
 
 class GroupOffsetApis:
-    """Committing, fetching and deleting a group's offsets."""
+    """Commits, fetches and deletes offsets of groups."""
 
     def __init__(self, groups: GroupCoordinator, metadata: MetadataCache, clock: IClock, legacy: LegacyOffsets) -> None:
         self._groups = groups
@@ -73,7 +73,7 @@ class GroupOffsetApis:
     def offset_commit(
         self, context: RequestContext, request: OffsetCommitRequest
     ) -> "OffsetCommitResponse | Future[OffsetCommitResponse]":
-        """Keep positions; answered when they are committed."""
+        """Commit offsets; respond when they are replicated."""
         offsets: dict[TopicPartition, OffsetCommitValue] = {}
         refused: dict[TopicPartition, ErrorCode] = {}
         self._sort(request, offsets, refused)
@@ -95,7 +95,7 @@ class GroupOffsetApis:
         offsets: dict[TopicPartition, OffsetCommitValue],
         refused: dict[TopicPartition, ErrorCode],
     ) -> None:
-        """Put each partition of the request into ``offsets``, or with its error into ``refused``."""
+        """Add each partition of the request to ``offsets``, or with its error to ``refused``."""
         now_ms = self._clock.wall_ms()
         retention_ms = request.retention_time_ms
         expire_ms = -1 if retention_ms == -1 else now_ms + retention_ms
@@ -124,7 +124,7 @@ class GroupOffsetApis:
     def offset_fetch(
         self, context: RequestContext, request: OffsetFetchRequest
     ) -> "OffsetFetchResponse | Future[OffsetFetchResponse]":
-        """Return committed positions."""
+        """Return committed offsets."""
         if context.api_version >= SEVERAL_GROUPS_SINCE:
             fetched = [
                 self._groups.fetch_offsets(
@@ -146,7 +146,7 @@ class GroupOffsetApis:
         return _fetched_group(context, request, *answer)
 
     def _fetched_legacy(self, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
-        """Answer v0, to which a partition without an offset is an unknown one."""
+        """Respond to v0, in which a partition without offset is an unknown partition."""
         topics = []
         for topic in request.topics or ():
             partitions = []
@@ -168,7 +168,7 @@ class GroupOffsetApis:
     def offset_delete(
         self, context: RequestContext, request: OffsetDeleteRequest
     ) -> "OffsetDeleteResponse | Future[OffsetDeleteResponse]":
-        """Forget committed positions."""
+        """Delete committed offsets."""
         known = [
             key
             for topic in request.topics
@@ -187,7 +187,7 @@ def _committed(
     refused: dict[TopicPartition, ErrorCode],
     error: ErrorCode,
 ) -> OffsetCommitResponse:
-    """Build the response; an error of the group goes before one of the metadata, one of the partition before both."""
+    """Build the response; an unknown partition takes precedence over the group's error, and that over too large metadata."""
     topics = []
     for topic in request.topics:
         name = topic.name
@@ -218,7 +218,7 @@ def _partitions(
 def _answered_topics(
     topics: "list[OffsetFetchRequestTopic] | list[OffsetFetchRequestTopics] | None", fetched: Fetched
 ) -> list[tuple[str, list[int]]]:
-    """Return the topics and partitions to answer: those asked for, or all that were found."""
+    """Return the topics and partitions of the response: the requested ones, or all found."""
     if topics is not None:
         return [(topic.name, topic.partition_indexes) for topic in topics]
     found: dict[str, list[int]] = {}
@@ -228,7 +228,7 @@ def _answered_topics(
 
 
 def _answered_partition(kind: Callable[..., _P], fetched: Fetched, topic: str, index: int, error: ErrorCode) -> _P:
-    """Build the answer for one partition, of the class that its version has for it."""
+    """Build one partition of the response; ``kind`` is its class, which depends on the version."""
     value = fetched.get(TopicPartition(topic, index))
     if value is None or isinstance(value, ErrorCode):
         offset, epoch, metadata = NO_OFFSET, -1, ""

@@ -1,4 +1,4 @@
-"""DescribeProducers 0: who writes to partitions (KIP-664)."""
+"""DescribeProducers v0 (KIP-664)."""
 
 from twisted_kafka.admin.topic_rules import ensure_valid_name
 from twisted_kafka.log.producer_state.producer_state_manager import ProducerEntry
@@ -18,7 +18,7 @@ from twisted_kafka.server.dispatch import api
 
 
 class ProducerApis:
-    """The idempotent and transactional producers that partitions remember."""
+    """The active idempotent and transactional producers of partitions."""
 
     def __init__(self, replicas: ReplicaManager, metadata: MetadataCache) -> None:
         self._replicas = replicas
@@ -41,7 +41,7 @@ class ProducerApis:
         try:
             ensure_valid_name(topic)
             if not self._metadata.contains(topic):
-                raise UnknownTopicOrPartitionError(f"There is no topic {topic!r}")
+                raise UnknownTopicOrPartitionError(f"Unknown topic {topic!r}: it does not exist")
             partition = self._replicas.get_partition_or_error(TopicPartition(topic, index))
             answer.active_producers = [_producer(entry) for entry in partition.log.active_producers()]
         except KafkaError as error:

@@ -1,4 +1,4 @@
-"""InitProducerId v0-5 for idempotent producers: an id that no other producer has (KIP-98, KIP-360)."""
+"""InitProducerId v0-5, for idempotent producers only (KIP-98, KIP-360)."""
 
 from typing import Final
 
@@ -13,14 +13,14 @@ NO_PRODUCER_EPOCH: Final = -1
 
 
 class ProducerIdApis:
-    """Gives idempotent producers their identity. Transactional ones are refused until transactions are there."""
+    """Gives producer ids to idempotent producers; transactional ones are refused until there is a transaction coordinator."""
 
     def __init__(self, producer_ids: ProducerIdManager) -> None:
         self._producer_ids = producer_ids
 
     @api(InitProducerIdRequest, InitProducerIdResponse, versions=(0, 5))
     def init_producer_id(self, context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
-        """Return a new producer id with epoch 0, whatever id the producer had before."""
+        """Return a new producer id with epoch 0, regardless of the producer's previous id."""
         error = _refusal(request)
         if not error:
             try:
@@ -38,4 +38,4 @@ def _refusal(request: InitProducerIdRequest) -> ErrorCode:
         return ErrorCode.NONE
     if not request.transactional_id:
         return ErrorCode.INVALID_REQUEST
-    return ErrorCode.UNSUPPORTED_VERSION  # not retriable: the producer says so at once instead of after max.block.ms
+    return ErrorCode.UNSUPPORTED_VERSION  # not retriable: the producer fails immediately, not after max.block.ms

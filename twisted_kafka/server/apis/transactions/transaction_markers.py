@@ -1,7 +1,7 @@
-"""WriteTxnMarkers v0-1: a transaction coordinator, or an administrator, ends transactions in the partitions that this broker leads.
+"""WriteTxnMarkers v0-1: a transaction coordinator or an administrator ends transactions in partitions that this broker leads.
 
-It asks for ALTER or CLUSTER_ACTION on the cluster, and is taken on every listener: ``kafka-transactions.sh abort`` sends it to
-the leader of a partition in which a transaction hangs (KIP-664).
+It is accepted on every listener, as ``kafka-transactions.sh abort`` sends it to the leader of a partition with a hanging
+transaction (KIP-664). In Kafka it requires ALTER or CLUSTER_ACTION on the cluster.
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,10 +34,10 @@ Errors = dict[TopicPartition, ErrorCode]
 
 
 class TransactionMarkerApis:
-    """Writing the markers that commit and abort transactions."""
+    """Writes the markers that commit or abort transactions."""
 
     def __init__(self, replicas: ReplicaManager, groups: GroupCoordinator, clock: IClock, timeout_ms: int) -> None:
-        """``timeout_ms``: how long replicas may take for a marker (``request.timeout.ms``)."""
+        """``timeout_ms`` is the time that replicas have to confirm a marker (``request.timeout.ms``)."""
         self._replicas = replicas
         self._groups = groups
         self._clock = clock
@@ -47,12 +47,12 @@ class TransactionMarkerApis:
     def write_txn_markers(
         self, context: RequestContext, request: WriteTxnMarkersRequest
     ) -> "WriteTxnMarkersResponse | Future[WriteTxnMarkersResponse]":
-        """Append each marker to its partitions; answered when all are replicated."""
+        """Append each marker to its partitions; respond when all are replicated."""
         written = [gather(list(self._written(marker)), _merged) for marker in request.markers]
         return gather(written, lambda results: _response(context, request, results))
 
     def _written(self, marker: WritableTxnMarker) -> "Iterable[Errors | Future[Errors]]":
-        """Append one marker; yields what each append came to."""
+        """Append one marker; yield the result of each append."""
         producer = Producer(marker.producer_id, marker.producer_epoch)
         batches: dict[TopicPartition, Buffer] = {}
         for topic in marker.topics:
@@ -79,7 +79,7 @@ class TransactionMarkerApis:
     def _in_group_coordinator(
         self, partition: TopicPartition, producer: Producer, marker: WritableTxnMarker
     ) -> "Errors | Future[Errors]":
-        """Have the coordinator write it: from then on the offsets of the transaction count, or are gone."""
+        """Let the group coordinator write the marker and commit or discard the transaction's offsets."""
         result = self._groups.end_transaction(partition.partition, producer, marker.coordinator_epoch, marker.transaction_result)
         if isinstance(result, Future):
             return then(result, lambda error: {partition: error})
@@ -95,7 +95,7 @@ def _merged(each: Iterable[Errors]) -> Errors:
 
 
 def _response(context: RequestContext, request: WriteTxnMarkersRequest, results: list[Errors]) -> WriteTxnMarkersResponse:
-    """Build the response, which has one entry for each producer, however many markers of one there were."""
+    """Build the response with one entry per producer; several markers of a producer are merged."""
     producers: dict[int, Errors] = {}
     for marker, errors in zip(request.markers, results, strict=True):
         producers.setdefault(marker.producer_id, {}).update(errors)

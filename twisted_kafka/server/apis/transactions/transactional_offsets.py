@@ -1,7 +1,6 @@
-"""TxnOffsetCommit v0-4: positions of a group that count when a producer's transaction is committed.
+"""TxnOffsetCommit v0-4: offsets of a group that become visible when the producer's transaction is committed.
 
-v1 throttles as others do, v2 has leader epochs, v3 says which member of the group commits (KIP-447), v4 takes more errors
-(KIP-890).
+v2 leader epochs, v3 the group member that commits (KIP-447), v4 further errors (KIP-890).
 """
 
 from concurrent.futures import Future
@@ -28,13 +27,13 @@ from twisted_kafka.timing.clock import IClock
 from twisted_kafka.waiting.futures import then
 
 LOADING_SINCE: Final = 2
-"""Producers of before this version break at COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
+"""Older producers fail with COORDINATOR_LOAD_IN_PROGRESS, so they get another retriable error (KAFKA-7296)."""
 
 Refused = dict[TopicPartition, ErrorCode]
 
 
 class TransactionalOffsetApis:
-    """Committing a group's offsets in a transaction."""
+    """Commits a group's offsets in a transaction."""
 
     def __init__(
         self, groups: GroupCoordinator, verification: TransactionVerification, metadata: MetadataCache, clock: IClock
@@ -48,7 +47,7 @@ class TransactionalOffsetApis:
     def txn_offset_commit(
         self, context: RequestContext, request: TxnOffsetCommitRequest
     ) -> "TxnOffsetCommitResponse | Future[TxnOffsetCommitResponse]":
-        """Write positions that are pending until the transaction's marker comes; answered when they are replicated."""
+        """Write offsets, which stay pending until the transaction's marker is written; respond when they are replicated."""
         offsets: Offsets = {}
         refused: Refused = {}
         self._sort(request, offsets, refused)
@@ -60,7 +59,7 @@ class TransactionalOffsetApis:
         return _response(context, request, refused, result)
 
     def _sort(self, request: TxnOffsetCommitRequest, offsets: Offsets, refused: Refused) -> None:
-        """Put each partition of the request into ``offsets``, or with its error into ``refused``."""
+        """Add each partition of the request to ``offsets``, or with its error to ``refused``."""
         now_ms = self._clock.wall_ms()
         limit = self._groups.config.offset_metadata_max_bytes
         for topic in request.topics:
@@ -95,7 +94,7 @@ class TransactionalOffsetApis:
 def _response(
     context: RequestContext, request: TxnOffsetCommitRequest, refused: Refused, error: ErrorCode
 ) -> TxnOffsetCommitResponse:
-    """Build the response; an error of the group goes before one of the metadata, one of the partition before both."""
+    """Build the response; an unknown partition takes precedence over the group's error, and that over too large metadata."""
     if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and context.api_version < LOADING_SINCE:
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE
     topics = []
