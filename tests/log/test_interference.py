@@ -14,7 +14,7 @@ from tests.log.support import NOW_MS, Bench, append, batch, contents, data_of
 from twisted_kafka.log.directories.log_directories import is_out_of_descriptors
 from twisted_kafka.log.directories.log_directory import LogDirectory
 from twisted_kafka.log.results import AbortedTransaction, FetchIsolation
-from twisted_kafka.log.segment import index_check, log_segment
+from twisted_kafka.log.segment import log_segment
 from twisted_kafka.log.segment.transaction_index import TransactionIndex
 from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.protocol.errors import KafkaStorageError, OffsetOutOfRangeError
@@ -151,14 +151,14 @@ def test_two_readers_do_not_build_the_same_index(tmp_path, monkeypatch):
     index = log.segments.first.offset_index.path
     index.write_bytes(index.read_bytes()[:-4] + b"\x7f\xff\xff\xff")
     other = Beside(lambda: data_of(log.read(3, 1000, FetchIsolation.LOG_END).records))
-    real, built = index_check._rebuild, []
+    real, built = log_segment.rebuild_indexes, []
 
-    def rebuild(segment):
-        built.append(segment)
+    def rebuild(batches, *arguments):
+        built.append(batches)
         other.begin()
-        real(segment)
+        real(batches, *arguments)
 
-    monkeypatch.setattr(index_check, "_rebuild", rebuild)
+    monkeypatch.setattr(log_segment, "rebuild_indexes", rebuild)
     assert data_of(log.read(3, 1000, FetchIsolation.LOG_END).records) == other.end()
     assert other.error is None
     assert len(built) == 1
