@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 COMPILED := $(CURDIR)/build/compiled
 WITH_COMPILED := PYTHONPATH=$(COMPILED):$(CURDIR):$(CURDIR)/spark
 
-.PHONY: install run test-unit test test-all lint smoke bench report demo-report compiled run-compiled test-compiled bench-compiled
+.PHONY: install run test-unit test test-all lint smoke mutants bench report demo-report compiled run-compiled test-compiled bench-compiled
 .DEFAULT_GOAL := install
 
 install: $(VENV)/.installed $(VENV)/.spark-installed
@@ -66,6 +66,10 @@ lint: $(VENV)/.dev-installed
 SMOKE_PYTHON ?= $(PYTHON)
 smoke: $(VENV)/.dev-installed
 	$(BIN)/python .ci/smoke.py --python $(SMOKE_PYTHON)
+
+# A sample of mutants of four packages, as docs/adr/0022-mutants.md says; MUTANTS="--packages log --sample 100 --seed 2" for others.
+mutants: $(VENV)/.dev-installed
+	$(BIN)/python -m benchmarks.mutants $(MUTANTS)
 
 bench: $(VENV)/.installed
 	@$(COMPILE)

@@ -1,0 +1,190 @@
+"""Change one thing at a time and see whether the tests of its package fail: `make mutants`.
+
+    python -m benchmarks.mutants [--packages log network] [--sample 40] [--seed 1] [--all]
+
+mutmut makes the mutants and runs those tests that reach the changed function; docs/adr/0022-mutants.md says which changes it makes.
+A mutant that no test notices has survived: a test is missing, or the change makes no difference. `tests/mutants.toml` lists
+survivors of the second kind, each with the reason.
+"""
+
+import argparse
+import json
+import random
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+WORK = ROOT / "build" / "mutants"
+ACCEPTED = ROOT / "tests" / "mutants.toml"
+PACKAGES = ("log", "replication", "coordinator", "network")
+SAMPLE = 40
+LEAST_KILLED = 0.9
+TIMEOUT_S = 3600
+SETTINGS = """
+[tool.mutmut]
+source_paths = ["twisted_kafka"]
+only_mutate = ["twisted_kafka/{package}/*"]
+# What is logged is for people.
+do_not_mutate_patterns = ["_log\\\\."]
+also_copy = ["benchmarks", "docs", "etc", "spark"]
+pytest_add_cli_args_test_selection = ["tests/{package}"]
+pytest_add_cli_args = ["-m", "not slow and not long", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
+track_dependencies = false
+use_git_change_detection = false
+"""
+KILLED = ("killed", "timeout", "segfault", "suspicious")
+
+
+@dataclass(frozen=True)
+class Survivor:
+    """A mutant that no test noticed: where it is, the lines that were, and those that are in their place."""
+
+    function: str
+    was: str
+    now: str
+
+
+# In the process that runs the mutants of one package.
+
+
+def remove_call(node: Any) -> Iterable[Any]:
+    """Leave out a call that is a statement; mutmut has nothing of the kind."""
+    import libcst
+
+    if isinstance(node.value, libcst.Call):
+        yield libcst.Pass()
+
+
+def negate(node: Any) -> Iterable[Any]:
+    """Negate a condition that is a name, an attribute or a call; mutmut changes those that have an operator."""
+    import libcst
+
+    if isinstance(node.test, libcst.Name | libcst.Attribute | libcst.Call):
+        yield node.with_changes(test=libcst.UnaryOperation(operator=libcst.Not(), expression=node.test))
+
+
+def choose_operators() -> None:
+    """Have mutmut make the changes that a type checker does not notice, and no others in texts."""
+    import libcst
+    from mutmut.mutation import mutators
+
+    left_out = (
+        mutators.operator_string,
+        mutators.operator_dict_arguments,
+        mutators.operator_assignment,
+        mutators.operator_arg_removal,
+        mutators.operator_lambda,
+    )
+    chosen = [(kind, operator) for kind, operator in mutators.mutation_operators if operator not in left_out]
+    assert len(chosen) < len(mutators.mutation_operators)
+    mutators.mutation_operators[:] = [*chosen, (libcst.Expr, remove_call), (libcst.If, negate)]  # type: ignore[index]
+
+
+def run(package: str, sample: int | None, seed: int) -> None:
+    """Run mutants in the current directory and write into `results.json` what became of them."""
+    import mutmut.__main__ as program
+    from mutmut.mutation.diff_apply import get_diff_for_mutant
+    from mutmut.stats import status_by_exit_code
+
+    choose_operators()
+    collect = program.collect_source_file_mutation_data
+    chosen: list[tuple[Any, str, Any]] = []
+
+    def collect_sample(*, mutant_names: Any) -> tuple[list[tuple[Any, str, Any]], Any]:
+        mutants, data = collect(mutant_names=mutant_names)
+        mutants.sort(key=lambda each: each[1])
+        chosen.extend(mutants if sample is None else random.Random(seed).sample(mutants, min(sample, len(mutants))))
+        Path("count.json").write_text(json.dumps(len(mutants)))
+        return chosen[:], data
+
+    program.collect_source_file_mutation_data = collect_sample
+    program._run((), 1)
+    results = []
+    for data, name, _ in chosen:
+        status = status_by_exit_code[data.exit_code_by_key[name]]
+        diff = get_diff_for_mutant(name, path=data.path) if status not in KILLED else ""
+        results.append((name, status, diff))
+    Path("results.json").write_text(json.dumps(results))
+
+
+# In the process that was started.
+
+
+def prepare(package: str) -> Path:
+    """Make a directory in which mutmut finds the project and its settings for one package."""
+    directory = WORK / package
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    for name in ("twisted_kafka", "tests", "benchmarks", "docs", "etc", "spark"):
+        (directory / name).symlink_to(ROOT / name)
+    settings = (ROOT / "pyproject.toml").read_text() + SETTINGS.format(package=package)
+    (directory / "pyproject.toml").write_text(settings)
+    return directory
+
+
+def survivor(name: str, diff: str) -> Survivor:
+    module, _, mangled = name.rpartition(".")
+    function = mangled.partition("__mutmut_")[0].removeprefix("x_").removeprefix("xǁ").replace("ǁ", ".")
+    lines = [line for line in diff.splitlines() if not line.startswith(("---", "+++"))]
+    was, now = ("\n".join(line[1:].strip() for line in lines if line.startswith(sign)) for sign in "-+")
+    return Survivor(f"{module.removeprefix('twisted_kafka.')}.{function}", was, now)
+
+
+def accepted() -> dict[Survivor, str]:
+    entries = tomllib.loads(ACCEPTED.read_text()).get("survivor", [])
+    return {Survivor(each["function"], each["was"], each["now"]): each["reason"] for each in entries}
+
+
+def report(package: str, directory: Path, known: dict[Survivor, str]) -> tuple[int, int]:
+    """Print what became of a package's mutants; return how many were killed, and of how many that could be."""
+    count = json.loads((directory / "count.json").read_text())
+    results = json.loads((directory / "results.json").read_text())
+    lived = [(survivor(name, diff), status) for name, status, diff in results if status not in KILLED]
+    missed = [(each, status) for each, status in lived if each not in known]
+    killed, possible = len(results) - len(lived), len(results) - len(lived) + len(missed)
+    print(
+        f"{package}: {killed} of {possible} killed ({killed / max(possible, 1):.0%}), "
+        f"{len(missed)} survived, {len(lived) - len(missed)} accepted; {len(results)} of {count} mutants were run"
+    )
+    for each, status in missed:
+        print(f"  {each.function}" + ("" if status == "survived" else f" ({status})"))
+        for sign, text in (("-", each.was), ("+", each.now)):
+            for line in text.splitlines():
+                print(f"    {sign} {line}")
+    return killed, possible
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Mutation tests of packages")
+    parser.add_argument("--packages", nargs="+", choices=PACKAGES, default=PACKAGES)
+    parser.add_argument("--sample", type=int, default=SAMPLE, help=f"so many mutants of each package (default {SAMPLE})")
+    parser.add_argument("--all", action="store_true", help="every mutant; takes hours")
+    parser.add_argument("--seed", type=int, default=1, help="chooses the sample (default 1)")
+    parser.add_argument("--run", choices=PACKAGES, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    sample = None if options.all else options.sample
+    if options.run:
+        run(options.run, sample, options.seed)
+        return
+    known = accepted()
+    killed = possible = 0
+    for package in options.packages:
+        directory = prepare(package)
+        command = [sys.executable, __file__, "--run", package, *sys.argv[1:]]
+        with (directory / "output.txt").open("wb") as output:
+            done = subprocess.run(command, cwd=directory, stdout=output, stderr=output, check=False, timeout=TIMEOUT_S)
+        if done.returncode:
+            sys.exit(f"{package}: {directory / 'output.txt'} says why there are no results")
+        more = report(package, directory, known)
+        killed, possible = killed + more[0], possible + more[1]
+    sys.exit(killed < LEAST_KILLED * possible)
+
+
+if __name__ == "__main__":
+    main()
