@@ -1,4 +1,4 @@
-"""Random messages for property tests: anything that a version can carry, edge values often."""
+"""Random messages for property tests: any value that a version supports, with a bias to edge values."""
 
 import random
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ def _struct(cls: Any, version: int, rng: random.Random, unknown_tags: float) -> 
             values[each.name] = None
         else:
             values[each.name] = _value(each.type, version, rng, unknown_tags)
-        # A tagged struct that happens to be the default one would come back as None.
+        # A tagged struct that equals the default one would be decoded as None.
         if each.tag is not None and is_default(each, values[each.name]):
             del values[each.name]
     made = cls(**values)

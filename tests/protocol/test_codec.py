@@ -1,4 +1,4 @@
-"""What the codec promises beyond the golden vectors."""
+"""Properties of the codec beyond the golden vectors."""
 
 import io
 import random
@@ -89,18 +89,18 @@ def test_records_are_slices_of_the_frame(wrap: Any) -> None:
 
 def test_an_unknown_version_is_refused() -> None:
     for version in (-1, 5):
-        with pytest.raises(UnsupportedVersionError, match="HeartbeatRequest has the versions 0 to 4"):
+        with pytest.raises(UnsupportedVersionError, match="HeartbeatRequest supports versions 0 to 4"):
             HeartbeatRequest.decode(b"", version)
         with pytest.raises(UnsupportedVersionError):
             HeartbeatRequest().encode(version)
 
 
-def test_a_value_that_the_version_cannot_carry_is_refused() -> None:
-    with pytest.raises(UnsupportedVersionError, match="HeartbeatRequest v2 cannot carry a group_instance_id"):
+def test_a_non_default_value_of_a_field_that_the_version_lacks_is_refused() -> None:
+    with pytest.raises(UnsupportedVersionError, match="HeartbeatRequest v2 does not support a non-default group_instance_id"):
         HeartbeatRequest(group_instance_id="i").encode(2)
     with pytest.raises(UnsupportedVersionError, match=r"topics\.partitions\.last_fetched_epoch"):
         FetchRequest(topics=[FetchTopic(partitions=[FetchPartition(last_fetched_epoch=3)])]).encode(4)
-    # rack_id may be ignored
+    # rack_id is ignorable
     FetchRequest(rack_id="r").encode(4)
 
 
@@ -109,7 +109,7 @@ def test_tagged_fields_need_a_flexible_version() -> None:
         HeartbeatRequest(unknown_tagged_fields={7: b"x"}).encode(3)
 
 
-def test_null_where_null_is_not_allowed_is_refused() -> None:
+def test_null_in_a_non_nullable_field_is_refused() -> None:
     with pytest.raises(EncodeError, match="topics is null"):
         MetadataRequest(topics=None).encode(0)
     assert MetadataRequest.decode(MetadataRequest(topics=None).encode(1), 1).topics is None
@@ -154,7 +154,7 @@ def test_file_regions_stay_regions() -> None:
             assert sum(len(part) for part in pieces.encode_parts(version)) == len(expected)
 
 
-def test_big_buffers_are_parts_of_their_own() -> None:
+def test_large_buffers_are_separate_parts() -> None:
     big = memoryview(bytes(100_000))
     partitions = [PartitionData(partition_index=n, records=big) for n in range(2)]
     parts = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=partitions)]).encode_parts(11)
@@ -162,7 +162,7 @@ def test_big_buffers_are_parts_of_their_own() -> None:
     assert len(parts) == 4
 
 
-def test_generated_source_can_be_read_and_shows_in_tracebacks() -> None:
+def test_generated_source_is_readable_and_appears_in_tracebacks() -> None:
     source = source_of(ApiVersionsRequest, 3)
     assert "def decode(data, pos):" in source
     assert "def encode(o0, out):" in source
@@ -172,7 +172,7 @@ def test_generated_source_can_be_read_and_shows_in_tracebacks() -> None:
     assert ".encode()" in "".join(traceback.format_exception(caught.value))
 
 
-def test_messages_are_equal_by_value_and_say_what_they_are() -> None:
+def test_messages_compare_by_value_and_have_a_repr() -> None:
     first, second = HeartbeatRequest(group_id="g"), HeartbeatRequest(group_id="g")
     assert first == second
     assert first != HeartbeatRequest(group_id="h")
@@ -192,8 +192,8 @@ def test_lists_are_not_shared_between_messages() -> None:
     assert ApiVersionsResponse().api_keys == []
 
 
-def test_the_error_names_message_version_and_place() -> None:
+def test_the_error_names_message_version_and_position() -> None:
     with pytest.raises(MalformedMessageError, match=r"HeartbeatRequest v0.*group_id near byte 2"):
         HeartbeatRequest.decode(b"\x00\x50abc", 0)
-    with pytest.raises(MalformedMessageError, match="HeartbeatRequest v0 stops short"):
+    with pytest.raises(MalformedMessageError, match="HeartbeatRequest v0 is truncated"):
         HeartbeatRequest.decode(b"\x00\x01a\x00", 0)

@@ -19,7 +19,7 @@ def test_every_code_has_a_class_and_every_class_a_message() -> None:
         assert str(cls("because")) == "because"
 
 
-def test_some_known_facts() -> None:
+def test_codes_and_retriability_of_some_errors() -> None:
     assert int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) == 3
     assert error_class(6) is errors.NotLeaderOrFollowerError
     assert errors.NotLeaderOrFollowerError.retriable

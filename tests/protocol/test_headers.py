@@ -1,4 +1,4 @@
-"""Headers by hand agree with the headers as messages, with Kafka's table, and refuse what is no header."""
+"""The hand-written headers agree with the header messages and with Kafka's table, and refuse malformed headers."""
 
 import pytest
 
@@ -37,7 +37,7 @@ def test_header_versions(key: int, version: int, request_version: int, response_
     assert response_header_version(key, version) == response_version
 
 
-def test_every_api_of_every_version() -> None:
+def test_every_version_of_every_api() -> None:
     for key in ApiKey:
         low, high = request_class(key).VERSIONS
         assert (low, high) == response_class(key).VERSIONS
@@ -87,14 +87,14 @@ def test_an_unknown_version_of_api_versions_parses() -> None:
         b"\0\x12\0\x03\0\0\0\x01\xff\xff\xff\xff\xff\xff\xff\xff",
     ],
 )
-def test_what_is_no_header(frame: bytes) -> None:
+def test_malformed_headers_are_refused(frame: bytes) -> None:
     with pytest.raises(MalformedMessageError):
         parse_request_header(frame)
 
 
 def test_an_unknown_key() -> None:
     for key in (max(ApiKey) + 1, 999, 0x7FFF):
-        with pytest.raises(UnsupportedVersionError, match=f"no API with the key {key}"):
+        with pytest.raises(UnsupportedVersionError, match=f"unknown API key {key}"):
             parse_request_header(key.to_bytes(2, "big") + bytes(20))
     with pytest.raises(UnsupportedVersionError):
         parse_request_header(b"\xff\xff" + bytes(20))

@@ -1,4 +1,4 @@
-"""Hostile bytes: one kind of error, no hanging, no memory beyond a small multiple of the frame."""
+"""Hostile bytes raise one error, never hang, and take no more memory than a small multiple of the frame."""
 
 import contextlib
 import random
@@ -19,14 +19,14 @@ from twisted_kafka.protocol.messages.quotas import AlterClientQuotasRequest
 from twisted_kafka.protocol.messages.topics import CreatePartitionsRequest
 from twisted_kafka.protocol.wire import varint_bytes
 
-# Objects of Python are big. The worst element of all messages has four bytes on the wire (three empty arrays and no tags) and takes
+# Python objects are large. The worst element of all messages has four bytes on the wire (three empty arrays and no tags) and takes
 # 288 bytes; lists grow by an eighth more than they need.
 MEMORY_FACTOR = 110
 MUTATIONS = 60_000
 
 
 def frames(max_bytes: int) -> list[tuple[type[Message], int, bytes]]:
-    """Return the frames of the vectors that are not longer than this."""
+    """Return the frames of the vectors that have at most ``max_bytes`` bytes."""
     found = []
     for vector in vectors.load():
         data = bytes.fromhex(vector["hex"])
@@ -139,7 +139,7 @@ def test_memory_stays_within_a_small_multiple_of_the_frame() -> None:
         assert peak <= len(data) * MEMORY_FACTOR + 20_000, (cls, version, len(data), peak / len(data))
 
 
-def test_no_message_asks_for_more_memory_than_its_frame_deserves() -> None:
+def test_the_memory_of_every_message_is_bounded_by_its_frame() -> None:
     rng = random.Random(4)
     patterns = [bytes(20_000), b"\x01" * 20_000, b"\x02" * 20_000, b"\x00\x01" * 10_000, b"\xff" * 20_000, rng.randbytes(20_000)]
     for cls, version in samples.every_version():
@@ -161,19 +161,19 @@ def test_no_message_asks_for_more_memory_than_its_frame_deserves() -> None:
         (4, b"\xff\xff\xff\xff\xff\x01", "longer than 5 bytes"),
         (4, b"\x81\x80\x80\x80\x10" + bytes(20), "too long"),
         (3, b"\0\0\0\0\0\0\0\0\xff\xfe", "negative length"),
-        (4, b"\x01\0\0\0\0\x01\0\x02\x05\0\x05\0", "comes after tag 5"),
-        (4, b"\x01\0\0\0\0\x01\0\x02\x05\0\x04\0", "comes after tag 5"),
+        (4, b"\x01\0\0\0\0\x01\0\x02\x05\0\x05\0", "follows tag 5"),
+        (4, b"\x01\0\0\0\0\x01\0\x02\x05\0\x04\0", "follows tag 5"),
         (4, b"\x01\0\0\0\0\x01\0\x01\x05\x09", "has 9 bytes"),
         (4, b"\x01\0\0\0\0\x01\0\x05\0", "more tagged fields"),
     ],
 )
-def test_what_is_refused(version: int, data: bytes, why: str) -> None:
+def test_malformed_messages_are_refused(version: int, data: bytes, why: str) -> None:
     with pytest.raises(MalformedMessageError, match=why):
         HeartbeatRequest.decode(data, version)
 
 
-def test_a_known_tag_must_take_the_size_that_it_tells() -> None:
+def test_a_known_tag_must_take_its_declared_size() -> None:
     start = FetchRequest().encode(12)[:-1]
-    with pytest.raises(MalformedMessageError, match="its value 2"):
+    with pytest.raises(MalformedMessageError, match="its value has 2"):
         FetchRequest.decode(start + b"\x01\0\x03\x02ab", 12)
     assert FetchRequest.decode(start + b"\x01\0\x02\x02a", 12).cluster_id == "a"

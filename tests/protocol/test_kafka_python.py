@@ -1,4 +1,4 @@
-"""kafka-python as an oracle: it reads what we write, and writes the same bytes again."""
+"""kafka-python as an oracle: it decodes what the codec encodes, and encodes it to the same bytes."""
 
 import importlib
 import random

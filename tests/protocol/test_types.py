@@ -20,7 +20,7 @@ def test_uuid_text() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "abc", "AAAAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAA+/", "ä" * 22])
-def test_what_is_no_uuid(text: str) -> None:
+def test_invalid_uuid_text_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a UUID"):
         uuid_from_text(text)
 
@@ -28,16 +28,16 @@ def test_what_is_no_uuid(text: str) -> None:
 make: Any = type(Message)
 
 
-def test_wrong_declarations() -> None:
+def test_invalid_declarations_are_refused() -> None:
     with pytest.raises(TypeError, match="has no default"):
         make("Bad", (Message,), {"__annotations__": {"x": Int32}})
-    with pytest.raises(TypeError, match="no protocol type"):
+    with pytest.raises(TypeError, match="not a protocol type"):
         make("Bad", (Message,), {"__annotations__": {"x": complex}, "x": 0})
     with pytest.raises(TypeError, match="arrays of arrays"):
         make("Bad", (Message,), {"__annotations__": {"x": list[list[Int32]]}, "x": field(factory=list)})
 
 
-def test_asking_for_the_api_imports_no_messages() -> None:
+def test_importing_the_api_imports_no_messages() -> None:
     program = "import sys, twisted_kafka.protocol.api; print([m for m in sys.modules if '.messages.' in m])"
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "[]"

@@ -31,7 +31,7 @@ def without_nothing(paths: dict[str, dict[int, bytes]]) -> list[dict[int, bytes]
 
 
 def without_records(form: Any) -> Any:
-    """Return the form with empty records: Kafka's converter does not say what is in them."""
+    """Return the form with empty records: Kafka's converter does not print their contents."""
     if isinstance(form, dict):
         return {
             key: "" if key in ("records", "unalignedRecords") and value is not None else without_records(value)

@@ -10,7 +10,7 @@ from twisted_kafka.protocol.codec import Message
 
 DATA = Path(__file__).parent.parent / "data" / "vectors"
 
-# Messages that 3.9 named or numbered otherwise, and their fields that it named otherwise.
+# Messages with another name or number in 3.9, and their fields with another name there.
 RENAMED_MESSAGES = {
     "ListClientMetricsResourcesRequest": "ListConfigResourcesRequest",
     "ListClientMetricsResourcesResponse": "ListConfigResourcesResponse",
@@ -24,12 +24,12 @@ RENAMED_FIELDS = {
         "candidateDirectoryId": "replicaDirectoryId",
     },
 }
-# Early-access messages whose version 0 changed between 3.9 and 4.4 without a new number: 4.4's is the one.
+# Early-access messages whose version 0 changed between 3.9 and 4.4 without a new version number: 4.4's is used.
 CHANGED_IN_PLACE = {("ReadShareGroupStateSummaryResponse", 0), ("ShareGroupMetadataValue", 0)}
 
 
 def load() -> list[dict[str, Any]]:
-    """Return all vectors, of 3.9.2 first."""
+    """Return all vectors, those of 3.9.2 first."""
     vectors = []
     for name in ("vectors-3.9.2.jsonl.gz", "vectors-4.4.0.jsonl.gz"):
         with gzip.open(DATA / name, "rt", encoding="utf-8") as lines:
@@ -52,7 +52,7 @@ def resolve(vector: dict[str, Any]) -> tuple[type[Message], int, dict[str, Any]]
     """Return the class, the version and the fields of a vector, by the names of 4.4."""
     name, version = vector["message"], vector["version"]
     if name.endswith("Key") and vector["type"] == "data":
-        # 3.9 called the number of the record type the version of the key; 4.4 has version 0 of each.
+        # 3.9 stored the record type as the version of the key; in 4.4 every key has version 0.
         if name == "OffsetCommitKey" and version == 0:
             name = "LegacyOffsetCommitKey"
         version = 0

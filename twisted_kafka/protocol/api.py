@@ -1,4 +1,4 @@
-"""The APIs by key, and where each message is declared, so that only what is used gets imported."""
+"""The API keys, and the module that declares each message, so that only the messages in use are imported."""
 
 from enum import IntEnum
 from functools import cache
@@ -132,10 +132,10 @@ LAST_DEPRECATED_VERSIONS = {
     ApiKey.EXPIRE_DELEGATION_TOKEN: 0,
     ApiKey.DESCRIBE_DELEGATION_TOKEN: 0,
 }
-"""Up to which version an API's requests are deprecated in Kafka 3.9 and not served by 4.0 (KIP-896); the others have none."""
+"""The last version of an API that Kafka 3.9 deprecates and 4.0 removes (KIP-896); APIs that are not listed have none."""
 
 
-# The modules below protocol.messages, and the APIs whose request and response each declares.
+# The modules in protocol.messages, and the APIs whose requests and responses each declares.
 _APIS = {
     "produce": "Produce",
     "fetch": "Fetch",
@@ -172,7 +172,7 @@ _APIS = {
     "streams_topology": "StreamsGroupTopologyDescriptionUpdate",
 }
 
-# The same for messages that belong to no API.
+# The same for messages that do not belong to an API.
 _OTHERS = {
     "headers": "RequestHeader ResponseHeader",
     "consumer_protocol": "ConsumerProtocolSubscription ConsumerProtocolAssignment",
@@ -224,7 +224,7 @@ def message_names() -> list[str]:
 
 @cache
 def find_message(name: str) -> type[Message]:
-    """Return the message class of this name; raises KeyError when there is none."""
+    """Return the message class with this name; raises KeyError for an unknown one."""
     module = import_module(f"twisted_kafka.protocol.messages.{_MODULES[name]}")
     found: type[Message] = getattr(module, name)
     return found

@@ -1,4 +1,4 @@
-"""Compiles a decoder and an encoder for each version of a message when it is first used, and the class of all messages.
+"""The base class of messages, and the compiler of a decoder and an encoder for each version, on first use.
 
 The generated source is ordinary Python: ``print(source_of(FetchRequest, 11))`` shows it, and tracebacks quote it.
 """
@@ -20,14 +20,14 @@ __all__ = ["EncodeError", "MalformedMessageError", "Message", "decoder_of", "enc
 Decoder = Callable[[Buffer, int], tuple[Any, int]]
 Encoder = Callable[[Any, list[Part]], None]
 
-# Decoders of memoryviews stand in the same dictionary as the others, under the version plus this: no int16 gets there.
+# Decoders of memoryviews share the dictionary of the others; their key is the version plus this, which no int16 reaches.
 VIEWS = 0x10000
 
 
 def _check_version(cls: StructType, version: int) -> None:
     low, high = cls.VERSIONS
     if not low <= version <= high:
-        raise UnsupportedVersionError(f"{cls.__name__} has the versions {low} to {high}, not {version}")
+        raise UnsupportedVersionError(f"{cls.__name__} supports versions {low} to {high}, not {version}")
 
 
 def _compile(source: SourceWriter, label: str, function: str) -> Callable[..., Any]:
@@ -41,15 +41,15 @@ def _compile(source: SourceWriter, label: str, function: str) -> Callable[..., A
 def decoder_of(cls: type["Message"], version: int, from_view: bool = False) -> Decoder:
     """Return the function that decodes ``(data, offset)`` into the message and the position after it.
 
-    With ``from_view`` it takes memoryviews, else bytes and bytearrays. Raises UnsupportedVersionError for a version that the
-    message has not got.
+    With ``from_view`` it takes memoryviews, otherwise bytes and bytearrays. Raises UnsupportedVersionError for a version that
+    the message does not have.
     """
     key = version + VIEWS if from_view else version
     decoder: Decoder | None = cls.DECODERS.get(key)
     if decoder is None:
         _check_version(cls, version)
         source = DecoderSource(cls, version, from_view)
-        label = f"decoder of {cls.__name__} v{version}{' in views' if from_view else ''}"
+        label = f"decoder of {cls.__name__} v{version}{' from views' if from_view else ''}"
         decoder = cls.DECODERS[key] = _compile(source, label, "decode")
     return decoder
 
@@ -71,10 +71,10 @@ def source_of(cls: type["Message"], version: int) -> str:
 
 
 class Message(Struct):
-    """A request, response, header or record: a struct with versions of its own, which can be read and written.
+    """A request, response, header or record: a struct with versions of its own that can be decoded and encoded.
 
-    ``KEY`` is the API key, or the type number of a record; ``VERSIONS`` the first and the last version; ``FLEXIBLE`` the first
-    version with compact lengths and tagged fields; ``WITH_RECORDS``, known once there is an encoder, whether it holds records.
+    ``KEY`` is the API key, or the type number of a record; ``VERSIONS`` are the first and the last version; ``FLEXIBLE`` is the
+    first version with compact lengths and tagged fields; ``WITH_RECORDS``, set by the first encoder, says whether it holds records.
     """
 
     __slots__ = ()
@@ -85,10 +85,10 @@ class Message(Struct):
 
     @classmethod
     def decode(cls, data: Buffer, version: int, offset: int = 0) -> Self:
-        """Read a message that begins at ``offset``; what comes after it is ignored.
+        """Decode the message that begins at ``offset``; bytes after it are ignored.
 
-        Records become memoryviews of ``data``, everything else is copied. Raises MalformedMessageError when the bytes are no such
-        message, UnsupportedVersionError when there is no such version.
+        Records become memoryviews of ``data``, everything else is copied. Raises MalformedMessageError when the bytes are not a
+        valid message, UnsupportedVersionError when there is no such version.
         """
         from_view = type(data) is memoryview
         decoder = cls.DECODERS.get(version + VIEWS if from_view else version) or decoder_of(cls, version, from_view)
@@ -96,13 +96,13 @@ class Message(Struct):
 
     @classmethod
     def decode_prefix(cls, data: Buffer, version: int, offset: int = 0) -> tuple[Self, int]:
-        """Read as ``decode`` does; return the message and the position after it."""
+        """Decode as ``decode`` does; return the message and the position after it."""
         return decoder_of(cls, version, type(data) is memoryview)(data, offset)
 
     def encode(self, version: int) -> bytes:
         """Return the message as bytes; file regions among its records are read.
 
-        Raises UnsupportedVersionError when a field differs from its default, the version has not got it and it may not be ignored;
+        Raises UnsupportedVersionError when a field that is not ignorable differs from its default and the version lacks it,
         EncodeError when a value does not fit its type.
         """
         cls = type(self)
@@ -111,9 +111,9 @@ class Message(Struct):
         return join(out) if cls.WITH_RECORDS else b"".join(out)  # type: ignore[arg-type]
 
     def encode_parts(self, version: int, prefix: bytes = b"") -> list[Part]:
-        """Return ``prefix`` and the message as parts to send one after the other; raises what ``encode`` raises.
+        """Return ``prefix`` and the message as parts to send in this order; raises what ``encode`` raises.
 
-        File regions and big buffers among its records are parts of their own, everything between them is joined.
+        File regions and large buffers among its records are separate parts; everything between them is joined.
         """
         cls = type(self)
         out: list[Part] = [prefix]

@@ -1,9 +1,9 @@
-"""Writes the Python source of a decoder for one version of a message.
+"""Generate the Python source of a decoder for one version of a message.
 
-Structs are decoded inline, in nested loops: a call per struct would cost more than the decoding of a small one. Neighbouring
-fixed-width fields, and the length that follows them, are read by one ``struct`` call. What is too short ends in an IndexError or
-struct.error, which the decoder turns into MalformedMessageError; slices do not raise, so each length is compared with what is left
-before it is used. A count is refused unless that many elements of the smallest size could follow.
+Structs are decoded inline, in nested loops: a call per struct would cost more than decoding a small one. Adjacent fixed-width
+fields, and the length that follows them, are read by one ``struct`` call. Truncated data raises IndexError or struct.error, which
+the decoder turns into MalformedMessageError. Slices do not raise, so each length is compared with the remaining bytes before it is
+used. A count is rejected unless that many elements of the smallest size could follow.
 """
 
 from struct import error as struct_error
@@ -28,7 +28,7 @@ NUMBER_CODES = {"b": "int8", "h": "int16", "i": "int32", "q": "int64", "H": "uin
 class DecoderSource(SourceWriter):
     """Generates ``decode(data, pos)``, which returns the object and the position after it.
 
-    ``from_view`` makes the variant for memoryviews: they have no ``decode()``, and ``str(view, "utf-8")`` takes twice the time.
+    ``from_view`` selects the variant for memoryviews: they have no ``decode()``, and ``str(view, "utf-8")`` takes twice as long.
     """
 
     def __init__(self, message: StructType, version: int, from_view: bool) -> None:
@@ -59,7 +59,7 @@ class DecoderSource(SourceWriter):
         self.depth -= 1
         self.line("except (IndexError, StructError):")
         self.line(
-            f"    raise Malformed('{self.where} stops short: it has %d bytes and needs more after byte %d' % (end, pos)) from None"
+            f"    raise Malformed('{self.where} is truncated: it has %d bytes and needs more after byte %d' % (end, pos)) from None"
         )
         self.line("except UnicodeDecodeError as error:")
         self.line(f"    raise Malformed('{self.where}: a string near byte %d is not UTF-8: %s' % (pos, error)) from None")
@@ -70,7 +70,7 @@ class DecoderSource(SourceWriter):
         self.run.append((code, target))
 
     def _flush(self) -> None:
-        """Read the run that has gathered."""
+        """Write the ``struct`` call that reads the collected run."""
         if not self.run:
             return
         codes = [code for code, _ in self.run]
@@ -94,7 +94,7 @@ class DecoderSource(SourceWriter):
         return f"raise Malformed('{self.where}: {where} near byte %d {text}' % pos)"
 
     def _length(self, code: str, compact: bool, limit: int | None = None) -> tuple[str, str]:
-        """Read a length and what stands before it; return its variable and the expression of the real length."""
+        """Read a length with the run before it; return its variable and the expression of the decoded length."""
         size = self.fresh("n")
         self._add("B" if compact else code, size)
         self._flush()
@@ -108,7 +108,7 @@ class DecoderSource(SourceWriter):
         return size, f"{size} - 1"
 
     def _if_present(self, size: str, compact: bool, nullable: bool, target: str) -> bool:
-        """Deal with null and negative lengths; return whether what follows stands in an ``if``."""
+        """Handle null and negative lengths; return whether the code that follows is inside an ``if``."""
         if nullable:
             self.line(f"if not {size}:" if compact else f"if {size} == -1:")
             self.line(f"    {target} = None")
@@ -135,14 +135,14 @@ class DecoderSource(SourceWriter):
             self._sized(kind, target, compact, nullable)
 
     def _sized(self, kind: Wire, target: str, compact: bool, nullable: bool) -> None:
-        """A string, bytes or records: a length and as many bytes."""
+        """Write the decoding of a string, bytes or records: a length, then that many bytes."""
         text = kind.kind == "string"
         size, length = self._length("h" if text else "i", compact, wire.MAX_STRING_BYTES if text else None)
         inside = self._if_present(size, compact, nullable, target)
         stop = self.fresh("e")
         self.line(f"{stop} = pos + {length}")
         self.line(f"if {stop} > end:")
-        self.line("    " + self._fail("is longer than what is left"))
+        self.line("    " + self._fail("is longer than the remaining bytes"))
         if text:
             value = f'str(data[pos:{stop}], "utf-8")' if self.from_view else f"data[pos:{stop}].decode()"
         elif kind.kind == "records":
@@ -158,10 +158,10 @@ class DecoderSource(SourceWriter):
         inside = self._if_present(size, compact, nullable, target)
         if compact:
             self.line(f"{size} -= 1")
-        # An element of no bytes at all would make the count unbounded, so it counts as one byte.
+        # Elements of zero bytes would leave the count unbounded, so they count as one byte.
         least = max(1, minimal_size(kind.element, self.version, self.flexible))
         self.line(f"if {size}{f' * {least}' if least > 1 else ''} > end - pos:")
-        self.line("    " + self._fail("has more elements than bytes are left"))
+        self.line("    " + self._fail("has more elements than there are remaining bytes"))
         element = kind.element
         if isinstance(element, Wire) and element.kind == "fixed":
             self._fixed_array(element, size, target)
@@ -197,7 +197,7 @@ class DecoderSource(SourceWriter):
             self.line(f"if {present} == {null}:")
             self.line(f"    {target} = None")
             self.line(f"elif {present} != 1:")
-            self.line("    " + self._fail("has a wrong presence byte"))
+            self.line("    " + self._fail("has an invalid presence byte"))
             self.line("else:")
             self.depth += 1
         inner = self._struct(kind)
@@ -207,7 +207,7 @@ class DecoderSource(SourceWriter):
             self.depth -= 1
 
     def _struct(self, struct: StructType) -> str:
-        """Decode a struct; return the variable that holds it. Its last fields may still be in the run."""
+        """Write the decoding of a struct; return its variable. Its last fields may still be in the run."""
         name = self.fresh("o")
         self.line(f"{name} = new({self.use(struct_name(struct), struct)})")
         self._defaults(struct, name)
@@ -220,7 +220,7 @@ class DecoderSource(SourceWriter):
         return name
 
     def _defaults(self, struct: StructType, name: str) -> None:
-        """Give the fields that may not come their defaults."""
+        """Set the fields that may be missing to their defaults."""
         groups: dict[str, list[str]] = {"None": [f"{name}.unknown_tagged_fields"]}
         for each in absent(struct, self.version) + tagged(struct, self.version):
             target = f"{name}.{each.name}"
@@ -244,18 +244,18 @@ class DecoderSource(SourceWriter):
         self.line(f"if {count} > 127:")
         self.line(f"    {count}, pos = uvarint(data, pos - 1)")
         self.line(f"if {count} * 2 > end - pos:")
-        self.line("    " + self._fail("has more tagged fields than bytes are left"))
+        self.line("    " + self._fail("has more tagged fields than there are remaining bytes"))
         known = self._known_tags(struct, name)
         self.line(f"{name}.unknown_tagged_fields, pos = read_tags(data, pos, end, {count}, {known})")
         self.depth -= 1
 
     def _known_tags(self, struct: StructType, name: str) -> str:
-        """Write the function that decodes the tagged fields that this version of the struct knows; return its name."""
+        """Write the function that decodes the tagged fields of this version of the struct; return its name."""
         fields = tagged(struct, self.version)
         if not fields:
             return "None"
         function = self.fresh("known")
-        # What it uses are defaults of its arguments, because a closure would make the outer variables slower for everyone.
+        # Its variables are passed as argument defaults: a closure would slow down every access to them in the outer function.
         view = ", view=view" if self.with_view else ""
         self.line(f"def {function}(tag, pos, stop, {name}={name}, data=data, end=end{view}):")
         self.depth += 1
@@ -271,7 +271,7 @@ class DecoderSource(SourceWriter):
         self.path.append(each.name)
         target, nullable = f"{name}.{each.name}", each.nullable_at(self.version)
         if isinstance(each.type, StructType):
-            # Null is -1 in the body of a struct, but 0 in a tagged field.
+            # Null is -1 in the body of a struct and 0 in a tagged field.
             self._single_struct(each.type, target, nullable, 0)
         else:
             self._value(each.type, target, each.compact, nullable)

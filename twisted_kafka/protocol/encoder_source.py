@@ -1,7 +1,7 @@
-"""Writes the Python source of an encoder for one version of a message.
+"""Generate the Python source of an encoder for one version of a message.
 
-The encoder appends byte strings to a list. Neighbouring fixed-width fields, and the length that follows them, are packed by one
-``struct`` call. A compact length below 128, nearly always the case, takes part in that call as one byte.
+The encoder appends byte strings to a list. Adjacent fixed-width fields, and the length that follows them, are packed by one
+``struct`` call. A compact length below 128, which is nearly always the case, is packed in the same call as one byte.
 """
 
 from struct import error as struct_error
@@ -67,7 +67,7 @@ class EncoderSource(SourceWriter):
             self.run = []
 
     def _length(self, code: str, size: str, compact: bool, limit: int | None = None) -> None:
-        """Write the run and a length; a compact one is already one more than the length."""
+        """Write the run and a length; ``size`` of a compact length is already incremented by one."""
         if not compact:
             self._add(code, size)
             self._flush()
@@ -99,7 +99,7 @@ class EncoderSource(SourceWriter):
             self._sized(kind, source, compact, nullable)
 
     def _measure(self, value: str, compact: bool, nullable: bool, empty: str, steps: list[str]) -> str:
-        """Write what finds the length of ``value`` or deals with null; return the length's variable."""
+        """Write the code that measures ``value`` or handles null; return the variable of the length."""
         size = self.fresh("n")
         self.line(f"if {value} is None:")
         if nullable:
@@ -114,7 +114,7 @@ class EncoderSource(SourceWriter):
         return size
 
     def _sized(self, kind: Wire, source: str, compact: bool, nullable: bool) -> None:
-        """A string, bytes or records."""
+        """Write the encoding of a string, bytes or records."""
         value = self.fresh("s")
         self.line(f"{value} = {source}")
         if kind.kind == "string":
@@ -177,10 +177,10 @@ class EncoderSource(SourceWriter):
         self.depth -= 1
 
     def _struct(self, struct: StructType, name: str) -> None:
-        """Write a struct; its last fields may still be in the run."""
+        """Write the encoding of a struct; its last fields may still be in the run."""
         for each in absent(struct, self.version):
             if not each.ignorable:
-                self._refuse(struct, each, name)
+                self._check_default(struct, each, name)
         for each in untagged(struct, self.version):
             self.path.append(each.name)
             self._value(each.type, f"{name}.{each.name}", self.flexible and each.compact, each.nullable_at(self.version))
@@ -191,14 +191,14 @@ class EncoderSource(SourceWriter):
             self.line(f"if {name}.unknown_tagged_fields:")
             self.line(f"    raise UnsupportedVersionError('{self.where} has no tagged fields')")
 
-    def _refuse(self, struct: StructType, each: Field, name: str) -> None:
-        """Write the check that a field which this version cannot carry has its default."""
+    def _check_default(self, struct: StructType, each: Field, name: str) -> None:
+        """Write the check that a field which this version lacks has its default."""
         self.line(f"if {self._differs(struct, each, name)}:")
-        text = f"{self.where} cannot carry a {'.'.join([*self.path, each.name])} that is not its default"
+        text = f"{self.where} does not support a non-default {'.'.join([*self.path, each.name])}"
         self.line(f"    raise UnsupportedVersionError('{text}')")
 
     def _differs(self, struct: StructType, each: Field, name: str) -> str:
-        """Return the expression that tells whether a field is not its default."""
+        """Return the expression for whether a field differs from its default."""
         source = f"{name}.{each.name}"
         if each.factory is list:
             return f"{source} is None or len({source})"
@@ -214,7 +214,7 @@ class EncoderSource(SourceWriter):
     # Tagged fields
 
     def _tags(self, struct: StructType, name: str) -> None:
-        """Write the tagged fields; with none of them it is one zero byte, which goes into the run."""
+        """Write the encoding of the tagged fields; without any it is one zero byte, which joins the run."""
         fields = tagged(struct, self.version)
         differs = [self._differs(struct, each, name) for each in fields]
         run, self.run = self.run, []
@@ -232,7 +232,7 @@ class EncoderSource(SourceWriter):
         self.line(f"    w({self._pack([*run, ('x', '0')])})")
 
     def _tagged_field(self, each: Field, name: str, known: str, condition: str) -> None:
-        """Write one tagged field into a list of its own, since its size comes before it."""
+        """Write the encoding of one tagged field into a separate list, because its size precedes it."""
         outer = self.fresh("out")
         self.line(f"if {condition}:")
         self.depth += 1
@@ -242,7 +242,7 @@ class EncoderSource(SourceWriter):
         self.path.append(each.name)
         source, nullable = f"{name}.{each.name}", each.nullable_at(self.version)
         if isinstance(each.type, StructType):
-            # Null is -1 in the body of a struct, but 0 in a tagged field.
+            # Null is -1 in the body of a struct and 0 in a tagged field.
             self._single_struct(each.type, source, nullable, 0)
         else:
             self._value(each.type, source, each.compact, nullable)

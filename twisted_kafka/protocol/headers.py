@@ -1,9 +1,9 @@
-"""The headers of requests and responses, read and written by hand because every request passes here.
+"""The headers of requests and responses. They are decoded and encoded by hand, because they are on the path of every request.
 
 Version 0 of a request header has no client id, version 1 has one, version 2 adds tagged fields after it; version 1 of a response
-header adds tagged fields. Which version goes with which version of an API follows from the API's first flexible version, with two
-exceptions: ControlledShutdown v0 has request header v0, and ApiVersions always answers with response header v0, so that a client
-can read the answer to a version that it only hoped for.
+header adds tagged fields. The header's version follows from the API's first flexible version, with two exceptions:
+ControlledShutdown v0 has request header v0, and ApiVersions always answers with response header v0, so that a client can read the
+answer to a version that the broker does not support.
 """
 
 from struct import Struct as Packer
@@ -22,12 +22,12 @@ _CORRELATION_ID = Packer(">i")
 _CONTROLLED_SHUTDOWN = int(ApiKey.CONTROLLED_SHUTDOWN)
 _API_VERSIONS = int(ApiKey.API_VERSIONS)
 
-# The first flexible version by key, filled as keys are met: it takes importing the API's messages.
+# The first flexible version by API key, filled on first use, because finding it imports the API's messages.
 _flexible: dict[int, int] = {}
 
 
 class RequestHeader:
-    """What stands before a request: ``body_offset`` is where the request itself begins in the frame."""
+    """The header of a request; ``body_offset`` is where the request's body begins in the frame."""
 
     __slots__ = ("api_key", "api_version", "body_offset", "client_id", "correlation_id")
 
@@ -52,29 +52,29 @@ def first_flexible_version(api_key: int) -> int:
         try:
             flexible = _flexible[api_key] = request_class(api_key).FLEXIBLE
         except ValueError:
-            raise UnsupportedVersionError(f"there is no API with the key {api_key}") from None
+            raise UnsupportedVersionError(f"unknown API key {api_key}") from None
     return flexible
 
 
 def request_header_version(api_key: int, api_version: int) -> int:
-    """Return the version of the header before a request; raises UnsupportedVersionError for an unknown key."""
+    """Return the version of a request's header; raises UnsupportedVersionError for an unknown key."""
     if api_version >= first_flexible_version(api_key):
         return 2
     return 0 if api_key == _CONTROLLED_SHUTDOWN and api_version == 0 else 1
 
 
 def response_header_version(api_key: int, api_version: int) -> int:
-    """Return the version of the header before a response; raises UnsupportedVersionError for an unknown key."""
+    """Return the version of a response's header; raises UnsupportedVersionError for an unknown key."""
     if api_key == _API_VERSIONS:
         return 0
     return 1 if api_version >= first_flexible_version(api_key) else 0
 
 
 def parse_request_header(frame: Buffer) -> RequestHeader:
-    """Read the header at the start of a frame.
+    """Parse the header at the start of a frame.
 
-    Raises MalformedMessageError when it stops short or is no header, UnsupportedVersionError for an unknown API key. A version that
-    the API has not got is the caller's business: such a header still parses, with the layout that the newest version has.
+    Raises MalformedMessageError when it is truncated or invalid, UnsupportedVersionError for an unknown API key. An unsupported
+    version of the API is left to the caller: such a header is parsed with the layout of the newest version.
     """
     try:
         api_key, api_version, correlation_id, size = _START_AND_CLIENT_ID.unpack_from(frame)
@@ -90,38 +90,38 @@ def parse_request_header(frame: Buffer) -> RequestHeader:
     if size >= 0:
         stop = position + size
         if stop > len(frame):
-            raise MalformedMessageError(f"the client id has {size} bytes, but {len(frame) - position} are left")
+            raise MalformedMessageError(f"the client id has {size} bytes, but only {len(frame) - position} remain")
         try:
             client_id = str(frame[position:stop], "utf-8")
         except UnicodeDecodeError as error:
             raise MalformedMessageError(f"the client id is not UTF-8: {error}") from None
         position = stop
     elif size != -1:
-        raise MalformedMessageError(f"the client id has the length {size}")
+        raise MalformedMessageError(f"the client id has the invalid length {size}")
     if api_version >= flexible:
         position = _skip_tags(frame, position)
     return RequestHeader(api_key, api_version, correlation_id, client_id, position)
 
 
 def _parse_short_header(frame: Buffer) -> RequestHeader:
-    """Read a header without a client id, which only ControlledShutdown v0 has."""
+    """Parse a header without a client id, which only ControlledShutdown v0 has."""
     if len(frame) < _START.size:
         raise MalformedMessageError(f"a frame of {len(frame)} bytes is too short for a request header")
     api_key, api_version, correlation_id = _START.unpack_from(frame)
     if request_header_version(api_key, api_version) != 0:
-        raise MalformedMessageError(f"the request header stops after {len(frame)} bytes, before its client id")
+        raise MalformedMessageError(f"the request header ends after {len(frame)} bytes, before its client id")
     return RequestHeader(api_key, api_version, correlation_id, None, _START.size)
 
 
 def _skip_tags(frame: Buffer, position: int) -> int:
-    """Return the position after the tagged fields of a header; nothing in them means anything to us."""
+    """Return the position after the tagged fields of a header; Kafka defines none."""
     try:
         if frame[position] == 0:
             return position + 1
         count, position = unsigned_varint(frame, position)
         return read_tags(frame, position, len(frame), count, None)[1]
     except IndexError:
-        raise MalformedMessageError(f"the header stops within its tagged fields, after {len(frame)} bytes") from None
+        raise MalformedMessageError(f"the header ends within its tagged fields, after {len(frame)} bytes") from None
 
 
 def encode_response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
@@ -132,9 +132,9 @@ def encode_response_header(api_key: int, api_version: int, correlation_id: int) 
 
 
 def parse_response_header(api_key: int, api_version: int, frame: Buffer) -> tuple[int, int]:
-    """Return the correlation id of a response, and where the response itself begins in the frame.
+    """Return the correlation id of a response, and the position in the frame where its body begins.
 
-    Raises MalformedMessageError when the frame stops before that, UnsupportedVersionError for an unknown key.
+    Raises MalformedMessageError when the frame is too short, UnsupportedVersionError for an unknown key.
     """
     if len(frame) < _CORRELATION_ID.size:
         raise MalformedMessageError(f"a frame of {len(frame)} bytes is too short for a response header")

@@ -1,6 +1,6 @@
-"""Messages as JSON, in the form of Kafka's own JSON converters and of its request log.
+"""Messages as JSON, in the form that Kafka's JSON converters and request log use.
 
-Names are camelCase, UUIDs in Kafka's text form, bytes and records in base64. Tagged fields with their defaults are left out.
+Names are camelCase, UUIDs are in Kafka's text form, bytes and records in base64. Tagged fields with default values are omitted.
 """
 
 import base64
@@ -20,7 +20,7 @@ def json_name(name: str) -> str:
 
 
 def to_json(message: Message, version: int) -> dict[str, Any]:
-    """Return the fields that this version of the message has."""
+    """Return the fields of this version of the message."""
     return _struct_to_json(message, version)
 
 
@@ -35,7 +35,7 @@ def _struct_to_json(struct: Struct, version: int) -> dict[str, Any]:
 
 
 def is_default(each: Field, value: Any) -> bool:
-    """Whether a tagged field with this value is left out."""
+    """Whether this value is the tagged field's default, with which it is omitted."""
     if value is not None and not isinstance(each.type, Wire | ListOf) and not each.nullable_at(each.since):
         return bool(value == each.type())
     return bool(value == each.make_default())
@@ -63,7 +63,7 @@ def records_bytes(records: Any) -> bytes:
 
 
 def from_json(cls: type[Message], form: dict[str, Any], version: int) -> Message:
-    """Make a message from what ``to_json`` returned for the same version; raises ValueError for names that it has not got."""
+    """Build a message from what ``to_json`` returned for the same version; raises ValueError for unknown names."""
     made: Message = _struct_from_json(cls, form, version)
     return made
 
@@ -72,7 +72,7 @@ def _struct_from_json(cls: Any, form: dict[str, Any], version: int) -> Any:
     fields = {json_name(each.name): each for each in untagged(cls, version) + tagged(cls, version)}
     unknown = form.keys() - fields.keys()
     if unknown:
-        raise ValueError(f"{cls.__name__} v{version} has no {', '.join(sorted(unknown))}")
+        raise ValueError(f"{cls.__name__} v{version} has no field {', '.join(sorted(unknown))}")
     return cls(**{fields[name].name: _from_json(fields[name].type, value, version) for name, value in form.items()})
 
 

@@ -1,4 +1,4 @@
-"""What the fields of a struct look like in one version: the facts that the decoder's and the encoder's generators share."""
+"""The layout of a struct in one version, which the generators of decoders and encoders share."""
 
 from typing import Any
 
@@ -12,22 +12,22 @@ def is_flexible(message: StructType, version: int) -> bool:
 
 
 def untagged(struct: StructType, version: int) -> list[Field]:
-    """Return the fields of the body, in the order of the wire."""
+    """Return the fields of the body, in wire order."""
     return [each for each in struct.FIELDS if each.tag is None and each.at(version)]
 
 
 def tagged(struct: StructType, version: int) -> list[Field]:
-    """Return the tagged fields in the order of their tags."""
+    """Return the tagged fields, in the order of their tags."""
     return sorted((each for each in struct.FIELDS if each.tag is not None and each.at(version)), key=lambda each: each.tag or 0)
 
 
 def absent(struct: StructType, version: int) -> list[Field]:
-    """Return the fields that this version has not got."""
+    """Return the fields that this version does not have."""
     return [each for each in struct.FIELDS if not each.at(version)]
 
 
 def minimal_size(kind: Any, version: int, flexible: bool, nullable: bool = False) -> int:
-    """Return the least bytes that a value takes on the wire."""
+    """Return the smallest number of bytes that a value takes on the wire."""
     if isinstance(kind, ListOf):
         return 1 if flexible else 4
     if isinstance(kind, Wire):
@@ -43,7 +43,7 @@ def minimal_size(kind: Any, version: int, flexible: bool, nullable: bool = False
 
 
 def has_records(struct: StructType) -> bool:
-    """Whether the struct, or one inside it, has a field of record batches."""
+    """Whether the struct, or a nested one, has a field of record batches."""
     for each in struct.FIELDS:
         kind = each.type.element if isinstance(each.type, ListOf) else each.type
         if isinstance(kind, Wire):
@@ -60,9 +60,9 @@ def struct_name(struct: type[Struct] | StructType) -> str:
 
 
 class SourceWriter:
-    """Lines of generated Python, their indentation, the names they use from outside, and fresh names for variables.
+    """Lines of generated Python with their indentation, the outside names they use, and fresh variable names.
 
-    ``run`` holds the fixed-width fields that are not written yet, ``path`` the fields that lead to where the writer is.
+    ``run`` holds the fixed-width fields that are not written yet, ``path`` the names of the fields being written, outermost first.
     """
 
     def __init__(self, message: StructType, version: int) -> None:
@@ -77,7 +77,7 @@ class SourceWriter:
         self._fresh = 0
 
     def line(self, text: str) -> None:
-        """Add one line at the present indentation."""
+        """Add a line at the current indentation."""
         self.lines.append("    " * self.depth + text)
 
     def fresh(self, prefix: str) -> str:
@@ -86,9 +86,9 @@ class SourceWriter:
         return f"{prefix}{self._fresh}"
 
     def use(self, name: str, value: Any) -> str:
-        """Make ``value`` known to the generated code under ``name``."""
+        """Make ``value`` available to the generated code as ``name``."""
         if self.scope.setdefault(name, value) is not value and self.scope[name] != value:
-            raise TypeError(f"two different things are called {name}")
+            raise TypeError(f"the name {name} is used for two different values")
         return name
 
     def text(self) -> str:

@@ -1,4 +1,4 @@
-"""What declarations of messages need: ``Message``, ``Struct``, ``field``."""
+"""The names that message declarations import: ``Message``, ``Struct``, ``field``."""
 
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.schema import Struct, field

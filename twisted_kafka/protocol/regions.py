@@ -1,4 +1,4 @@
-"""Bytes that are still in a file: a response is a list of byte strings and these."""
+"""Regions of files: a response is a list of byte strings and file regions."""
 
 import io
 import os
@@ -10,7 +10,7 @@ Buffer = bytes | bytearray | memoryview
 class FileRegion:
     """``size_bytes`` bytes of ``file`` from ``position`` on.
 
-    It keeps the open file alive, so the bytes can be sent after the segment that they belong to was deleted.
+    It keeps the file open, so the bytes can still be sent after their segment has been deleted.
     """
 
     __slots__ = ("file", "position", "size_bytes")
@@ -24,11 +24,11 @@ class FileRegion:
         return self.size_bytes
 
     def slice(self, start: int, size_bytes: int) -> Self:
-        """Return the part of at most ``size_bytes`` bytes that begins ``start`` bytes in."""
+        """Return the part of at most ``size_bytes`` bytes that begins at ``start``, relative to the region."""
         return type(self)(self.file, self.position + start, max(0, min(size_bytes, self.size_bytes - start)))
 
     def read(self) -> bytes:
-        """Read all of it; raises EOFError when the file ends before."""
+        """Read the whole region; raises EOFError when the file ends before it."""
         chunks = []
         position, left = self.position, self.size_bytes
         while left:

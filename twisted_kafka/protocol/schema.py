@@ -6,9 +6,9 @@
         member_id: String = ""
         group_instance_id: String | None = field(default=None, since=3)
 
-Fields stand in the order of the wire. The classes are slotted, their constructors take keywords only, and mypy knows them as
-dataclasses. A class costs some 70 us to make, a tenth of a dataclass, because the broker makes hundreds while it starts: its
-constructor, decoders and encoders are compiled when first needed.
+Fields are declared in wire order. The classes are slotted, their constructors take keyword arguments only, and mypy treats them as
+dataclasses. The broker creates hundreds of these classes while it starts, so the constructor, decoders and encoders are compiled on
+first use: a class takes some 70 us to create, a tenth of a dataclass.
 """
 
 import types
@@ -22,7 +22,7 @@ LAST_VERSION = 0x7FFF
 
 
 class _Unset:
-    """The default of constructor arguments whose real default is made anew each time."""
+    """The default of constructor arguments whose real default is created for each instance."""
 
     def __repr__(self) -> str:
         return "<default>"
@@ -32,7 +32,7 @@ UNSET = _Unset()
 
 
 class Field(NamedTuple):
-    """One declared field: the versions that carry it, those where it may be null, its tag and its default."""
+    """A declared field: the versions that have it, those in which it may be null, its tag and its default."""
 
     name: str
     type: "FieldType"
@@ -47,7 +47,7 @@ class Field(NamedTuple):
     compact: bool
 
     def at(self, version: int) -> bool:
-        """Whether messages of this version carry the field."""
+        """Whether messages of this version have the field."""
         return self.since <= version <= self.until
 
     def nullable_at(self, version: int) -> bool:
@@ -55,7 +55,7 @@ class Field(NamedTuple):
         return self.nullable_since <= version <= self.nullable_until
 
     def make_default(self) -> Any:
-        """Return the default; lists and structs are new ones."""
+        """Return the default; lists and structs are created for each call."""
         return self.factory() if self.factory else self.default
 
 
@@ -94,13 +94,13 @@ def field(
     ignorable: bool = False,
     compact: bool = True,
 ) -> Any:
-    """Describe a field that is more than a type and a constant default.
+    """Describe a field that needs more than a type and a constant default.
 
     ``since`` and ``until`` are the first and last version with the field; a ``| None`` field may be null in all of them, unless
-    ``nullable_since`` or ``nullable_until`` say less. Writing a version without the field raises UnsupportedVersionError when the
-    value is not the default, unless it is ``ignorable``. ``tag`` puts it among the tagged fields of its struct. A tagged struct is
-    ``| None`` too: None stands for the default struct, which is not written, and it is null on the wire only with
-    ``nullable=True``. ``compact=False`` keeps the old form of a string in flexible versions.
+    ``nullable_since`` or ``nullable_until`` narrow the range. Encoding a version without the field raises UnsupportedVersionError
+    when the value is not the default, unless the field is ``ignorable``. ``tag`` makes it a tagged field of its struct. A tagged
+    struct is ``| None`` too: None stands for the default struct, which is not encoded, and is null on the wire only with
+    ``nullable=True``. ``compact=False`` keeps the non-compact form of a string in flexible versions.
     """
     return _Options(default, factory, since, until, nullable_since, nullable_until, nullable, tag, ignorable, compact)
 
@@ -109,7 +109,7 @@ _PLAIN = _Options(UNSET, None, 0, LAST_VERSION, None, LAST_VERSION, None, None, 
 
 
 def _resolve(annotation: Any) -> tuple["FieldType", bool]:
-    """Return the wire type of an annotation and whether it allows None."""
+    """Return the wire type of an annotation, and whether it allows None."""
     optional = False
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         members = [member for member in typing.get_args(annotation) if member is not types.NoneType]
@@ -128,7 +128,7 @@ def _resolve(annotation: Any) -> tuple["FieldType", bool]:
             return extra, optional
     if isinstance(annotation, StructType):
         return typing.cast("type[Struct]", annotation), optional
-    raise TypeError(f"{annotation} is no protocol type")
+    raise TypeError(f"{annotation} is not a protocol type")
 
 
 def _make_field(name: str, annotation: Any, declared: Any) -> Field:
@@ -138,7 +138,7 @@ def _make_field(name: str, annotation: Any, declared: Any) -> Field:
     nullable = options.nullable if options.nullable is not None else optional and not tagged_struct
     nullable_since = max(options.since, options.nullable_since or 0) if nullable else LAST_VERSION + 1
     if options.default is UNSET and options.factory is None:
-        raise TypeError(f"{name} has no default")
+        raise TypeError(f"the field {name} has no default")
     return Field(
         name=name,
         type=kind,
@@ -156,7 +156,7 @@ def _make_field(name: str, annotation: Any, declared: Any) -> Field:
 
 @dataclass_transform(kw_only_default=True, eq_default=True, field_specifiers=(field,))
 class StructType(type):
-    """The class of all structs and messages: turns annotations into slots and remembers them as fields."""
+    """The metaclass of all structs and messages: turns annotations into slots and fields."""
 
     FIELDS: tuple[Field, ...]
     KEY: int
@@ -173,7 +173,7 @@ class StructType(type):
         versions: tuple[int, int] = (0, LAST_VERSION),
         flexible: int = LAST_VERSION,
     ) -> "StructType":
-        """Make the class; ``flexible`` is the first version with compact lengths and tagged fields."""
+        """Create the class; ``flexible`` is the first version with compact lengths and tagged fields."""
         annotations = namespace.get("__annotations__", {})
         if not bases or name == "Message":
             return super().__new__(mcs, name, bases, namespace)
@@ -187,7 +187,7 @@ class StructType(type):
 
 
 def _compile_constructor(cls: StructType) -> Callable[..., None]:
-    """Return an ``__init__`` that takes the fields as keywords."""
+    """Return an ``__init__`` that takes the fields as keyword arguments."""
     arguments, lines, scope = _assignments(cls)
     source = f"def __init__(self, *, {arguments}):\n" + lines
     exec(compile(source, f"<constructor of {cls.__name__}>", "exec"), scope)
@@ -195,7 +195,7 @@ def _compile_constructor(cls: StructType) -> Callable[..., None]:
 
 
 def _assignments(cls: StructType) -> tuple[str, str, dict[str, Any]]:
-    """Return the arguments of a constructor, the lines that assign them to ``self``'s fields, and the names that both use."""
+    """Return a constructor's arguments, the lines that assign them to the fields of ``self``, and the names that both use."""
     arguments, lines, scope = [], [], {"UNSET": UNSET}
     for each in cls.FIELDS:
         name, default = each.name, f"default_{each.name}"
@@ -218,9 +218,9 @@ _Made = TypeVar("_Made", bound="Struct")
 
 
 def maker(cls: Callable[_Arguments, _Made]) -> Callable[_Arguments, _Made]:
-    """Return a function that does what calling the class of structs does, in half the time: for the answers of hot APIs.
+    """Return a function equivalent to calling the struct class, in half the time: for the responses of hot APIs.
 
-    Calling a class with keywords makes the interpreter build a dictionary of them; a function takes them as they are.
+    Calling a class with keyword arguments makes the interpreter build a dictionary of them; calling a function does not.
     """
     struct = typing.cast(StructType, cls)
     arguments, lines, scope = _assignments(struct)
@@ -231,9 +231,9 @@ def maker(cls: Callable[_Arguments, _Made]) -> Callable[_Arguments, _Made]:
 
 
 class Struct(metaclass=StructType):
-    """A structure of the protocol: equal by value, not hashable, its fields in slots.
+    """A structure of the protocol: compared by value, not hashable, with its fields in slots.
 
-    ``unknown_tagged_fields`` keeps what a newer sender put there, by tag, or is None.
+    ``unknown_tagged_fields`` holds by tag the fields that a newer sender added, or is None.
     """
 
     __slots__ = ("unknown_tagged_fields",)
@@ -250,7 +250,7 @@ class Struct(metaclass=StructType):
         __hash__ = None
 
         def __init__(self, **values):
-            """Compile the constructor of this class at its first use, and be it from then on."""
+            """Compile the constructor of this class on its first use, and replace this method with it."""
             cls = type(self)
             constructor = cls.__init__ = _compile_constructor(cls)
             constructor(self, **values)

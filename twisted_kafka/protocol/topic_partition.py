@@ -1,4 +1,4 @@
-"""The name of one partition, and the names of the topics that brokers keep for themselves."""
+"""The identity of a partition, and the names of the internal topics."""
 
 from collections.abc import Callable
 from functools import partial
@@ -9,11 +9,11 @@ TRANSACTION_TOPIC: Final = "__transaction_state"
 SHARE_TOPIC: Final = "__share_group_state"
 
 INTERNAL_TOPICS: Final = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC})
-"""Topics that brokers write themselves: marked as internal in metadata, closed to clients' produce requests (Topic.isInternal)."""
+"""Topics that only brokers write: internal in metadata, rejected in clients' produce requests (Kafka: Topic.isInternal)."""
 
 
 class TopicPartition(NamedTuple):
-    """A topic's name and the index of one of its partitions; its text is Kafka's directory name, ``topic-0``."""
+    """A topic's name and the index of one of its partitions; ``str()`` gives Kafka's directory name, ``topic-0``."""
 
     topic: str
     partition: int
@@ -23,4 +23,4 @@ class TopicPartition(NamedTuple):
 
 
 topic_partition_of = cast(Callable[[tuple[str, int]], TopicPartition], partial(tuple.__new__, TopicPartition))
-"""Makes one of a plain pair, in half the time that the class takes: for hot paths."""
+"""Make a TopicPartition of a plain pair in half the time that the class takes: for hot paths."""

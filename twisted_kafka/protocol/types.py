@@ -1,4 +1,4 @@
-"""The primitive types of Kafka's protocol, as annotations that mypy reads as plain Python types and the codec as wire formats."""
+"""The primitive types of Kafka's protocol: annotations that mypy reads as Python types and the codec as wire formats."""
 
 import base64
 import re
@@ -9,10 +9,10 @@ from twisted_kafka.protocol.regions import Buffer, Part
 
 
 class Wire(NamedTuple):
-    """How a primitive looks on the wire.
+    """The wire format of a primitive type.
 
-    ``kind`` is "fixed", "string", "bytes" or "records"; ``code`` is the ``struct`` code of a fixed one and ``size`` its bytes.
-    ``zero`` is the value that Kafka gives to a field without a default.
+    ``kind`` is "fixed", "string", "bytes" or "records"; ``code`` is the ``struct`` code of a fixed-width type and ``size`` its
+    bytes. ``zero`` is Kafka's value of a field without a declared default.
     """
 
     kind: str
@@ -38,7 +38,7 @@ Uuid = Annotated[bytes, Wire("fixed", "16s", UUID_BYTES, NO_UUID)]
 String = Annotated[str, Wire("string", "", 0, "")]
 Bytes = Annotated[bytes, Wire("bytes", "", 0, b"")]
 
-# Record batches. What a client sends is one buffer; what we send may be pieces, some of them still in a file.
+# Record batches. Those received from a client are one buffer; those sent may be in several parts, some of them still in a file.
 RecordBuffer = Annotated[Buffer, Wire("records", "", 0, None)]
 Records = Annotated[Part | list[Part], Wire("records", "", 0, None)]
 
@@ -49,14 +49,14 @@ def uuid_text(value: bytes) -> str:
 
 
 def uuid_from_text(text: str) -> bytes:
-    """Return the 16 bytes that ``text`` stands for; raises ValueError when it is not a UUID in Kafka's text form."""
+    """Return the 16 bytes of a UUID in Kafka's text form; raises ValueError when ``text`` is not one."""
     if not _UUID_TEXT.fullmatch(text):
-        raise ValueError(f"{text!r} is not a UUID of 22 letters, digits, dashes and underscores")
+        raise ValueError(f"{text!r} is not a UUID: it must be 22 characters of the URL-safe base64 alphabet")
     return base64.urlsafe_b64decode(text[:_UUID_TEXT_LENGTH] + "==")
 
 
 def random_uuid() -> bytes:
-    """Return a new random UUID whose text form does not begin with a dash, so that it can stand alone on a command line."""
+    """Return a random UUID whose text form does not begin with a dash, so that a command line cannot take it for an option."""
     while True:
         value = uuid.uuid4().bytes
         if not uuid_text(value).startswith("-"):

@@ -1,4 +1,4 @@
-"""What generated codecs call when the fast path written into them does not do: long varints, tags, arrays of numbers, regions."""
+"""The runtime of the generated codecs, for what they do not inline: long varints, tags, arrays of numbers, file regions."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
@@ -11,8 +11,8 @@ from twisted_kafka.protocol.types import UUID_BYTES
 MAX_VARINT_BYTES = 5
 MAX_STRING_BYTES = 0x7FFF
 LONGEST_COMPACT_TEXT = 126
-"""The length of a longer compact string takes two bytes; so its readers for one byte leave it to the codecs."""
-# Buffers from here on stay parts of their own: sendmsg gathers them, which costs less than copying.
+"""The longest compact string with a length of one byte; hand-written fast paths leave longer ones to the codecs."""
+# Buffers of this size and above stay separate parts: sendmsg gathers them, which costs less than copying.
 SEPARATE_PART_BYTES = 8192
 CACHED_ARRAY_LENGTHS = 64
 
@@ -27,15 +27,15 @@ BYTE = [bytes((i,)) for i in range(128)]
 
 
 class MalformedMessageError(ValueError):
-    """The bytes are not a message of the given kind and version: the one error of decoding."""
+    """The bytes are not a message of the given type and version; decoding raises no other error."""
 
 
 class EncodeError(ValueError):
-    """The values cannot be written: null where null is not allowed, a number out of range, a string too long."""
+    """A value cannot be encoded: null where null is not allowed, a number out of range, a string too long."""
 
 
 def unsigned_varint(data: Buffer, position: int) -> tuple[int, int]:
-    """Read an unsigned varint of at most 5 bytes; return it and the position after it."""
+    """Decode an unsigned varint of at most 5 bytes; return it and the position after it."""
     value = shift = 0
     for index in range(position, position + MAX_VARINT_BYTES):
         byte = data[index]
@@ -47,7 +47,7 @@ def unsigned_varint(data: Buffer, position: int) -> tuple[int, int]:
 
 
 def varint_bytes(value: int) -> bytes:
-    """Return the unsigned varint of a number that is not negative."""
+    """Encode a non-negative number as an unsigned varint."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -59,9 +59,9 @@ def varint_bytes(value: int) -> bytes:
 def read_tags(
     data: Buffer, position: int, end: int, count: int, known: Callable[[int, int, int], int] | None
 ) -> tuple[dict[int, bytes] | None, int]:
-    """Read ``count`` tagged fields; return the unknown ones and the position after all.
+    """Decode ``count`` tagged fields; return the unknown ones and the position after all of them.
 
-    ``known(tag, position, stop)`` decodes a field that the struct has and returns where it ended, or -1 when it has not got it.
+    ``known(tag, position, stop)`` decodes a field of the struct and returns its end, or -1 for an unknown tag.
     """
     unknown: dict[int, bytes] | None = None
     last = -1
@@ -70,9 +70,9 @@ def read_tags(
         size, position = unsigned_varint(data, position)
         stop = position + size
         if tag <= last:
-            raise MalformedMessageError(f"tag {tag} at byte {position} comes after tag {last}")
+            raise MalformedMessageError(f"tag {tag} at byte {position} follows tag {last}: tags must be in ascending order")
         if stop > end:
-            raise MalformedMessageError(f"tag {tag} at byte {position} has {size} bytes, but {end - position} are left")
+            raise MalformedMessageError(f"tag {tag} at byte {position} has {size} bytes, but only {end - position} remain")
         last = tag
         ended = known(tag, position, stop) if known else -1
         if ended < 0:
@@ -80,17 +80,17 @@ def read_tags(
                 unknown = {}
             unknown[tag] = bytes(data[position:stop])
         elif ended != stop:
-            raise MalformedMessageError(f"tag {tag} at byte {position} has {size} bytes, but its value {ended - position}")
+            raise MalformedMessageError(f"tag {tag} at byte {position} has {size} bytes, but its value has {ended - position}")
         position = stop
     return unknown, position
 
 
 def tag_section(known: dict[int, bytes], unknown: dict[int, bytes] | None) -> bytes:
-    """Return the tagged fields of a struct, their count in front, in the order of their tags."""
+    """Encode the tagged fields of a struct: their count, then the fields in the order of their tags."""
     if unknown:
         both = known.keys() & unknown.keys()
         if both:
-            raise EncodeError(f"the unknown tags {sorted(both)} are known ones")
+            raise EncodeError(f"the unknown tagged fields {sorted(both)} have tags of known fields")
         known = known | unknown
     out = [varint_bytes(len(known))]
     for tag in sorted(known):
@@ -100,7 +100,7 @@ def tag_section(known: dict[int, bytes], unknown: dict[int, bytes] | None) -> by
 
 
 class ArrayCodec:
-    """Arrays of one fixed-width number."""
+    """Decodes and encodes arrays of one fixed-width number type."""
 
     __slots__ = ("_code", "_packers")
 
@@ -109,13 +109,13 @@ class ArrayCodec:
         self._packers = [Packer(f">{n}{code}") for n in range(CACHED_ARRAY_LENGTHS)]
 
     def read(self, data: Buffer, position: int, count: int) -> list[Any]:
-        """Return ``count`` numbers; the caller has checked that they are there."""
+        """Decode ``count`` numbers; the caller has checked that there are enough bytes."""
         if count < CACHED_ARRAY_LENGTHS:
             return list(self._packers[count].unpack_from(data, position))
         return list(Packer(f">{count}{self._code}").unpack_from(data, position))
 
     def pack(self, values: Sequence[Any]) -> bytes:
-        """Return the numbers without a count."""
+        """Encode the numbers without their count."""
         count = len(values)
         if count < CACHED_ARRAY_LENGTHS:
             return self._packers[count].pack(*values)
@@ -123,25 +123,25 @@ class ArrayCodec:
 
 
 def join_uuids(values: Sequence[bytes]) -> bytes:
-    """Return the UUIDs without a count; raises EncodeError when one has not got 16 bytes."""
+    """Encode UUIDs without their count; raises EncodeError when one does not have 16 bytes."""
     joined = b"".join(values)
     if len(joined) != len(values) * UUID_BYTES or any(len(value) != UUID_BYTES for value in values):
-        raise EncodeError(f"one of {len(values)} UUIDs has not got {UUID_BYTES} bytes")
+        raise EncodeError(f"one of {len(values)} UUIDs does not have {UUID_BYTES} bytes")
     return joined
 
 
 def records_size(records: list[Part]) -> int:
-    """Return the bytes that records in several pieces take."""
+    """Return the total size in bytes of records in several parts."""
     return sum(len(part) for part in records)
 
 
 def join(parts: Iterable[Part]) -> bytes:
-    """Return everything as one byte string; file regions are read."""
+    """Return all parts as one byte string; file regions are read."""
     return b"".join(part.read() if type(part) is FileRegion else part for part in parts)  # type: ignore[misc]
 
 
 def coalesce(out: list[Part]) -> list[Part]:
-    """Join neighbouring small buffers; keep file regions and big buffers as they are, drop empty ones."""
+    """Join adjacent small buffers; keep file regions and large buffers as they are, drop empty ones."""
     parts: list[Part] = []
     first = 0
     for at, part in enumerate(out):

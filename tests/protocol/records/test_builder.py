@@ -1,4 +1,4 @@
-"""What the builder writes is what other implementations read, and the other way round."""
+"""Other implementations read what the builder writes, and the other way round."""
 
 import random
 from typing import Any
@@ -32,7 +32,7 @@ RECORDS = [
     SimpleRecord(MS + 1, b"k", b"", [("h", b"v"), ("h", None), ("\u00e4", b"")]),
 ]
 PLAIN = [record._replace(headers=()) for record in RECORDS]
-# kafka-python's snappy wants a package of its own; aiokafka's doesn't.
+# kafka-python's snappy needs a separate package; aiokafka's does not.
 WITHOUT_SNAPPY = [codec for codec in Compression if codec != Compression.SNAPPY]
 LEGACY_CODECS = [Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ4]
 
@@ -75,7 +75,7 @@ def test_round_trip_of_formats_0_and_1(magic: int, codec: Compression) -> None:
 
 @pytest.mark.parametrize("magic", [1, 2])
 @pytest.mark.parametrize("codec", LEGACY_CODECS)
-def test_append_time_is_every_record_s(magic: int, codec: Compression) -> None:
+def test_append_time_is_the_timestamp_of_every_record(magic: int, codec: Compression) -> None:
     data = build_batch(
         PLAIN, magic=magic, compression=codec, timestamp_type=TimestampType.LOG_APPEND_TIME, log_append_time_ms=MS + 99
     )
@@ -109,7 +109,7 @@ def test_what_kafka_python_writes_is_read(codec: Compression) -> None:
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (3, 4, 5)
 
 
-def test_what_kafka_python_writes_uncompressed_has_the_same_bytes() -> None:
+def test_uncompressed_batches_equal_those_of_kafka_python() -> None:
     module = pytest.importorskip("kafka.record.default_records")
     builder = module.DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 99999)
     for offset, record in enumerate(RECORDS):
@@ -148,7 +148,7 @@ def test_formats_0_and_1_of_kafka_python(magic: int, codec: Compression) -> None
     theirs = bytes(builder.build())
     ours = build_batch(PLAIN, magic=magic, compression=codec)
     assert content(ours) == expected(plain)
-    # kafka-python leaves the outer offset 0; then inner offsets are taken as they are.
+    # kafka-python leaves the outer offset 0; the inner offsets are then absolute.
     assert content(theirs) == expected(plain)
     if not codec:
         assert ours == theirs
@@ -187,7 +187,7 @@ def test_an_empty_batch_keeps_its_offsets() -> None:
     assert (list(batch.records()), batch.last_offset, batch.count) == ([], 13, 0)
 
 
-def test_zstd_is_not_for_formats_0_and_1() -> None:
+def test_formats_0_and_1_do_not_support_zstd() -> None:
     with pytest.raises(UnsupportedCompressionTypeError):
         build_batch(RECORDS, magic=1, compression=Compression.ZSTD)
     with pytest.raises(UnsupportedCompressionTypeError):
@@ -195,7 +195,7 @@ def test_zstd_is_not_for_formats_0_and_1() -> None:
 
 
 @pytest.mark.parametrize("codec", LEGACY_CODECS)
-def test_conversion_down(codec: Compression) -> None:
+def test_down_conversion(codec: Compression) -> None:
     options = BatchOptions(base_offset=70, compression=codec)
     marker = end_transaction_marker(
         commit=True, producer_id=1, producer_epoch=0, coordinator_epoch=0, timestamp_ms=MS, base_offset=74
@@ -211,12 +211,12 @@ def test_conversion_down(codec: Compression) -> None:
     assert down_convert(data, 2) == data
 
 
-def test_conversion_down_ends_before_what_old_formats_do_not_know() -> None:
+def test_down_conversion_stops_before_a_batch_with_zstd() -> None:
     readable, unknown = build_batch(RECORDS), build_batch(RECORDS, base_offset=4, compression=Compression.ZSTD)
     assert content(down_convert(readable + unknown, 1)) == content(down_convert(readable, 1))
 
 
-def test_conversion_down_leaves_out_what_was_not_asked_for() -> None:
+def test_down_conversion_omits_records_before_the_first_offset() -> None:
     assert [found[0] for found in content(down_convert(build_batch(RECORDS, base_offset=70), 1, first_offset=72))] == [72, 73]
     compressed = build_batch(RECORDS, base_offset=70, compression=Compression.GZIP)
     assert [found[0] for found in content(down_convert(compressed, 1, first_offset=72))] == [70, 71, 72, 73]
@@ -236,7 +236,7 @@ def test_conversion_keeps_the_gaps_of_compacted_batches() -> None:
         assert [found[0] for found in content(down_convert(data, magic))] == [71, 74, 75, 79]
 
 
-def test_incomplete_batches_are_left_out() -> None:
+def test_an_incomplete_last_batch_is_omitted() -> None:
     data = build_batch(RECORDS)
     for end in range(len(data)):
         assert list(batches(data[:end])) == []
@@ -244,7 +244,7 @@ def test_incomplete_batches_are_left_out() -> None:
 
 
 @pytest.mark.parametrize(("at", "value"), [(16, 3), (16, 255), (8, 0x80), (10, 0)])
-def test_impossible_sizes_and_magics_are_corrupt(at: int, value: int) -> None:
+def test_invalid_sizes_and_magics_are_corrupt(at: int, value: int) -> None:
     data = bytearray(build_batch(RECORDS[:1]))
     data[11] = 13 if at == 10 else data[11]
     data[at] = value
@@ -282,7 +282,7 @@ def test_mutations_raise_kafka_errors_and_end(magic: int, codec: Compression) ->
             pass
 
 
-def test_records_that_do_not_parse_are_invalid() -> None:
+def test_malformed_records_are_invalid() -> None:
     data = bytearray(build_batch(RECORDS))
     data[60] += 1
     (batch,) = batches(data)

@@ -1,4 +1,4 @@
-"""The check of records in Python and the one with numpy agree with each other and with the parser, whatever the bytes."""
+"""The scans of records in Python and with numpy agree with each other and with the parser on any bytes."""
 
 import contextlib
 import random
@@ -36,7 +36,7 @@ def outcome(scan: object, payload: bytes, count: int) -> RecordScan | None:
 
 
 def by_parser(payload: bytes, count: int) -> RecordScan | None:
-    """What the parser of whole records says; None when it refuses them."""
+    """Return the parser's result; None when it refuses the records."""
     try:
         records = list(parse_records(payload, count, 0, 0))
     except InvalidRecordError:
@@ -93,7 +93,7 @@ def test_random_bytes(payload: bytes, count: int) -> None:
 
 @SLOW
 @given(st.integers(0, 70), FIELDS, FIELDS, st.integers(2, 150), st.integers(0, 40), st.data())
-def test_records_of_one_shape(
+def test_records_of_one_layout(
     step_ms: int, key: bytes | None, value: bytes | None, count: int, flips: int, data: st.DataObject
 ) -> None:
     payload = bytearray(encode_records([SimpleRecord(step_ms * index, key, value) for index in range(count)], 0))
@@ -127,8 +127,8 @@ def test_many_records_of_equal_and_varying_lengths(seed: int) -> None:
 
 
 @pytest.mark.parametrize(("count", "step_ms"), [(8193, 0), (16_390, 1), (40_000, -1)])
-def test_many_records_of_one_shape(count: int, step_ms: int) -> None:
-    """Their offset deltas have one, two and three bytes."""
+def test_many_records_of_one_layout(count: int, step_ms: int) -> None:
+    """Their offset deltas take one, two and three bytes."""
     records = [SimpleRecord(BASE_MS + step_ms * (index // 100), b"key", bytes(50)) for index in range(count)]
     payload = bytes(encode_records(records, BASE_MS))
     last = step_ms * ((count - 1) // 100)
@@ -142,7 +142,7 @@ def test_many_records_of_one_shape(count: int, step_ms: int) -> None:
 
 
 def test_a_count_that_the_bytes_cannot_hold_is_refused_at_once() -> None:
-    with pytest.raises(InvalidRecordError, match="cannot be"):
+    with pytest.raises(InvalidRecordError, match="do not fit"):
         scan_records(bytes(100), 0x7FFFFFFF)
 
 
@@ -168,7 +168,7 @@ def record(body: bytes) -> bytes:
         pytest.param(b"\x80\x80\x80\x80\x80\x00" + b"\0" * 8, id="a length of six bytes"),
     ],
 )
-def test_each_lie_is_refused(payload: bytes) -> None:
+def test_malformed_records_are_refused(payload: bytes) -> None:
     check_agreement(payload, 1)
     assert outcome(scan_in_python, payload, 1) is None
 

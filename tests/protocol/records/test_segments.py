@@ -1,4 +1,4 @@
-"""Every batch of the reference segments, written by Apache Kafka 3.9.2 and 4.4.0, is read to what Kafka's own classes read in it.
+"""Every batch of the reference segments, written by Apache Kafka 3.9.2 and 4.4.0, is parsed to what Kafka's own classes parse.
 
 ``reference.tar.xz`` holds, for each data directory, its .log files and ``expected.jsonl``: one line per batch in file order.
 """

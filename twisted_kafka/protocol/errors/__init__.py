@@ -1,10 +1,10 @@
 """The errors of the protocol: a code and an exception class for each.
 
-The classes have the names of Kafka's exceptions, with Error for Exception; REQUEST_TIMED_OUT is RequestTimedOutError, because
-TimeoutError is Python's own.
+The classes are named after Kafka's exceptions, with Error for Exception; REQUEST_TIMED_OUT is RequestTimedOutError, because
+TimeoutError is a built-in of Python.
 """
 
-# ruff: noqa: F403  (each module holds nothing but errors, and all of them are to be had from here)
+# ruff: noqa: F403  (the modules contain only errors, and this package exports all of them)
 from twisted_kafka.protocol.errors.base import ErrorCode as ErrorCode
 from twisted_kafka.protocol.errors.base import FatalExitError as FatalExitError
 from twisted_kafka.protocol.errors.base import InvalidMetadataError as InvalidMetadataError
@@ -20,7 +20,7 @@ from twisted_kafka.protocol.errors.transactions import *
 
 
 def error_class(code: int) -> type[KafkaError]:
-    """Return the exception class of an error code; raises KeyError for NONE and for codes that do not exist."""
+    """Return the exception class of an error code; raises KeyError for NONE and for unknown codes."""
     return KafkaError.by_code[code]
 
 

@@ -148,9 +148,9 @@ class ErrorCode(IntEnum):
 
 
 class KafkaError(Exception):
-    """A failure that the protocol has a code for.
+    """A failure with an error code of the protocol.
 
-    ``str()`` of it is the message that it was made with, or the general one of its class. A client may try again when it is
+    ``str()`` gives the message it was created with, or the general message of its class. A client may retry when it is
     ``retriable``.
     """
 
@@ -171,17 +171,17 @@ class KafkaError(Exception):
 
 
 class FatalExitError(BaseException):
-    """The broker cannot go on: whoever handles requests when it is raised stops the broker, in order, with status 1.
+    """The broker cannot continue: the request handler that sees it stops the broker, in order, with status 1.
 
-    No ``except Exception`` takes it for the failure of one request. (Kafka: FatalExitError.)
+    It is not an Exception, so that it is not taken for the failure of one request. (Kafka: FatalExitError.)
     """
 
 
 class RetriableError(KafkaError):
-    """A failure that may be gone when the client tries again."""
+    """A failure that may be gone when the client retries."""
 
     retriable: ClassVar[bool] = True
 
 
 class InvalidMetadataError(RetriableError):
-    """A failure that may be gone when the client has fetched the cluster's metadata anew and tries again."""
+    """A failure that may be gone when the client refreshes its metadata and retries."""

@@ -1,4 +1,4 @@
-"""Errors of the controller, brokers, configurations, features and KRaft quorums."""
+"""Errors of the controller, brokers, configurations, features and the KRaft quorum."""
 
 from twisted_kafka.protocol.errors.base import ErrorCode, KafkaError, RetriableError
 
@@ -8,39 +8,39 @@ class ControllerMovedError(KafkaError, code=ErrorCode.STALE_CONTROLLER_EPOCH):
 
 
 class InvalidConfigurationError(KafkaError, code=ErrorCode.INVALID_CONFIG):
-    """A configuration is not allowed."""
+    """The configuration is invalid."""
 
 
 class NotControllerError(RetriableError, code=ErrorCode.NOT_CONTROLLER):
-    """This broker is not the controller."""
+    """This broker is not the controller of the cluster."""
 
 
 class PolicyViolationError(KafkaError, code=ErrorCode.POLICY_VIOLATION):
-    """A policy of the cluster forbids it."""
+    """The request violates a policy of the cluster."""
 
 
 class OperationNotAttemptedError(KafkaError, code=ErrorCode.OPERATION_NOT_ATTEMPTED):
-    """This was not tried, because another part of the same request failed."""
+    """The operation was not attempted, because another operation in the same request failed."""
 
 
 class StaleBrokerEpochError(KafkaError, code=ErrorCode.STALE_BROKER_EPOCH):
-    """The broker's epoch is not its present one."""
+    """The broker epoch is stale."""
 
 
 class ResourceNotFoundError(KafkaError, code=ErrorCode.RESOURCE_NOT_FOUND):
-    """There is no such resource."""
+    """The resource was not found."""
 
 
 class DuplicateResourceError(KafkaError, code=ErrorCode.DUPLICATE_RESOURCE):
-    """The resource exists, or is named twice."""
+    """The resource already exists, or the request names it twice."""
 
 
 class InconsistentVoterSetError(KafkaError, code=ErrorCode.INCONSISTENT_VOTER_SET):
-    """The sender's voters are not those of this node."""
+    """The voter set of the sender differs from this node's."""
 
 
 class InvalidUpdateVersionError(KafkaError, code=ErrorCode.INVALID_UPDATE_VERSION):
-    """The wanted feature level is not allowed."""
+    """The version in the update is invalid."""
 
 
 class FeatureUpdateFailedError(KafkaError, code=ErrorCode.FEATURE_UPDATE_FAILED):
@@ -48,44 +48,44 @@ class FeatureUpdateFailedError(KafkaError, code=ErrorCode.FEATURE_UPDATE_FAILED)
 
 
 class SnapshotNotFoundError(KafkaError, code=ErrorCode.SNAPSHOT_NOT_FOUND):
-    """There is no such snapshot."""
+    """The snapshot was not found."""
 
 
 class PositionOutOfRangeError(KafkaError, code=ErrorCode.POSITION_OUT_OF_RANGE):
-    """The position is outside of the snapshot."""
+    """The position is out of the range of the snapshot."""
 
 
 class DuplicateBrokerRegistrationError(KafkaError, code=ErrorCode.DUPLICATE_BROKER_REGISTRATION):
-    """Another live broker is registered under this id."""
+    """Another live broker is already registered with this broker id."""
 
 
 class BrokerIdNotRegisteredError(KafkaError, code=ErrorCode.BROKER_ID_NOT_REGISTERED):
-    """No broker is registered under this id."""
+    """The broker id is not registered."""
 
 
 class InconsistentClusterIdError(KafkaError, code=ErrorCode.INCONSISTENT_CLUSTER_ID):
-    """The request names another cluster."""
+    """The cluster id in the request is not this cluster's."""
 
 
 class UnknownControllerIdError(KafkaError, code=ErrorCode.UNKNOWN_CONTROLLER_ID):
-    """There is no controller of this id."""
+    """The controller id is unknown."""
 
 
 class InvalidRegistrationError(KafkaError, code=ErrorCode.INVALID_REGISTRATION):
-    """The controller finds the registration of the broker wrong."""
+    """The controller considers the broker's registration invalid."""
 
 
 class InvalidVoterKeyError(KafkaError, code=ErrorCode.INVALID_VOTER_KEY):
-    """The voter's directory id is not the one that is known."""
+    """The voter key does not match the known voter's."""
 
 
 class DuplicateVoterError(KafkaError, code=ErrorCode.DUPLICATE_VOTER):
-    """The voter is in the set already."""
+    """The voter is already in the set of voters."""
 
 
 class VoterNotFoundError(KafkaError, code=ErrorCode.VOTER_NOT_FOUND):
-    """The voter is not in the set."""
+    """The voter is not in the set of voters."""
 
 
 class ControllerIdNotRegisteredError(KafkaError, code=ErrorCode.CONTROLLER_ID_NOT_REGISTERED):
-    """No controller is registered under this id."""
+    """The controller id is not registered."""

@@ -4,15 +4,15 @@ from twisted_kafka.protocol.errors.base import ErrorCode, KafkaError, RetriableE
 
 
 class OffsetMetadataTooLargeError(KafkaError, code=ErrorCode.OFFSET_METADATA_TOO_LARGE):
-    """The metadata of a committed offset is longer than the broker keeps."""
+    """The metadata of a committed offset is larger than the broker allows."""
 
 
 class CoordinatorLoadInProgressError(RetriableError, code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
-    """The coordinator still reads its partition and cannot answer yet."""
+    """The coordinator is still loading its partition."""
 
 
 class CoordinatorNotAvailableError(RetriableError, code=ErrorCode.COORDINATOR_NOT_AVAILABLE):
-    """There is no coordinator at the moment."""
+    """The coordinator is not available."""
 
 
 class NotCoordinatorError(RetriableError, code=ErrorCode.NOT_COORDINATOR):
@@ -20,31 +20,31 @@ class NotCoordinatorError(RetriableError, code=ErrorCode.NOT_COORDINATOR):
 
 
 class IllegalGenerationError(KafkaError, code=ErrorCode.ILLEGAL_GENERATION):
-    """The generation of the member is not the group's."""
+    """The member's generation is not the group's current generation."""
 
 
 class InconsistentGroupProtocolError(KafkaError, code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL):
-    """The member's protocols have nothing in common with those of the group."""
+    """The member's protocol type or protocols are inconsistent with those of the group."""
 
 
 class InvalidGroupIdError(KafkaError, code=ErrorCode.INVALID_GROUP_ID):
-    """The group id is not allowed."""
+    """The group id is invalid."""
 
 
 class UnknownMemberIdError(KafkaError, code=ErrorCode.UNKNOWN_MEMBER_ID):
-    """The group does not know this member."""
+    """The member id is unknown to the group."""
 
 
 class InvalidSessionTimeoutError(KafkaError, code=ErrorCode.INVALID_SESSION_TIMEOUT):
-    """The session timeout is outside of what the broker allows."""
+    """The session timeout is not within the range that the broker allows."""
 
 
 class RebalanceInProgressError(KafkaError, code=ErrorCode.REBALANCE_IN_PROGRESS):
-    """The group rebalances, so the member has to join again."""
+    """The group is rebalancing, so the member has to rejoin."""
 
 
 class InvalidCommitOffsetSizeError(KafkaError, code=ErrorCode.INVALID_COMMIT_OFFSET_SIZE):
-    """The offset commit is too large to be written."""
+    """The offset commit is too large."""
 
 
 class GroupNotEmptyError(KafkaError, code=ErrorCode.NON_EMPTY_GROUP):
@@ -52,19 +52,19 @@ class GroupNotEmptyError(KafkaError, code=ErrorCode.NON_EMPTY_GROUP):
 
 
 class GroupIdNotFoundError(KafkaError, code=ErrorCode.GROUP_ID_NOT_FOUND):
-    """There is no such group."""
+    """The group id does not exist."""
 
 
 class MemberIdRequiredError(KafkaError, code=ErrorCode.MEMBER_ID_REQUIRED):
-    """The member has to join again with the id that it got in this answer."""
+    """The member has to rejoin with the member id in this response."""
 
 
 class GroupMaxSizeReachedError(KafkaError, code=ErrorCode.GROUP_MAX_SIZE_REACHED):
-    """The group is full."""
+    """The group has reached its maximum size."""
 
 
 class FencedInstanceIdError(KafkaError, code=ErrorCode.FENCED_INSTANCE_ID):
-    """Another member uses this group instance id now."""
+    """The group instance id was fenced: another member uses it now."""
 
 
 class GroupSubscribedToTopicError(KafkaError, code=ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC):
@@ -72,19 +72,19 @@ class GroupSubscribedToTopicError(KafkaError, code=ErrorCode.GROUP_SUBSCRIBED_TO
 
 
 class UnstableOffsetCommitError(RetriableError, code=ErrorCode.UNSTABLE_OFFSET_COMMIT):
-    """Offsets of an open transaction wait to be committed."""
+    """There are unstable offsets: a transaction that commits them is still open."""
 
 
 class FencedMemberEpochError(KafkaError, code=ErrorCode.FENCED_MEMBER_EPOCH):
-    """The member's epoch was fenced by the coordinator, so it has to join again."""
+    """The coordinator fenced the member's epoch, so the member has to rejoin."""
 
 
 class UnreleasedInstanceIdError(KafkaError, code=ErrorCode.UNRELEASED_INSTANCE_ID):
-    """Another member still holds this instance id."""
+    """Another member still uses this instance id."""
 
 
 class UnsupportedAssignorError(KafkaError, code=ErrorCode.UNSUPPORTED_ASSIGNOR):
-    """The group's members or the broker do not have this assignor."""
+    """The assignor is not supported by the broker or by all members of the group."""
 
 
 class StaleMemberEpochError(KafkaError, code=ErrorCode.STALE_MEMBER_EPOCH):
@@ -96,27 +96,27 @@ class InvalidRecordStateError(KafkaError, code=ErrorCode.INVALID_RECORD_STATE):
 
 
 class ShareSessionNotFoundError(RetriableError, code=ErrorCode.SHARE_SESSION_NOT_FOUND):
-    """There is no such share session."""
+    """The share session was not found."""
 
 
 class InvalidShareSessionEpochError(RetriableError, code=ErrorCode.INVALID_SHARE_SESSION_EPOCH):
-    """The epoch of the share session is not the next one."""
+    """The share session epoch is invalid."""
 
 
 class FencedStateEpochError(KafkaError, code=ErrorCode.FENCED_STATE_EPOCH):
-    """The share coordinator has a newer epoch of this state."""
+    """The share coordinator has fenced the state epoch: there is a newer one."""
 
 
 class InvalidRegularExpressionError(KafkaError, code=ErrorCode.INVALID_REGULAR_EXPRESSION):
-    """The regular expression cannot be understood."""
+    """The regular expression is invalid."""
 
 
 class StreamsInvalidTopologyError(KafkaError, code=ErrorCode.STREAMS_INVALID_TOPOLOGY):
-    """The topology of the streams application is not allowed."""
+    """The topology of the streams application is invalid."""
 
 
 class StreamsInvalidTopologyEpochError(KafkaError, code=ErrorCode.STREAMS_INVALID_TOPOLOGY_EPOCH):
-    """The epoch of the streams topology is not allowed."""
+    """The epoch of the streams topology is invalid."""
 
 
 class StreamsTopologyFencedError(KafkaError, code=ErrorCode.STREAMS_TOPOLOGY_FENCED):
@@ -124,12 +124,12 @@ class StreamsTopologyFencedError(KafkaError, code=ErrorCode.STREAMS_TOPOLOGY_FEN
 
 
 class ShareSessionLimitReachedError(RetriableError, code=ErrorCode.SHARE_SESSION_LIMIT_REACHED):
-    """The broker holds as many share sessions as it may."""
+    """The broker has reached its limit of share sessions."""
 
 
 class GroupDeletionFailedError(KafkaError, code=ErrorCode.GROUP_DELETION_FAILED):
-    """The group could not be deleted whole."""
+    """The group could not be deleted completely."""
 
 
 class StreamsTopologyDescriptionUpdateFailedError(KafkaError, code=ErrorCode.STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED):
-    """The description of the streams topology could not be kept."""
+    """The description of the streams topology could not be stored."""

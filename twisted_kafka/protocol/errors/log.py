@@ -4,15 +4,15 @@ from twisted_kafka.protocol.errors.base import ErrorCode, InvalidMetadataError, 
 
 
 class OffsetOutOfRangeError(KafkaError, code=ErrorCode.OFFSET_OUT_OF_RANGE):
-    """The offset lies before the log's start or after its end."""
+    """The offset is out of range: before the start of the log or after its end."""
 
 
 class CorruptRecordError(RetriableError, code=ErrorCode.CORRUPT_MESSAGE):
-    """A record batch does not match its checksum, size or format."""
+    """A record batch is corrupt: its checksum, size or format is invalid."""
 
 
 class InvalidFetchSizeError(KafkaError, code=ErrorCode.INVALID_FETCH_SIZE):
-    """The maximal size of a fetch makes no sense."""
+    """The maximum size of the fetch is invalid."""
 
 
 class RecordTooLargeError(KafkaError, code=ErrorCode.MESSAGE_TOO_LARGE):
@@ -20,43 +20,43 @@ class RecordTooLargeError(KafkaError, code=ErrorCode.MESSAGE_TOO_LARGE):
 
 
 class RecordBatchTooLargeError(KafkaError, code=ErrorCode.RECORD_LIST_TOO_LARGE):
-    """A batch is larger than a segment of the log can be."""
+    """A batch is larger than the maximum size of a log segment."""
 
 
 class NotEnoughReplicasError(RetriableError, code=ErrorCode.NOT_ENOUGH_REPLICAS):
-    """Fewer replicas are in sync than the topic demands."""
+    """There are fewer in-sync replicas than the topic requires."""
 
 
 class NotEnoughReplicasAfterAppendError(RetriableError, code=ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
-    """The records were appended, but then fewer replicas were in sync than the topic demands."""
+    """The records were appended, but then there were fewer in-sync replicas than the topic requires."""
 
 
 class InvalidTimestampError(KafkaError, code=ErrorCode.INVALID_TIMESTAMP):
-    """A record's timestamp is too far from the broker's time."""
+    """A record's timestamp is out of the allowed range."""
 
 
 class UnsupportedForMessageFormatError(KafkaError, code=ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT):
-    """The record format of the topic cannot do this."""
+    """The topic's message format version does not support the request."""
 
 
 class KafkaStorageError(InvalidMetadataError, code=ErrorCode.KAFKA_STORAGE_ERROR):
-    """The disk or log directory failed."""
+    """The log directory failed."""
 
 
 class LogDirNotFoundError(KafkaError, code=ErrorCode.LOG_DIR_NOT_FOUND):
-    """There is no such log directory here."""
+    """The log directory was not found."""
 
 
 class UnsupportedCompressionTypeError(KafkaError, code=ErrorCode.UNSUPPORTED_COMPRESSION_TYPE):
-    """The client cannot read, or the topic cannot hold, this compression."""
+    """The client or the message format does not support this compression type."""
 
 
 class OffsetNotAvailableError(RetriableError, code=ErrorCode.OFFSET_NOT_AVAILABLE):
-    """The new leader cannot tell the offset yet, since its high watermark is behind."""
+    """The offset is not available yet: the new leader's high watermark is behind."""
 
 
 class InvalidRecordError(KafkaError, code=ErrorCode.INVALID_RECORD):
-    """A record breaks a rule of the topic or of the format."""
+    """A record is invalid: it violates a rule of the topic or of its format."""
 
 
 class OffsetMovedToTieredStorageError(KafkaError, code=ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE):

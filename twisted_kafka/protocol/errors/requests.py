@@ -4,19 +4,19 @@ from twisted_kafka.protocol.errors.base import ErrorCode, InvalidMetadataError, 
 
 
 class UnknownServerError(KafkaError, code=ErrorCode.UNKNOWN_SERVER_ERROR):
-    """Something failed on the broker that no other code tells."""
+    """The broker failed unexpectedly while processing the request."""
 
 
 class RequestTimedOutError(RetriableError, code=ErrorCode.REQUEST_TIMED_OUT):
-    """The request took longer than it allowed."""
+    """The request timed out."""
 
 
 class BrokerNotAvailableError(KafkaError, code=ErrorCode.BROKER_NOT_AVAILABLE):
-    """The broker cannot be reached."""
+    """The broker is not available."""
 
 
 class NetworkError(InvalidMetadataError, code=ErrorCode.NETWORK_EXCEPTION):
-    """The connection broke before the answer came."""
+    """The connection was closed before the response arrived."""
 
 
 class InvalidRequiredAcksError(KafkaError, code=ErrorCode.INVALID_REQUIRED_ACKS):
@@ -28,35 +28,35 @@ class UnsupportedVersionError(KafkaError, code=ErrorCode.UNSUPPORTED_VERSION):
 
 
 class InvalidRequestError(KafkaError, code=ErrorCode.INVALID_REQUEST):
-    """The request contradicts itself or the protocol."""
+    """The request is invalid."""
 
 
 class FetchSessionIdNotFoundError(RetriableError, code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND):
-    """The broker does not know this fetch session."""
+    """The fetch session was not found."""
 
 
 class InvalidFetchSessionEpochError(RetriableError, code=ErrorCode.INVALID_FETCH_SESSION_EPOCH):
-    """The epoch of the fetch session is not the next one."""
+    """The fetch session epoch is invalid."""
 
 
 class ThrottlingQuotaExceededError(RetriableError, code=ErrorCode.THROTTLING_QUOTA_EXCEEDED):
-    """A quota is used up."""
+    """A quota was exceeded."""
 
 
 class FetchSessionTopicIdError(RetriableError, code=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR):
-    """The fetch session names topics by ids and the request by names, or the other way round."""
+    """The fetch session and the request do not both name topics by id, or both by name."""
 
 
 class MismatchedEndpointTypeError(KafkaError, code=ErrorCode.MISMATCHED_ENDPOINT_TYPE):
-    """The request reached another kind of endpoint than it was meant for."""
+    """The request was sent to an endpoint of the wrong type."""
 
 
 class UnsupportedEndpointTypeError(KafkaError, code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE):
-    """This kind of endpoint is not supported yet."""
+    """This type of endpoint is not supported yet."""
 
 
 class UnknownSubscriptionIdError(KafkaError, code=ErrorCode.UNKNOWN_SUBSCRIPTION_ID):
-    """The telemetry subscription is not the present one."""
+    """The telemetry subscription id is unknown or outdated."""
 
 
 class TelemetryTooLargeError(KafkaError, code=ErrorCode.TELEMETRY_TOO_LARGE):
@@ -64,4 +64,4 @@ class TelemetryTooLargeError(KafkaError, code=ErrorCode.TELEMETRY_TOO_LARGE):
 
 
 class RebootstrapRequiredError(KafkaError, code=ErrorCode.REBOOTSTRAP_REQUIRED):
-    """The client has to start again from its bootstrap servers."""
+    """The client has to bootstrap again from its bootstrap servers."""

@@ -4,11 +4,11 @@ from twisted_kafka.protocol.errors.base import ErrorCode, InvalidMetadataError, 
 
 
 class UnknownTopicOrPartitionError(InvalidMetadataError, code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-    """This broker has no such topic or partition."""
+    """The topic or partition does not exist, or this broker does not host it."""
 
 
 class LeaderNotAvailableError(InvalidMetadataError, code=ErrorCode.LEADER_NOT_AVAILABLE):
-    """The partition has no leader at the moment."""
+    """The partition has no leader."""
 
 
 class NotLeaderOrFollowerError(InvalidMetadataError, code=ErrorCode.NOT_LEADER_OR_FOLLOWER):
@@ -16,39 +16,39 @@ class NotLeaderOrFollowerError(InvalidMetadataError, code=ErrorCode.NOT_LEADER_O
 
 
 class ReplicaNotAvailableError(InvalidMetadataError, code=ErrorCode.REPLICA_NOT_AVAILABLE):
-    """The replica is not here."""
+    """The replica is not available."""
 
 
 class InvalidTopicError(KafkaError, code=ErrorCode.INVALID_TOPIC_EXCEPTION):
-    """The topic's name is not allowed, or the topic may not be used so."""
+    """The topic is invalid: its name is illegal, or it does not allow this operation."""
 
 
 class TopicExistsError(KafkaError, code=ErrorCode.TOPIC_ALREADY_EXISTS):
-    """A topic of this name exists."""
+    """The topic already exists."""
 
 
 class InvalidPartitionsError(KafkaError, code=ErrorCode.INVALID_PARTITIONS):
-    """The number of partitions is not allowed."""
+    """The number of partitions is invalid."""
 
 
 class InvalidReplicationFactorError(KafkaError, code=ErrorCode.INVALID_REPLICATION_FACTOR):
-    """The replication factor is not positive, or larger than the number of brokers."""
+    """The replication factor is invalid: less than 1, or larger than the number of available brokers."""
 
 
 class InvalidReplicaAssignmentError(KafkaError, code=ErrorCode.INVALID_REPLICA_ASSIGNMENT):
-    """The assignment of replicas is not allowed."""
+    """The replica assignment is invalid."""
 
 
 class ReassignmentInProgressError(KafkaError, code=ErrorCode.REASSIGNMENT_IN_PROGRESS):
-    """A reassignment of the partition is running."""
+    """A reassignment of the partition is in progress."""
 
 
 class ListenerNotFoundError(InvalidMetadataError, code=ErrorCode.LISTENER_NOT_FOUND):
-    """The leader has no listener of the name that the request came over."""
+    """The leader has no listener with the name of the one that received the request."""
 
 
 class TopicDeletionDisabledError(KafkaError, code=ErrorCode.TOPIC_DELETION_DISABLED):
-    """Topics may not be deleted on this cluster."""
+    """Topic deletion is disabled."""
 
 
 class FencedLeaderEpochError(InvalidMetadataError, code=ErrorCode.FENCED_LEADER_EPOCH):
@@ -60,32 +60,32 @@ class UnknownLeaderEpochError(RetriableError, code=ErrorCode.UNKNOWN_LEADER_EPOC
 
 
 class PreferredLeaderNotAvailableError(InvalidMetadataError, code=ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE):
-    """The preferred leader is not in sync or not alive."""
+    """The preferred leader is not available."""
 
 
 class EligibleLeadersNotAvailableError(InvalidMetadataError, code=ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE):
-    """No replica can be elected leader."""
+    """No replica is eligible to become the leader."""
 
 
 class ElectionNotNeededError(InvalidMetadataError, code=ErrorCode.ELECTION_NOT_NEEDED):
-    """The partition has the wanted leader already."""
+    """No election is needed: the partition already has the desired leader."""
 
 
 class NoReassignmentInProgressError(KafkaError, code=ErrorCode.NO_REASSIGNMENT_IN_PROGRESS):
-    """No reassignment of the partition is running."""
+    """No reassignment of the partition is in progress."""
 
 
 class UnknownTopicIdError(InvalidMetadataError, code=ErrorCode.UNKNOWN_TOPIC_ID):
-    """This broker knows no topic of this id."""
+    """The topic id is unknown to this broker."""
 
 
 class InconsistentTopicIdError(InvalidMetadataError, code=ErrorCode.INCONSISTENT_TOPIC_ID):
-    """The topic's id is not the one in the log."""
+    """The topic id does not match the one in the log."""
 
 
 class IneligibleReplicaError(KafkaError, code=ErrorCode.INELIGIBLE_REPLICA):
-    """The replica may not join those in sync now."""
+    """The replica is not eligible to join the ISR."""
 
 
 class NewLeaderElectedError(KafkaError, code=ErrorCode.NEW_LEADER_ELECTED):
-    """The change made another broker the leader."""
+    """The change of the partition elected a new leader."""

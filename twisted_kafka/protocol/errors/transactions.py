@@ -8,19 +8,19 @@ class OutOfOrderSequenceError(KafkaError, code=ErrorCode.OUT_OF_ORDER_SEQUENCE_N
 
 
 class DuplicateSequenceError(KafkaError, code=ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-    """The broker has these sequence numbers already."""
+    """The broker already has records with these sequence numbers."""
 
 
 class InvalidProducerEpochError(KafkaError, code=ErrorCode.INVALID_PRODUCER_EPOCH):
-    """The producer's epoch is old: another producer took its place."""
+    """The producer epoch is invalid: a newer producer has replaced this one."""
 
 
 class InvalidTxnStateError(KafkaError, code=ErrorCode.INVALID_TXN_STATE):
-    """The transaction is not in a state that allows this."""
+    """The operation is invalid in the current state of the transaction."""
 
 
 class InvalidPidMappingError(KafkaError, code=ErrorCode.INVALID_PRODUCER_ID_MAPPING):
-    """The producer id does not belong to the transactional id."""
+    """The producer id is not the one of the transactional id."""
 
 
 class InvalidTxnTimeoutError(KafkaError, code=ErrorCode.INVALID_TRANSACTION_TIMEOUT):
@@ -28,23 +28,23 @@ class InvalidTxnTimeoutError(KafkaError, code=ErrorCode.INVALID_TRANSACTION_TIME
 
 
 class ConcurrentTransactionsError(RetriableError, code=ErrorCode.CONCURRENT_TRANSACTIONS):
-    """Another operation on this transaction is still running."""
+    """Another operation on this transaction is in progress."""
 
 
 class TransactionCoordinatorFencedError(KafkaError, code=ErrorCode.TRANSACTION_COORDINATOR_FENCED):
-    """The transaction coordinator that sent the marker is no longer the coordinator."""
+    """The transaction coordinator that sent the marker has been fenced by a newer one."""
 
 
 class UnknownProducerIdError(KafkaError, code=ErrorCode.UNKNOWN_PRODUCER_ID):
-    """The broker has no state of this producer id for the partition."""
+    """The producer id is unknown: the broker has no state of it for the partition."""
 
 
 class ProducerFencedError(KafkaError, code=ErrorCode.PRODUCER_FENCED):
-    """A newer producer with this transactional id has fenced this one."""
+    """The producer was fenced by a newer one with the same transactional id."""
 
 
 class TransactionalIdNotFoundError(KafkaError, code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND):
-    """There is no such transactional id."""
+    """The transactional id was not found."""
 
 
 class TransactionAbortableError(KafkaError, code=ErrorCode.TRANSACTION_ABORTABLE):

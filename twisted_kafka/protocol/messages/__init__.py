@@ -1,1 +1,1 @@
-"""The messages of the protocol, by area; import the area that you need, or ask ``protocol.api.find_message``."""
+"""The messages of the protocol, one module per area; import the module you need, or use ``protocol.api.find_message``."""

@@ -69,7 +69,7 @@ class AclCreationResult(Struct):
 
 
 class CreateAclsResponse(Message, key=30, versions=(0, 3), flexible=2):
-    """Which entries were added."""
+    """The result of each addition."""
 
     throttle_time_ms: Int32 = 0
     results: list[AclCreationResult] = field(factory=list)

@@ -5,7 +5,7 @@ from twisted_kafka.protocol.types import Int16, Int32, Int64, String
 
 
 class ApiVersionsRequest(Message, key=18, versions=(0, 5), flexible=3):
-    """Ask which APIs and versions the broker serves, and tell which client asks."""
+    """Ask which APIs and versions the broker serves; the client also names its software."""
 
     client_software_name: String = field(default="", since=3, ignorable=True)
     client_software_version: String = field(default="", since=3, ignorable=True)
@@ -38,7 +38,7 @@ class FinalizedFeatureKey(Struct):
 
 
 class ApiVersionsResponse(Message, key=18, versions=(0, 5), flexible=3):
-    """The APIs with their versions, and the cluster's features."""
+    """The supported APIs with their versions, and the cluster's features."""
 
     error_code: Int16 = 0
     api_keys: list[ApiVersion] = field(factory=list)

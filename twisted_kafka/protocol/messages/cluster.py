@@ -5,7 +5,7 @@ from twisted_kafka.protocol.types import NO_UUID, Int8, Int16, Int32, Int64, Str
 
 
 class FeatureUpdateKey(Struct):
-    """One of the ``feature_updates`` of a UpdateFeaturesRequest."""
+    """One of the ``feature_updates`` of an UpdateFeaturesRequest."""
 
     feature: String = ""
     max_version_level: Int16 = 0
@@ -22,7 +22,7 @@ class UpdateFeaturesRequest(Message, key=57, versions=(0, 2), flexible=0):
 
 
 class UpdatableFeatureResult(Struct):
-    """One of the ``results`` of a UpdateFeaturesResponse."""
+    """One of the ``results`` of an UpdateFeaturesResponse."""
 
     feature: String = ""
     error_code: Int16 = 0
@@ -30,7 +30,7 @@ class UpdatableFeatureResult(Struct):
 
 
 class UpdateFeaturesResponse(Message, key=57, versions=(0, 2), flexible=0):
-    """What became of each feature."""
+    """The result for each feature."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
@@ -109,7 +109,7 @@ class BrokerRegistrationResponse(Message, key=62, versions=(0, 4), flexible=0):
 
 
 class BrokerHeartbeatRequest(Message, key=63, versions=(0, 2), flexible=0):
-    """A broker tells the KRaft controller that it lives and what it wants."""
+    """A broker's heartbeat to the KRaft controller: it is alive, and may want to be fenced or to shut down."""
 
     broker_id: Int32 = 0
     broker_epoch: Int64 = -1
@@ -121,7 +121,7 @@ class BrokerHeartbeatRequest(Message, key=63, versions=(0, 2), flexible=0):
 
 
 class BrokerHeartbeatResponse(Message, key=63, versions=(0, 2), flexible=0):
-    """Whether the broker is fenced and may stop."""
+    """Whether the broker is fenced, and whether it may shut down."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
@@ -131,13 +131,13 @@ class BrokerHeartbeatResponse(Message, key=63, versions=(0, 2), flexible=0):
 
 
 class UnregisterBrokerRequest(Message, key=64, versions=(0, 0), flexible=0):
-    """Take a broker out of the cluster."""
+    """Remove a broker from the cluster."""
 
     broker_id: Int32 = 0
 
 
 class UnregisterBrokerResponse(Message, key=64, versions=(0, 0), flexible=0):
-    """Whether it is out."""
+    """Whether it was removed."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
@@ -162,7 +162,7 @@ class ControllerRegistrationRequestFeature(Struct):
 
 
 class ControllerRegistrationRequest(Message, key=70, versions=(0, 0), flexible=0):
-    """A KRaft controller registers with the active one."""
+    """A KRaft controller registers with the active controller."""
 
     controller_id: Int32 = 0
     incarnation_id: Uuid = NO_UUID
@@ -172,7 +172,7 @@ class ControllerRegistrationRequest(Message, key=70, versions=(0, 0), flexible=0
 
 
 class ControllerRegistrationResponse(Message, key=70, versions=(0, 0), flexible=0):
-    """Whether it is registered."""
+    """Whether it was registered."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
@@ -180,13 +180,13 @@ class ControllerRegistrationResponse(Message, key=70, versions=(0, 0), flexible=
 
 
 class UnregisterControllerRequest(Message, key=94, versions=(0, 0), flexible=0):
-    """Take a KRaft controller out of the cluster."""
+    """Remove a KRaft controller from the cluster."""
 
     controller_id: Int32 = 0
 
 
 class UnregisterControllerResponse(Message, key=94, versions=(0, 0), flexible=0):
-    """Whether it is out."""
+    """Whether it was removed."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

@@ -91,7 +91,7 @@ class AlterConfigsResponseAlterConfigsResourceResponse(Struct):
 
 
 class AlterConfigsResponse(Message, key=33, versions=(0, 2), flexible=2):
-    """What became of each resource."""
+    """The result for each resource."""
 
     throttle_time_ms: Int32 = 0
     responses: list[AlterConfigsResponseAlterConfigsResourceResponse] = field(factory=list)
@@ -114,7 +114,7 @@ class IncrementalAlterConfigsRequestAlterConfigsResource(Struct):
 
 
 class IncrementalAlterConfigsRequest(Message, key=44, versions=(0, 1), flexible=1):
-    """Set, delete, extend or shorten single configuration entries of resources."""
+    """Set, delete, append to or subtract from single configuration entries of resources."""
 
     resources: list[IncrementalAlterConfigsRequestAlterConfigsResource] = field(factory=list)
     validate_only: bool = False
@@ -130,7 +130,7 @@ class IncrementalAlterConfigsResponseAlterConfigsResourceResponse(Struct):
 
 
 class IncrementalAlterConfigsResponse(Message, key=44, versions=(0, 1), flexible=1):
-    """What became of each resource."""
+    """The result for each resource."""
 
     throttle_time_ms: Int32 = 0
     responses: list[IncrementalAlterConfigsResponseAlterConfigsResourceResponse] = field(factory=list)

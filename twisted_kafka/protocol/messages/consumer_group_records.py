@@ -5,7 +5,7 @@ from twisted_kafka.protocol.types import NO_UUID, Bytes, Int8, Int32, Int64, Str
 
 
 class ConsumerGroupCurrentMemberAssignmentKey(Message, key=8, versions=(0, 0)):
-    """The key of what a member of a consumer group owns."""
+    """The key of the current assignment of a member of a consumer group."""
 
     group_id: String = ""
     member_id: String = ""
@@ -20,7 +20,7 @@ class ConsumerGroupCurrentMemberAssignmentValueTopicPartitions(Struct):
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(Message, key=8, versions=(0, 0), flexible=0):
-    """What a member of a consumer group owns and has to give up."""
+    """The partitions that a member of a consumer group owns and has to revoke."""
 
     member_epoch: Int32 = 0
     previous_member_epoch: Int32 = 0
@@ -100,7 +100,7 @@ class TopicMetadata(Struct):
 
 
 class ConsumerGroupPartitionMetadataValue(Message, key=4, versions=(0, 0), flexible=0):
-    """The topics that a consumer group subscribes to, with the number of their partitions."""
+    """The topics that a consumer group subscribes to, with their partition counts."""
 
     topics: list[TopicMetadata] = field(factory=list)
 
@@ -121,7 +121,7 @@ class ConsumerGroupRegularExpressionValue(Message, key=16, versions=(0, 0), flex
 
 
 class ConsumerGroupTargetAssignmentMemberKey(Message, key=7, versions=(0, 0)):
-    """The key of what a member of a consumer group shall own."""
+    """The key of the target assignment of a member of a consumer group."""
 
     group_id: String = ""
     member_id: String = ""
@@ -135,19 +135,19 @@ class ConsumerGroupTargetAssignmentMemberValueTopicPartition(Struct):
 
 
 class ConsumerGroupTargetAssignmentMemberValue(Message, key=7, versions=(0, 0), flexible=0):
-    """What a member of a consumer group shall own."""
+    """The target assignment of a member of a consumer group."""
 
     topic_partitions: list[ConsumerGroupTargetAssignmentMemberValueTopicPartition] = field(factory=list)
 
 
 class ConsumerGroupTargetAssignmentMetadataKey(Message, key=6, versions=(0, 0)):
-    """The key of the assignment that a consumer group moves to."""
+    """The key of the metadata of a consumer group's target assignment."""
 
     group_id: String = ""
 
 
 class ConsumerGroupTargetAssignmentMetadataValue(Message, key=6, versions=(0, 0), flexible=0):
-    """The epoch of the assignment that a consumer group moves to."""
+    """The epoch of a consumer group's target assignment."""
 
     assignment_epoch: Int32 = 0
     assignment_timestamp: Int64 = field(default=0, tag=0)

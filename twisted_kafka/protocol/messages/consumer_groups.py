@@ -12,7 +12,7 @@ class ConsumerGroupHeartbeatRequestTopicPartitions(Struct):
 
 
 class ConsumerGroupHeartbeatRequest(Message, key=68, versions=(0, 1), flexible=0):
-    """A member of a consumer group tells its state and asks for its assignment."""
+    """A member of a consumer group reports its state and asks for its assignment."""
 
     group_id: String = ""
     member_id: String = ""

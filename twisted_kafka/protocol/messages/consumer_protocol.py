@@ -1,4 +1,4 @@
-"""What consumers of the classic protocol put into JoinGroup and SyncGroup."""
+"""The metadata and assignments that classic consumers exchange in JoinGroup and SyncGroup."""
 
 from twisted_kafka.protocol.message import Message, Struct, field
 from twisted_kafka.protocol.types import Bytes, Int32, String
@@ -12,7 +12,7 @@ class ConsumerProtocolSubscriptionTopicPartition(Struct):
 
 
 class ConsumerProtocolSubscription(Message, versions=(0, 3)):
-    """What a consumer puts into JoinGroup as its metadata: the topics that it wants."""
+    """The metadata that a consumer sends in JoinGroup: the topics it subscribes to."""
 
     topics: list[String] = field(factory=list)
     user_data: Bytes | None = None
@@ -29,7 +29,7 @@ class ConsumerProtocolAssignmentTopicPartition(Struct):
 
 
 class ConsumerProtocolAssignment(Message, versions=(0, 3)):
-    """What a consumer gets from SyncGroup: the partitions that are its own."""
+    """The partitions assigned to a consumer, as it gets them from SyncGroup."""
 
     assigned_partitions: list[ConsumerProtocolAssignmentTopicPartition] = field(factory=list)
     user_data: Bytes | None = None

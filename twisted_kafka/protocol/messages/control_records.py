@@ -5,7 +5,7 @@ from twisted_kafka.protocol.types import NO_UUID, Int16, Int32, Int64, String, U
 
 
 class ControlRecordTypeSchema(Message, versions=(0, 0)):
-    """The type that the key of a control record ends in."""
+    """The type in the key of a control record."""
 
     type: Int16 = 0
 
@@ -17,7 +17,7 @@ class EndTxnMarker(Message, versions=(0, 0)):
 
 
 class KRaftVersionRecord(Message, versions=(0, 0), flexible=0):
-    """A control record with the KRaft version from here on."""
+    """The control record that sets the KRaft version from its offset on."""
 
     version: Int16 = 0
     kraft_version: Int16 = 0
@@ -31,7 +31,7 @@ class LeaderChangeMessageVoter(Struct):
 
 
 class LeaderChangeMessage(Message, versions=(0, 1), flexible=0):
-    """A control record that a new KRaft leader writes first."""
+    """The control record that a new KRaft leader writes first."""
 
     version: Int16 = 0
     leader_id: Int32 = 0
@@ -77,7 +77,7 @@ class VotersRecordVoter(Struct):
 
 
 class VotersRecord(Message, versions=(0, 0), flexible=0):
-    """A control record with the voters from here on."""
+    """The control record that sets the voters from its offset on."""
 
     version: Int16 = 0
     voters: list[VotersRecordVoter] = field(factory=list)

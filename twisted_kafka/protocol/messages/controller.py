@@ -1,4 +1,4 @@
-"""What brokers ask of the controller."""
+"""Requests of brokers to the controller."""
 
 from twisted_kafka.protocol.message import Message, Struct, field
 from twisted_kafka.protocol.types import NO_UUID, Bytes, Int8, Int16, Int32, Int64, String, Uuid
@@ -31,7 +31,7 @@ class AlterPartitionRequestTopicData(Struct):
 
 
 class AlterPartitionRequest(Message, key=56, versions=(0, 3), flexible=0):
-    """A leader asks the controller to change the replicas in sync."""
+    """A leader asks the controller to change the in-sync replicas."""
 
     broker_id: Int32 = 0
     broker_epoch: Int64 = -1
@@ -59,7 +59,7 @@ class AlterPartitionResponseTopicData(Struct):
 
 
 class AlterPartitionResponse(Message, key=56, versions=(0, 3), flexible=0):
-    """The state of each partition from now on."""
+    """The new state of each partition."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
@@ -67,7 +67,7 @@ class AlterPartitionResponse(Message, key=56, versions=(0, 3), flexible=0):
 
 
 class EnvelopeRequest(Message, key=58, versions=(0, 0), flexible=0):
-    """A request of a client that a broker forwards to the controller."""
+    """A client's request that a broker forwards to the controller."""
 
     request_data: Bytes = b""
     request_principal: Bytes | None = b""

@@ -35,7 +35,7 @@ class GroupMetadataValue(Message, key=2, versions=(0, 4), flexible=4):
 
 
 class LegacyOffsetCommitKey(Message, key=0, versions=(0, 0)):
-    """The key of a committed offset in its first form."""
+    """The key of a committed offset in its oldest format."""
 
     group: String = ""
     topic: String = ""
@@ -43,7 +43,7 @@ class LegacyOffsetCommitKey(Message, key=0, versions=(0, 0)):
 
 
 class LegacyOffsetCommitValue(Message, key=0, versions=(0, 0)):
-    """A committed offset in its first form."""
+    """A committed offset in its oldest format."""
 
     offset: Int64 = 0
     metadata: String = ""

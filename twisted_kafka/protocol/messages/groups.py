@@ -1,4 +1,4 @@
-"""The classic group protocol, FindCoordinator, and the groups' administration."""
+"""The classic group protocol, FindCoordinator and group administration."""
 
 from twisted_kafka.protocol.message import Message, Struct, field
 from twisted_kafka.protocol.types import Bytes, Int8, Int16, Int32, String
@@ -24,7 +24,7 @@ class Coordinator(Struct):
 
 
 class FindCoordinatorResponse(Message, key=10, versions=(0, 6), flexible=3):
-    """The coordinators."""
+    """The coordinator of each key."""
 
     throttle_time_ms: Int32 = field(default=0, since=1, ignorable=True)
     error_code: Int16 = field(default=0, until=3)
@@ -43,7 +43,7 @@ class JoinGroupRequestProtocol(Struct):
 
 
 class JoinGroupRequest(Message, key=11, versions=(0, 9), flexible=6):
-    """A member joins its group, or takes part in its rebalance."""
+    """A member joins its group, or rejoins in a rebalance."""
 
     group_id: String = ""
     session_timeout_ms: Int32 = 0
@@ -87,7 +87,7 @@ class HeartbeatRequest(Message, key=12, versions=(0, 4), flexible=4):
 
 
 class HeartbeatResponse(Message, key=12, versions=(0, 4), flexible=4):
-    """Whether the member may go on or has to join again."""
+    """Whether the member may continue or has to rejoin."""
 
     throttle_time_ms: Int32 = field(default=0, since=1, ignorable=True)
     error_code: Int16 = 0
@@ -133,7 +133,7 @@ class SyncGroupRequestAssignment(Struct):
 
 
 class SyncGroupRequest(Message, key=14, versions=(0, 5), flexible=4):
-    """A member asks for its assignment; the leader brings all of them."""
+    """A member asks for its assignment; the leader sends the assignments of all members."""
 
     group_id: String = ""
     generation_id: Int32 = 0
@@ -231,7 +231,7 @@ class DeletableGroupResult(Struct):
 
 
 class DeleteGroupsResponse(Message, key=42, versions=(0, 3), flexible=2):
-    """What became of each group."""
+    """The result for each group."""
 
     throttle_time_ms: Int32 = 0
     results: list[DeletableGroupResult] = field(factory=list)

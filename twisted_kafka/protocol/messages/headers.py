@@ -1,11 +1,11 @@
-"""The headers of requests and responses as messages; ``protocol.headers`` has the fast way."""
+"""The headers of requests and responses as messages; ``protocol.headers`` reads and writes them faster."""
 
 from twisted_kafka.protocol.message import Message, field
 from twisted_kafka.protocol.types import Int16, Int32, String
 
 
 class RequestHeader(Message, versions=(0, 2), flexible=2):
-    """What stands before every request."""
+    """The header of every request."""
 
     request_api_key: Int16 = 0
     request_api_version: Int16 = 0
@@ -14,6 +14,6 @@ class RequestHeader(Message, versions=(0, 2), flexible=2):
 
 
 class ResponseHeader(Message, versions=(0, 1), flexible=1):
-    """What stands before every response."""
+    """The header of every response."""
 
     correlation_id: Int32 = 0

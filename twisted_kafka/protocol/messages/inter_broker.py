@@ -1,4 +1,4 @@
-"""What the controller of a ZooKeeper-era cluster and its brokers say to each other."""
+"""The messages between the controller of a ZooKeeper-era cluster and its brokers."""
 
 from twisted_kafka.protocol.message import Message, Struct, field
 from twisted_kafka.protocol.types import NO_UUID, Int8, Int16, Int32, Int64, String, Uuid
@@ -66,7 +66,7 @@ class LeaderAndIsrTopicError(Struct):
 
 
 class LeaderAndIsrResponse(Message, key=4, versions=(0, 7), flexible=4):
-    """How the broker fared with each partition."""
+    """The result for each partition."""
 
     error_code: Int16 = 0
     partition_errors: list[LeaderAndIsrPartitionError] = field(factory=list, until=4)
@@ -103,7 +103,7 @@ class StopReplicaTopicState(Struct):
 
 
 class StopReplicaRequest(Message, key=5, versions=(0, 4), flexible=2):
-    """The controller tells a broker to stop replicas, and perhaps to delete them."""
+    """The controller tells a broker to stop replicas, and optionally to delete them."""
 
     controller_id: Int32 = 0
     is_kraft_controller: bool = field(default=False, since=4)
@@ -124,14 +124,14 @@ class StopReplicaPartitionError(Struct):
 
 
 class StopReplicaResponse(Message, key=5, versions=(0, 4), flexible=2):
-    """How the broker fared with each replica."""
+    """The result for each replica."""
 
     error_code: Int16 = 0
     partition_errors: list[StopReplicaPartitionError] = field(factory=list)
 
 
 class UpdateMetadataPartitionState(Struct):
-    """One of the ``ungrouped_partition_states`` of a UpdateMetadataRequest."""
+    """One of the ``ungrouped_partition_states`` of an UpdateMetadataRequest."""
 
     topic_name: String = field(default="", until=4, ignorable=True)
     partition_index: Int32 = 0
@@ -145,7 +145,7 @@ class UpdateMetadataPartitionState(Struct):
 
 
 class UpdateMetadataTopicState(Struct):
-    """One of the ``topic_states`` of a UpdateMetadataRequest."""
+    """One of the ``topic_states`` of an UpdateMetadataRequest."""
 
     topic_name: String = ""
     topic_id: Uuid = field(default=NO_UUID, since=7, ignorable=True)
@@ -153,7 +153,7 @@ class UpdateMetadataTopicState(Struct):
 
 
 class UpdateMetadataEndpoint(Struct):
-    """One of the ``endpoints`` of a UpdateMetadataBroker."""
+    """One of the ``endpoints`` of an UpdateMetadataBroker."""
 
     port: Int32 = 0
     host: String = ""
@@ -162,7 +162,7 @@ class UpdateMetadataEndpoint(Struct):
 
 
 class UpdateMetadataBroker(Struct):
-    """One of the ``live_brokers`` of a UpdateMetadataRequest."""
+    """One of the ``live_brokers`` of an UpdateMetadataRequest."""
 
     id: Int32 = 0
     v0_host: String = field(default="", until=0, ignorable=True)
@@ -172,7 +172,7 @@ class UpdateMetadataBroker(Struct):
 
 
 class UpdateMetadataRequest(Message, key=6, versions=(0, 8), flexible=6):
-    """The controller tells a broker about the state of partitions and live brokers."""
+    """The controller sends a broker the state of partitions and the live brokers."""
 
     controller_id: Int32 = 0
     is_kraft_controller: bool = field(default=False, since=8)
@@ -185,13 +185,13 @@ class UpdateMetadataRequest(Message, key=6, versions=(0, 8), flexible=6):
 
 
 class UpdateMetadataResponse(Message, key=6, versions=(0, 8), flexible=6):
-    """Whether the broker took it over."""
+    """Whether the broker applied the update."""
 
     error_code: Int16 = 0
 
 
 class ControlledShutdownRequest(Message, key=7, versions=(0, 3), flexible=3):
-    """A broker asks the controller to move its leaderships away before it stops."""
+    """A broker asks the controller to move its partitions' leaders to other brokers before it stops."""
 
     broker_id: Int32 = 0
     broker_epoch: Int64 = field(default=-1, since=2, ignorable=True)

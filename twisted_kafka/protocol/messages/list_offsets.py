@@ -21,7 +21,7 @@ class ListOffsetsTopic(Struct):
 
 
 class ListOffsetsRequest(Message, key=2, versions=(0, 11), flexible=6):
-    """Ask for the offset of a point in time, or of a special place such as the start, of partitions."""
+    """Ask for the offsets of partitions at a timestamp, or at a special position such as the log start."""
 
     replica_id: Int32 = 0
     isolation_level: Int8 = field(default=0, since=2)
@@ -91,7 +91,7 @@ class DeleteRecordsTopicResult(Struct):
 
 
 class DeleteRecordsResponse(Message, key=21, versions=(0, 2), flexible=2):
-    """The new first offsets."""
+    """The new log start offsets."""
 
     throttle_time_ms: Int32 = 0
     topics: list[DeleteRecordsTopicResult] = field(factory=list)
@@ -113,7 +113,7 @@ class OffsetForLeaderTopic(Struct):
 
 
 class OffsetForLeaderEpochRequest(Message, key=23, versions=(0, 4), flexible=4):
-    """Ask where the records of a leader epoch end."""
+    """Ask for the end offset of a leader epoch."""
 
     replica_id: Int32 = field(default=-2, since=3, ignorable=True)
     topics: list[OffsetForLeaderTopic] = field(factory=list)

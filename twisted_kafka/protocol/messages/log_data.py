@@ -1,11 +1,11 @@
-"""Data beside the records: files of the log, and the principal inside an Envelope."""
+"""Other data with schemas of its own: files of the log, and the principal in an Envelope."""
 
 from twisted_kafka.protocol.message import Message, Struct, field
 from twisted_kafka.protocol.types import NO_UUID, Int16, Int32, Int64, String, Uint32, Uuid
 
 
 class DefaultPrincipalData(Message, versions=(0, 0), flexible=0):
-    """A principal as it is sent inside an Envelope."""
+    """A principal as it is sent in an Envelope."""
 
     type: String = ""
     name: String = ""
@@ -26,14 +26,14 @@ class ProducerEntry(Struct):
 
 
 class ProducerSnapshot(Message, versions=(1, 1)):
-    """The file with the state of the producers of a partition."""
+    """The contents of a producer snapshot file: the state of a partition's producers."""
 
     crc: Uint32 = 0
     producer_entries: list[ProducerEntry] = field(factory=list)
 
 
 class AbortedTxn(Message, versions=(0, 0)):
-    """An entry of the index of aborted transactions."""
+    """An entry of the transaction index."""
 
     producer_id: Int64 = 0
     first_offset: Int64 = 0
@@ -48,7 +48,7 @@ class Voter(Struct):
 
 
 class QuorumStateData(Message, versions=(0, 1), flexible=0):
-    """The file with the vote and the leader of a KRaft node."""
+    """The contents of the quorum-state file: the vote and the leader of a KRaft node."""
 
     cluster_id: String = field(default="", until=0)
     leader_id: Int32 = -1

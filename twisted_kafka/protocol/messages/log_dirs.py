@@ -53,7 +53,7 @@ class DescribableLogDirTopic(Struct):
 
 
 class DescribeLogDirsRequest(Message, key=35, versions=(0, 5), flexible=2):
-    """Ask for the log directories of the broker and what is in them."""
+    """Ask for the log directories of the broker and the replicas in them."""
 
     topics: list[DescribableLogDirTopic] | None = field(factory=list)
 
@@ -114,7 +114,7 @@ class AssignReplicasToDirsRequestDirectoryData(Struct):
 
 
 class AssignReplicasToDirsRequest(Message, key=73, versions=(0, 0), flexible=0):
-    """A broker tells the controller which log directories its replicas are in."""
+    """A broker reports to the controller which log directories its replicas are in."""
 
     broker_id: Int32 = 0
     broker_epoch: Int64 = -1

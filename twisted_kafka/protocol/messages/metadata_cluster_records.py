@@ -38,7 +38,7 @@ class RegisterBrokerRecord(Message, key=0, versions=(0, 4), flexible=0):
 
 
 class UnregisterBrokerRecord(Message, key=1, versions=(0, 0), flexible=0):
-    """A broker was taken out of the cluster."""
+    """A broker was removed from the cluster."""
 
     broker_id: Int32 = 0
     broker_epoch: Int64 = 0
@@ -66,7 +66,7 @@ class FeatureLevelRecord(Message, key=12, versions=(0, 0), flexible=0):
 
 
 class BrokerRegistrationChangeRecord(Message, key=17, versions=(0, 3), flexible=0):
-    """Some of a broker's registration changed."""
+    """A broker's registration changed in part."""
 
     broker_id: Int32 = 0
     broker_epoch: Int64 = 0
@@ -77,7 +77,7 @@ class BrokerRegistrationChangeRecord(Message, key=17, versions=(0, 3), flexible=
 
 
 class ZkMigrationStateRecord(Message, key=21, versions=(0, 0), flexible=0):
-    """How far the migration from ZooKeeper has come."""
+    """The state of the migration from ZooKeeper."""
 
     zk_migration_state: Int8 = 0
 
@@ -110,6 +110,6 @@ class RegisterControllerRecord(Message, key=27, versions=(0, 0), flexible=0):
 
 
 class UnregisterControllerRecord(Message, key=29, versions=(0, 0), flexible=0):
-    """A controller was taken out of the cluster."""
+    """A controller was removed from the cluster."""
 
     controller_id: Int32 = 0

@@ -39,7 +39,7 @@ class ConfigRecord(Message, key=4, versions=(0, 0), flexible=0):
 
 
 class PartitionChangeRecord(Message, key=5, versions=(0, 2), flexible=0):
-    """Some of a partition's state changed."""
+    """A partition's state changed in part."""
 
     partition_id: Int32 = -1
     topic_id: Uuid = NO_UUID
@@ -77,7 +77,7 @@ class ClientQuotaRecord(Message, key=14, versions=(0, 0), flexible=0):
 
 
 class ProducerIdsRecord(Message, key=15, versions=(0, 0), flexible=0):
-    """A block of producer ids was given to a broker."""
+    """A block of producer ids was allocated to a broker."""
 
     broker_id: Int32 = 0
     broker_epoch: Int64 = -1
@@ -85,26 +85,26 @@ class ProducerIdsRecord(Message, key=15, versions=(0, 0), flexible=0):
 
 
 class NoOpRecord(Message, key=20, versions=(0, 0), flexible=0):
-    """Nothing: it lets the offset move on."""
+    """No change: it only advances the offset."""
 
 
 class BeginTransactionRecord(Message, key=23, versions=(0, 0), flexible=0):
-    """The records from here on belong together."""
+    """The following records belong to one transaction."""
 
     name: String | None = field(default=None, tag=0)
 
 
 class EndTransactionRecord(Message, key=24, versions=(0, 0), flexible=0):
-    """The records since the beginning of the transaction count."""
+    """The transaction is committed: its records take effect."""
 
 
 class AbortTransactionRecord(Message, key=25, versions=(0, 0), flexible=0):
-    """The records since the beginning of the transaction do not count."""
+    """The transaction is aborted: its records have no effect."""
 
     reason: String | None = field(default=None, tag=0)
 
 
 class ClearElrRecord(Message, key=28, versions=(0, 0), flexible=0):
-    """The eligible leader replicas of a topic, or of all topics, are forgotten."""
+    """The eligible leader replicas of a topic, or of all topics, are cleared."""
 
     topic_name: String = ""

@@ -23,7 +23,7 @@ class OffsetCommitRequestTopic(Struct):
 
 
 class OffsetCommitRequest(Message, key=8, versions=(0, 10), flexible=8):
-    """Keep a group's positions in partitions."""
+    """Commit a group's offsets for partitions."""
 
     group_id: String = ""
     generation_id_or_member_epoch: Int32 = field(default=-1, since=1, ignorable=True)
@@ -49,7 +49,7 @@ class OffsetCommitResponseTopic(Struct):
 
 
 class OffsetCommitResponse(Message, key=8, versions=(0, 10), flexible=8):
-    """Which positions were kept."""
+    """Which offsets were committed."""
 
     throttle_time_ms: Int32 = field(default=0, since=3, ignorable=True)
     topics: list[OffsetCommitResponseTopic] = field(factory=list)
@@ -80,7 +80,7 @@ class OffsetFetchRequestGroup(Struct):
 
 
 class OffsetFetchRequest(Message, key=9, versions=(0, 10), flexible=6):
-    """Ask for the committed positions of groups."""
+    """Ask for the committed offsets of groups."""
 
     group_id: String = field(default="", until=7)
     topics: list[OffsetFetchRequestTopic] | None = field(factory=list, until=7, nullable_since=2)
@@ -132,7 +132,7 @@ class OffsetFetchResponseGroup(Struct):
 
 
 class OffsetFetchResponse(Message, key=9, versions=(0, 10), flexible=6):
-    """The committed positions."""
+    """The committed offsets."""
 
     throttle_time_ms: Int32 = field(default=0, since=3, ignorable=True)
     topics: list[OffsetFetchResponseTopic] = field(factory=list, until=7)
@@ -154,7 +154,7 @@ class OffsetDeleteRequestTopic(Struct):
 
 
 class OffsetDeleteRequest(Message, key=47, versions=(0, 0)):
-    """Delete committed positions of a group."""
+    """Delete committed offsets of a group."""
 
     group_id: String = ""
     topics: list[OffsetDeleteRequestTopic] = field(factory=list)
@@ -175,7 +175,7 @@ class OffsetDeleteResponseTopic(Struct):
 
 
 class OffsetDeleteResponse(Message, key=47, versions=(0, 0)):
-    """Which positions were deleted."""
+    """Which offsets were deleted."""
 
     error_code: Int16 = 0
     throttle_time_ms: Int32 = 0

@@ -1,4 +1,4 @@
-"""Elections and reassignments."""
+"""Leader elections and partition reassignments."""
 
 from twisted_kafka.protocol.message import Message, Struct, field
 from twisted_kafka.protocol.types import Int8, Int16, Int32, String
@@ -12,7 +12,7 @@ class ElectLeadersRequestTopicPartitions(Struct):
 
 
 class ElectLeadersRequest(Message, key=43, versions=(0, 2), flexible=2):
-    """Elect the leaders of partitions anew."""
+    """Elect new leaders for partitions."""
 
     election_type: Int8 = field(default=0, since=1)
     topic_partitions: list[ElectLeadersRequestTopicPartitions] | None = field(factory=list)
@@ -35,7 +35,7 @@ class ReplicaElectionResult(Struct):
 
 
 class ElectLeadersResponse(Message, key=43, versions=(0, 2), flexible=2):
-    """What became of each election."""
+    """The result for each election."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = field(default=0, since=1)
@@ -57,7 +57,7 @@ class ReassignableTopic(Struct):
 
 
 class AlterPartitionReassignmentsRequest(Message, key=45, versions=(0, 1), flexible=0):
-    """Begin or cancel the move of partitions to other replicas."""
+    """Start or cancel reassignments of partitions to other replicas."""
 
     timeout_ms: Int32 = 60000
     allow_replication_factor_change: bool = field(default=True, since=1)
@@ -80,7 +80,7 @@ class ReassignableTopicResponse(Struct):
 
 
 class AlterPartitionReassignmentsResponse(Message, key=45, versions=(0, 1), flexible=0):
-    """What became of each reassignment."""
+    """The result for each reassignment."""
 
     throttle_time_ms: Int32 = 0
     allow_replication_factor_change: bool = field(default=True, since=1, ignorable=True)

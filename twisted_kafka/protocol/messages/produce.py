@@ -73,7 +73,7 @@ class NodeEndpoint(Struct):
 
 
 class ProduceResponse(Message, key=0, versions=(0, 13), flexible=9):
-    """Where the batches of each partition went, or why they did not."""
+    """The offset at which each partition's batches were appended, or the error."""
 
     responses: list[TopicProduceResponse] = field(factory=list)
     throttle_time_ms: Int32 = field(default=0, since=1, ignorable=True)

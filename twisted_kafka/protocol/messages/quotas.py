@@ -20,7 +20,7 @@ class DescribeClientQuotasRequest(Message, key=48, versions=(0, 1), flexible=1):
 
 
 class EntityData(Struct):
-    """One of the ``entity`` of a DescribeClientQuotasResponseEntryData and the like elsewhere."""
+    """One of the ``entity`` of a DescribeClientQuotasResponseEntryData, and of similar fields elsewhere."""
 
     entity_type: String = ""
     entity_name: String | None = ""
@@ -80,7 +80,7 @@ class AlterClientQuotasResponseEntryData(Struct):
 
 
 class AlterClientQuotasResponse(Message, key=49, versions=(0, 1), flexible=1):
-    """What became of each change."""
+    """The result for each change."""
 
     throttle_time_ms: Int32 = 0
     entries: list[AlterClientQuotasResponseEntryData] = field(factory=list)

@@ -90,7 +90,7 @@ class LeaderEndpoint(Struct):
 
 
 class BeginQuorumEpochRequest(Message, key=53, versions=(0, 1), flexible=1):
-    """A new KRaft leader tells the voters that it leads."""
+    """A new KRaft leader announces itself to the voters."""
 
     cluster_id: String | None = None
     voter_id: Int32 = field(default=-1, since=1, ignorable=True)
@@ -123,7 +123,7 @@ class BeginQuorumEpochResponseNodeEndpoint(Struct):
 
 
 class BeginQuorumEpochResponse(Message, key=53, versions=(0, 1), flexible=1):
-    """Whether the voter follows."""
+    """Whether the voter accepts the leader."""
 
     error_code: Int16 = 0
     topics: list[BeginQuorumEpochResponseTopicData] = field(factory=list)
@@ -155,7 +155,7 @@ class EndQuorumEpochRequestTopicData(Struct):
 
 
 class EndQuorumEpochRequest(Message, key=54, versions=(0, 1), flexible=1):
-    """A KRaft leader resigns and names who may follow it."""
+    """A KRaft leader resigns and names its preferred successors."""
 
     cluster_id: String | None = None
     topics: list[EndQuorumEpochRequestTopicData] = field(factory=list)
@@ -187,7 +187,7 @@ class EndQuorumEpochResponseNodeEndpoint(Struct):
 
 
 class EndQuorumEpochResponse(Message, key=54, versions=(0, 1), flexible=1):
-    """Whether the voter took notice."""
+    """Whether the voter accepts the resignation."""
 
     error_code: Int16 = 0
     topics: list[EndQuorumEpochResponseTopicData] = field(factory=list)
@@ -292,7 +292,7 @@ class FetchSnapshotRequestTopicSnapshot(Struct):
 
 
 class FetchSnapshotRequest(Message, key=59, versions=(0, 1), flexible=0):
-    """Read a piece of a KRaft snapshot."""
+    """Read a part of a KRaft snapshot."""
 
     cluster_id: String | None = field(default=None, tag=0)
     replica_id: Int32 = -1
@@ -335,7 +335,7 @@ class FetchSnapshotResponseNodeEndpoint(Struct):
 
 
 class FetchSnapshotResponse(Message, key=59, versions=(0, 1), flexible=0):
-    """The piece read."""
+    """The bytes read."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

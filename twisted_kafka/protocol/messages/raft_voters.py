@@ -48,7 +48,7 @@ class RemoveRaftVoterResponse(Message, key=81, versions=(0, 0), flexible=0):
 
 
 class UpdateRaftVoterRequestListener(Struct):
-    """One of the ``listeners`` of a UpdateRaftVoterRequest."""
+    """One of the ``listeners`` of an UpdateRaftVoterRequest."""
 
     name: String = ""
     host: String = ""
@@ -56,14 +56,14 @@ class UpdateRaftVoterRequestListener(Struct):
 
 
 class KRaftVersionFeature(Struct):
-    """The ``kraft_version_feature`` of a UpdateRaftVoterRequest."""
+    """The ``kraft_version_feature`` of an UpdateRaftVoterRequest."""
 
     min_supported_version: Int16 = 0
     max_supported_version: Int16 = 0
 
 
 class UpdateRaftVoterRequest(Message, key=82, versions=(0, 0), flexible=0):
-    """A KRaft voter tells its endpoints and versions."""
+    """A KRaft voter reports its endpoints and versions."""
 
     cluster_id: String | None = ""
     current_leader_epoch: Int32 = 0
@@ -74,7 +74,7 @@ class UpdateRaftVoterRequest(Message, key=82, versions=(0, 0), flexible=0):
 
 
 class CurrentLeader(Struct):
-    """The ``current_leader`` of a UpdateRaftVoterResponse."""
+    """The ``current_leader`` of an UpdateRaftVoterResponse."""
 
     leader_id: Int32 = -1
     leader_epoch: Int32 = -1
@@ -83,7 +83,7 @@ class CurrentLeader(Struct):
 
 
 class UpdateRaftVoterResponse(Message, key=82, versions=(0, 0), flexible=0):
-    """Whether they were taken over, and who leads."""
+    """Whether the update was applied, and the current leader."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

@@ -11,7 +11,7 @@ class SaslHandshakeRequest(Message, key=17, versions=(0, 1)):
 
 
 class SaslHandshakeResponse(Message, key=17, versions=(0, 1)):
-    """Whether the mechanism is enabled, and which are."""
+    """Whether the mechanism is enabled, and all that are."""
 
     error_code: Int16 = 0
     mechanisms: list[String] = field(factory=list)

@@ -74,7 +74,7 @@ class AlterUserScramCredentialsResult(Struct):
 
 
 class AlterUserScramCredentialsResponse(Message, key=51, versions=(0, 0), flexible=0):
-    """What became of each user."""
+    """The result for each user."""
 
     throttle_time_ms: Int32 = 0
     results: list[AlterUserScramCredentialsResult] = field(factory=list)

@@ -35,7 +35,7 @@ class ForgottenTopic(Struct):
 
 
 class ShareFetchRequest(Message, key=78, versions=(0, 2), flexible=0):
-    """Acquire records of share-group partitions, and acknowledge earlier ones."""
+    """Acquire records for a share group, and acknowledge earlier ones."""
 
     group_id: String | None = None
     member_id: String | None = ""
@@ -147,7 +147,7 @@ class ShareAcknowledgeTopicResponse(Struct):
 
 
 class ShareAcknowledgeResponse(Message, key=79, versions=(0, 2), flexible=0):
-    """What became of the acknowledgements."""
+    """The results of the acknowledgements."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

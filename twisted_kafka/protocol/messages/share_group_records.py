@@ -5,7 +5,7 @@ from twisted_kafka.protocol.types import NO_UUID, Int8, Int32, Int64, String, Uu
 
 
 class ShareGroupCurrentMemberAssignmentKey(Message, key=14, versions=(0, 0)):
-    """The key of what a member of a share group reads."""
+    """The key of the current assignment of a member of a share group."""
 
     group_id: String = ""
     member_id: String = ""
@@ -19,7 +19,7 @@ class ShareGroupCurrentMemberAssignmentValueTopicPartitions(Struct):
 
 
 class ShareGroupCurrentMemberAssignmentValue(Message, key=14, versions=(0, 0), flexible=0):
-    """What a member of a share group reads."""
+    """The current assignment of a member of a share group."""
 
     member_epoch: Int32 = 0
     previous_member_epoch: Int32 = 0
@@ -63,7 +63,7 @@ class ShareGroupPartitionMetadataKey(Message, key=9, versions=(0, 0)):
 
 
 class TopicPartitionsInfo(Struct):
-    """One of the ``initialized_topics`` of a ShareGroupPartitionMetadataValue and the like elsewhere."""
+    """One of the ``initialized_topics`` of a ShareGroupPartitionMetadataValue, and of similar fields elsewhere."""
 
     topic_id: Uuid = NO_UUID
     topic_name: String = ""
@@ -91,7 +91,7 @@ class ShareGroupStatePartitionMetadataKey(Message, key=15, versions=(0, 0)):
 
 
 class ShareGroupStatePartitionMetadataValue(Message, key=15, versions=(0, 0), flexible=0):
-    """The partitions whose share state is kept, begun or being deleted."""
+    """The partitions whose share state is initialized, being initialized or being deleted."""
 
     initializing_topics: list[TopicPartitionsInfo] = field(factory=list)
     initialized_topics: list[TopicPartitionsInfo] = field(factory=list)
@@ -99,7 +99,7 @@ class ShareGroupStatePartitionMetadataValue(Message, key=15, versions=(0, 0), fl
 
 
 class ShareGroupTargetAssignmentMemberKey(Message, key=13, versions=(0, 0)):
-    """The key of what a member of a share group shall read."""
+    """The key of the target assignment of a member of a share group."""
 
     group_id: String = ""
     member_id: String = ""
@@ -113,19 +113,19 @@ class ShareGroupTargetAssignmentMemberValueTopicPartition(Struct):
 
 
 class ShareGroupTargetAssignmentMemberValue(Message, key=13, versions=(0, 0), flexible=0):
-    """What a member of a share group shall read."""
+    """The target assignment of a member of a share group."""
 
     topic_partitions: list[ShareGroupTargetAssignmentMemberValueTopicPartition] = field(factory=list)
 
 
 class ShareGroupTargetAssignmentMetadataKey(Message, key=12, versions=(0, 0)):
-    """The key of the assignment that a share group moves to."""
+    """The key of the metadata of a share group's target assignment."""
 
     group_id: String = ""
 
 
 class ShareGroupTargetAssignmentMetadataValue(Message, key=12, versions=(0, 0), flexible=0):
-    """The epoch of the assignment that a share group moves to."""
+    """The epoch of a share group's target assignment."""
 
     assignment_epoch: Int32 = 0
     assignment_timestamp: Int64 = field(default=0, tag=0)

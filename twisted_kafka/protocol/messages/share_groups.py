@@ -5,7 +5,7 @@ from twisted_kafka.protocol.types import NO_UUID, Int16, Int32, String, Uuid
 
 
 class ShareGroupHeartbeatRequest(Message, key=76, versions=(0, 1), flexible=0):
-    """A member of a share group tells its state and asks for its assignment."""
+    """A member of a share group reports its state and asks for its assignment."""
 
     group_id: String = ""
     member_id: String = ""

@@ -97,7 +97,7 @@ class AlterShareGroupOffsetsResponseTopic(Struct):
 
 
 class AlterShareGroupOffsetsResponse(Message, key=91, versions=(0, 0), flexible=0):
-    """What became of each partition."""
+    """The result for each partition."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
@@ -128,7 +128,7 @@ class DeleteShareGroupOffsetsResponseTopic(Struct):
 
 
 class DeleteShareGroupOffsetsResponse(Message, key=92, versions=(0, 0), flexible=0):
-    """What became of each topic."""
+    """The result for each topic."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

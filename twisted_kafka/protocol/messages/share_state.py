@@ -20,7 +20,7 @@ class InitializeStateData(Struct):
 
 
 class InitializeShareGroupStateRequest(Message, key=83, versions=(0, 0), flexible=0):
-    """Begin to keep the state of share-group partitions."""
+    """Initialize the state of share-group partitions."""
 
     group_id: String = ""
     topics: list[InitializeStateData] = field(factory=list)
@@ -42,7 +42,7 @@ class InitializeStateResult(Struct):
 
 
 class InitializeShareGroupStateResponse(Message, key=83, versions=(0, 0), flexible=0):
-    """What became of each partition."""
+    """The result for each partition."""
 
     results: list[InitializeStateResult] = field(factory=list)
 
@@ -151,7 +151,7 @@ class WriteStateResult(Struct):
 
 
 class WriteShareGroupStateResponse(Message, key=85, versions=(0, 1), flexible=0):
-    """What became of each partition."""
+    """The result for each partition."""
 
     results: list[WriteStateResult] = field(factory=list)
 
@@ -192,7 +192,7 @@ class DeleteStateResult(Struct):
 
 
 class DeleteShareGroupStateResponse(Message, key=86, versions=(0, 0), flexible=0):
-    """What became of each partition."""
+    """The result for each partition."""
 
     results: list[DeleteStateResult] = field(factory=list)
 

@@ -35,7 +35,7 @@ class ShareSnapshotValue(Message, key=0, versions=(0, 0), flexible=0):
 
 
 class ShareUpdateKey(Message, key=1, versions=(0, 0)):
-    """The key of a change of a share partition in ``__share_group_state``."""
+    """The key of an update of a share partition in ``__share_group_state``."""
 
     group_id: String = ""
     topic_id: Uuid = NO_UUID
@@ -43,7 +43,7 @@ class ShareUpdateKey(Message, key=1, versions=(0, 0)):
 
 
 class ShareUpdateValue(Message, key=1, versions=(0, 0), flexible=0):
-    """What changed of a share partition since its last snapshot."""
+    """A change of a share partition since its last snapshot."""
 
     snapshot_epoch: Int32 = 0
     leader_epoch: Int32 = 0

@@ -5,14 +5,14 @@ from twisted_kafka.protocol.types import Int8, Int16, Int32, Int64, String, Uint
 
 
 class StreamsGroupCurrentMemberAssignmentKey(Message, key=22, versions=(0, 0)):
-    """The key of the tasks of a member of a streams group."""
+    """The key of the current assignment of a member of a streams group."""
 
     group_id: String = ""
     member_id: String = ""
 
 
 class StreamsGroupCurrentMemberAssignmentValueTaskIds(Struct):
-    """One of the ``active_tasks`` of a StreamsGroupCurrentMemberAssignmentValue and the like elsewhere."""
+    """One of the ``active_tasks`` of a StreamsGroupCurrentMemberAssignmentValue, and of similar fields elsewhere."""
 
     subtopology_id: String = ""
     partitions: list[Int32] = field(factory=list)
@@ -20,7 +20,7 @@ class StreamsGroupCurrentMemberAssignmentValueTaskIds(Struct):
 
 
 class StreamsGroupCurrentMemberAssignmentValue(Message, key=22, versions=(0, 0), flexible=0):
-    """The tasks that a member of a streams group has and has to give up."""
+    """The tasks that a member of a streams group owns and has to revoke."""
 
     member_epoch: Int32 = 0
     previous_member_epoch: Int32 = 0
@@ -93,21 +93,21 @@ class StreamsGroupMetadataValue(Message, key=17, versions=(0, 0), flexible=0):
 
 
 class StreamsGroupTargetAssignmentMemberKey(Message, key=21, versions=(0, 0)):
-    """The key of the tasks that a member of a streams group shall have."""
+    """The key of the target assignment of a member of a streams group."""
 
     group_id: String = ""
     member_id: String = ""
 
 
 class StreamsGroupTargetAssignmentMemberValueTaskIds(Struct):
-    """One of the ``active_tasks`` of a StreamsGroupTargetAssignmentMemberValue and the like elsewhere."""
+    """One of the ``active_tasks`` of a StreamsGroupTargetAssignmentMemberValue, and of similar fields elsewhere."""
 
     subtopology_id: String = ""
     partitions: list[Int32] = field(factory=list)
 
 
 class StreamsGroupTargetAssignmentMemberValue(Message, key=21, versions=(0, 0), flexible=0):
-    """The tasks that a member of a streams group shall have."""
+    """The target assignment of a member of a streams group."""
 
     active_tasks: list[StreamsGroupTargetAssignmentMemberValueTaskIds] = field(factory=list)
     standby_tasks: list[StreamsGroupTargetAssignmentMemberValueTaskIds] = field(factory=list)
@@ -115,13 +115,13 @@ class StreamsGroupTargetAssignmentMemberValue(Message, key=21, versions=(0, 0), 
 
 
 class StreamsGroupTargetAssignmentMetadataKey(Message, key=20, versions=(0, 0)):
-    """The key of the assignment that a streams group moves to."""
+    """The key of the metadata of a streams group's target assignment."""
 
     group_id: String = ""
 
 
 class StreamsGroupTargetAssignmentMetadataValue(Message, key=20, versions=(0, 0), flexible=0):
-    """The epoch of the assignment that a streams group moves to."""
+    """The epoch of a streams group's target assignment."""
 
     assignment_epoch: Int32 = 0
     assignment_timestamp: Int64 = field(default=0, tag=0)

@@ -5,14 +5,14 @@ from twisted_kafka.protocol.types import Int8, Int16, Int32, Int64, String, Uint
 
 
 class KeyValue(Struct):
-    """One of the ``client_tags`` of a StreamsGroupHeartbeatRequest and the like elsewhere."""
+    """One of the ``client_tags`` of a StreamsGroupHeartbeatRequest, and of similar fields elsewhere."""
 
     key: String = ""
     value: String = ""
 
 
 class TopicInfo(Struct):
-    """One of the ``state_changelog_topics`` of a StreamsGroupHeartbeatRequestSubtopology and the like elsewhere."""
+    """One of the ``state_changelog_topics`` of a StreamsGroupHeartbeatRequestSubtopology, and of similar fields elsewhere."""
 
     name: String = ""
     partitions: Int32 = 0
@@ -48,21 +48,21 @@ class StreamsGroupHeartbeatRequestTopology(Struct):
 
 
 class TaskIds(Struct):
-    """One of the ``active_tasks`` of a StreamsGroupHeartbeatRequest and the like elsewhere."""
+    """One of the ``active_tasks`` of a StreamsGroupHeartbeatRequest, and of similar fields elsewhere."""
 
     subtopology_id: String = ""
     partitions: list[Int32] = field(factory=list)
 
 
 class Endpoint(Struct):
-    """The ``user_endpoint`` of a StreamsGroupHeartbeatRequest and the like elsewhere."""
+    """The ``user_endpoint`` of a StreamsGroupHeartbeatRequest, and of similar fields elsewhere."""
 
     host: String = ""
     port: Uint16 = 0
 
 
 class TaskOffset(Struct):
-    """One of the ``task_offsets`` of a StreamsGroupHeartbeatRequest and the like elsewhere."""
+    """One of the ``task_offsets`` of a StreamsGroupHeartbeatRequest, and of similar fields elsewhere."""
 
     subtopology_id: String = ""
     partition: Int32 = 0
@@ -70,7 +70,7 @@ class TaskOffset(Struct):
 
 
 class StreamsGroupHeartbeatRequest(Message, key=88, versions=(0, 1), flexible=0):
-    """A member of a streams group tells its state and asks for its tasks."""
+    """A member of a streams group reports its state and asks for its tasks."""
 
     group_id: String = ""
     member_id: String = ""
@@ -188,7 +188,7 @@ class Member(Struct):
 
 
 class TopologyDescriptionNode(Struct):
-    """One of the ``nodes`` of a TopologyDescriptionSubtopology and the like elsewhere."""
+    """One of the ``nodes`` of a TopologyDescriptionSubtopology, and of similar fields elsewhere."""
 
     name: String = ""
     node_type: Int8 = 0

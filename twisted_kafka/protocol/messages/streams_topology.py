@@ -5,7 +5,7 @@ from twisted_kafka.protocol.types import Int8, Int16, Int32, String
 
 
 class TopologyDescriptionNode(Struct):
-    """One of the ``nodes`` of a TopologyDescriptionSubtopology and the like elsewhere."""
+    """One of the ``nodes`` of a TopologyDescriptionSubtopology, and of similar fields elsewhere."""
 
     name: String = ""
     node_type: Int8 = 0
@@ -37,7 +37,7 @@ class TopologyDescription(Struct):
 
 
 class StreamsGroupTopologyDescriptionUpdateRequest(Message, key=93, versions=(0, 0), flexible=0):
-    """A member of a streams group brings the readable description of its topology."""
+    """A member of a streams group sends a readable description of its topology."""
 
     group_id: String = ""
     member_id: String = ""
@@ -46,7 +46,7 @@ class StreamsGroupTopologyDescriptionUpdateRequest(Message, key=93, versions=(0,
 
 
 class StreamsGroupTopologyDescriptionUpdateResponse(Message, key=93, versions=(0, 0), flexible=0):
-    """Whether the description was kept."""
+    """Whether the description was stored."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

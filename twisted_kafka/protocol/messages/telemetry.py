@@ -11,7 +11,7 @@ class GetTelemetrySubscriptionsRequest(Message, key=71, versions=(0, 0), flexibl
 
 
 class GetTelemetrySubscriptionsResponse(Message, key=71, versions=(0, 0), flexible=0):
-    """The metrics wanted and how often."""
+    """The metrics wanted, and the interval between pushes."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
@@ -35,7 +35,7 @@ class PushTelemetryRequest(Message, key=72, versions=(0, 0), flexible=0):
 
 
 class PushTelemetryResponse(Message, key=72, versions=(0, 0), flexible=0):
-    """Whether the broker took them."""
+    """Whether the broker accepted them."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0

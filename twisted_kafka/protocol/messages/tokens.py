@@ -37,7 +37,7 @@ class CreateDelegationTokenResponse(Message, key=38, versions=(0, 3), flexible=2
 
 
 class RenewDelegationTokenRequest(Message, key=39, versions=(0, 2), flexible=2):
-    """Move the expiry of a delegation token."""
+    """Extend the expiry of a delegation token."""
 
     hmac: Bytes = b""
     renew_period_ms: Int64 = 0
@@ -52,7 +52,7 @@ class RenewDelegationTokenResponse(Message, key=39, versions=(0, 2), flexible=2)
 
 
 class ExpireDelegationTokenRequest(Message, key=40, versions=(0, 2), flexible=2):
-    """Let a delegation token end."""
+    """Expire a delegation token."""
 
     hmac: Bytes = b""
     expiry_time_period_ms: Int64 = 0
@@ -74,7 +74,7 @@ class DescribeDelegationTokenOwner(Struct):
 
 
 class DescribeDelegationTokenRequest(Message, key=41, versions=(0, 3), flexible=2):
-    """Ask for the delegation tokens of owners."""
+    """Ask for the delegation tokens of the given owners."""
 
     owners: list[DescribeDelegationTokenOwner] | None = field(factory=list)
 

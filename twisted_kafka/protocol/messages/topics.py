@@ -1,4 +1,4 @@
-"""Creation, deletion and growth of topics."""
+"""Creation and deletion of topics, and creation of partitions."""
 
 from twisted_kafka.protocol.message import Message, Struct, field
 from twisted_kafka.protocol.types import NO_UUID, Int8, Int16, Int32, String, Uuid
@@ -60,7 +60,7 @@ class CreatableTopicResult(Struct):
 
 
 class CreateTopicsResponse(Message, key=19, versions=(0, 7), flexible=5):
-    """What became of each topic."""
+    """The result for each topic."""
 
     throttle_time_ms: Int32 = field(default=0, since=2, ignorable=True)
     topics: list[CreatableTopicResult] = field(factory=list)
@@ -91,7 +91,7 @@ class DeletableTopicResult(Struct):
 
 
 class DeleteTopicsResponse(Message, key=20, versions=(0, 6), flexible=4):
-    """What became of each topic."""
+    """The result for each topic."""
 
     throttle_time_ms: Int32 = field(default=0, since=1, ignorable=True)
     responses: list[DeletableTopicResult] = field(factory=list)
@@ -112,7 +112,7 @@ class CreatePartitionsTopic(Struct):
 
 
 class CreatePartitionsRequest(Message, key=37, versions=(0, 3), flexible=2):
-    """Raise the number of partitions of topics."""
+    """Increase the number of partitions of topics."""
 
     topics: list[CreatePartitionsTopic] = field(factory=list)
     timeout_ms: Int32 = 0
@@ -128,7 +128,7 @@ class CreatePartitionsTopicResult(Struct):
 
 
 class CreatePartitionsResponse(Message, key=37, versions=(0, 3), flexible=2):
-    """What became of each topic."""
+    """The result for each topic."""
 
     throttle_time_ms: Int32 = 0
     results: list[CreatePartitionsTopicResult] = field(factory=list)

@@ -5,7 +5,7 @@ from twisted_kafka.protocol.types import NO_UUID, Int8, Int16, Int32, Int64, Str
 
 
 class InitProducerIdRequest(Message, key=22, versions=(0, 6), flexible=2):
-    """Get a producer id and epoch; ends an open transaction of the transactional id."""
+    """Ask for a producer id and epoch; an open transaction of the transactional id is aborted."""
 
     transactional_id: String | None = ""
     transaction_timeout_ms: Int32 = 0
@@ -44,7 +44,7 @@ class AddPartitionsToTxnTransaction(Struct):
 
 
 class AddPartitionsToTxnRequest(Message, key=24, versions=(0, 5), flexible=3):
-    """Make partitions part of a transaction, or check that they are."""
+    """Add partitions to a transaction, or verify that they belong to it."""
 
     transactions: list[AddPartitionsToTxnTransaction] = field(factory=list, since=4)
     v3_and_below_transactional_id: String = field(default="", until=3)
@@ -75,7 +75,7 @@ class AddPartitionsToTxnResult(Struct):
 
 
 class AddPartitionsToTxnResponse(Message, key=24, versions=(0, 5), flexible=3):
-    """Which partitions are part of the transaction now."""
+    """Which partitions belong to the transaction now."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = field(default=0, since=4, ignorable=True)
@@ -84,7 +84,7 @@ class AddPartitionsToTxnResponse(Message, key=24, versions=(0, 5), flexible=3):
 
 
 class AddOffsetsToTxnRequest(Message, key=25, versions=(0, 4), flexible=3):
-    """Make a group's offsets part of a transaction."""
+    """Add a group's offsets to a transaction."""
 
     transactional_id: String = ""
     producer_id: Int64 = 0
@@ -93,7 +93,7 @@ class AddOffsetsToTxnRequest(Message, key=25, versions=(0, 4), flexible=3):
 
 
 class AddOffsetsToTxnResponse(Message, key=25, versions=(0, 4), flexible=3):
-    """Whether they are part of it now."""
+    """Whether they were added."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
@@ -109,7 +109,7 @@ class EndTxnRequest(Message, key=26, versions=(0, 5), flexible=3):
 
 
 class EndTxnResponse(Message, key=26, versions=(0, 5), flexible=3):
-    """Whether the transaction ends, and the producer's epoch from now on."""
+    """Whether the transaction is ending, and the producer's new epoch."""
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
@@ -186,7 +186,7 @@ class TxnOffsetCommitRequestTopic(Struct):
 
 
 class TxnOffsetCommitRequest(Message, key=28, versions=(0, 6), flexible=3):
-    """Keep a group's positions as part of a transaction."""
+    """Commit a group's offsets as part of a transaction."""
 
     transactional_id: String = ""
     group_id: String = ""
@@ -214,7 +214,7 @@ class TxnOffsetCommitResponseTopic(Struct):
 
 
 class TxnOffsetCommitResponse(Message, key=28, versions=(0, 6), flexible=3):
-    """Which positions were kept."""
+    """Which offsets were committed."""
 
     throttle_time_ms: Int32 = 0
     topics: list[TxnOffsetCommitResponseTopic] = field(factory=list)

@@ -42,11 +42,11 @@ __all__ = [
 ]
 
 LOG_OVERHEAD = 12
-"""Offset and size in front of every batch; the size doesn't count them."""
+"""Bytes of the offset and size before every batch; the size does not include them."""
 HEADER_SIZE = 61
-"""Bytes of a batch of format 2 before its records."""
+"""Bytes of the header of a batch of format 2."""
 HEADER = struct.Struct(">qiibIhiqqqhii")
-"""The fields of :class:`DefaultBatch` in its order, the size without the first 12 bytes."""
+"""The header fields of :class:`DefaultBatch` in order; the size excludes the first 12 bytes."""
 CRC_START = 21
 """The CRC covers a batch of format 2 from its attributes on."""
 MAGIC_AT = 16
@@ -69,7 +69,7 @@ class DefaultBatch(RecordBatch):
     last_offset_delta: int
 
     def __init__(self, data: memoryview, position: int = 0) -> None:
-        """Parse the header of the batch that ``data`` holds, no less and no more."""
+        """Parse the header of the batch in ``data``, which must hold exactly this batch."""
         self.data = data
         self.position = position
         (
@@ -92,12 +92,12 @@ class DefaultBatch(RecordBatch):
 
     @property
     def base_offset(self) -> int:
-        """The first record's offset (also when the cleaner has removed that record)."""
+        """The first record's offset, also after the cleaner has removed that record."""
         return self._base_offset
 
     @property
     def count(self) -> int:
-        """How many records it says it has."""
+        """The declared number of records."""
         return self._count
 
     @property
@@ -119,11 +119,11 @@ class DefaultBatch(RecordBatch):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When the cleaner may drop its tombstones and markers, None while that isn't set."""
+        """When the cleaner may remove its tombstones and markers; None until that is set."""
         return self.base_timestamp_ms if self.attributes & DELETE_HORIZON_FLAG else None
 
     def is_valid(self) -> bool:
-        """Whether the CRC-32C is right."""
+        """Whether the CRC-32C is correct."""
         return crc32c(self.data[CRC_START:]) == self.crc
 
     def payload(self, limit_bytes: int = DEFAULT_DECOMPRESSION_LIMIT_BYTES) -> bytes:
@@ -134,7 +134,7 @@ class DefaultBatch(RecordBatch):
         return decompress(codec, self.data[HEADER_SIZE:], limit_bytes=limit_bytes)
 
     def records(self, limit_bytes: int = DEFAULT_DECOMPRESSION_LIMIT_BYTES) -> Iterator[Record]:
-        """Parse the records one after the other; raises as the base class says."""
+        """Parse the records one by one; raises the errors of the base class."""
         append_time = self.max_timestamp_ms if self.attributes & TIMESTAMP_TYPE_MASK else None
         return parse_records(
             self.payload(limit_bytes), self._count, self._base_offset, self.base_timestamp_ms, append_time, self.base_sequence
@@ -149,19 +149,19 @@ def parse_records(
     append_time_ms: int | None = None,
     base_sequence: int = NO_SEQUENCE,
 ) -> Iterator[Record]:
-    """Parse ``count`` records of format 2, decompressed.
+    """Parse ``count`` decompressed records of format 2.
 
-    Raises InvalidRecordError where they don't parse or when bytes are left over.
+    Raises InvalidRecordError when a record is malformed or bytes remain after the last one.
     """
     if count < 0:
-        raise InvalidRecordError(f"a record batch says that it has {count} records")
+        raise InvalidRecordError(f"invalid record count {count} in a record batch")
     position = 0
     try:
         for _ in range(count):
             size, position = read_varint(payload, position)
             end = position + size
             if size < 0 or end > len(payload):
-                raise InvalidRecordError(f"a record says that it has {size} bytes, {len(payload) - position} are left")
+                raise InvalidRecordError(f"a record declares a size of {size} bytes, but {len(payload) - position} remain")
             delta, position = read_varlong(payload, position + 1)
             offset_delta, position = read_varint(payload, position)
             key, position = _read_bytes(payload, position)
@@ -171,7 +171,7 @@ def parse_records(
             if number:
                 headers, position = _read_headers(payload, position, number)
             if position != end:
-                raise InvalidRecordError(f"a record of {size} bytes ends {position - end} bytes off")
+                raise InvalidRecordError(f"the fields of a record of {size} bytes take {size + position - end} bytes")
             timestamp = base_timestamp_ms + delta if append_time_ms is None else append_time_ms
             if not -_INT64_MAX <= timestamp <= _INT64_MAX:
                 timestamp = (timestamp + _INT64_MAX + 1) % _INT64_RANGE - _INT64_MAX - 1
@@ -180,7 +180,7 @@ def parse_records(
     except (IndexError, ValueError) as error:
         raise InvalidRecordError(f"a record is malformed: {error}") from None
     if position != len(payload):
-        raise InvalidRecordError(f"{len(payload) - position} bytes are left after the {count} records of a batch")
+        raise InvalidRecordError(f"{len(payload) - position} bytes remain after the {count} records of a batch")
 
 
 def _read_bytes(payload: bytes, position: int) -> tuple[bytes | None, int]:
@@ -189,13 +189,13 @@ def _read_bytes(payload: bytes, position: int) -> tuple[bytes | None, int]:
         return None, position
     end = position + size
     if end > len(payload):
-        raise InvalidRecordError(f"a field says that it has {size} bytes, {len(payload) - position} are left")
+        raise InvalidRecordError(f"a field declares a size of {size} bytes, but {len(payload) - position} remain")
     return payload[position:end], end
 
 
 def _read_headers(payload: bytes, position: int, number: int) -> tuple[tuple[Header, ...], int]:
     if not 0 <= number <= len(payload) - position:
-        raise InvalidRecordError(f"a record says that it has {number} headers")
+        raise InvalidRecordError(f"invalid number of headers {number} in a record")
     headers = []
     for _ in range(number):
         key, position = _read_bytes(payload, position)
@@ -207,16 +207,16 @@ def _read_headers(payload: bytes, position: int, number: int) -> tuple[tuple[Hea
 
 
 def batch_size(data: Buffer, position: int = 0) -> int | None:
-    """Return the bytes of the batch at ``position``, None when too few bytes are left to tell.
+    """Return the size in bytes of the batch at ``position``, None when too few bytes remain to know it.
 
-    Raises CorruptRecordError for a size or magic that cannot be (Kafka: ByteBufferLogInputStream).
+    Raises CorruptRecordError for an invalid size or magic (Kafka: ByteBufferLogInputStream).
     """
     left = len(data) - position
     if left < LOG_OVERHEAD:
         return None
     size: int = _read_size(data, position + _SIZE_AT)[0]
     if size < _SMALLEST_SIZE:
-        raise CorruptRecordError(f"a record batch of {size} bytes is smaller than the least possible, {_SMALLEST_SIZE}")
+        raise CorruptRecordError(f"the record batch size {size} is less than the minimum of {_SMALLEST_SIZE}")
     if left <= MAGIC_AT:
         return None
     magic = data[position + MAGIC_AT]
@@ -224,14 +224,14 @@ def batch_size(data: Buffer, position: int = 0) -> int | None:
         raise CorruptRecordError(f"unknown magic {magic} in a record batch")
     size += LOG_OVERHEAD
     if magic == _LATEST_MAGIC and size < HEADER_SIZE:
-        raise CorruptRecordError(f"a record batch of {size} bytes is smaller than its header, {HEADER_SIZE}")
+        raise CorruptRecordError(f"the record batch size {size} is less than that of the header, {HEADER_SIZE}")
     return size
 
 
 def parse_batch(data: memoryview, position: int = 0) -> RecordBatch | None:
-    """Return the batch at ``position``, None when it isn't there in full.
+    """Return the batch at ``position``, None when it is incomplete.
 
-    Raises CorruptRecordError for an impossible size or magic.
+    Raises CorruptRecordError for an invalid size or magic.
     """
     size = batch_size(data, position)
     if size is None or size > len(data) - position:
@@ -241,9 +241,9 @@ def parse_batch(data: memoryview, position: int = 0) -> RecordBatch | None:
 
 
 def batches(data: Buffer, position: int = 0) -> Iterator[RecordBatch]:
-    """Iterate over the batches from ``position`` on; a last one that isn't there in full is left out.
+    """Iterate over the batches from ``position`` on, without an incomplete one at the end.
 
-    Checksums aren't checked. Raises CorruptRecordError for an impossible size or magic.
+    Checksums are not verified. Raises CorruptRecordError for an invalid size or magic.
     """
     view = memoryview(data)
     while (batch := parse_batch(view, position)) is not None:

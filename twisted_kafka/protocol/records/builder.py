@@ -41,7 +41,7 @@ _EMPTY_HEADERS = b"\x00"
 
 
 class WritableRecord(Protocol):
-    """What the builder takes: SimpleRecord, and Record as it was read."""
+    """A record that the builder accepts: SimpleRecord, and Record as it was read."""
 
     @property
     def timestamp_ms(self) -> int:
@@ -57,11 +57,11 @@ class WritableRecord(Protocol):
 
     @property
     def headers(self) -> Sequence[Header]:
-        """The headers, which formats 0 and 1 cannot hold and drop."""
+        """The headers; formats 0 and 1 have none and drop them."""
 
 
 class BatchOptions(TypedDict, total=False):
-    """What a batch has besides its records; what isn't given has Kafka's value for none."""
+    """The properties of a batch apart from its records; a missing one gets Kafka's value for none."""
 
     base_offset: int
     magic: int
@@ -69,7 +69,7 @@ class BatchOptions(TypedDict, total=False):
     level: int | None
     timestamp_type: TimestampType
     log_append_time_ms: int
-    """The timestamp of all records with LOG_APPEND_TIME; without it, the largest of theirs."""
+    """The timestamp of all records with LOG_APPEND_TIME; by default the largest of the records' timestamps."""
     producer_id: int
     producer_epoch: int
     base_sequence: int
@@ -78,13 +78,13 @@ class BatchOptions(TypedDict, total=False):
     is_control: bool
     delete_horizon_ms: int | None
     offset_deltas: Sequence[int]
-    """The records' offsets less the base offset, when they aren't 0, 1, 2...: for compacted batches."""
+    """The records' offsets relative to the base offset, for compacted batches; by default 0, 1, 2..."""
     last_offset_delta: int
-    """For a compacted batch whose last record is gone."""
+    """For a compacted batch whose last record was removed."""
 
 
 def build_batch(records: Sequence[WritableRecord], **options: Unpack[BatchOptions]) -> bytes:
-    """Return a batch of format 2, or with ``magic`` 0 or 1 the message set that holds the same."""
+    """Return a batch of format 2, or with ``magic`` 0 or 1 a message set with the same records."""
     if options.get("magic", 2) < 2:
         return build_message_set(records, **options)
     horizon = options.get("delete_horizon_ms")
@@ -134,7 +134,7 @@ HeaderFields = tuple[int, int, int, int, int, int, int, int, int, int]
 
 
 def assemble_batch(payload: Buffer, fields: HeaderFields) -> bytearray:
-    """Return the batch of format 2 with this header and these records, compressed as the attributes say."""
+    """Return the batch of format 2 with this header; ``payload`` holds the records, compressed as the attributes declare."""
     base_offset, leader_epoch, *covered = fields
     out = bytearray(HEADER_SIZE + len(payload))
     HEADER.pack_into(out, 0, base_offset, len(out) - LOG_OVERHEAD, leader_epoch, 2, 0, *covered)
@@ -146,7 +146,7 @@ def assemble_batch(payload: Buffer, fields: HeaderFields) -> bytearray:
 def encode_records(
     records: Iterable[WritableRecord], base_timestamp_ms: int, offset_deltas: Sequence[int] | None = None
 ) -> bytearray:
-    """Return the records as format 2 has them, uncompressed, with offset deltas 0, 1, 2... unless given."""
+    """Encode records in format 2, uncompressed; the offset deltas are 0, 1, 2... by default."""
     out = bytearray()
     body = bytearray()
     for index, record in enumerate(records):
@@ -181,7 +181,7 @@ def _encode_headers(headers: Sequence[Header]) -> bytearray:
 
 
 def control_batch(kind: ControlRecordType, value: bytes, *, timestamp_ms: int, **options: Unpack[BatchOptions]) -> bytes:
-    """Return a batch with one control record, whose value has its own schema."""
+    """Return a batch with one control record; the schema of its value depends on its type."""
     record = SimpleRecord(timestamp_ms, _CONTROL_KEY.pack(_CONTROL_VERSION, kind), value)
     options["is_control"] = True
     return build_batch([record], **options)
@@ -196,7 +196,7 @@ def end_transaction_marker(*, commit: bool, coordinator_epoch: int, timestamp_ms
 
 
 def end_transaction_coordinator_epoch(value: bytes | None) -> int:
-    """Return the coordinator's epoch that an end-of-transaction marker's value tells; raises ValueError when it has none."""
+    """Return the coordinator epoch in the value of an end-of-transaction marker; raises ValueError when it is too short."""
     if value is None or len(value) < _END_TRANSACTION_VALUE.size:
         raise ValueError("the value of an end-of-transaction marker is too short")
     epoch: int = _END_TRANSACTION_VALUE.unpack_from(value)[1]
@@ -204,9 +204,9 @@ def end_transaction_coordinator_epoch(value: bytes | None) -> int:
 
 
 def build_message_set(records: Sequence[WritableRecord], **options: Unpack[BatchOptions]) -> bytes:
-    """Return messages of format 0 or 1, or the one compressed message with them in it.
+    """Return messages of format 0 or 1, or the one compressed message that contains them.
 
-    Raises UnsupportedCompressionTypeError for zstd, which these formats don't know.
+    Raises UnsupportedCompressionTypeError for zstd, which these formats do not support.
     """
     magic = options.get("magic", 1)
     codec = options.get("compression", Compression.NONE)
@@ -219,9 +219,9 @@ def build_message_set(records: Sequence[WritableRecord], **options: Unpack[Batch
 
 
 class MessageSetWriter:
-    """Writes messages of format 0 or 1 as their records come, without keeping the records.
+    """Writes messages of format 0 or 1 record by record, without keeping the records.
 
-    ``append_time_ms`` is the timestamp of all of them, if the broker set it. Raises UnsupportedCompressionTypeError for zstd.
+    ``append_time_ms`` is the timestamp of all messages, if the broker sets it. Raises UnsupportedCompressionTypeError for zstd.
     """
 
     def __init__(self, magic: int, codec: Compression, append_time_ms: int | None = None) -> None:
@@ -236,7 +236,7 @@ class MessageSetWriter:
         self._newest_ms = NO_TIMESTAMP
 
     def add(self, offset: int, record: WritableRecord) -> None:
-        """Write a record; offsets in a compressed message of format 1 count from the one that ``finish`` is given."""
+        """Write a record; in a compressed message of format 1 its offset is relative to the base offset passed to ``finish``."""
         timestamp_ms = record.timestamp_ms if self._append_time_ms is None else self._append_time_ms
         self._out += _message(self._magic, offset, self._attributes, timestamp_ms, record.key, record.value)
         self._last_offset = offset
@@ -244,7 +244,7 @@ class MessageSetWriter:
             self._newest_ms = timestamp_ms
 
     def finish(self, base_offset: int = 0, level: int | None = None) -> bytes:
-        """Return the messages, or the one compressed message that holds them."""
+        """Return the messages, or the one compressed message that contains them."""
         if not self._codec or not self._out:
             return bytes(self._out)
         inner = compress(self._codec, self._out, level, magic=self._magic)

@@ -1,7 +1,7 @@
 """CRC-32C, the checksum of format 2 (formats 0 and 1 use zlib's CRC-32).
 
-The package ``crc32c`` looks up its own version when it is imported, which takes 50 ms and loads the e-mail parser. The extension
-module in it is loaded by itself instead, with the ordinary import as the way out should its layout change.
+The package ``crc32c`` looks up its own version when it is imported, which takes 50 ms and loads the e-mail parser. Its extension
+module is loaded directly instead; the ordinary import is the fallback, in case the package's layout changes.
 """
 
 from collections.abc import Callable
@@ -33,4 +33,4 @@ def _load() -> Callable[[Buffer], int]:
 
 
 crc32c: Callable[[Buffer], int] = _load()
-"""The CRC-32C of some bytes, unsigned; takes about 50 us a MB with the processor's own instruction."""
+"""Return the unsigned CRC-32C of a buffer; takes about 50 us per MB with the CPU's instruction."""

@@ -1,4 +1,4 @@
-"""The codecs of record batches. Their libraries are loaded on first use, for start-up time and memory."""
+"""The compression codecs of record batches. Their libraries are loaded on first use, which saves start-up time and memory."""
 
 import zlib
 from enum import IntEnum
@@ -8,7 +8,7 @@ from twisted_kafka.protocol.regions import Buffer
 
 
 class Compression(IntEnum):
-    """A codec, as in the lowest three bits of a batch's attributes."""
+    """A compression codec: the lowest three bits of a batch's attributes."""
 
     NONE = 0
     GZIP = 1
@@ -23,19 +23,19 @@ class Compression(IntEnum):
 
 
 CODECS: tuple[Compression, ...] = tuple(Compression)
-"""The codecs by their number: looking up here is cheaper than making the enum's member."""
+"""The codecs by number: indexing this tuple is cheaper than calling the enum."""
 
 _GZIP_FORMAT = 31
 _GZIP_DEFAULT_LEVEL = -1
 _GZIP_MAGIC = b"\x1f\x8b"
 _MAX_GZIP_MEMBERS = 256
-"""More members than any producer writes; what follows each one is copied, so a hostile number of them would take long."""
+"""More members than any producer writes. The data after each member is copied, so a hostile number of them would take long."""
 
 
 def compress(codec: Compression, data: Buffer, level: int | None = None, *, magic: int = 2) -> bytes:
     """Compress as Kafka's producer does.
 
-    ``level`` None is the codec's default; ``magic`` 0 gives lz4 its old wrong header checksum.
+    ``level`` None is the codec's default level; with ``magic`` 0 the header of lz4 gets the incorrect checksum of that format.
     """
     if codec == Compression.GZIP:
         compressor = zlib.compressobj(_GZIP_DEFAULT_LEVEL if level is None else level, zlib.DEFLATED, _GZIP_FORMAT)
@@ -58,8 +58,8 @@ def compress(codec: Compression, data: Buffer, level: int | None = None, *, magi
 def decompress(codec: Compression, data: Buffer, *, limit_bytes: int, magic: int = 2) -> bytes:
     """Decompress the records of a batch.
 
-    Raises CorruptRecordError when the data is bad or stops short, RecordTooLargeError when it holds more than ``limit_bytes``: no
-    more than that is ever allocated. With ``magic`` 0 the checksum of lz4's header isn't checked.
+    Raises CorruptRecordError when the data is invalid or truncated, RecordTooLargeError when it decompresses to more than
+    ``limit_bytes``, which is also the most that is ever allocated. With ``magic`` 0 the checksum of lz4's header is not verified.
     """
     if codec == Compression.GZIP:
         return _gunzip(data, limit_bytes)
@@ -81,7 +81,7 @@ def decompress(codec: Compression, data: Buffer, *, limit_bytes: int, magic: int
 
 
 def _gunzip(data: Buffer, limit_bytes: int) -> bytes:
-    """Decompress one gzip member after the other; what follows them and isn't one is ignored, as Java does."""
+    """Decompress all gzip members; other data after them is ignored, as Java does."""
     parts = []
     left = limit_bytes
     rest: Buffer = data
@@ -90,14 +90,14 @@ def _gunzip(data: Buffer, limit_bytes: int) -> bytes:
         try:
             part = member.decompress(rest, left + 1)
         except zlib.error as error:
-            raise CorruptRecordError(f"bad gzip data: {error}") from None
+            raise CorruptRecordError(f"invalid gzip data: {error}") from None
         if len(part) > left:
             raise RecordTooLargeError(f"gzip data of {len(data)} bytes holds more than {limit_bytes} bytes")
         if not member.eof:
-            raise CorruptRecordError("gzip data stops short")
+            raise CorruptRecordError("gzip data is truncated")
         parts.append(part)
         left -= len(part)
         rest = member.unused_data
         if rest[:2] != _GZIP_MAGIC:
             return parts[0] if len(parts) == 1 else b"".join(parts)
-    raise CorruptRecordError(f"gzip data of more than {_MAX_GZIP_MEMBERS} members")
+    raise CorruptRecordError(f"gzip data has more than {_MAX_GZIP_MEMBERS} members")

@@ -1,4 +1,4 @@
-"""Convert batches to older formats, for consumers that ask with old versions of Fetch."""
+"""Convert batches to older formats, for consumers that use old versions of Fetch."""
 
 import sys
 from collections.abc import Iterator
@@ -13,11 +13,10 @@ from twisted_kafka.protocol.regions import Buffer
 def down_convert(data: Buffer, to_magic: int, first_offset: int = 0, *, limit_bytes: int | None = None) -> bytes:
     """Return the batches in a format of at most ``to_magic`` (Kafka: RecordsUtil.downConvert).
 
-    Control batches and headers are dropped. Batches that are old enough stay as they are. Of an uncompressed batch that becomes
-    messages of their own, those before ``first_offset`` are left out, for the consumer did not ask for them. No further batch is
-    looked at once there are ``limit_bytes``: what grows takes no more memory than that and one batch. Formats 0
-    and 1 don't know zstd: what comes before the first batch that has it is returned; raises UnsupportedCompressionTypeError if that
-    is nothing.
+    Control batches and headers are dropped. Batches that are old enough stay as they are. An uncompressed batch becomes separate
+    messages; those before ``first_offset``, for which the consumer did not ask, are omitted. Conversion stops after the batch that
+    reaches ``limit_bytes``, so the result takes at most that and one batch. Formats 0 and 1 do not support zstd: the batches before
+    the first one with zstd are returned; raises UnsupportedCompressionTypeError if there are none.
     """
     parts: list[Buffer] = []
     left = sys.maxsize if limit_bytes is None else limit_bytes
@@ -45,10 +44,9 @@ def _down_converted(batch: RecordBatch, to_magic: int, first_offset: int) -> Buf
 
 
 def _messages(batch: RecordBatch, records: Iterator[Record], magic: int) -> bytes:
-    """Write records one after the other, as they are read: there may be millions of small ones in a batch."""
+    """Write records one by one as they are read: a batch may hold millions of small ones."""
     append_time_ms = batch.max_timestamp_ms if batch.timestamp_type == TimestampType.LOG_APPEND_TIME else None
-    # Inner offsets of a compressed message count from the batch's first offset, which may belong to a record that was compacted
-    # away.
+    # Inner offsets of a compressed message are relative to the batch's base offset, whose record may have been compacted away.
     base = batch.base_offset if batch.compression and magic else 0
     writer = MessageSetWriter(magic, batch.compression, append_time_ms)
     for record in records:

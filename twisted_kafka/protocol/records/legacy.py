@@ -1,7 +1,7 @@
-"""Message sets of the formats 0 and 1: a message is a record, or holds a compressed set of them.
+"""Message sets of formats 0 and 1: a message is a record, or contains a compressed set of messages.
 
-Inner offsets of a compressed message are absolute in format 0; in format 1 they count from the first, and the outer offset is the
-last one's.
+Inner offsets of a compressed message are absolute in format 0. In format 1 they are relative to the first one, and the outer offset
+is that of the last inner message.
 """
 
 import struct
@@ -25,7 +25,7 @@ from twisted_kafka.protocol.records.record import (
 
 LOG_OVERHEAD = 12
 CRC_START = 16
-"""The CRC covers a message from its magic on."""
+"""Where the part of a message that the CRC covers begins: at its magic."""
 
 _HEADER = struct.Struct(">qiIbb")
 _HEADER_SIZE = _HEADER.size
@@ -40,7 +40,7 @@ class LegacyBatch(RecordBatch):
     __slots__ = ("_base_offset", "_payload_start")
 
     def __init__(self, data: memoryview, position: int = 0) -> None:
-        """Parse the header of the message that ``data`` holds, no less and no more.
+        """Parse the header of the message in ``data``, which must hold exactly this message.
 
         Raises CorruptRecordError when it is too short.
         """
@@ -65,7 +65,7 @@ class LegacyBatch(RecordBatch):
 
     @property
     def base_offset(self) -> int:
-        """The first record's offset, for which a compressed message is decompressed once."""
+        """The first record's offset; a compressed message has to be decompressed for it, once."""
         if self._base_offset is None:
             if self.compression == Compression.NONE:
                 self._base_offset = self.last_offset
@@ -75,17 +75,17 @@ class LegacyBatch(RecordBatch):
 
     @property
     def count(self) -> None:
-        """Nothing: these formats don't tell."""
+        """None: these formats do not declare it."""
         return
 
     def is_valid(self) -> bool:
-        """Whether the CRC-32 is right."""
+        """Whether the CRC-32 is correct."""
         return zlib.crc32(self.data[CRC_START:]) == self.crc
 
     def key_and_value(self) -> tuple[bytes | None, bytes | None]:
-        """Return the message's own key and value; raises InvalidRecordError when their lengths don't fit."""
+        """Return the message's own key and value; raises InvalidRecordError when their lengths do not fit the message."""
         key, position = self._read_bytes(self._payload_start)
-        # Bytes after the value mean nothing to Kafka.
+        # Kafka ignores bytes after the value.
         return key, self._read_bytes(position)[0]
 
     def _read_bytes(self, position: int) -> tuple[bytes | None, int]:
@@ -98,11 +98,11 @@ class LegacyBatch(RecordBatch):
             return None, position
         end = position + size
         if end > self.size_bytes:
-            raise InvalidRecordError(f"a field says that it has {size} bytes, {self.size_bytes - position} are left")
+            raise InvalidRecordError(f"a field declares a size of {size} bytes, but {self.size_bytes - position} remain")
         return bytes(self.data[position:end]), end
 
     def records(self, limit_bytes: int = DEFAULT_DECOMPRESSION_LIMIT_BYTES) -> Iterator[Record]:
-        """Parse the records; raises as the base class says."""
+        """Parse the records; raises the errors of the base class."""
         if self.compression == Compression.NONE:
             key, value = self.key_and_value()
             yield Record(self.last_offset, self.max_timestamp_ms, key, value)
@@ -116,18 +116,22 @@ class LegacyBatch(RecordBatch):
             yield Record(base + message.last_offset, timestamp, key, value)
 
     def _inner_base(self, last_inner_offset: int) -> int:
-        """What to add to the inner offsets. Old versions of librdkafka send an outer offset of 0."""
+        """Return the offset to add to the inner offsets. Old versions of librdkafka send an outer offset of 0."""
         if self.magic == 0 or self.last_offset == 0:
             return 0
         if last_inner_offset > self.last_offset:
-            raise InvalidRecordError(f"a compressed message has offset {self.last_offset}, its last record {last_inner_offset}")
+            raise InvalidRecordError(
+                f"the offset {self.last_offset} of a compressed message is less than its last record's, {last_inner_offset}"
+            )
         return self.last_offset - last_inner_offset
 
-    def inner_messages(self, limit_bytes: int = DEFAULT_DECOMPRESSION_LIMIT_BYTES, most: int = sys.maxsize) -> list["LegacyBatch"]:
+    def inner_messages(
+        self, limit_bytes: int = DEFAULT_DECOMPRESSION_LIMIT_BYTES, max_messages: int = sys.maxsize
+    ) -> list["LegacyBatch"]:
         """Return the messages in a compressed one, at least one.
 
-        Raises as ``records`` does, InvalidRecordError when they aren't of its own format, RecordTooLargeError when there are more
-        than ``most``.
+        Raises the errors of ``records``, InvalidRecordError when their format differs from the outer one, RecordTooLargeError when
+        there are more than ``max_messages``.
         """
         _, value = self.key_and_value()
         if value is None:
@@ -138,19 +142,19 @@ class LegacyBatch(RecordBatch):
         while position + LOG_OVERHEAD <= len(data):
             (size,) = _LENGTH.unpack_from(data, position + 8)
             if size < _SMALLEST_SIZE:
-                raise CorruptRecordError(f"an inner message of {size} bytes is smaller than the least possible, {_SMALLEST_SIZE}")
+                raise CorruptRecordError(f"the inner message size {size} is less than the minimum of {_SMALLEST_SIZE}")
             end = position + LOG_OVERHEAD + size
             if end > len(data):
-                raise InvalidRecordError(f"an inner message says that it has {size} bytes, {len(data) - position} are left")
+                raise InvalidRecordError(f"an inner message declares a size of {size} bytes, but {len(data) - position} remain")
             message = LegacyBatch(data[position:end], position)
             if message.magic != self.magic:
-                raise InvalidRecordError(f"an inner message has magic {message.magic}, the outer one {self.magic}")
+                raise InvalidRecordError(f"an inner message has magic {message.magic}, its outer message {self.magic}")
             messages.append(message)
-            if len(messages) > most:
-                raise RecordTooLargeError(f"a compressed message of more than {most} messages")
+            if len(messages) > max_messages:
+                raise RecordTooLargeError(f"a compressed message contains more than {max_messages} messages")
             position = end
         if position != len(data):
-            raise InvalidRecordError(f"{len(data) - position} bytes are left after the inner messages")
+            raise InvalidRecordError(f"{len(data) - position} bytes remain after the inner messages")
         if not messages:
-            raise InvalidRecordError("a compressed message holds no messages")
+            raise InvalidRecordError("a compressed message contains no messages")
         return messages

@@ -1,7 +1,7 @@
-"""LZ4 frames as Kafka has them.
+"""LZ4 frames in Kafka's dialect.
 
-Kafka reads one frame with independent blocks, no dictionary; what follows the frame is ignored. Format 0 was written with a
-header checksum that also covers the frame's magic number, and it is not checked in format 0 (KIP-57).
+Kafka reads one frame with independent blocks and without a dictionary; data after the frame is ignored. In format 0 the header
+checksum incorrectly covers the frame's magic number too, and is not verified (KIP-57).
 """
 
 import struct
@@ -20,7 +20,7 @@ _BLOCK_SIZE_64_KIB = 4
 _BLOCK_SIZE_4_MIB = 7
 
 DEFAULT_LEVEL = 9
-"""Kafka's name for the fast compressor; every other level is the high compressor's."""
+"""Kafka's level for the fast compressor; all others select the high compressor."""
 _HIGHEST_LEVEL = 12
 _LOWEST_HIGH_LEVEL = 3
 
@@ -48,7 +48,7 @@ def header_checksum(data: Buffer) -> int:
 
 
 def _header_size(flags: int) -> int:
-    """Bytes of the header before its checksum, the magic number included."""
+    """Return the bytes of the header before its checksum, including the magic number."""
     return 14 if flags & _CONTENT_SIZE else 6
 
 
@@ -67,10 +67,10 @@ def compress(data: Buffer, level: int = DEFAULT_LEVEL, *, broken_checksum: bool 
 
 
 def decompress(data: Buffer, limit_bytes: int, *, check_header: bool = True) -> bytes:
-    """Return what the first frame holds; ``check_header`` is false for format 0.
+    """Decompress the first frame; ``check_header`` is false for format 0.
 
-    Raises CorruptRecordError for what Kafka's reader refuses, RecordTooLargeError beyond ``limit_bytes``, of which no more is
-    decompressed.
+    Raises CorruptRecordError for frames that Kafka's reader rejects, RecordTooLargeError for more than ``limit_bytes``, after which
+    decompression stops.
     """
     import lz4.frame
 
@@ -81,28 +81,28 @@ def decompress(data: Buffer, limit_bytes: int, *, check_header: bool = True) -> 
         out: bytes = decompressor.decompress(head, 0)
         out = decompressor.decompress(view[len(head) :], limit_bytes + 1)
     except RuntimeError as error:
-        raise CorruptRecordError(f"bad lz4 data: {error}") from None
+        raise CorruptRecordError(f"invalid lz4 data: {error}") from None
     if len(out) > limit_bytes:
         raise RecordTooLargeError(f"lz4 data of {len(view)} bytes holds more than {limit_bytes} bytes")
     if not decompressor.eof:
-        raise CorruptRecordError("lz4 data ends before its frame does")
+        raise CorruptRecordError("lz4 data is truncated")
     return out
 
 
 def _checked_header(view: memoryview, *, check_header: bool) -> bytes:
-    """Return the header with the checksum that liblz4 expects, once it is one that Kafka reads."""
+    """Verify that the header is one that Kafka reads; return it with the checksum that liblz4 expects."""
     if len(view) < 7 or view[:4] != _MAGIC:
         raise CorruptRecordError("not an lz4 frame")
     flags, block_size = view[_FLAGS_AT], view[_BLOCK_SIZE_AT]
     if flags & _VERSION_MASK != _VERSION_ONE or flags & _RESERVED_FLAGS:
-        raise CorruptRecordError(f"unsupported flags {flags:#x} of an lz4 frame")
+        raise CorruptRecordError(f"unsupported flags {flags:#x} in an lz4 frame")
     if not flags & _INDEPENDENT_BLOCKS:
         raise CorruptRecordError("lz4 blocks that depend on each other are not supported")
     if block_size & 0x8F or not _BLOCK_SIZE_64_KIB <= block_size >> 4 <= _BLOCK_SIZE_4_MIB:
-        raise CorruptRecordError(f"bad block size {block_size:#x} of an lz4 frame")
+        raise CorruptRecordError(f"invalid block size {block_size:#x} in an lz4 frame")
     end = _header_size(flags)
     if len(view) <= end:
         raise CorruptRecordError("lz4 data ends within its header")
     if check_header and view[end] != header_checksum(view[4:end]):
-        raise CorruptRecordError("bad checksum of an lz4 header")
+        raise CorruptRecordError("invalid checksum in an lz4 header")
     return bytes(view[:end]) + bytes((header_checksum(view[4:end]),))

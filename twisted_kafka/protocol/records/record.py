@@ -1,4 +1,4 @@
-"""One record, and the facts about batches that every format shares."""
+"""Records, and the interface of batches of every format."""
 
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
@@ -7,7 +7,7 @@ from typing import NamedTuple
 from twisted_kafka.protocol.records.compression import CODECS, Compression
 
 Header = tuple[str, bytes | None]
-"""A record header's key and value. Bytes of a key that aren't UTF-8 are kept as lone surrogates."""
+"""A record header's key and value. Bytes of a key that are not UTF-8 are kept as lone surrogates."""
 
 NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
@@ -24,7 +24,7 @@ DELETE_HORIZON_FLAG = 0x40
 _INT32_MAX = 0x7FFFFFFF
 
 DEFAULT_DECOMPRESSION_LIMIT_BYTES = 1024 * 1024 * 1024
-"""How much the records of a batch from our own log may hold; what clients send has a far lower limit, in validation."""
+"""The limit for decompressing a batch of the broker's own log; the limit for clients' batches, in validation, is far lower."""
 
 
 class TimestampType(IntEnum):
@@ -36,7 +36,7 @@ class TimestampType(IntEnum):
 
 
 class ControlRecordType(IntEnum):
-    """What a control record says: the second int16 of its key."""
+    """The type of a control record: the second int16 of its key."""
 
     UNKNOWN = -1
     ABORT = 0
@@ -49,7 +49,7 @@ class ControlRecordType(IntEnum):
 
 
 class SimpleRecord(NamedTuple):
-    """A record that is going to be written; the builder gives it its offset."""
+    """A record to write; the builder assigns its offset."""
 
     timestamp_ms: int = NO_TIMESTAMP
     key: bytes | None = None
@@ -58,7 +58,7 @@ class SimpleRecord(NamedTuple):
 
 
 class Record:
-    """A record as it was read. ``sequence`` is -1 when its batch comes from no idempotent producer."""
+    """A record as it was read. ``sequence`` is -1 when its producer is not idempotent."""
 
     __slots__ = ("headers", "key", "offset", "sequence", "timestamp_ms", "value")
 
@@ -83,12 +83,12 @@ class Record:
 
 
 def increment_sequence(sequence: int, increment: int) -> int:
-    """Add to a producer's sequence number, which goes on from 0 after 2147483647."""
+    """Add to a producer's sequence number, which wraps around to 0 after 2147483647."""
     return (sequence + increment) & _INT32_MAX
 
 
 def control_record_type(key: bytes | None) -> ControlRecordType:
-    """Return what the control record with this key says; UNKNOWN for a type of the future or a key that is none."""
+    """Return the type of the control record with this key; UNKNOWN for an unknown type or an invalid key."""
     if key is None or len(key) < 4:
         return ControlRecordType.UNKNOWN
     try:
@@ -98,10 +98,10 @@ def control_record_type(key: bytes | None) -> ControlRecordType:
 
 
 class RecordBatch:
-    """A batch's header over the bytes that hold it; its records are parsed when asked for.
+    """The parsed header of a batch, and the batch's bytes; the records are parsed on demand.
 
-    In formats 0 and 1 each record, or each compressed message with the records in it, counts as a batch, as in Kafka.
-    ``position`` is where in the data given to ``batches`` it begins. Timestamps are in milliseconds.
+    In formats 0 and 1 each message, compressed or not, counts as a batch, as in Kafka. ``position`` is where the batch begins in
+    the data passed to ``batches``. Timestamps are in milliseconds.
     """
 
     __slots__ = (
@@ -125,7 +125,7 @@ class RecordBatch:
     base_timestamp_ms: int
     crc: int
     data: memoryview
-    """The batch's bytes, all of it."""
+    """All bytes of the batch."""
     last_offset: int
     magic: int
     max_timestamp_ms: int
@@ -139,13 +139,13 @@ class RecordBatch:
     def base_offset(self) -> int:
         """The first record's offset.
 
-        For a compressed message of formats 0 and 1 it has to be decompressed, which can raise as ``records`` does.
+        A compressed message of formats 0 and 1 has to be decompressed for it, which can raise the errors of ``records``.
         """
         raise NotImplementedError
 
     @property
     def count(self) -> int | None:
-        """How many records the batch says it has; None in formats 0 and 1."""
+        """The declared number of records; None in formats 0 and 1."""
         raise NotImplementedError
 
     @property
@@ -155,7 +155,7 @@ class RecordBatch:
 
     @property
     def compression(self) -> Compression:
-        """The codec; raises UnsupportedCompressionTypeError for one that doesn't exist."""
+        """The codec; raises UnsupportedCompressionTypeError for an unknown one."""
         number = self.attributes & COMPRESSION_MASK
         if number < len(CODECS):
             return CODECS[number]
@@ -187,17 +187,17 @@ class RecordBatch:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When the cleaner may drop its tombstones and markers, None while that isn't set."""
+        """When the cleaner may remove its tombstones and markers; None until that is set."""
         return None
 
     def is_valid(self) -> bool:
-        """Whether the checksum is right."""
+        """Whether the checksum is correct."""
         raise NotImplementedError
 
     def records(self, limit_bytes: int = DEFAULT_DECOMPRESSION_LIMIT_BYTES) -> Iterator[Record]:
-        """Parse the records one after the other.
+        """Parse the records one by one.
 
-        Raises InvalidRecordError where they don't parse, CorruptRecordError where they don't decompress, RecordTooLargeError when
-        they hold more than ``limit_bytes`` decompressed.
+        Raises InvalidRecordError when a record is malformed, CorruptRecordError when the data does not decompress,
+        RecordTooLargeError when it decompresses to more than ``limit_bytes``.
         """
         raise NotImplementedError

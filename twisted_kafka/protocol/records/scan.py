@@ -1,7 +1,8 @@
-"""Check that the records of a batch of format 2 parse, without making objects of them.
+"""Validate the records of a batch of format 2 without creating objects for them.
 
-Every length must fit, every record end where it says, the count be as declared and no byte be left. Larger batches whose records
-differ in length are checked with numpy where it is installed (the extra ``fast``); it is imported with the first such batch.
+Every length must fit, every record must end where it declares, the number of records must be the declared one, and no byte may
+remain. Large batches whose records differ in length are checked with numpy where it is installed (the extra ``fast``); it is
+imported with the first such batch.
 """
 
 from collections.abc import Callable
@@ -10,33 +11,33 @@ from twisted_kafka.protocol.errors import InvalidRecordError, RecordTooLargeErro
 from twisted_kafka.protocol.records.scan_python import RecordScan, scan_in_steps
 
 NUMPY_THRESHOLD = 256
-"""Batches of more records than this are worth numpy's overhead, unless their records are of one length."""
+"""Batches with more records than this are worth numpy's overhead, unless all records have the same length."""
 
-MOST_RECORDS = 1_000_000
+MAX_RECORDS = 1_000_000
 """The most records in a batch. A compressed one of 100 KB can declare ten million, which took a minute to check."""
 
-PATIENCE = 16
-"""After so many steps of the plain scan, which checks any number of records of one length in one step, numpy takes over."""
+MAX_PLAIN_STEPS = 16
+"""Steps of the plain scan before numpy takes over; one step checks any number of records of the same length."""
 
 SMALLEST_RECORD = 7
-"""Bytes of a record without key, value and headers, its length included."""
+"""Bytes of a record without key, value and headers, including its length."""
 
 
 def scan_records(payload: bytes, count: int) -> RecordScan:
-    """Check the ``count`` (at least one) records in ``payload``, which is decompressed.
+    """Check the ``count`` records, at least one, in the decompressed ``payload``.
 
-    Raises InvalidRecordError where they don't parse, RecordTooLargeError for more than MOST_RECORDS.
+    Raises InvalidRecordError when a record is malformed, RecordTooLargeError for more than MAX_RECORDS.
     """
     if count * SMALLEST_RECORD > len(payload):
-        raise InvalidRecordError(f"{count} records cannot be in {len(payload)} bytes")
+        raise InvalidRecordError(f"{count} records do not fit into {len(payload)} bytes")
     if count > NUMPY_THRESHOLD:
-        if count > MOST_RECORDS:
-            raise RecordTooLargeError(f"a batch of {count} records, more than {MOST_RECORDS}")
+        if count > MAX_RECORDS:
+            raise RecordTooLargeError(f"a batch of {count} records exceeds the maximum of {MAX_RECORDS}")
         vectorised = _vectorised()
         if vectorised is not None:
-            return scan_in_steps(payload, count, PATIENCE) or vectorised(payload, count)
+            return scan_in_steps(payload, count, MAX_PLAIN_STEPS) or vectorised(payload, count)
     scan = scan_in_steps(payload, count, count)
-    assert scan is not None, "each step checks one record at least"
+    assert scan is not None, "each step checks at least one record"
     return scan
 
 

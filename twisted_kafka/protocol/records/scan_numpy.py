@@ -1,7 +1,7 @@
-"""Check the records of a large batch with numpy: a walk from length to length in Python, then each field of all records at once.
+"""Validate the records of a large batch with numpy: a walk from length to length in Python, then each field of all records at once.
 
-Where records have equal lengths, as measurements and fixed-size rows do, the walk jumps: strided slices tell how long the same
-length goes on.
+Where consecutive records have equal lengths, as measurements and fixed-size rows do, the walk jumps: strided slices show how many
+records have the same length.
 """
 
 from typing import NamedTuple, NoReturn
@@ -22,7 +22,7 @@ _WALK, _LONGEST_WALK = 32, 1024
 _JUMP = 128
 _LARGEST_JUMP = 4096
 _VECTORISED_HEADERS = 8
-"""Records with more headers are checked one by one, so that one record with very many doesn't make as many rounds for all."""
+"""Records with more headers are checked one by one, so that a record with very many does not cost as many rounds for all."""
 
 
 def scan_with_numpy(payload: bytes, count: int) -> RecordScan:
@@ -34,7 +34,7 @@ def scan_with_numpy(payload: bytes, count: int) -> RecordScan:
     ends[-1] = len(payload)
     sizes, position = _varints(data, starts, ends, _VARINT_BYTES)
     if (sizes & 1).any():
-        _refuse("a record has a negative length")
+        _reject("a record has a negative length")
     deltas, position = _varints(data, position + 1, ends, _VARLONG_BYTES)
     offsets, position = _varints(data, position, ends, _VARINT_BYTES)
     key_sizes, position = _varints(data, position, ends, _VARINT_BYTES)
@@ -53,7 +53,7 @@ def scan_with_numpy(payload: bytes, count: int) -> RecordScan:
 
 
 class RecordColumns(NamedTuple):
-    """Where the records of a payload and their fields lie, each as an array with an entry for each record."""
+    """The positions of records and their fields in a payload, each an array with one entry per record."""
 
     starts: Positions
     ends: Positions
@@ -66,9 +66,9 @@ class RecordColumns(NamedTuple):
 
 
 def record_columns(payload: bytes, count: int) -> RecordColumns:
-    """Find the fields of ``count`` records (at least one), which may be those of several batches, one after the other.
+    """Find the fields of ``count`` records, at least one; they may come from several consecutive batches.
 
-    The headers are not looked at. Raises InvalidRecordError where the records don't parse.
+    Headers are not checked. Raises InvalidRecordError when a record is malformed.
     """
     data = np.frombuffer(payload, np.uint8)
     starts = _starts(payload, count)
@@ -81,7 +81,7 @@ def record_columns(payload: bytes, count: int) -> RecordColumns:
     key_sizes, key_starts = _varints(data, position, ends, _VARINT_BYTES)
     value_sizes, position = _varints(data, key_starts + _lengths(key_sizes), ends, _VARINT_BYTES)
     if (position + _lengths(value_sizes) >= ends).any():
-        _refuse("a record's fields do not fit its length")
+        _reject("a record's fields do not fit its length")
     return RecordColumns(
         starts,
         ends,
@@ -93,14 +93,14 @@ def record_columns(payload: bytes, count: int) -> RecordColumns:
     )
 
 
-def _refuse(why: str) -> NoReturn:
+def _reject(why: str) -> NoReturn:
     raise InvalidRecordError(why)
 
 
 def _starts(payload: bytes, count: int) -> Positions:
-    """Return where the records begin, following their lengths.
+    """Return the positions where the records begin, following their lengths.
 
-    Raises InvalidRecordError unless the last one ends with ``payload``.
+    Raises InvalidRecordError unless the last record ends with ``payload``.
     """
     pieces: list[Positions] = []
     end = len(payload)
@@ -115,7 +115,7 @@ def _starts(payload: bytes, count: int) -> Positions:
             step = position - starts[-1]
             number = _same_length(payload, position, step, min(left, jump)) if left else 0
             if number < _WALK:
-                # Lengths vary here: jumps are tried ever less often, so that they cost little.
+                # Lengths vary here: jumps are tried less and less often, so that they cost little.
                 walk, jump = min(2 * walk, _LONGEST_WALK), _JUMP
             else:
                 walk, jump = _WALK, min(2 * jump, _LARGEST_JUMP)
@@ -124,24 +124,24 @@ def _starts(payload: bytes, count: int) -> Positions:
                 position += number * step
                 left -= number
     except IndexError:
-        _refuse("the records stop short")
+        _reject("the records are truncated")
     if position != end:
-        _refuse(f"the {count} records of a batch end {end - position} bytes before it")
+        _reject(f"the {count} records of a batch take {position} bytes, but there are {end}")
     return np.concatenate(pieces)
 
 
 def _steps() -> list[list[int]]:
-    """Return the bytes of a record, its length included, by the length's first and second byte; 0 for a length of more bytes."""
+    """Return a record's size with its length field, by the first two bytes of that field; 0 if the field has more bytes."""
     short = [[1 + (first >> 1)] * 256 for first in range(0x80)]
     return short + [[2 + (first >> 1) + (second << 6) for second in range(0x80)] + [0] * 0x80 for first in range(0x80)]
 
 
-# Half a megabyte that saves a quarter of the walk's time.
+# Takes half a megabyte and saves a quarter of the walk's time.
 _STEPS = _steps()
 
 
 def _walk(payload: bytes, position: int, number: int) -> tuple[list[int], int]:
-    """Return where the next ``number`` records begin and where the last of them ends; raises IndexError when they stop short."""
+    """Return where the next ``number`` records begin and where the last of them ends; raises IndexError when they are truncated."""
     starts: list[int] = []
     append = starts.append
     steps = _STEPS
@@ -151,11 +151,11 @@ def _walk(payload: bytes, position: int, number: int) -> tuple[list[int], int]:
     return starts, position
 
 
-def _same_length(payload: bytes, position: int, step: int, most: int) -> int:
-    """Return how many records from ``position`` on, ``most`` at most, have the length of the one that ends there."""
+def _same_length(payload: bytes, position: int, step: int, limit: int) -> int:
+    """Return how many records from ``position`` on, at most ``limit``, have the length of the one that ends there."""
     before = position - step
-    stop = min(position + most * step, len(payload))
-    number = most
+    stop = min(position + limit * step, len(payload))
+    number = limit
     at = 0
     while True:
         byte = payload[before + at : before + at + 1]
@@ -177,33 +177,33 @@ def _long_step(payload: bytes, position: int) -> int:
             return position - start + ((value & 0xFFFFFFFF) >> 1)
         shift += 7
         if shift > 28:
-            _refuse("an integer of 32 bits has more than five bytes")
+            _reject("an integer of 32 bits has more than five bytes")
 
 
 def _varints(data: Bytes, position: Positions, ends: Positions, max_bytes: int) -> tuple[Positions, Positions]:
-    """Read an integer of each record, still zigzag; return them and the positions after them."""
+    """Read one zigzag-encoded integer of each record; return them, not decoded, and the positions after them."""
     if (position >= ends).any():
-        _refuse("a record's fields do not fit its length")
+        _reject("a record's fields do not fit its length")
     first = data.take(position)
     position = position + 1
     values = first.astype(np.int64)
     if first.max() < 0x80:
         return values, position
-    # What the last record lacks reads as its last byte; it is refused where the next field begins, or at its end.
+    # Clipping repeats the payload's last byte past its end; a truncated last record is rejected at its next field, or at its end.
     second = data.take(position, mode="clip")
     long = first >= 0x80
     values += long * ((second & np.uint8(0x7F)).astype(np.int64) * 0x80 - 0x80)
     position += long
     longer = (long & (second >= 0x80)).nonzero()[0]
     if len(longer):
-        _read_on(data, (values, position), longer, max_bytes)
+        _read_further_bytes(data, (values, position), longer, max_bytes)
         if max_bytes == _VARINT_BYTES:
             values &= 0xFFFFFFFF
     return values, position
 
 
-def _read_on(data: Bytes, read: tuple[Positions, Positions], longer: Positions, max_bytes: int) -> None:
-    """Read the bytes from the third on of those integers that have one, in place."""
+def _read_further_bytes(data: Bytes, read: tuple[Positions, Positions], longer: Positions, max_bytes: int) -> None:
+    """Add the third and further bytes of the integers that have them, in place."""
     values, position = read
     for number in range(2, max_bytes):
         here = position[longer]
@@ -213,26 +213,26 @@ def _read_on(data: Bytes, read: tuple[Positions, Positions], longer: Positions, 
         longer = longer[more >= 0x80]
         if not len(longer):
             return
-    _refuse(f"an integer has more than {max_bytes} bytes")
+    _reject(f"an integer has more than {max_bytes} bytes")
 
 
 def _lengths(sizes: Positions) -> Positions:
-    """Return the bytes of fields with these zigzag lengths: none for a negative one."""
+    """Return the bytes of fields with these zigzag-encoded lengths: 0 for a negative one."""
     return np.where(sizes & 1, 0, sizes >> 1)
 
 
 def _check_headers(payload: bytes, data: Bytes, position: Positions, ends: Positions) -> None:
-    """Check the headers from their number on, up to the records' ends."""
+    """Check the headers, from their number to the records' ends."""
     numbers, after = _varints(data, position, ends, _VARINT_BYTES)
     left = numbers >> 1
     if (numbers & 1).any() or (left > ends - after).any():
-        _refuse("a record has an impossible number of headers")
+        _reject("a record has an invalid number of headers")
     many = (left > _VECTORISED_HEADERS).nonzero()[0]
     for index in many.tolist():
         try:
             after[index] = skip_headers(payload, int(position[index]), int(ends[index]))
         except IndexError:
-            _refuse("the records stop short")
+            _reject("the records are truncated")
     left[many] = 0
     active = left.nonzero()[0]
     while len(active):
@@ -240,11 +240,11 @@ def _check_headers(payload: bytes, data: Bytes, position: Positions, ends: Posit
         here, stop = after[active], ends[active]
         sizes, here = _varints(data, here, stop, _VARINT_BYTES)
         if (sizes & 1).any():
-            _refuse("a header's key has a negative length")
+            _reject("a header's key has a negative length")
         here += sizes >> 1
         sizes, here = _varints(data, here, stop, _VARINT_BYTES)
         here += _lengths(sizes)
         after[active] = here
         active = active[left[active] > 0]
     if (after != ends).any():
-        _refuse("a record's fields do not fit its length")
+        _reject("a record's fields do not fit its length")

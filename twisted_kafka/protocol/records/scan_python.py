@@ -1,7 +1,7 @@
-"""Check that the records of a batch of format 2 parse, in plain Python.
+"""Validate the records of a batch of format 2 in plain Python.
 
-A loop takes most of a microsecond a record. Records of one length, as measurements and fixed-size rows are, are checked many at a
-time.
+The loop takes almost a microsecond per record. Consecutive records of the same length, as of measurements and fixed-size rows, are
+checked many at a time.
 """
 
 import sys
@@ -14,7 +14,7 @@ from twisted_kafka.protocol.errors import InvalidRecordError
 
 
 class RecordScan(NamedTuple):
-    """What validation needs to know of a batch's records."""
+    """What validation needs to know about a batch's records."""
 
     sequential: bool
     """Whether the offset deltas are 0, 1, 2..."""
@@ -26,30 +26,30 @@ class RecordScan(NamedTuple):
 
 
 _record_scan = cast(Callable[[tuple[bool, int, int, int, bool]], RecordScan], partial(tuple.__new__, RecordScan))
-"""Makes a RecordScan of a tuple in half the time of its class."""
+"""Make a RecordScan of a tuple in half the time that the class takes."""
 
 
 def scan_in_python(payload: bytes, count: int) -> RecordScan:
-    """Check as ``scan.scan_records`` does, record by record, several at once where they have the shape of the one before."""
+    """Check as ``scan.scan_records`` does, record by record, or several at once where they have the layout of the previous one."""
     scan = scan_in_steps(payload, count, count)
     assert scan is not None
     return scan
 
 
-def scan_in_steps(payload: bytes, count: int, most: int) -> RecordScan | None:
-    """Check as :func:`scan_in_python` does; return None if records are left after ``most`` steps."""
+def scan_in_steps(payload: bytes, count: int, max_steps: int) -> RecordScan | None:
+    """Check as :func:`scan_in_python` does; return None if records remain after ``max_steps`` steps."""
     position = index = last_size = retry_at = 0
     sequential, lacks_keys = True, False
     deltas: list[int] = []
     try:
-        for _ in range(most):
-            # Integers of two bytes are read in place, for a call would double their time.
+        for _ in range(max_steps):
+            # Integers of two bytes are decoded inline: a call would double their time.
             start, size, position = position, payload[position], position + 1
             if size >= 0x80:
                 byte = payload[position]
                 size, position = (size & 0x7F | byte << 7, position + 1) if byte < 0x80 else _integer(payload, position - 1, 32)
             if size & 1:
-                _refuse("a record has a negative length")
+                _reject("a record has a negative length")
             end, delta, offset_at = position + (size >> 1), payload[position + 1], position + 2
             if delta >= 0x80:
                 byte = payload[offset_at]
@@ -79,7 +79,7 @@ def scan_in_steps(payload: bytes, count: int, most: int) -> RecordScan | None:
                 headers_at = skip_headers(payload, headers_at, end) - 1
             elif size == last_size and index >= retry_at and headers_at + 1 == end and sequential:
                 shape = (start, position, offset_at, key_at, value_at, headers_at)
-                number = _alike(payload, shape, index, count, deltas)
+                number = _same_layout(payload, shape, index, count, deltas)
                 index += number
                 headers_at += number * (end - start)
                 end = headers_at + 1
@@ -88,15 +88,15 @@ def scan_in_steps(payload: bytes, count: int, most: int) -> RecordScan | None:
             last_size = size
             position = headers_at + 1
             if position != end:
-                _refuse("a record's fields do not fit its length")
+                _reject("a record's fields do not fit its length")
             if index == count:
                 break
         else:
             return None
     except IndexError:
-        _refuse("the records stop short")
+        _reject("the records are truncated")
     if position != len(payload):
-        _refuse(f"{len(payload) - position} bytes are left after the {count} records")
+        _reject(f"{len(payload) - position} bytes remain after the {count} records")
     first = (deltas[0] >> 1) ^ -(deltas[0] & 1)
     if count == 1:
         return _record_scan((sequential, first, first, first, lacks_keys))
@@ -105,34 +105,34 @@ def scan_in_steps(payload: bytes, count: int, most: int) -> RecordScan | None:
 
 
 _RETRY_AFTER = 16
-"""Records to check one by one after those that followed weren't like them."""
-_LEAST_ALIKE = 4
+"""Records to check one by one after an attempt to check several at once failed."""
+_MIN_SAME_LAYOUT = 4
 _LOW_BYTE = int(sys.byteorder == "big")
-"""Where it is in a 16-bit number in memory."""
+"""The index of the low byte of a 16-bit number in memory."""
 _OFFSETS = bytes(range(0, 0x80, 2))
-"""Offset deltas of one byte; longer ones have this as their low byte, over and over, with the highest bit set."""
+"""Offset deltas of one byte. The low bytes of longer ones repeat this sequence, with the highest bit set."""
 _PERIOD = 8192
-"""So many deltas have the same bytes from the third on."""
+"""The number of consecutive offset deltas whose third byte is the same."""
 _LONGER_FROM = 128 * _PERIOD
-"""The first delta of four bytes."""
+"""The first offset delta of four bytes."""
 _LOW_OFFSETS = bytes(byte | 0x80 for byte in _OFFSETS) * 128
 _HIGH_OFFSETS = bytes(high for high in range(0x80) for _ in range(64))
 _OFFSET_COLUMNS = ((_OFFSETS,), (_LOW_OFFSETS, _HIGH_OFFSETS), (_LOW_OFFSETS, bytes(byte | 0x80 for byte in _HIGH_OFFSETS)))
-"""By the bytes of the deltas, what their bytes are; the third of three is the same for a period."""
+"""The sequence of each byte, for offset deltas of one, two and three bytes; the third byte is constant for a period."""
 
 
-def _alike(payload: bytes, shape: tuple[int, ...], index: int, count: int, deltas: list[int]) -> int:
-    """Return how many of the records that follow one without headers have its very lengths, and the offsets that belong there.
+def _same_layout(payload: bytes, shape: tuple[int, ...], index: int, count: int, deltas: list[int]) -> int:
+    """Return how many of the records after one without headers have exactly its lengths, and sequential offset deltas.
 
-    ``shape`` is where that one and its fields begin, ``index`` the next one's index. The bytes of a field at equal distances are
-    compared in one go.
+    ``shape`` holds the positions of that record and its fields, ``index`` is the next record's index. The bytes at the same place
+    of all these records are compared at once, as a strided slice.
     """
     start, body, offset_at, key_at, value_at, headers_at = shape
     step = headers_at + 1 - start
     offset_bytes, delta_bytes = key_at - offset_at, offset_at - body - 1
     last = min(count, 64 if offset_bytes == 1 else (index // _PERIOD + 1) * _PERIOD)
     number = min(last - index, (len(payload) - headers_at - 1) // step)
-    if number < _LEAST_ALIKE or offset_bytes > 3 or delta_bytes > 2 or index >= _LONGER_FROM:
+    if number < _MIN_SAME_LAYOUT or offset_bytes > 3 or delta_bytes > 2 or index >= _LONGER_FROM:
         return 0
     lengths = [*range(start, body), *_length_bytes(payload, key_at), *_length_bytes(payload, value_at), headers_at]
     for at in lengths:
@@ -140,7 +140,7 @@ def _alike(payload: bytes, shape: tuple[int, ...], index: int, count: int, delta
         column = payload[at + step : at + number * step + 1 : step]
         if column != byte * number:
             number -= len(column.lstrip(byte))
-            if number < _LEAST_ALIKE:
+            if number < _MIN_SAME_LAYOUT:
                 return 0
     reach = number * step + 1
     within = index % _PERIOD
@@ -165,7 +165,7 @@ def _alike(payload: bytes, shape: tuple[int, ...], index: int, count: int, delta
 
 
 def _length_bytes(payload: bytes, position: int) -> range:
-    """Return the positions of a length's bytes."""
+    """Return the positions of the bytes of a length."""
     end = position + 1
     while payload[end - 1] >= 0x80:
         end += 1
@@ -173,20 +173,20 @@ def _length_bytes(payload: bytes, position: int) -> range:
 
 
 def skip_headers(payload: bytes, position: int, end: int) -> int:
-    """Return the position after the headers whose number is at ``position`` of a record that ends at ``end``.
+    """Return the position after the headers, whose number is at ``position``, of a record that ends at ``end``.
 
-    Raises as the others.
+    Raises InvalidRecordError when they are malformed, IndexError when they are truncated.
     """
     number, position = _integer(payload, position, 32)
     if number & 1 or number >> 1 > end - position:
-        _refuse("a record has an impossible number of headers")
+        _reject("a record has an invalid number of headers")
     for _ in range(number >> 1):
         size = payload[position]
         position += 1
         if size >= 0x80:
             size, position = _integer(payload, position - 1, 32)
         if size & 1:
-            _refuse("a header's key has a negative length")
+            _reject("a header's key has a negative length")
         position += size >> 1
         size = payload[position]
         position += 1
@@ -195,16 +195,16 @@ def skip_headers(payload: bytes, position: int, end: int) -> int:
         if not size & 1:
             position += size >> 1
         if position > end:
-            _refuse("a record's headers do not fit its length")
+            _reject("a record's headers do not fit its length")
     return position
 
 
-def _refuse(why: str) -> NoReturn:
+def _reject(why: str) -> NoReturn:
     raise InvalidRecordError(why)
 
 
 def _integer(payload: bytes, position: int, bits: int) -> tuple[int, int]:
-    """Read an integer of variable length, still zigzag; return it and the position after it."""
+    """Read a zigzag-encoded integer of variable length; return it, not decoded, and the position after it."""
     value = shift = 0
     while True:
         byte = payload[position]
@@ -214,4 +214,4 @@ def _integer(payload: bytes, position: int, bits: int) -> tuple[int, int]:
             return value & ((1 << bits) - 1), position
         shift += 7
         if shift >= bits:
-            _refuse(f"an integer of {bits} bits has more than {shift // 7} bytes")
+            _reject(f"an integer of {bits} bits has more than {shift // 7} bytes")

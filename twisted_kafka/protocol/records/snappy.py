@@ -1,7 +1,7 @@
-"""Snappy as Kafka has it: the stream format of xerial's snappy-java, and raw blocks for reading.
+"""Snappy in Kafka's dialect: the stream format of xerial's snappy-java, and raw blocks for reading.
 
-A stream is a header of 16 bytes, then blocks, each with its length (int32) in front. What doesn't begin with that header is one
-raw block. Streams may follow each other: a header where a block's length belongs begins another one.
+A stream is a header of 16 bytes, then blocks, each preceded by its length (int32). Data that does not begin with the header is one
+raw block. Streams can be concatenated: a header in place of a block's length begins another stream.
 """
 
 import struct
@@ -15,7 +15,7 @@ BLOCK_SIZE = 32 * 1024
 
 _MAGIC_SIZE = 8
 _HEADER_START = HEADER[:4]
-# A copy element of three bytes yields at most 64 bytes; nothing in the format does better.
+# A copy element of three bytes yields at most 64 bytes; no other element has a higher ratio.
 _MAX_RATIO = 22
 _SLACK_BYTES = 64
 _LENGTH = struct.Struct(">i")
@@ -33,17 +33,17 @@ def compress(data: Buffer) -> bytes:
 
 
 def decompress(data: Buffer, limit_bytes: int) -> bytes:
-    """Return what a stream or one raw block holds.
+    """Decompress a stream or one raw block.
 
-    Raises CorruptRecordError when it isn't one, RecordTooLargeError when it declares more than ``limit_bytes``; memory is taken
-    only after that check.
+    Raises CorruptRecordError when the data is neither, RecordTooLargeError when it declares more than ``limit_bytes``, which is
+    checked before memory is allocated.
     """
     view = memoryview(data)
     blocks = _blocks(view)
     sizes = [_declared_size(block) for block in blocks]
     total = sum(sizes)
     if total > limit_bytes:
-        raise RecordTooLargeError(f"snappy data of {len(view)} bytes holds {total} bytes, more than {limit_bytes}")
+        raise RecordTooLargeError(f"snappy data of {len(view)} bytes declares {total} bytes, more than {limit_bytes}")
     from cramjam import DecompressionError, snappy
 
     out = bytearray(total)
@@ -55,7 +55,7 @@ def decompress(data: Buffer, limit_bytes: int) -> bytes:
                 raise CorruptRecordError("a snappy block is shorter than it declares")
             position += size
     except DecompressionError as error:
-        raise CorruptRecordError(f"bad snappy data: {error}") from None
+        raise CorruptRecordError(f"invalid snappy data: {error}") from None
     return bytes(out)
 
 
@@ -68,7 +68,7 @@ def _blocks(view: memoryview) -> list[memoryview]:
     while position < size:
         if view[position : position + 4] == _HEADER_START:
             if view[position : position + _MAGIC_SIZE] != HEADER[:_MAGIC_SIZE] or position + len(HEADER) > size:
-                raise CorruptRecordError("bad header of a further snappy stream")
+                raise CorruptRecordError("invalid header of a concatenated snappy stream")
             position += len(HEADER)
             continue
         if position + 4 > size:
@@ -76,7 +76,7 @@ def _blocks(view: memoryview) -> list[memoryview]:
         (length,) = _LENGTH.unpack_from(view, position)
         position += 4
         if length < 0 or length > size - position:
-            raise CorruptRecordError(f"a snappy block declares {length} bytes, {size - position} are left")
+            raise CorruptRecordError(f"a snappy block declares {length} bytes, but {size - position} remain")
         blocks.append(view[position : position + length])
         position += length
     return blocks
@@ -88,7 +88,7 @@ def _declared_size(block: memoryview) -> int:
         size |= (byte & 0x7F) << shift
         if byte < 0x80:
             if size > len(block) * _MAX_RATIO + _SLACK_BYTES:
-                raise CorruptRecordError(f"a snappy block of {len(block)} bytes cannot hold the {size} bytes that it declares")
+                raise CorruptRecordError(f"a snappy block of {len(block)} bytes cannot decompress to the declared {size} bytes")
             return size
         shift += 7
     raise CorruptRecordError("a snappy block has no valid length")

@@ -1,15 +1,15 @@
-"""Variable-length integers of record batches: zigzag, seven bits a byte, the least significant first."""
+"""Variable-length integers of record batches: zigzag-encoded, seven bits per byte, least significant first."""
 
 from twisted_kafka.protocol.regions import Buffer
 
 _ONE_BYTE = 64
-"""From here on a number takes more than a byte."""
+"""The smallest positive number that takes more than one byte."""
 _VARINT_MAX_SHIFT = 28
 _VARLONG_MAX_SHIFT = 63
 
 
 def append_varint(out: bytearray, value: int) -> None:
-    """Append ``value``, at most 64 bits with sign; 32-bit and 64-bit integers look the same."""
+    """Append ``value``, a signed integer of at most 64 bits; 32-bit and 64-bit integers have the same encoding."""
     if 0 <= value < _ONE_BYTE:
         out.append(value << 1)
         return
@@ -21,7 +21,7 @@ def append_varint(out: bytearray, value: int) -> None:
 
 
 def encode_varint(value: int) -> bytes:
-    """Return ``value`` as a variable-length integer."""
+    """Encode ``value`` as a variable-length integer."""
     out = bytearray()
     append_varint(out, value)
     return bytes(out)
@@ -41,10 +41,10 @@ def _read(data: Buffer, position: int, max_shift: int) -> tuple[int, int]:
 
 
 def read_varint(data: Buffer, position: int) -> tuple[int, int]:
-    """Read a 32-bit integer; return it and the position after it.
+    """Decode a 32-bit integer; return it and the position after it.
 
-    Raises ValueError when it has more than five bytes, IndexError when the data ends in it. Bits beyond the 32nd are dropped as
-    Kafka does.
+    Raises ValueError when it has more than five bytes, IndexError when it is truncated. Bits beyond the 32nd are dropped, as in
+    Kafka.
     """
     value, position = _read(data, position, _VARINT_MAX_SHIFT)
     value &= 0xFFFFFFFF
@@ -52,7 +52,7 @@ def read_varint(data: Buffer, position: int) -> tuple[int, int]:
 
 
 def read_varlong(data: Buffer, position: int) -> tuple[int, int]:
-    """Read a 64-bit integer as :func:`read_varint` does a 32-bit one; at most ten bytes."""
+    """Decode a 64-bit integer of at most ten bytes, as :func:`read_varint` does a 32-bit one."""
     value, position = _read(data, position, _VARLONG_MAX_SHIFT)
     value &= 0xFFFFFFFFFFFFFFFF
     return (value >> 1) ^ -(value & 1), position

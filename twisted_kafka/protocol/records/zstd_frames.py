@@ -1,7 +1,7 @@
-"""Zstandard frames as Kafka has them: any number of frames one after the other, with or without a declared content size.
+"""Zstandard frames in Kafka's dialect: any number of concatenated frames, with or without a declared content size.
 
-The frames are walked block by block before anything is decompressed: that gives each frame's end, whether the data stops short,
-and how much it can hold at most.
+The frames are walked block by block before anything is decompressed. The walk finds each frame's end, truncated data, and the
+maximum size of the content.
 """
 
 import struct
@@ -20,9 +20,9 @@ _MAGIC = 0xFD2FB528
 _SKIPPABLE_MAGIC, _SKIPPABLE_MASK = 0x184D2A50, 0xFFFFFFF0
 _MAX_BLOCK_BYTES = 128 * 1024
 _MAX_WINDOW_BYTES = 128 * 1024 * 1024
-"""Consumers of the reference library refuse frames that need a larger window."""
+"""Consumers that use the reference library reject frames with a larger window."""
 _MAX_FRAMES = 4096
-"""Frames in one batch, far beyond what producers write, so that tiny ones cannot keep a thread busy for long."""
+"""Frames in one batch, far more than producers write; the bound keeps tiny frames from occupying a thread for long."""
 _RAW_BLOCK, _RLE_BLOCK, _COMPRESSED_BLOCK = 0, 1, 2
 _CHECKSUM_FLAG = 0x04
 _SINGLE_SEGMENT_FLAG = 0x20
@@ -30,7 +30,7 @@ _DICTIONARY_ID_SIZES = (0, 1, 2, 4)
 _CONTENT_SIZE_SIZES = (0, 2, 4, 8)
 _WORD = struct.Struct("<I")
 
-# Contexts are costly to make and must not be shared between threads.
+# Contexts are expensive to create and must not be shared between threads.
 _local = threading.local()
 
 
@@ -42,10 +42,10 @@ def compress(data: Buffer, level: int = DEFAULT_LEVEL) -> bytes:
 
 
 def decompress(data: Buffer, limit_bytes: int) -> bytes:
-    """Return what the frames hold.
+    """Decompress all frames.
 
-    Raises CorruptRecordError for bad or truncated data, RecordTooLargeError beyond ``limit_bytes``, which is also the most memory
-    taken.
+    Raises CorruptRecordError for invalid or truncated data, RecordTooLargeError for more than ``limit_bytes``, which is also the
+    most that is allocated.
     """
     view = memoryview(data)
     parts: list[bytes] = []
@@ -53,7 +53,7 @@ def decompress(data: Buffer, limit_bytes: int) -> bytes:
     position = 0
     while position < len(view):
         if len(parts) == _MAX_FRAMES:
-            raise CorruptRecordError(f"zstd data of more than {_MAX_FRAMES} frames")
+            raise CorruptRecordError(f"zstd data has more than {_MAX_FRAMES} frames")
         end, most = _walk_frame(view, position)
         if most >= 0:
             part = _decompress_frame(view[position:end], most, left, limit_bytes)
@@ -79,27 +79,27 @@ def _decompress_frame(frame: memoryview, most: int, left: int, limit_bytes: int)
         parameters = zstandard.get_frame_parameters(frame)
         declared = parameters.content_size
         if parameters.window_size > _MAX_WINDOW_BYTES:
-            raise CorruptRecordError(f"a zstd frame wants a window of {parameters.window_size} bytes")
+            raise CorruptRecordError(f"the window of a zstd frame, {parameters.window_size} bytes, exceeds {_MAX_WINDOW_BYTES}")
         if declared != zstandard.CONTENTSIZE_UNKNOWN:
             if declared > most:
-                raise CorruptRecordError(f"a zstd frame declares {declared} bytes and holds at most {most}")
+                raise CorruptRecordError(f"a zstd frame declares {declared} bytes, but can hold at most {most}")
             if declared > left:
                 raise RecordTooLargeError(f"zstd data holds more than {limit_bytes} bytes")
             if not declared:
                 if most:
-                    raise CorruptRecordError("a zstd frame declares to be empty and is not")
+                    raise CorruptRecordError("a zstd frame declares no content, but has some")
                 return b""
             return _decompressor().decompress(frame, max_output_size=declared)
         return _decompressor().decompress(frame, max_output_size=max(1, min(most, left)))
     except zstandard.ZstdError as error:
-        # All blocks are there, so what could not be decompressed in full did not fit.
+        # The walk found all blocks, so a frame that does not decompress in full exceeds the limit.
         if left < most and "full frame" in str(error):
             raise RecordTooLargeError(f"zstd data holds more than {limit_bytes} bytes") from None
-        raise CorruptRecordError(f"bad zstd data: {error}") from None
+        raise CorruptRecordError(f"invalid zstd data: {error}") from None
 
 
 def _walk_frame(view: memoryview, start: int) -> tuple[int, int]:
-    """Return the end of the frame at ``start`` and the most bytes that it can hold, -1 for a frame to skip."""
+    """Return the end of the frame at ``start`` and the maximum size of its content, -1 for a skippable frame."""
     try:
         (magic,) = _WORD.unpack_from(view, start)
         position = start + 4
@@ -117,7 +117,7 @@ def _walk_frame(view: memoryview, start: int) -> tuple[int, int]:
             header = view[position] | view[position + 1] << 8 | view[position + 2] << 16
             last, kind, size = bool(header & 1), header >> 1 & 3, header >> 3
             if kind > _COMPRESSED_BLOCK or size > _MAX_BLOCK_BYTES:
-                raise CorruptRecordError("bad block in a zstd frame")
+                raise CorruptRecordError("invalid block in a zstd frame")
             most += _MAX_BLOCK_BYTES if kind == _COMPRESSED_BLOCK else size
             position += 3 + (1 if kind == _RLE_BLOCK else size)
     except (IndexError, struct.error):
