@@ -1,6 +1,7 @@
 """A broker with several log directories, one of which fails."""
 
 import contextlib
+import os
 import re
 import threading
 from pathlib import Path
@@ -98,6 +99,36 @@ def test_a_directory_fails_and_the_rest_serves_on(tmp_path: Path) -> None:
     with Broker(properties(tmp_path)) as broker:
         assert leaderless(broker) == set()
         assert [read(broker, partition, 1) for partition in sorted(lost)] == [[b"before"]] * len(lost)
+
+
+@pytest.mark.timeout(120)
+def test_a_directory_fails_while_the_disk_of_another_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that flush wait for the disk that hangs, all of them in the end."""
+    hung, mended = threading.Event(), threading.Event()
+    real = os.fdatasync
+
+    def sync(descriptor: int) -> None:
+        if "/b/t-" in os.readlink(f"/proc/self/fd/{descriptor}"):
+            hung.set()
+            assert mended.wait(2 * WAIT_S)
+        real(descriptor)
+
+    failing = properties(tmp_path, **{"metadata.log.dir": tmp_path / "b", "background.threads": 1, "log.segment.bytes": 1000})
+    with Broker(failing) as broker:
+        make_topic(broker)
+        everything = set(range(PARTITIONS))
+        send_to_all(broker, everything, b"x" * 600)
+        monkeypatch.setattr(os, "fdatasync", sync)
+        try:
+            send_to_all(broker, partitions_in(tmp_path / "b"), b"x" * 600)  # a second segment: the first is flushed
+            assert hung.wait(WAIT_S)
+            lost = partitions_in(tmp_path / "a")
+            fail(tmp_path / "a")
+            with pytest.raises(KafkaError):
+                send_to_all(broker, lost, b"x" * 600)
+            eventually(lambda: leaderless(broker) == lost)
+        finally:
+            mended.set()
 
 
 def make_unwritable(checkpoint: Path) -> None:

@@ -59,6 +59,20 @@ def test_a_directory_is_used_by_one_broker_only(broker):
     assert "\n" not in str(caught.value)
 
 
+def test_a_start_that_finds_a_directory_in_use_leaves_it_as_it_was(broker):
+    manager = broker.start()
+    append(manager.get_or_create_log(ONE), b"x")
+    manager.get_log(ONE).flush()
+    manager.directories[0].checkpoint_recovery_points()
+    before = {path: path.read_bytes() for path in (broker.path / "a").rglob("*") if path.is_file()}
+    second = broker.manager()
+    with pytest.raises(LogDirectoryError, match="in use"):
+        second.startup()
+    second.shutdown()
+    assert {path: path.read_bytes() for path in (broker.path / "a").rglob("*") if path.is_file()} == before
+    assert append(manager.get_log(ONE), b"y") == 1
+
+
 def test_another_process_keeps_its_directory(broker, tmp_path):
     program = (
         "import sys, pathlib; from twisted_kafka.log.directories.log_directory import *\n"

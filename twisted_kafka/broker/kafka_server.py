@@ -44,6 +44,7 @@ from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.coordinator.group.assembly import make_group_coordinator
 from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
 from twisted_kafka.log.directories.loading_progress import LoadingInterruptedError
+from twisted_kafka.log.directories.log_dir_failure_handler import LogDirFailureHandler
 from twisted_kafka.log.directories.log_directory import LogDirectory, LogDirectoryError
 from twisted_kafka.log.directories.meta_properties import MetaPropertiesError
 from twisted_kafka.log.log_manager import LogManager
@@ -105,6 +106,7 @@ class _Running:
 
     scheduler: KafkaScheduler | None = None
     timer: Timer | None = None
+    directory_failures: LogDirFailureHandler | None = None
     logs: LogManager | None = None
     store: IMetadataStore | None = None
     configs: ConfigRepository | None = None
@@ -235,6 +237,7 @@ class KafkaServer:
         _stop(running.handlers, KafkaRequestHandlerPool.shutdown)
         _stop(running.control_plane_handlers, KafkaRequestHandlerPool.shutdown)
         _stop(running.scheduler, KafkaScheduler.shutdown)
+        _stop(running.directory_failures, LogDirFailureHandler.shutdown)
         _stop(running.groups, GroupCoordinator.shutdown)
         _stop(running.replicas, ReplicaManager.shutdown)
         _stop(running.logs, LogManager.shutdown)
@@ -275,7 +278,7 @@ class KafkaServer:
         self, running: _Running, scheduler: KafkaScheduler
     ) -> tuple[LogManager, IMetadataStore, ConfigRepository, BrokerConfigHandler]:
         """Lock the log directories, open the metadata store, establish the identity, read the configs, load the logs."""
-        running.logs = logs = self.logs = self._make_log_manager(scheduler)
+        running.logs = logs = self.logs = self._make_log_manager(running, scheduler)
         logs.acquire_directories()
         running.store = store = self._open_metadata_store(logs)
         prepare_store(store)
@@ -288,13 +291,15 @@ class KafkaServer:
         follow_topic_configs(configs, logs)
         return logs, store, configs, broker_configs
 
-    def _make_log_manager(self, scheduler: KafkaScheduler) -> LogManager:
-        def failed(directory: LogDirectory) -> None:
-            # The thread that meets the broken disk holds locks: another one takes its partitions offline.
-            scheduler.schedule_once("log-directory-failure", lambda: self._directory_failed(directory))
-
+    def _make_log_manager(self, running: _Running, scheduler: KafkaScheduler) -> LogManager:
+        running.directory_failures = failures = LogDirFailureHandler(self._directory_failed)
         return LogManager(
-            self.config, scheduler, self._clock, on_directory_failure=failed, metrics=self.metrics, terminal=_terminal()
+            self.config,
+            scheduler,
+            self._clock,
+            on_directory_failure=failures.directory_failed,
+            metrics=self.metrics,
+            terminal=_terminal(),
         )
 
     def _open_metadata_store(self, logs: LogManager) -> IMetadataStore:

@@ -1,0 +1,49 @@
+"""Handling the failure of a log directory on a thread of its own (Kafka: LogDirFailureHandler)."""
+
+import threading
+from collections.abc import Callable
+
+from twisted.logger import Logger
+
+from twisted_kafka.log.directories.log_directory import LogDirectory
+
+_log = Logger()
+
+
+class LogDirFailureHandler:
+    """Calls ``handle`` with each log directory that fails, on a new thread.
+
+    The thread that meets the error holds locks, and those of the scheduler flush logs: a disk that hangs may keep all of them
+    waiting. For the same reason each directory has its own thread. There are no more than ``log.dirs`` has entries, for a directory
+    fails once.
+    """
+
+    def __init__(self, handle: Callable[[LogDirectory], None]) -> None:
+        self._handle = handle
+        self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+        self._is_stopped = False
+
+    def directory_failed(self, directory: LogDirectory) -> None:
+        """Have the failure handled; returns at once. Does nothing after ``shutdown``."""
+        thread = threading.Thread(target=self._run, args=(directory,), name=f"LogDirFailureHandler-{directory.path}", daemon=True)
+        with self._lock:
+            if not self._is_stopped:
+                self._threads.append(thread)
+                thread.start()
+
+    def _run(self, directory: LogDirectory) -> None:
+        try:
+            self._handle(directory)
+        except Exception:  # noqa: BLE001 nobody else would log it
+            _log.failure("Uncaught exception while the failure of {path} was handled", path=str(directory.path))
+
+    def shutdown(self, timeout_s: float = 10.0) -> None:
+        """Begin with no further failure, and wait at most ``timeout_s`` seconds for each that is being handled."""
+        with self._lock:
+            self._is_stopped = True
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(timeout_s)
+                if thread.is_alive():
+                    _log.warn("{thread} did not end within {seconds} s", thread=thread.name, seconds=timeout_s)
