@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from twisted.internet.task import Clock
+from twisted.logger import LogEvent, globalLogPublisher
 from zope.interface import implementer
 
 from twisted_kafka.network.connection.channel import KafkaChannel
@@ -19,6 +20,17 @@ from twisted_kafka.network.requests.request_context import ConnectionInfo
 from twisted_kafka.network.requests.request_observer import IRequestObserver
 from twisted_kafka.protocol.regions import FileRegion, Part
 from twisted_kafka.timing.clock import ManualClock
+
+
+def lines_of(action: Callable[[], object]) -> list[str]:
+    """Return what ``action`` logs, without what is for debugging."""
+    events: list[LogEvent] = []
+    globalLogPublisher.addObserver(events.append)
+    try:
+        action()
+    finally:
+        globalLogPublisher.removeObserver(events.append)
+    return [event["log_format"].format(**event) for event in events if event["log_level"].name != "debug"]
 
 
 class FakeReactor(Clock):

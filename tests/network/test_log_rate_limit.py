@@ -1,5 +1,4 @@
-from tests.network.network_fakes import Layer
-from tests.network.tls.test_tls_transport import lines_of
+from tests.network.network_fakes import Layer, lines_of
 from twisted_kafka.network.log_rate_limit import INTERVAL_NS, LINES, LogRateLimit
 from twisted_kafka.timing.clock import ManualClock
 

@@ -9,10 +9,12 @@ import pytest
 from twisted.internet.error import ConnectionAborted, ConnectionDone
 from twisted.python.failure import Failure
 
-from tests.network.network_fakes import Layer, frame
+from tests.network.network_fakes import Layer, frame, lines_of
+from twisted_kafka.network.connection import transport
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.connection.framing import FIRST_ALLOCATION_BYTES
 from twisted_kafka.network.connection.transport import KafkaTransport
+from twisted_kafka.network.log_rate_limit import INTERVAL_NS, LINES
 from twisted_kafka.network.requests.request_context import ConnectionInfo
 from twisted_kafka.protocol.regions import FileRegion, Part
 
@@ -38,14 +40,14 @@ class EventsReactor:
 
 
 class Pair:
-    def __init__(self, first: bytes = b"", *, is_gone: bool = False) -> None:
+    def __init__(self, first: bytes = b"", *, is_gone: bool = False, layer: Layer | None = None) -> None:
         self.client, server = socket.socketpair()
         self.client.sendall(first)
         if is_gone:
             self.client.shutdown(socket.SHUT_RDWR)
         self.client.settimeout(10)
         server.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 20_000)
-        self.layer = Layer(max_request_bytes=10_000_000)
+        self.layer = layer or Layer(max_request_bytes=10_000_000)
         self.reactor = EventsReactor()
         self.channel = KafkaChannel(ConnectionInfo("c", "L", "PLAINTEXT", "-"), self.layer.processor, 10_000_000)
         self.transport = KafkaTransport(server, self.channel, self.reactor)  # type: ignore[arg-type]
@@ -176,3 +178,42 @@ def test_aborted_connection_is_reset() -> None:
         client.settimeout(10)
         with pytest.raises(ConnectionResetError):
             client.recv(1)
+
+
+class BrokenDisk(io.FileIO):
+    """A file that can be opened, and not be read: the memory at address 0 of this process."""
+
+    def __init__(self) -> None:
+        super().__init__("/proc/self/mem")
+
+
+def send_from_broken_disk(pair: Pair) -> list[str]:
+    return lines_of(lambda: pair.transport.send([b"head", FileRegion(BrokenDisk(), 0, 100)], 104))
+
+
+@pytest.mark.parametrize("has_sendfile", [True, False])
+def test_a_file_that_cannot_be_read_is_named_in_the_log(pair: Pair, monkeypatch: pytest.MonkeyPatch, has_sendfile: bool) -> None:
+    """Apache Kafka takes it for a client that went away, and says nothing (KAFKA-16304)."""
+    monkeypatch.setattr(transport, "_HAS_SENDFILE", has_sendfile)
+    lines = send_from_broken_disk(pair)
+    assert lines == [line for line in lines if "Closing connection c of L: cannot read /proc/self/mem: [Errno" in line]
+    assert len(lines) == 1
+    assert not pair.channel.is_open
+
+
+def test_lines_about_files_that_cannot_be_read_are_limited() -> None:
+    first = Pair()
+    pairs = [first, *[Pair(layer=first.layer) for _ in range(2 * LINES)]]
+    assert len([line for each in pairs for line in send_from_broken_disk(each)]) == LINES
+    first.layer.clock.advance_ms(INTERVAL_NS // 1_000_000)
+    (line,) = send_from_broken_disk(Pair(layer=first.layer))
+    assert f"({LINES + 1} similar lines were suppressed before this one)" in line
+
+
+def test_a_client_that_goes_away_is_not_taken_for_a_broken_disk(pair: Pair, tmp_path: Path) -> None:
+    path = tmp_path / "segment.log"
+    path.write_bytes(bytes(100))
+    pair.client.close()
+    with io.FileIO(path) as file:
+        assert lines_of(lambda: pair.transport.send([FileRegion(file, 0, 100)], 100)) == []
+    assert not pair.channel.is_open

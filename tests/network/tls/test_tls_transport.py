@@ -1,31 +1,19 @@
 import io
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from OpenSSL import SSL
-from twisted.logger import LogEvent, globalLogPublisher
 
 from tests.cases import case
 from tests.certificates import Authority
-from tests.network.network_fakes import frame
+from tests.network.network_fakes import frame, lines_of
 from tests.network.tls.tls_harness import ALICE, CA, Listener, TlsClient, client_context
 from twisted_kafka.network.connection.channel import READ_AHEAD_BYTES
 from twisted_kafka.network.tls.tls_transport import PIECE_BYTES
 from twisted_kafka.protocol.regions import FileRegion
 
 SUITE = "TLS_AES_256_GCM_SHA384"
-
-
-def lines_of(action: Callable[[], object]) -> list[str]:
-    events: list[LogEvent] = []
-    globalLogPublisher.addObserver(events.append)
-    try:
-        action()
-    finally:
-        globalLogPublisher.removeObserver(events.append)
-    return [event["log_format"].format(**event) for event in events if event["log_level"].name != "debug"]
 
 
 def test_a_request_and_its_response() -> None:
@@ -125,8 +113,26 @@ def test_a_file_that_ends_too_early_closes_the_connection(tmp_path: Path) -> Non
             )
         )
     assert client.is_closed
-    assert "the file ends" in lines[0]
+    assert f"cannot read {path}: the file ends" in lines[0]
     assert listener.layer.observer.completed == [request]
+
+
+def test_a_file_that_cannot_be_read_closes_the_connection() -> None:
+    listener = Listener()
+    client = listener.connect().handshake()
+    client.send(frame(1))
+    request = listener.layer.take()
+    assert request is not None
+    with io.FileIO("/proc/self/mem") as file:  # at address 0 there is nothing
+        lines = lines_of(
+            lambda: (
+                listener.layer.channel.send_response(request, [FileRegion(file, 0, 100)], 100),
+                listener.layer.reactor.run_asked(),
+                client.pump(),
+            )
+        )
+    assert client.is_closed
+    assert [line.rpartition("cannot read ")[2] for line in lines] == ["/proc/self/mem: [Errno 5] Input/output error"]
 
 
 def test_a_client_that_sends_without_end_is_not_read_without_end() -> None:

@@ -70,6 +70,9 @@ class IChannelOwner(Protocol):
     def refuse(self, channel: "KafkaChannel", why: str) -> None:
         """Close a channel that sent something invalid, and log why."""
 
+    def log_unreadable_file(self, channel: "KafkaChannel", why: str) -> None:
+        """Log why a response cannot be read from its file."""
+
     def close_after_failed_authentication(self, channel: "KafkaChannel") -> None:
         """Count the failure and close the channel after ``connection.failed.authentication.delay.ms``."""
 
@@ -189,6 +192,10 @@ class KafkaChannel:
     def refuse(self, why: str) -> None:
         """Close the connection because of what it sent, and log why."""
         self._owner.refuse(self, why)
+
+    def response_unreadable(self, why: str) -> None:
+        """Log why the response cannot be read from its file; the transport closes the connection."""
+        self._owner.log_unreadable_file(self, why)
 
     def close_after_failed_authentication(self) -> None:
         """Count the failure and close the connection after ``connection.failed.authentication.delay.ms``."""

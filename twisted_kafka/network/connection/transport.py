@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from twisted.internet import error, main
 from twisted.internet.interfaces import IReactorFDSet
 from twisted.internet.tcp import Connection
-from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
@@ -33,11 +32,39 @@ TURN_BYTES = 4 * 1024 * 1024
 """Most bytes that one connection sends before the other connections get their turn."""
 
 WOULD_BLOCK = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EINTR, errno.ENOBUFS)
+_CLIENT_IS_GONE = (
+    errno.EPIPE,
+    errno.ECONNRESET,
+    errno.ECONNABORTED,
+    errno.ENOTCONN,
+    errno.ESHUTDOWN,
+    errno.ETIMEDOUT,
+    errno.EHOSTUNREACH,
+    errno.EHOSTDOWN,
+    errno.ENETUNREACH,
+    errno.ENETDOWN,
+    errno.ENETRESET,
+)
+"""What ``sendfile`` raises of the socket; anything else is about the file."""
 _MSG_MORE = getattr(socket, "MSG_MORE", 0)
 _LOST = Failure(main.CONNECTION_LOST)  # type: ignore[no-untyped-call]
 _HAS_SENDFILE = hasattr(os, "sendfile")
 
-_log = Logger()
+
+class UnreadableFileError(Exception):
+    """A part of a response cannot be read from its file; the text names the file."""
+
+    def __init__(self, region: FileRegion, why: object) -> None:
+        # An OSError's own text would name no file, for it comes from a descriptor.
+        super().__init__(f"cannot read {region.file.name}: {why}")
+
+
+def read_region(region: FileRegion) -> bytes:
+    """Return the bytes of ``region``; raises UnreadableFileError."""
+    try:
+        return region.read()
+    except (OSError, EOFError) as error:
+        raise UnreadableFileError(region, error) from error
 
 
 @implementer(IChannelTransport)
@@ -177,8 +204,8 @@ class KafkaTransport(Connection):
                 left -= count
         except OSError as error:
             return None if error.errno in WOULD_BLOCK else main.CONNECTION_LOST
-        except EOFError as error:
-            _log.error("Cannot send a response to {id}, closing the connection: {why}", id=self.protocol.connection_id, why=error)
+        except UnreadableFileError as error:
+            self.protocol.response_unreadable(str(error))
             return main.CONNECTION_LOST
         return None
 
@@ -200,14 +227,24 @@ class KafkaTransport(Connection):
         size = min(region.size_bytes, limit)
         if size:
             if _HAS_SENDFILE:
-                count = os.sendfile(self.socket.fileno(), region.file.fileno(), region.position, size)
+                count = self._sendfile(region, size)
             else:
-                count = self.socket.send(region.slice(0, min(size, READ_BYTES)).read())
-            if not count:
-                raise EOFError(f"the file ends before position {region.position + region.size_bytes}")
+                count = self.socket.send(read_region(region.slice(0, min(size, READ_BYTES))))
         else:
             count = 0
         self._drop(count)
+        return count
+
+    def _sendfile(self, region: FileRegion, size: int) -> int:
+        try:
+            count = os.sendfile(self.socket.fileno(), region.file.fileno(), region.position, size)
+        except OSError as error:
+            if error.errno in WOULD_BLOCK or error.errno in _CLIENT_IS_GONE:
+                raise
+            # The disk's error, which Apache Kafka takes for a client that went away (KAFKA-16304).
+            raise UnreadableFileError(region, error) from error
+        if not count:
+            raise UnreadableFileError(region, f"the file ends before position {region.position + region.size_bytes}")
         return count
 
     def _drop(self, count: int) -> None:

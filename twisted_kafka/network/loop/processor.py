@@ -109,6 +109,7 @@ class Processor:
         "_stopped",
         "_turn",
         "_turns_until_placement",
+        "_unreadable_files",
         "_unsignalled",
         "_waited_before_ns",
         "_wake_after",
@@ -153,6 +154,7 @@ class Processor:
         self._held: deque[Request] = deque()  # requests for which the queue was full
         self._stopped: dict[KafkaChannel, None] = {}  # in the order in which they stopped reading
         self._refusals = LogRateLimit(clock.monotonic_ns)
+        self._unreadable_files = LogRateLimit(clock.monotonic_ns)
         self._checks: list[LoopingCall] = []
         self._turn = Parker()
         self._turns_until_placement = TURNS_PER_PLACEMENT
@@ -462,6 +464,20 @@ class Processor:
                 more=self._refusals.take_suppressed(),
             )
         channel.close()
+
+    def log_unreadable_file(self, channel: KafkaChannel, why: str) -> None:
+        """Log why a response cannot be read from its file, which closes its connection. The number of lines is limited.
+
+        The log directory stays online, as in Apache Kafka: clients ask again, and the next append or lookup meets the disk.
+        """
+        if self._unreadable_files.allow():
+            _log.error(
+                "Closing connection {id} of {listener}: {why}{more}",
+                id=channel.connection_id,
+                listener=channel.connection.listener_name,
+                why=why,
+                more=self._unreadable_files.take_suppressed(),
+            )
 
     def close_after_failed_authentication(self, channel: KafkaChannel) -> None:
         """Count the failure and close the connection after ``connection.failed.authentication.delay.ms``, to slow down guessing."""

@@ -16,7 +16,7 @@ from twisted.python.failure import Failure
 
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.connection.framing import NOT_NOW
-from twisted_kafka.network.connection.transport import TURN_BYTES, WOULD_BLOCK, KafkaTransport
+from twisted_kafka.network.connection.transport import TURN_BYTES, WOULD_BLOCK, KafkaTransport, UnreadableFileError, read_region
 from twisted_kafka.network.tls.distinguished_name import java_name
 from twisted_kafka.network.tls.handshakes import Handshakes
 from twisted_kafka.network.tls.ssl_context import is_end_of_file, reason_of
@@ -149,8 +149,8 @@ class TlsTransport(KafkaTransport):
             return None
         except SSL.Error:
             return main.CONNECTION_LOST
-        except EOFError as error:
-            _log.error("Cannot send a response to {id}, closing the connection: {why}", id=self.protocol.connection_id, why=error)
+        except UnreadableFileError as error:
+            self.protocol.response_unreadable(str(error))
             return main.CONNECTION_LOST
         return None
 
@@ -163,7 +163,7 @@ class TlsTransport(KafkaTransport):
             head = parts[0]
             size = min(len(head), room)
             if size:
-                found.append(head.slice(0, size).read() if isinstance(head, FileRegion) else memoryview(head)[:size])
+                found.append(read_region(head.slice(0, size)) if isinstance(head, FileRegion) else memoryview(head)[:size])
             self._drop(size)
             room -= size
             if parts and not len(parts[0]):
