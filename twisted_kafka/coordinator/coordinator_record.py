@@ -86,16 +86,16 @@ def decode_record(kinds: RecordKinds, key: Buffer | None, value: Buffer | None) 
     Raises UnknownRecordKindError for a record type that is not in ``kinds``, and MalformedMessageError.
     """
     if key is None or len(key) < _INT16.size:
-        raise UnknownRecordKindError("a record without a key")
+        raise UnknownRecordKindError("no key")
     kind: int = _INT16.unpack_from(key)[0]
     classes = kinds.get(kind)
     if classes is None:
-        raise UnknownRecordKindError(f"kind {kind}")
+        raise UnknownRecordKindError(f"type {kind}")
     key_class, value_class = classes
     decoded_key = key_class.decode(key, 0, _INT16.size)
     if value is None:
         return CoordinatorRecord(decoded_key, kind, None)
     if len(value) < _INT16.size:
-        raise UnknownRecordKindError(f"a value of {len(value)} bytes under a key of kind {kind}")
+        raise UnknownRecordKindError(f"type {kind} with a value of {len(value)} bytes")
     value_version: int = _INT16.unpack_from(value)[0]
     return CoordinatorRecord(decoded_key, kind, value_class.decode(value, value_version, _INT16.size), value_version)

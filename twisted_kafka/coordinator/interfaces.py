@@ -33,7 +33,7 @@ class IPartitionReader(Interface):
     def read_all(partition: TopicPartition, buffer_size: int) -> Iterator[Buffer]:
         """Yield the log's batches from its start to its current end, about ``buffer_size`` bytes at a time.
 
-        Raises KafkaError when this broker has no such log.
+        Raises KafkaError if this broker does not have the log.
         """
 
 
@@ -54,7 +54,7 @@ class ICoordinatorShard(Interface):
 
 
 class IShardFactory(Interface):
-    """Makes the shards of one kind of coordinator."""
+    """Creates the shards of one type of coordinator."""
 
     def kinds() -> RecordKinds:
         """Return the record types that the shards can replay."""

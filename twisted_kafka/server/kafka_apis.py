@@ -57,7 +57,7 @@ class KafkaApis:
         if api.direct is not None:
             try:
                 result = api.direct(context, request.frame, request.body_offset)
-            except Exception as error:  # noqa: BLE001 it is answered
+            except Exception as error:  # noqa: BLE001 an error response is sent
                 self._fail(request, api, None, error)
                 return
             if result is not None:
@@ -70,7 +70,7 @@ class KafkaApis:
             return
         try:
             result = api.handler(context, message)
-        except Exception as error:  # noqa: BLE001 it is answered
+        except Exception as error:  # noqa: BLE001 an error response is sent
             self._fail(request, api, message, error)
             return
         self._take(request, api, message, result)
@@ -85,7 +85,7 @@ class KafkaApis:
     def _complete(self, request: Request, api: Api, message: Message | None, future: "Future[Any]") -> None:
         try:
             result = future.result()
-        except BaseException as error:  # noqa: BLE001 a cancelled future is answered too
+        except BaseException as error:  # noqa: BLE001 a cancelled future needs a response, too
             self._fail(request, api, message, error)
             return
         self._finish(request, api, message, result)
@@ -109,7 +109,7 @@ class KafkaApis:
                 context.error = first_error(result, api.error_places)
         try:
             parts, size_bytes = self._encode(request, result)
-        except Exception as error:  # noqa: BLE001 it is answered
+        except Exception as error:  # noqa: BLE001 an error response is sent
             self._fail(request, api, message, error)
             return
         self._channel.send_response(request, parts, size_bytes, by_handler)
@@ -159,7 +159,7 @@ class KafkaApis:
                 return
             note_errors(context, response)
             parts, size_bytes = self._encode(request, response)
-        except Exception:  # noqa: BLE001 the last resort
+        except Exception:  # noqa: BLE001 nothing is left but closing the connection
             _log.failure("Cannot build an error response of {api} for {code}", api=api.name, code=code.name)
             self._channel.close_connection(request)
             return

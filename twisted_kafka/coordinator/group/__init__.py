@@ -1,1 +1,1 @@
-"""The group coordinator: the classic protocol of consumer groups, and committed offsets."""
+"""The group coordinator: classic groups, consumer groups and committed offsets."""

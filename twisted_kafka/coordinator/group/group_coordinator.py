@@ -157,7 +157,7 @@ class GroupCoordinator:
 
         return self._execute(group_id, lambda shard: shard.classic.leave(group_id, leaving), refused)
 
-    # the consumer protocol
+    # the consumer group protocol
 
     def consumer_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, client: Client, version: int
@@ -196,9 +196,9 @@ class GroupCoordinator:
     def commit_transactional_offsets(
         self, sender: Sender, producer: Producer, guard: VerificationGuard | None, offsets: Offsets
     ) -> "ErrorCode | Future[ErrorCode]":
-        """Write offsets that count once the producer's transaction is committed (TxnOffsetCommit); one error for all of them.
+        """Write offsets that stay pending until the producer's transaction ends (TxnOffsetCommit); return one error for all.
 
-        Whether the transaction is open, and has ``transactional_partition`` in it, the caller has verified; ``guard`` is of that.
+        The caller has verified that ``transactional_partition`` is part of the open transaction; ``guard`` is the result of that.
         """
         answer: ErrorCode | Future[ErrorCode] = self._execute(
             sender.group_id, lambda shard: shard.offsets.commit_in_transaction(sender, producer, guard, offsets), ErrorCode

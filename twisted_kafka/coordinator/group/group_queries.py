@@ -25,7 +25,7 @@ _CLASSIC_MEMBER = 0
 
 
 class GroupQueries:
-    """Reads the groups of one partition."""
+    """Answers queries about the groups of one partition."""
 
     def __init__(self, store: GroupStore, environment: GroupEnvironment) -> None:
         self._store = store

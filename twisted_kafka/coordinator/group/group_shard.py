@@ -44,7 +44,7 @@ class GroupShard:
         self.store.replay(record, producer_id)
 
     def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
-        """Commit or drop the offsets of a transaction; see ICoordinatorShard."""
+        """Commit or discard the offsets of a transaction; see ICoordinatorShard."""
         self.store.end_transaction(producer_id, committed)
 
     def loaded(self) -> None:
@@ -70,7 +70,7 @@ class GroupShard:
 
 @implementer(IShardFactory)
 class GroupShardFactory:
-    """Makes the shards of ``__consumer_offsets``."""
+    """Creates the shards of ``__consumer_offsets``."""
 
     def __init__(self, environment: GroupEnvironment) -> None:
         self._environment = environment

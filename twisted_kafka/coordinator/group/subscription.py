@@ -31,7 +31,7 @@ def subscribed_topics(metadata: bytes) -> frozenset[str]:
         count = _INT32.unpack_from(metadata, 2)[0]
         position = 6
         if count < 0 or count * _INT16.size > len(metadata):
-            raise ValueError(f"a subscription of {len(metadata)} bytes claims {count} topics")
+            raise ValueError(f"the subscription has {len(metadata)} bytes and an invalid number of topics, {count}")
         topics = set()
         for _ in range(count):
             size = _INT16.unpack_from(metadata, position)[0]

@@ -1,4 +1,4 @@
-"""One member of a classic group."""
+"""A member of a classic group."""
 
 from collections.abc import Container
 from concurrent.futures import Future

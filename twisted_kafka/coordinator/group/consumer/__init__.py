@@ -1,1 +1,1 @@
-"""The consumer group protocol of KIP-848: one heartbeat, assignments that the coordinator computes."""
+"""Consumer groups: members only send heartbeats, and the coordinator computes the assignment (KIP-848)."""

@@ -30,7 +30,7 @@ _NONE = ErrorCode.NONE
 
 
 class ClassicMemberProtocol:
-    """The classic protocol's requests on consumer groups."""
+    """Handles the classic protocol's requests on consumer groups."""
 
     def __init__(self, environment: GroupEnvironment, members: MemberManager, protocol: ConsumerGroupProtocol) -> None:
         self._environment = environment

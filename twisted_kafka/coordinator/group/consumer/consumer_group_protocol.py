@@ -1,4 +1,4 @@
-"""The consumer group protocol: ConsumerGroupHeartbeat on the groups of one partition (KIP-848)."""
+"""The consumer group protocol: ConsumerGroupHeartbeat requests (KIP-848)."""
 
 from twisted.logger import Logger
 
@@ -183,5 +183,5 @@ def _assignment(partitions: Partitions) -> ConsumerGroupHeartbeatResponseAssignm
 
 def _unless(error: ErrorCode, response: Response) -> Response:
     if error:
-        return Response(error_code=error, error_message="The change of the group could not be written.")
+        return Response(error_code=error, error_message="Failed to write the change of the group.")
     return response

@@ -111,10 +111,12 @@ class MemberManager:
     def remove(
         self, group: ConsumerGroup, members: Sequence[ConsumerGroupMember], reason: str, answer: Callable[[ErrorCode], Any]
     ) -> Write:
-        """Return the write that takes members out of a group; ``answer`` is told how it went."""
+        """Return the write that removes members from a group; ``answer`` returns the response for the outcome."""
         group_id = group.group_id
         for member in members:
-            self.log.info("group {group}: {member} is removed: {reason}", group=group_id, member=member.member_id, reason=reason)
+            self.log.info(
+                "Group {group}: removing member {member}: {reason}", group=group_id, member=member.member_id, reason=reason
+            )
         if group.classic_count:
             going = {member.member_id for member in members}
             left = [member for member in group.members.values() if member.member_id not in going]

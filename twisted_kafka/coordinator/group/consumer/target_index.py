@@ -12,7 +12,7 @@ PartitionId = tuple[bytes, int]
 
 
 class TargetIndex:
-    """An index of the target assignment of members that all subscribe to the same topics."""
+    """An index of the target assignment of a group in which all members have the same subscription."""
 
     __slots__ = ("_owners", "_sizes", "by_size", "counts", "free", "target", "total")
 

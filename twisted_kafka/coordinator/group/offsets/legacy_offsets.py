@@ -14,7 +14,7 @@ _CONSUMERS: Final = "/consumers"
 
 
 class LegacyOffsets:
-    """Stores and reads the offsets of version 0."""
+    """Stores and reads offsets in the metadata store."""
 
     def __init__(self, store: IMetadataStore) -> None:
         self._store = store

@@ -45,7 +45,7 @@ class OffsetFetch(NamedTuple):
 
 
 class OffsetMetadataManager:
-    """The offsets of the groups of one partition."""
+    """Handles requests for the offsets of one partition's groups."""
 
     log = Logger()
 

@@ -75,7 +75,7 @@ class AlterConfigApis:
     def incremental_alter_configs(
         self, context: RequestContext, request: IncrementalAlterConfigsRequest
     ) -> IncrementalAlterConfigsResponse:
-        """Set, delete, append to or subtract from single configs."""
+        """Set or delete single configs, or append to and subtract from lists."""
 
         def alter(resource: IncrementalAlterConfigsRequestAlterConfigsResource) -> None:
             changes = [ConfigChange(each.name, each.config_operation, each.value) for each in resource.configs]

@@ -25,7 +25,7 @@ DYNAMIC_GROUP: Final = 8
 
 _TYPES: Final = {"BOOLEAN": 1, "STRING": 2, "INT": 3, "SHORT": 4, "LONG": 5, "DOUBLE": 6, "LIST": 7, "CLASS": 8, "PASSWORD": 9}
 
-_WITH_SIBLINGS: Final = ("log.roll.", "log.flush.", "log.retention.")
+_WITH_OTHER_UNITS: Final = ("log.roll.", "log.flush.", "log.retention.")
 """Prefixes of keys for which Kafka lists the keys with other units (hours, minutes, milliseconds) as synonyms."""
 
 
@@ -133,7 +133,7 @@ class ConfigDescriber:
 
     def _broker_synonyms(self, name: str, dynamic: "_Dynamic") -> list[Synonym]:
         """Return the synonyms of a key in order of precedence; within one source, the key precedes those with other units."""
-        family = BROKER_SYNONYMS[name] if name.startswith(_WITH_SIBLINGS) and name in BROKER_SYNONYMS else (name,)
+        family = BROKER_SYNONYMS[name] if name.startswith(_WITH_OTHER_UNITS) and name in BROKER_SYNONYMS else (name,)
         names = family[family.index(name) :]
         sources = ((dynamic.own, DYNAMIC_BROKER), (dynamic.everywhere, DYNAMIC_DEFAULT_BROKER), (self._static, STATIC_BROKER))
         found = [

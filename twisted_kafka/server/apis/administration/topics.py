@@ -70,7 +70,7 @@ class TopicApis:
         if not result.error and version >= _DETAILS_SINCE:
             created.num_partitions = result.num_partitions
             created.replication_factor = result.replication_factor
-            # Topics that are made together mostly have the same configs.
+            # Topics created in one request usually have the same configs.
             key = tuple(result.configs.items())
             configs = described.get(key)
             if configs is None:

@@ -161,7 +161,7 @@ class FetchApis:
             if not self._note(context, params, fetched):
                 is_plain = False
         if is_plain:
-            if topics:  # its own error and that of each partition
+            if topics:  # the top-level error and each partition's
                 context.error_counts = {ErrorCode.NONE: 1 + sum(map(len, topics))}
             return FetchedResponse(fetch_context.session_id, topics)
         return self._message(context, params, fetch_context, topics)

@@ -22,7 +22,7 @@ from twisted_kafka.server.apis.groups.classic_groups import GROUP_OPERATIONS, cl
 from twisted_kafka.server.dispatch import api
 from twisted_kafka.waiting.futures import gather
 
-_DISABLED: Final = "The consumer group protocol is not among group.coordinator.rebalance.protocols."
+_DISABLED: Final = "The consumer group protocol is not enabled in group.coordinator.rebalance.protocols."
 
 
 class ConsumerGroupApis:

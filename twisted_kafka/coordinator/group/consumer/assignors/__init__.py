@@ -1,1 +1,1 @@
-"""Assignors on the server's side: who of a consumer group shall own which partition."""
+"""Server-side assignors of consumer groups."""
