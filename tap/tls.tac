@@ -1,7 +1,7 @@
 """One broker with TLS as a Twisted application file: twistd -n -y tap/tls.tac
 
-Plain text on this machine, TLS with client certificates for others. tls/broker.pem holds the broker's private key, its
-certificate and those of its issuers; tls/clients-ca.pem the authorities that sign the clients' certificates.
+Plain text on this machine, TLS with client certificates for others. tls/broker.pem contains the broker's private key, its
+certificate and its issuers' certificates; tls/clients-ca.pem the authorities that sign clients' certificates.
 """
 
 from pathlib import Path
