@@ -90,8 +90,8 @@ def test_requests_over_each_listener(
     ("settings", "listener", "host", "expected"),
     [
         (tls(trusted=Authority("CN=Other CA")), "SSL", "localhost", "its root is self-signed and not trusted"),
-        (tls(), "SSL", "127.0.0.2", "its certificate is not for 127.0.0.2"),
-        (tls(), "OTHER", "localhost", "its certificate is not for localhost"),
+        (tls(), "SSL", "127.0.0.2", "its certificate is not valid for 127.0.0.2"),
+        (tls(), "OTHER", "localhost", "its certificate is not valid for localhost"),
         (tls(None), "SSL", "localhost", "certificate required"),
         (tls(Authority("CN=Other CA").issue("CN=b")), "SSL", "localhost", "does not trust this broker's certificate"),
         (tls(CA.issue("CN=late", days=(-2, -1))), "SSL", "localhost", "certificate expired"),

@@ -123,7 +123,7 @@ def test_kafka_under_a_name_that_its_certificate_has_not_is_refused(
     kafka: Kafka, connect: Callable[..., BlockingNetworkClient]
 ) -> None:
     elsewhere = Node(1, "127.0.0.1", kafka.ssl_port)
-    with pytest.raises(AuthenticationError, match=r"its certificate is not for 127\.0\.0\.1"):
+    with pytest.raises(AuthenticationError, match=r"its certificate is not valid for 127\.0\.0\.1"):
         connect("SSL").send(elsewhere, MetadataRequest(topics=[])).result(TIMEOUT_S)
 
 

@@ -1,1 +1,1 @@
-"""What the broker counts: exact counters, meters, histograms, gauges, and how they are read."""
+"""Counters, meters, histograms and gauges, and how they are read."""

@@ -1,4 +1,4 @@
-"""What part of the time threads are idle, from counters of the nanoseconds that they waited."""
+"""The part of the time that threads are idle, computed from the nanoseconds that they have waited."""
 
 import threading
 from collections.abc import Callable
@@ -6,11 +6,11 @@ from collections.abc import Callable
 from twisted_kafka.timing.clock import IClock
 
 WINDOW_NS = 1_000_000_000
-"""The ratio is of at least so long; who asks more often gets the same answer."""
+"""The ratio covers at least this long; more frequent calls return the same value."""
 
 
 class IdleRatio:
-    """The part (0 to 1) of the time since it was last asked in which ``threads`` threads waited."""
+    """The part (0 to 1) of the time since the last call that ``threads`` threads have waited on average."""
 
     def __init__(self, clock: IClock, waited_ns: Callable[[], int], threads: Callable[[], int]) -> None:
         self._now_ns = clock.monotonic_ns

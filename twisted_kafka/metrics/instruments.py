@@ -1,8 +1,8 @@
 """Counters, meters, histograms and gauges that any thread may update without waiting for another.
 
-Updating takes no lock: a counter has a cell for each thread, which only that thread writes; a histogram's values are
-appended to a list (one atomic step) and folded into the sums by whoever makes it long enough. Nothing is ever lost or
-counted twice, with the interpreter lock or without. Attribute names are those of Kafka's MBeans.
+Updates take no lock: a counter has one cell per thread, which only that thread writes; a histogram's values are appended to a list,
+one atomic step, and the thread that makes the list long enough folds them into the sums. Nothing is lost or counted twice, with or
+without the interpreter lock. Attribute names are those of Kafka's MBeans.
 """
 
 import math
@@ -14,16 +14,16 @@ from threading import get_ident
 from twisted_kafka.timing.clock import IClock
 
 SAMPLE_SIZE = 1028
-"""How many of the latest values a histogram's percentiles are taken from (as many as Kafka's sample has)."""
+"""How many of the latest values a histogram's percentiles are computed from; the size of Kafka's sample."""
 
 FOLD_SIZE = 256
-"""A histogram folds its pending values when there are so many."""
+"""A histogram folds its pending values when it has this many."""
 
 TICK_S = 5.0
-"""A meter's rates move in steps of this many seconds."""
+"""A meter's moving averages are updated in steps of this many seconds."""
 
 PERCENTILES = ((50, 0.5), (75, 0.75), (95, 0.95), (98, 0.98), (99, 0.99), (999, 0.999))
-"""Kafka's percentile attributes: the digits of ``99thPercentile``, and the fraction."""
+"""Kafka's percentile attributes: the digits in ``99thPercentile``, and the fraction."""
 
 
 class Counter:
@@ -49,8 +49,8 @@ class Counter:
 class Meter(Counter):
     """An exact count with its rates per second: mean, and moving averages over 1, 5 and 15 minutes.
 
-    The averages are computed when somebody asks. What came since the last time is taken as spread evenly, so ask at
-    least every few seconds (``MetricsRegistry.tick``) if the shorter averages matter.
+    The averages are updated by ``tick``, which assumes that everything since the last tick came evenly. So the shorter averages are
+    only exact if it is called every few seconds (``MetricsRegistry.tick``).
     """
 
     __slots__ = ("_clock", "_last_count", "_lock", "_rates", "_started_ns", "_ticked_ns")
@@ -64,13 +64,13 @@ class Meter(Counter):
         self._rates: tuple[float, float, float] | None = None
 
     def mark(self, amount: int = 1) -> None:
-        """Count ``amount`` more."""
+        """Count ``amount`` events."""
         cells = self._cells
         me = get_ident()
         cells[me] = cells.get(me, 0) + amount
 
     def tick(self) -> None:
-        """Move the averages on to now."""
+        """Update the averages to now."""
         with self._lock:
             ticks = int((self._clock.monotonic_ns() - self._ticked_ns) / 1e9 // TICK_S)
             if ticks <= 0:
@@ -86,48 +86,45 @@ class Meter(Counter):
             )
             self._rates = (one, five, fifteen)
 
-    @property
     def mean_rate(self) -> float:
-        """Per second since it was made."""
+        """Return the rate per second since the meter was made."""
         seconds = (self._clock.monotonic_ns() - self._started_ns) / 1e9
         return self.count / seconds if seconds > 0 else 0.0
 
-    @property
     def rates(self) -> tuple[float, float, float]:
-        """Per second, over the last 1, 5 and 15 minutes; 0 before the first 5 seconds are over."""
+        """Update the averages; return the rates per second over 1, 5 and 15 minutes. They are 0 for the first 5 seconds."""
         self.tick()
         return self._rates or (0.0, 0.0, 0.0)
 
-    @property
     def one_minute_rate(self) -> float:
-        """Per second, over the last minute."""
-        return self.rates[0]
+        """Update the averages; return the rate per second over the last minute."""
+        return self.rates()[0]
 
 
 class Tally:
-    """Exact counts that change together: one look-up for all of them. Each is read as a meter, ``TallyMeter``."""
+    """Exact counts that are updated together, with one lookup for all of them. Each is read as a ``TallyMeter``."""
 
     __slots__ = ("_cells", "_size")
 
     def __init__(self, size: int) -> None:
-        """``size`` is how many counts there are."""
+        """``size`` is the number of counts."""
         self._size = size
         self._cells: dict[int, list[int]] = {}
 
     def cell(self, thread: int) -> list[int]:
-        """Return the part of the counts to which ``thread`` adds, which is the calling thread (``threading.get_ident``)."""
+        """Return the counts of the calling thread, whose ``threading.get_ident()`` is ``thread``."""
         cell = self._cells.get(thread)
         if cell is None:
             cell = self._cells[thread] = [0] * self._size
         return cell
 
     def count(self, index: int) -> int:
-        """The sum so far of the count at ``index``."""
+        """Return the sum so far of the count at ``index``."""
         return sum([cell[index] for cell in list(self._cells.values())])
 
 
 class TallyMeter(Meter):
-    """A meter over one of a tally's counts."""
+    """A meter of one count of a tally."""
 
     __slots__ = ("_index", "_tally")
 
@@ -141,7 +138,7 @@ class TallyMeter(Meter):
         self._tally.cell(get_ident())[self._index] += amount
 
     def mark(self, amount: int = 1) -> None:
-        """Count ``amount`` more."""
+        """Count ``amount`` events."""
         self._tally.cell(get_ident())[self._index] += amount
 
     @property
@@ -151,13 +148,13 @@ class TallyMeter(Meter):
 
 
 Summed = tuple[Sequence[float], float, float, float]
-"""Some values, one at least; their sum, the least and the greatest."""
+"""Some values, at least one; their sum, minimum and maximum."""
 
 
 class Histogram:
-    """Values' count, sum, least and greatest (exact) and percentiles (of the latest ``SAMPLE_SIZE`` values).
+    """Count, sum, minimum and maximum of all values, which are exact, and percentiles of the latest ``SAMPLE_SIZE`` values.
 
-    What is read is ``unit`` times what was added: integer nanoseconds go in and milliseconds come out with 1e-6.
+    Values are multiplied by ``unit`` when they are read: with 1e-6, integer nanoseconds go in and milliseconds come out.
     """
 
     __slots__ = ("_count", "_lock", "_max", "_min", "_pending", "_sample", "_sum", "_unit")
@@ -180,12 +177,12 @@ class Histogram:
             self._fold()
 
     def update_many(self, values: Sequence[float]) -> None:
-        """Add many values at once, at a small part of the cost for each."""
+        """Add many values at once, at a fraction of the cost of single updates."""
         if values:
             self.update_summed((values, sum(values), min(values), max(values)))
 
     def update_summed(self, summed: "Summed") -> None:
-        """Add values of which others want to know the same."""
+        """Add values whose sum, minimum and maximum are known already."""
         values, total, least, greatest = summed
         with self._lock:
             self._count += len(values)
@@ -201,11 +198,11 @@ class Histogram:
             pending = self._pending
             size = len(pending)
             values = pending[:size]
-            del pending[:size]  # what others append meanwhile stays: it is behind these
+            del pending[:size]  # values appended by other threads meanwhile come after these and stay
         self.update_many(values)
 
     def snapshot(self) -> "HistogramSnapshot":
-        """Everything about it, at one moment."""
+        """Fold the pending values; return a consistent snapshot."""
         self._fold()
         with self._lock:
             unit = self._unit
@@ -219,7 +216,7 @@ class Histogram:
 
 
 class HistogramSnapshot:
-    """What a histogram held at one moment. All figures are 0 when it held nothing."""
+    """The state of a histogram at one moment. All figures are 0 if it has no values."""
 
     __slots__ = ("_sample", "count", "max", "min", "sum")
 
@@ -237,7 +234,7 @@ class HistogramSnapshot:
 
     @property
     def std_dev(self) -> float:
-        """The standard deviation within the sample."""
+        """The standard deviation of the sample."""
         size = len(self._sample)
         if size < 2:
             return 0.0
@@ -245,7 +242,7 @@ class HistogramSnapshot:
         return math.sqrt(sum((value - mean) ** 2 for value in self._sample) / (size - 1))
 
     def percentile(self, fraction: float) -> float:
-        """Return the value below which ``fraction`` (0 to 1) of the sample lies."""
+        """Return the value that ``fraction`` (0 to 1) of the sample lies below."""
         if not self._sample:
             return 0.0
         position = fraction * (len(self._sample) + 1) - 1
@@ -259,7 +256,7 @@ class HistogramSnapshot:
 
 
 class Gauge:
-    """A value that is computed when somebody asks."""
+    """A value that is computed when it is read."""
 
     __slots__ = ("_function",)
 
@@ -268,7 +265,7 @@ class Gauge:
 
     @property
     def value(self) -> object:
-        """What the function returns now."""
+        """The function's current result."""
         return self._function()
 
 

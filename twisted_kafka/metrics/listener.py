@@ -1,7 +1,8 @@
-"""The metrics over HTTP, for Prometheus: ``GET /metrics`` at the address of the key ``metrics.listener``.
+"""The metrics over HTTP for Prometheus: ``GET /metrics`` at the address of the key ``metrics.listener``.
 
-It shares the main reactor with the broker's own work, so whoever can connect must not be able to keep that busy, or to fill
-memory or the disk: one request for each connection, no bodies, so many connections for so long, pages made so often at most.
+The listener shares the main reactor with the broker's own work, so a client must not be able to keep it busy or to fill memory or
+the disk: one request per connection, no bodies, limits on the number and duration of connections and on how often a page is
+rendered.
 """
 
 from io import BytesIO
@@ -21,26 +22,26 @@ from twisted_kafka.metrics.prometheus import CONTENT_TYPE, render
 from twisted_kafka.metrics.registry import MetricsRegistry
 
 TIMEOUT_S = 60
-"""A connection is closed after so long, whatever happens on it."""
+"""Most time that a connection stays open, whatever happens on it."""
 
 BACKLOG = 50
 
 MAX_CONNECTIONS = 100
-"""One more closes the oldest."""
+"""Most open connections; a further one closes the oldest."""
 
 MAX_BODY_BYTES = 64 * 1024
-"""A body is passed over; the connection of a longer one is closed."""
+"""A request body is discarded; the connection of a longer one is closed."""
 
 PAUSES = 9
-"""After a page was made, the same one is given for so many times as long as that took: a tenth of the time is the most it takes."""
+"""A page is served from cache for this many times as long as it took to render, so rendering takes at most a tenth of the time."""
 
 
 class ListenError(OSError):
-    """The address cannot be bound; the message is one line for the operator."""
+    """The address cannot be bound. The message is one line for the operator."""
 
 
 class MetricsPage(Resource):
-    """All metrics of a registry as text at /metrics, and nothing anywhere else."""
+    """All metrics of a registry at /metrics; NOT_FOUND for other paths."""
 
     isLeaf = True  # noqa: N815 Twisted's name
 
@@ -48,30 +49,30 @@ class MetricsPage(Resource):
         super().__init__()  # type: ignore[no-untyped-call]
         self._registry = registry
         self._page = b""
-        self._make_again_ns = 0
+        self._expires_ns = 0
 
     def render_GET(self, request: Request) -> bytes:
-        """Answer with the metrics of this moment, or of one shortly before."""
+        """Answer with the current metrics, or with those of a moment ago."""
         if request.path != b"/metrics":
             request.setResponseCode(NOT_FOUND)
             return b"The metrics are at /metrics\n"
         request.setHeader("content-type", CONTENT_TYPE)  # type: ignore[no-untyped-call]
         now_ns = self._registry.clock.monotonic_ns
         started_ns = now_ns()
-        if started_ns >= self._make_again_ns:
+        if started_ns >= self._expires_ns:
             self._page = render(self._registry).encode()
             ended_ns = now_ns()
-            self._make_again_ns = ended_ns + PAUSES * (ended_ns - started_ns)
+            self._expires_ns = ended_ns + PAUSES * (ended_ns - started_ns)
         return self._page
 
     def render_HEAD(self, request: Request) -> bytes:
-        """Answer as to GET, without the page: Twisted's own way to that is a line in the log for each."""
+        """Answer like GET, without the page. Twisted's own implementation logs a line for each request."""
         request.setHeader(b"content-length", b"%d" % len(self.render_GET(request)))  # type: ignore[no-untyped-call]
         return b""
 
 
 class _Request(Request):
-    """One whose body is not kept."""
+    """A request whose body is discarded."""
 
     channel: "_Channel"
     _body_bytes = 0
@@ -86,7 +87,7 @@ class _Request(Request):
 
 
 class _Channel(HTTPChannel):
-    """A connection for one request, known to its site."""
+    """A connection for one request, registered with its site."""
 
     factory: "_Site"
     transport: ITCPTransport
@@ -109,7 +110,7 @@ class _Channel(HTTPChannel):
 
 
 class _Site(Site):
-    """A site that says nothing of each request and knows its connections."""
+    """A site that does not log requests and keeps track of its connections."""
 
     noisy = False
     protocol = _Channel  # type: ignore[assignment]
@@ -121,7 +122,7 @@ class _Site(Site):
     def opened(self, connection: _Channel) -> None:
         if len(self.connections) >= MAX_CONNECTIONS:
             oldest = next(iter(self.connections))
-            del self.connections[oldest]  # its end is told later: further ones may come before
+            del self.connections[oldest]  # ``closed`` is called later, perhaps after further connections
             oldest.transport.abortConnection()
         self.connections[connection] = None
 
@@ -129,11 +130,11 @@ class _Site(Site):
         self.connections.pop(connection, None)
 
     def log(self, request: HttpRequest) -> None:
-        """Say nothing: a line every few seconds about being read would hide what matters."""
+        """Log nothing: a line per scrape would hide what matters."""
 
 
 class MetricsListener:
-    """Serves the page on a reactor, on whose thread `start` and `stop` are to be called."""
+    """Serves the page on a reactor. ``start`` and ``stop`` are called on its thread."""
 
     def __init__(self, reactor: Any, host: str, port: int, registry: MetricsRegistry) -> None:
         self._site = _Site(MetricsPage(registry), reactor)
@@ -143,7 +144,7 @@ class MetricsListener:
         self._port: Any = None
 
     def start(self) -> None:
-        """Listen; raise ListenError when that cannot be."""
+        """Listen; raises ListenError."""
         try:
             self._port = self._reactor.listenTCP(self._bound_port, self._site, BACKLOG, self._host)
         except CannotListenError as error:
@@ -153,12 +154,12 @@ class MetricsListener:
 
     @property
     def url(self) -> str:
-        """Where the page is."""
+        """The URL of the page."""
         host = f"[{self._host}]" if ":" in self._host else self._host or "localhost"
         return f"http://{host}:{self._bound_port}/metrics"
 
     def stop(self) -> "Deferred[None] | None":
-        """Free the port and end the connections; what was answered is still sent."""
+        """Free the port and close the connections after their responses have been sent."""
         for connection in list(self._site.connections):
             if connection.transport is not None:
                 connection.transport.loseConnection()

@@ -1,8 +1,8 @@
-"""The registry as text that Prometheus reads (exposition format 0.0.4).
+"""The registry in Prometheus' text format (exposition format 0.0.4).
 
-Names are made as the usual rules of the JMX exporter for Kafka make them, so that existing dashboards fit:
+Names are those that the usual JMX exporter rules for Kafka produce, so that existing dashboards work:
 ``kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec,topic=t`` is ``kafka_server_brokertopicmetrics_bytesin_total{topic="t"}``.
-A histogram is a summary; its times are in milliseconds, as in Kafka.
+A histogram becomes a summary. Times are in milliseconds, as in Kafka.
 """
 
 import re
@@ -21,12 +21,12 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 def render(registry: MetricsRegistry) -> str:
-    """Write all metrics of the registry; a gauge that fails or is not a number is left out."""
+    """Render all metrics of the registry. A gauge that fails or is not a number is omitted."""
     families: dict[str, tuple[str, list[str]]] = {}
     for name, instrument in registry.items():
         try:
             family, kind, samples = _family(name, instrument)
-        except Exception:  # noqa: BLE001 one failing gauge must not take the others from the reader
+        except Exception:  # noqa: BLE001 one failing gauge must not hide the others
             _log.failure("Cannot read the metric {name}", name=str(name))
             continue
         if samples:
@@ -45,9 +45,9 @@ def _family(name: MetricName, instrument: Instrument) -> tuple[str, str, list[st
         bare = bare[: -len("PerSec")] if bare.endswith("PerSec") else bare
         family = f"{_prefix(name)}_{_identifier(bare)}_total"
         if isinstance(instrument, Meter) and name.name.endswith("Percent"):
-            # A meter of idle nanoseconds per second (Kafka's RequestHandlerAvgIdlePercent): the rate is what matters.
+            # A meter of nanoseconds (Kafka's AcceptorBlockedPercent): its rate is the ratio.
             family = f"{_prefix(name)}_{_identifier(name.name)}"
-            return family, "gauge", [_sample(family, labels, instrument.one_minute_rate / 1e9)]
+            return family, "gauge", [_sample(family, labels, instrument.one_minute_rate() / 1e9)]
         return family, "counter", [_sample(family, labels, instrument.count)]
     family = f"{_prefix(name)}_{_identifier(bare)}"
     if isinstance(instrument, Gauge):

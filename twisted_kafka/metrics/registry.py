@@ -1,4 +1,4 @@
-"""Where instruments are found by name: Kafka's group, type, name and tags."""
+"""The registry of instruments by name: Kafka's group, type, name and tags."""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -29,11 +29,11 @@ GROUP_OF_TYPE = {
     "RequestMetrics": "kafka.network",
     "SocketServer": "kafka.network",
 }
-"""Kafka's group (the part of an MBean's name before the colon) of each type that is not in ``DEFAULT_GROUP``."""
+"""Kafka's group, the part of an MBean's name before the colon, for each type outside ``DEFAULT_GROUP``."""
 
 
 class MetricName(NamedTuple):
-    """A metric's full name; ``str`` of it is the MBean's name in Kafka."""
+    """A metric's full name; ``str()`` gives the name of Kafka's MBean."""
 
     group: str
     type: str
@@ -46,7 +46,7 @@ class MetricName(NamedTuple):
 
 
 def metric_name(type_: str, name: str, tags: dict[str, object]) -> MetricName:
-    """Make the name; ``type_`` may name its group too, as in ``kafka.server:app-info``."""
+    """Make a name. ``type_`` may include the group, as in ``kafka.server:app-info``."""
     group, _, bare_type = type_.rpartition(":")
     return MetricName(
         group or GROUP_OF_TYPE.get(type_, DEFAULT_GROUP), bare_type, name, tuple((key, str(value)) for key, value in tags.items())
@@ -56,13 +56,13 @@ def metric_name(type_: str, name: str, tags: dict[str, object]) -> MetricName:
 _I = TypeVar("_I", bound=Instrument)
 
 Collector = Callable[[], Iterable[tuple[dict[str, object], object]]]
-"""Returns the tags and values of gauges that come and go."""
+"""Returns tags and values for a varying set of gauges."""
 
 
 class MetricsRegistry:
-    """Gets an instrument by its name, making it at the first time.
+    """Returns instruments by name and makes them on first use.
 
-    Looking one up costs more than updating it: keep the instrument where updates are frequent.
+    A lookup costs more than an update: keep a reference to an instrument that is updated often.
     """
 
     def __init__(self, clock: IClock) -> None:
@@ -70,58 +70,71 @@ class MetricsRegistry:
         self._lock = threading.Lock()
         self._instruments: dict[MetricName, Instrument] = {}
         self._collectors: dict[MetricName, Collector] = {}
+        self._flushes: list[Callable[[], object]] = []
 
     def counter(self, type_: str, name: str, **tags: object) -> Counter:
-        """Get the counter of this name. Raises TypeError when the name is another kind of instrument's."""
+        """Get the counter of this name. Raises TypeError if the name belongs to another kind of instrument."""
         return self._get(Counter, metric_name(type_, name, tags), Counter)
 
     def meter(self, type_: str, name: str, **tags: object) -> Meter:
-        """Get the meter of this name. Raises TypeError when the name is another kind of instrument's."""
+        """Get the meter of this name. Raises TypeError if the name belongs to another kind of instrument."""
         return self._get(Meter, metric_name(type_, name, tags), lambda: Meter(self.clock))
 
     def histogram(self, type_: str, name: str, **tags: object) -> Histogram:
-        """Get the histogram of this name. Raises TypeError when the name is another kind of instrument's."""
+        """Get the histogram of this name. Raises TypeError if the name belongs to another kind of instrument."""
         return self._get(Histogram, metric_name(type_, name, tags), Histogram)
 
     def gauge(self, type_: str, name: str, function: Callable[[], object], **tags: object) -> Gauge:
-        """Set the gauge of this name to ``function``, in place of an earlier one."""
+        """Register ``function`` as the gauge of this name, replacing an earlier instrument."""
         gauge = Gauge(function)
         with self._lock:
             self._instruments[metric_name(type_, name, tags)] = gauge
         return gauge
 
     def add(self, instrument: _I, type_: str, name: str, **tags: object) -> _I:
-        """Put an instrument that somebody else made under this name, in place of an earlier one."""
+        """Register an instrument under this name, replacing an earlier one."""
         with self._lock:
             self._instruments[metric_name(type_, name, tags)] = instrument
         return instrument
 
     def collector(self, type_: str, name: str, function: Collector, **tags: object) -> None:
-        """Have ``function`` say which gauges of this type and name there are whenever all metrics are read."""
+        """Call ``function`` for the gauges of this type and name whenever all metrics are read."""
         with self._lock:
             self._collectors[metric_name(type_, name, tags)] = function
 
+    def flush_before_reading(self, flush: Callable[[], object]) -> None:
+        """Call ``flush`` before instruments are read: it updates instruments from counts that are kept elsewhere meanwhile."""
+        self._flushes.append(flush)
+
+    def flush(self) -> None:
+        """Bring all instruments up to date. The methods of the registry that read instruments do this themselves."""
+        for flush in self._flushes:
+            flush()
+
     def remove(self, type_: str, name: str, **tags: object) -> None:
-        """Forget the instrument or collector of this name, if there is one."""
+        """Remove the instrument or collector of this name, if there is one."""
         full_name = metric_name(type_, name, tags)
         with self._lock:
             self._instruments.pop(full_name, None)
             self._collectors.pop(full_name, None)
 
     def value(self, type_: str, name: str, **tags: object) -> object:
-        """Read a gauge's value, or the count of another instrument; None when there is no such name."""
+        """Read a gauge's value, or the count of another instrument; None for an unknown name."""
+        self.flush()
         instrument = self._instruments.get(metric_name(type_, name, tags))
         if instrument is None:
             return None
         return instrument.value if isinstance(instrument, Gauge) else instrument.count
 
     def histogram_snapshot(self, type_: str, name: str, **tags: object) -> HistogramSnapshot | None:
-        """Read a histogram; None when there is none of this name."""
+        """Read a histogram; None if there is none of this name."""
+        self.flush()
         instrument = self._instruments.get(metric_name(type_, name, tags))
         return instrument.snapshot() if isinstance(instrument, Histogram) else None
 
     def items(self) -> list[tuple[MetricName, Instrument]]:
-        """All instruments, by name."""
+        """Return all instruments, sorted by name."""
+        self.flush()
         with self._lock:
             found = dict(self._instruments)
             collectors = list(self._collectors.items())
@@ -131,7 +144,8 @@ class MetricsRegistry:
         return sorted(found.items(), key=lambda item: item[0])
 
     def tick(self) -> None:
-        """Move all meters' averages and windows on; to be called every few seconds."""
+        """Update the averages of all meters and windows. To be called every few seconds."""
+        self.flush()
         with self._lock:
             meters = [instrument for instrument in self._instruments.values() if isinstance(instrument, Meter | Windowed)]
         for meter in meters:

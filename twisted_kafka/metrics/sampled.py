@@ -1,20 +1,20 @@
-"""Rates and averages over a sliding window of samples, as Kafka's quotas measure them. (Kafka: SampledStat, Rate, Avg.)
+"""Rates and averages over a sliding window, as Kafka's quotas measure them. (Kafka: SampledStat, Rate, Avg.)
 
-Both count what they are told of the last ``samples`` windows of ``window_ms`` milliseconds each. They take no lock: who updates
-one from several threads has to.
+Both cover the last ``samples`` windows of ``window_ms`` milliseconds each. They are not thread-safe: use a lock for updates from
+several threads.
 """
 
 import math
 
 SAMPLES = 11
-"""Windows that are remembered besides the one under way (Kafka's default for quotas, ``quota.window.num``)."""
+"""How many windows are kept, not counting the current one (Kafka's default of ``quota.window.num``)."""
 
 WINDOW_MS = 1_000
-"""The length of one (``quota.window.size.seconds``)."""
+"""The length of a window (``quota.window.size.seconds``)."""
 
 
 UNLIMITED = (1 << 31) - 1
-"""A quota's limit that means none, and is not looked at (Kafka: the default of every rate)."""
+"""The limit that means no limit (Kafka's default of every rate)."""
 
 
 class _Sample:
@@ -39,7 +39,7 @@ class _SampledStat:
         self._current = 0
 
     def record(self, value: float, now_ms: int) -> None:
-        """Add ``value`` to the window of ``now_ms``; time must not go back."""
+        """Add ``value`` to the window of ``now_ms``, which must not decrease between calls."""
         if not self._ring:
             self._ring.append(_Sample(now_ms))
         sample = self._ring[self._current]
@@ -50,7 +50,7 @@ class _SampledStat:
         sample.last_ms = now_ms
 
     def _advance(self, now_ms: int) -> _Sample:
-        self._current = (self._current + 1) % (self._samples + 1)  # one more, for those that overlap the window's begin
+        self._current = (self._current + 1) % (self._samples + 1)  # one more: a sample may overlap the start of the window
         if self._current >= len(self._ring):
             self._ring.append(_Sample(now_ms))
         else:
@@ -58,7 +58,7 @@ class _SampledStat:
         return self._ring[self._current]
 
     def _sums(self, now_ms: int) -> tuple[float, int, int]:
-        """Return sum and number of what was recorded, and when the oldest sample began; empty those that are too old."""
+        """Return sum and number of the recorded values and the start of the oldest sample. Resets samples that have expired."""
         expired_ms = now_ms - self._samples * self._window_ms
         total, count, oldest_ms = 0.0, 0, now_ms
         for sample in self._ring:
@@ -73,7 +73,7 @@ class _SampledStat:
 
 
 class SampledRate(_SampledStat):
-    """What was recorded per second."""
+    """The recorded total per second."""
 
     __slots__ = ()
 
@@ -82,7 +82,7 @@ class SampledRate(_SampledStat):
         return self.measure_with_window(now_ms)[0]
 
     def measure_with_window(self, now_ms: int) -> tuple[float, int]:
-        """Return the rate, and over how many milliseconds it is: since the oldest sample, but not less than all windows but one."""
+        """Return the rate, and the milliseconds that it covers: since the oldest sample, but at least all windows except one."""
         total, _, oldest_ms = self._sums(now_ms)
         window_ms = now_ms - oldest_ms
         missing = self._samples - 1 - window_ms // self._window_ms
@@ -93,7 +93,7 @@ class SampledRate(_SampledStat):
 
 
 class SampledAverage(_SampledStat):
-    """The mean of what was recorded; not a number when that is nothing."""
+    """The mean of the recorded values; NaN if there are none."""
 
     __slots__ = ()
 
@@ -104,7 +104,7 @@ class SampledAverage(_SampledStat):
 
 
 class RateQuota:
-    """A rate with an upper limit, and how long to wait when it is exceeded. (Kafka: Sensor with a Quota, QuotaUtils.)"""
+    """A rate with an upper limit, and the throttle time if it is exceeded. (Kafka: Sensor with a Quota, QuotaUtils.)"""
 
     __slots__ = ("_max_throttle_ms", "limit", "rate")
 
@@ -114,7 +114,7 @@ class RateQuota:
         self._max_throttle_ms = window_ms
 
     def record(self, now_ms: int, value: float = 1) -> int:
-        """Count ``value``; return how many milliseconds to wait for the rate to come down to the limit: one window at most."""
+        """Record ``value``; return the milliseconds until the rate falls to the limit, at most one window."""
         rate, limit = self.rate, self.limit
         rate.record(value, now_ms)
         if limit >= UNLIMITED:
@@ -127,5 +127,5 @@ class RateQuota:
         return min(round((measured - limit) / limit * window_ms), self._max_throttle_ms)
 
     def unrecord(self, now_ms: int, value: float = 1) -> None:
-        """Take back what was counted and did not take place."""
+        """Undo ``record`` for an event that was refused."""
         self.rate.record(-value, now_ms)

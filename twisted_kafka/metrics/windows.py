@@ -1,7 +1,7 @@
-"""Rates, means and greatest values over the last half minute, of what somebody else counts anyway.
+"""Rates, means and maxima over the last half minute, computed from totals that are kept elsewhere.
 
-Nothing is recorded where things happen: whoever does something keeps a total, and the registry's tick looks at it every few
-seconds. (Kafka: the Rate, Avg and Max of a Sensor, with the default of two samples of 30 seconds.)
+Nothing is recorded when an event happens: its source keeps a total, which the registry's tick samples every few seconds.
+(Kafka: Rate, Avg and Max of a Sensor, with the default of two samples of 30 seconds.)
 """
 
 import math
@@ -12,21 +12,21 @@ from twisted_kafka.metrics.instruments import Gauge
 from twisted_kafka.timing.clock import IClock
 
 WINDOW_TICKS = 7
-"""What is read is of so many ticks of the registry (5 s each) at most, and of what came since the last."""
+"""The window covers at most this many ticks of the registry, 5 s each, and the time since the last one."""
 
 
 class Windowed(Gauge):
-    """A gauge that looks at its source now and then."""
+    """A gauge that samples its source at each tick."""
 
     __slots__ = ()
 
     def tick(self) -> None:
-        """Begin a new part of the window."""
+        """Add a sample to the window."""
         raise NotImplementedError
 
 
 class WindowedRate(Windowed):
-    """How fast a total grows: per second, times ``unit``."""
+    """The growth of a total per second, times ``unit``."""
 
     __slots__ = ("_now_ns", "_samples", "_total", "_unit")
 
@@ -39,7 +39,7 @@ class WindowedRate(Windowed):
         self.tick()
 
     def tick(self) -> None:
-        """Begin a new part of the window."""
+        """Add a sample to the window."""
         self._samples.append((self._now_ns(), self._total()))
 
     def _measure(self) -> float:
@@ -49,7 +49,7 @@ class WindowedRate(Windowed):
 
 
 class WindowedIdleRatio(WindowedRate):
-    """The part of the time in which nothing is done; 0 when several threads are at it all the time."""
+    """The part of the time that is not busy; 0 if several threads are busy all the time."""
 
     __slots__ = ()
 
@@ -61,7 +61,7 @@ class WindowedIdleRatio(WindowedRate):
 
 
 class WindowedMean(Windowed):
-    """The mean of what was added to ``total``, ``count`` times; not a number when that is nothing."""
+    """The mean of the values added to ``total``, whose number is ``count``; NaN if there are none."""
 
     __slots__ = ("_count", "_samples", "_total")
 
@@ -73,7 +73,7 @@ class WindowedMean(Windowed):
         self.tick()
 
     def tick(self) -> None:
-        """Begin a new part of the window."""
+        """Add a sample to the window."""
         self._samples.append((self._total(), self._count()))
 
     def _measure(self) -> float:
@@ -83,7 +83,7 @@ class WindowedMean(Windowed):
 
 
 class WindowedMax(Windowed):
-    """The greatest value; ``take`` returns the greatest since it was last called, 0 for none, which is not a number here."""
+    """The maximum. ``take`` returns the maximum since it was last called, 0 for no value. Reads NaN without a value."""
 
     __slots__ = ("_greatest", "_take")
 
@@ -93,13 +93,13 @@ class WindowedMax(Windowed):
         self._greatest: deque[float] = deque((0,), maxlen=WINDOW_TICKS)
 
     def tick(self) -> None:
-        """Begin a new part of the window."""
-        self._look()
+        """Add a sample to the window."""
+        self._sample()
         self._greatest.append(0)
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         self._greatest[-1] = max(self._greatest[-1], self._take())
 
     def _measure(self) -> float:
-        self._look()
+        self._sample()
         return max(self._greatest) or math.nan

@@ -120,7 +120,7 @@ class ReplicaAlterLogDirsManager:
         self._lock = threading.Lock()
         gauges: dict[str, Callable[[], object]] = {
             "MaxLag": lambda: max(mover.max_lag for mover in movers),
-            "MinFetchRate": lambda: min(mover.requests.one_minute_rate for mover in movers),
+            "MinFetchRate": lambda: min(mover.requests.one_minute_rate() for mover in movers),
             "FailedPartitionsCount": lambda: sum(len(mover.failed) for mover in movers),
             "DeadThreadCount": lambda: sum(not thread.is_alive() for thread in self._threads.values()),
         }

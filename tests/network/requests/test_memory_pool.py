@@ -39,7 +39,7 @@ def test_whoever_finds_anything_left_gets_all_and_who_does_not_is_told_once() ->
     pool.release(99)
     assert (waiter.told, other.told) == (1, 1)
     assert pool.depleted_ns() == 5_000_000
-    with pytest.raises(ValueError, match="1 bytes given back of 0 taken"):
+    with pytest.raises(ValueError, match="1 bytes released, 0 allocated"):
         pool.release(1)
 
 

@@ -150,3 +150,18 @@ def test_conversions_are_measured_for_the_apis_that_convert() -> None:
     assert (took.count, round(took.sum, 6), round(took.max, 6), took.min) == (1000, 300, 3, 0)
     assert (used.count, used.sum, used.max, used.min) == (1000, 20_000, 200, 0)
     assert registry.histogram_snapshot("RequestMetrics", "TemporaryMemoryBytes", request="Api2") is None
+
+
+def test_reading_an_instrument_changes_nothing_and_the_registry_flushes_before_it_reads() -> None:
+    layer = Layer()
+    registry = MetricsRegistry(layer.clock)
+    metrics = RequestMetrics(registry, RequestMetricNames(lambda key: "Fetch", lambda code: f"E{code}"))
+    request = make_request(layer)
+    metrics.request_completed(request)
+    meter = registry.meter("RequestMetrics", "RequestsPerSec", request="Fetch", version=3)
+    metrics.request_completed(request)
+    assert [meter.count, meter.count] == [1, 1]
+    assert registry.value("RequestMetrics", "RequestsPerSec", request="Fetch", version=3) == 2
+    metrics.request_completed(request)
+    metrics.flush()
+    assert meter.count == 3

@@ -1,1 +1,1 @@
-"""Requests that this broker sends to others: NetworkClient, its connections, and a way in for threads that block."""
+"""Requests of this broker to other brokers: NetworkClient, its connections, and a blocking variant for threads."""

@@ -1,4 +1,4 @@
-"""A NetworkClient for threads that block: on a reactor and a thread of its own, with futures for answers."""
+"""A NetworkClient for threads that block: it runs on a reactor and thread of its own and returns futures."""
 
 import threading
 from collections.abc import Callable
@@ -18,16 +18,16 @@ from twisted_kafka.protocol.codec import Message
 from twisted_kafka.timing.clock import IClock
 
 STOP_S: Final = 5.0
-"""The thread has so long to end."""
+"""How long ``stop`` waits for the thread."""
 
 _log = Logger()
 
 
 class BlockingNetworkClient:
-    """Any thread may send; the answers are decoded on the client's thread."""
+    """Any thread may send. Responses are decoded on the client's thread."""
 
     def __init__(self, name: str, make_client: Callable[[Any], NetworkClient], clock: IClock) -> None:
-        """``make_client`` makes the client for a reactor, ``name`` is the thread's."""
+        """``make_client`` makes the client on a reactor; ``name`` is the thread's name."""
         self._reactor: ReactorBase = make_reactor(clock)
         self._client = make_client(self._reactor)
         self._lock = threading.Lock()
@@ -43,9 +43,9 @@ class BlockingNetworkClient:
     def send(
         self, node: Node, request: Message, *, latest_version: int | None = None, timeout_ms: int | None = None
     ) -> "Future[Any]":
-        """Send as ``NetworkClient.send`` does; return a future, which ends in that time, and may be cancelled.
+        """Send like ``NetworkClient.send``; return a future, which is done within the timeout and can be cancelled.
 
-        A future that was cancelled is not answered; a request that was sent already is carried out all the same.
+        Cancelling does not stop a request that was sent already.
         """
         future: Future[Any] = Future()
 
@@ -57,11 +57,11 @@ class BlockingNetworkClient:
         return future
 
     def disconnect(self, node_id: int) -> None:
-        """Close the connection to a node, failing what waits for it."""
+        """Close the connection to a node and fail its requests."""
         self._call(lambda: self._client.disconnect(node_id), None)
 
     def stop(self) -> None:
-        """Fail what is under way, close all connections and end the thread."""
+        """Fail all requests, close all connections and end the thread."""
         with self._lock:
             was_running, self._is_running = self._is_running, False
         if not was_running:
@@ -77,21 +77,21 @@ class BlockingNetworkClient:
     def _run(self) -> None:
         try:
             self._reactor.run(installSignalHandlers=False)
-        except Exception:  # noqa: BLE001 it is the thread's end: say so
+        except Exception:  # noqa: BLE001 the thread ends here: log it
             _log.failure("The thread {name} ended with an error", name=self._thread.name)
         finally:
             with self._lock:
                 self._is_running = False
             self._client.close()
-            self._reactor.runUntilCurrent()  # what was handed over meanwhile fails too: nobody waits for ever
+            self._reactor.runUntilCurrent()  # fails what was handed over meanwhile, so that no future waits for ever
 
     def _call(self, action: Callable[[], object], future: "Future[Any] | None") -> None:
-        with self._lock:  # so that nothing is handed to a reactor that runs no more
+        with self._lock:  # nothing may be handed to a reactor that has ended
             if self._is_running:
                 self._reactor.callFromThread(action)
                 return
         if future is not None:
-            future.set_exception(ClientClosedError("the client does not run"))
+            future.set_exception(ClientClosedError("the client is not running"))
 
     def _connect(self, deferred: "Deferred[Any]", future: "Future[Any]") -> None:
         def answered(response: Any) -> None:
@@ -103,7 +103,7 @@ class BlockingNetworkClient:
                 future.set_exception(failure.value)
 
         deferred.addCallbacks(answered, failed)
-        deferred.addErrback(lambda failure: _log.failure("An answer could not be handed over", failure))
+        deferred.addErrback(lambda failure: _log.failure("A response could not be passed on", failure))
         future.add_done_callback(lambda _: self._cancel(deferred, future))
 
     def _cancel(self, deferred: "Deferred[Any]", future: "Future[Any]") -> None:

@@ -1,4 +1,4 @@
-"""One connection to a node: frames out, frames in. It knows nothing of what they mean."""
+"""One connection to a node: frames out, frames in."""
 
 from collections.abc import Sequence
 from struct import Struct
@@ -16,27 +16,27 @@ _SIZE: Final = Struct(">i")
 
 
 class PeerRefusedError(Exception):
-    """One side of a TLS connection refused the other; the text says why."""
+    """One side of a TLS connection rejected the other; the message says why."""
 
 
 class IConnectionOwner(Interface):
-    """What a connection tells; nothing any more after ``connection_lost``."""
+    """Receives the events of a connection. ``connection_lost`` is the last one."""
 
     def connection_made(connection: "BrokerConnection") -> None:  # noqa: N805
-        """Note that it is there, though perhaps not safe yet."""
+        """The connection is established, but with TLS not usable yet."""
 
     def connection_secured(connection: "BrokerConnection") -> None:  # noqa: N805
-        """Note that it may be used."""
+        """The connection may be used."""
 
     def frame_received(connection: "BrokerConnection", frame: Buffer) -> None:  # noqa: N805
-        """Take a frame."""
+        """Process a frame."""
 
     def connection_lost(connection: "BrokerConnection", why: BaseException | None) -> None:  # noqa: N805
-        """Note that it is over; PeerRefusedError when one side refused the other."""
+        """The connection is closed; ``why`` is PeerRefusedError if one side rejected the other."""
 
 
 class BrokerConnection(Protocol):
-    """The protocol on a plain-text connection."""
+    """The protocol of a plain-text connection."""
 
     transport: interfaces.ITCPTransport
 
@@ -46,7 +46,7 @@ class BrokerConnection(Protocol):
         self._is_lost = False
 
     def connectionMade(self) -> None:
-        """Begin."""
+        """Set the socket options and notify the owner."""
         self.transport.setTcpNoDelay(True)
         self.transport.setTcpKeepAlive(True)
         if self._owner is not None:
@@ -61,11 +61,11 @@ class BrokerConnection(Protocol):
             self._owner.connection_secured(self)
 
     def send_frame(self, parts: Sequence[bytes]) -> None:
-        """Send one frame made of these parts."""
+        """Send these parts as one frame."""
         self.transport.writeSequence([_SIZE.pack(sum(map(len, parts))), *parts])
 
     def dataReceived(self, data: bytes) -> None:
-        """Take bytes."""
+        """Split bytes into frames and pass them to the owner."""
         try:
             for frame in self._reader.feed(data):
                 if self._owner is not None:
@@ -74,18 +74,18 @@ class BrokerConnection(Protocol):
             self.close(error)
 
     def close(self, why: Exception) -> None:
-        """Close it at once; the owner is told now, with ``why``."""
-        self._tell(why)
+        """Close at once; the owner is notified immediately, with ``why``."""
+        self._notify_lost(why)
         if self.transport is not None and not self._is_lost:
             self.transport.abortConnection()
 
     def connectionLost(self, reason: Failure | None = None) -> None:
-        """Tell the owner."""
+        """Notify the owner."""
         self._is_lost = True
         assert reason is not None
-        self._tell(reason.value)
+        self._notify_lost(reason.value)
 
-    def _tell(self, why: BaseException | None) -> None:
+    def _notify_lost(self, why: BaseException | None) -> None:
         owner, self._owner = self._owner, None
         if owner is not None:
             owner.connection_lost(self, why)

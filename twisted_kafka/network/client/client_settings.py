@@ -1,4 +1,4 @@
-"""Nodes, and the limits of a client."""
+"""Nodes, and the settings of a client."""
 
 from dataclasses import dataclass
 from typing import NamedTuple, Self
@@ -7,7 +7,7 @@ from twisted_kafka.config.broker_config import KafkaConfig
 
 
 class Node(NamedTuple):
-    """A broker's number and where it listens."""
+    """A broker's id and address."""
 
     id: int
     host: str
@@ -21,11 +21,11 @@ class Node(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
-    """The limits of a client, by the names of Kafka's client settings; the defaults are those between brokers.
+    """The settings of a client, named after Kafka's client configs. The defaults are Kafka's between brokers.
 
-    ``max_queued_requests`` bounds what waits for a node beside ``max_in_flight_requests_per_connection``. A negative
-    ``connections_max_idle_ms`` is no limit, as Kafka has it for the controller's connections. Without ``discover_versions`` nobody
-    asks which versions a node has: the caller knows.
+    ``max_queued_requests`` limits the requests that wait for a node, in addition to ``max_in_flight_requests_per_connection``. A
+    negative ``connections_max_idle_ms`` means no limit, as for the connections of Kafka's controller. Without ``discover_versions``
+    the client sends no ApiVersions request and uses the newest version up to ``latest_version``.
     """
 
     client_id: str
@@ -43,7 +43,7 @@ class ClientSettings:
 
     @classmethod
     def of_broker(cls, config: KafkaConfig, purpose: str, **more: object) -> Self:
-        """Return what a broker's client goes by; ``purpose`` becomes part of its client id."""
+        """Return the settings of a broker's client. ``purpose`` becomes part of its client id."""
         return cls(
             client_id=f"broker-{config.broker_id}-{purpose}",
             connection_setup_timeout_ms=config.long("socket.connection.setup.timeout.ms"),

@@ -1,32 +1,32 @@
-"""Why a request got no response."""
+"""The reasons why a request gets no response."""
 
 
 class NetworkClientError(Exception):
-    """A request got no response; whether it was carried out is unknown unless a subclass says so."""
+    """A request got no response. Whether it was executed is unknown unless a subclass says so."""
 
 
 class ConnectError(NetworkClientError):
-    """The node could not be connected to, or not in time: the request was not sent."""
+    """The connection to the node failed or timed out. The request was not sent."""
 
 
 class AuthenticationError(NetworkClientError):
-    """One side refused the other: a certificate, its host name, or what this side showed. Trying again will hardly help."""
+    """One side rejected the other, because of a certificate or a host name for instance. A retry will hardly help."""
 
 
 class DisconnectedError(NetworkClientError):
-    """The connection was lost before the response came."""
+    """The connection was lost before the response was received."""
 
 
 class ResponseTimeoutError(NetworkClientError):
-    """There was no response in time."""
+    """The request timed out."""
 
 
 class InvalidResponseError(NetworkClientError):
-    """The node sent what is no response to what it was asked; its connection is closed."""
+    """The node sent something that is not a valid response to the request. Its connection is closed."""
 
 
 class TooManyRequestsError(NetworkClientError):
-    """As many requests as may wait for a node are waiting: this one was not sent."""
+    """The node's queue of requests is full. The request was not sent."""
 
 
 class ClientClosedError(NetworkClientError):

@@ -1,8 +1,8 @@
 """Requests to other brokers. (Kafka: NetworkClient, with its ClusterConnectionStates and InFlightRequests.)
 
-Connections are opened when something is to be sent, one for each node, and opened anew after they were lost, with pauses that grow.
-A request fails with a NetworkClientError when no response will come, or UnsupportedVersionError when the node has no version
-of it. Nothing is sent twice: whether to try again is the caller's decision.
+There is one connection per node. It is opened when there is a request to send, and reopened with exponential backoff after it was
+lost. A request fails with NetworkClientError if no response will come, or UnsupportedVersionError if both sides have no version in
+common. Nothing is sent twice: retrying is up to the caller.
 """
 
 import random as chance
@@ -12,7 +12,7 @@ from typing import Any
 from twisted.internet.defer import Deferred, fail
 from twisted.logger import Logger
 
-from twisted_kafka.network.client import node_connection_state as states
+from twisted_kafka.network.client import node_connection_state
 from twisted_kafka.network.client.client_settings import ClientSettings, Node
 from twisted_kafka.network.client.connector import IConnector
 from twisted_kafka.network.client.errors import ClientClosedError, DisconnectedError
@@ -23,12 +23,12 @@ _log = Logger()
 
 
 class NetworkClient:
-    """Sends to any number of nodes; all of it runs on the reactor's thread."""
+    """Sends to any number of nodes. Everything runs on the reactor's thread."""
 
     def __init__(
         self, reactor: Any, connector: IConnector, settings: ClientSettings, random: Callable[[], float] = chance.random
     ) -> None:
-        """``random`` gives numbers from 0 to 1, for the length of pauses."""
+        """``random`` returns numbers from 0 to 1, for the jitter of backoffs."""
         self._reactor = reactor
         self._connector = connector
         self._settings = settings
@@ -39,10 +39,10 @@ class NetworkClient:
     def send(
         self, node: Node, request: Message, *, latest_version: int | None = None, timeout_ms: int | None = None
     ) -> "Deferred[Any]":
-        """Send a request that has a response; return a Deferred of it, which may be cancelled.
+        """Send a request; return a Deferred of its response, which can be cancelled.
 
-        ``latest_version`` bounds the version, ``timeout_ms`` the time from now until the response (``request_timeout_ms`` when
-        None). A node known by another address is connected to anew.
+        ``latest_version`` is the highest version to use. ``timeout_ms`` is the time from now to the response,
+        ``request_timeout_ms`` if None. If the node's address has changed, the client reconnects.
         """
         if self._is_closed:
             return fail(ClientClosedError("the client was closed"))
@@ -50,21 +50,21 @@ class NetworkClient:
         return self._client_of(node).send(request, latest_version, limit_ms)
 
     def is_ready(self, node_id: int) -> bool:
-        """Tell whether there is a connection to a node that a request would be sent on."""
-        return self.state_of(node_id) == states.STATE_NAMES[states.READY]
+        """Return whether the connection to a node is ready for requests."""
+        return self.state_of(node_id) == node_connection_state.STATE_NAMES[node_connection_state.READY]
 
     def state_of(self, node_id: int) -> str:
         """Return the name of the state of the connection to a node."""
         client = self._nodes.get(node_id)
-        return states.STATE_NAMES[client.state if client is not None else states.DISCONNECTED]
+        return node_connection_state.STATE_NAMES[client.state if client is not None else node_connection_state.DISCONNECTED]
 
     def in_flight(self, node_id: int) -> int:
-        """Return how many requests to a node were sent and not answered."""
+        """Return how many requests to a node have been sent and not answered."""
         client = self._nodes.get(node_id)
         return client.in_flight if client is not None else 0
 
     def disconnect(self, node_id: int) -> None:
-        """Close the connection to a node, failing what waits for it, and forget the node."""
+        """Close the connection to a node, fail its requests and forget the node."""
         client = self._nodes.pop(node_id, None)
         if client is not None:
             client.close(DisconnectedError(f"the connection to {client.node.text} was closed by this side"))

@@ -1,4 +1,4 @@
-"""The requests to one node: those that wait, those under way, and the connection that there is or will be."""
+"""The requests to one node, waiting and in flight, and its connection."""
 
 from collections import deque
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from twisted_kafka.network.client.errors import (
     ResponseTimeoutError,
     TooManyRequestsError,
 )
-from twisted_kafka.network.client.node_api_versions import FIRST_ASKED, NodeApiVersions, read_answer
+from twisted_kafka.network.client.node_api_versions import FIRST_VERSION, NodeApiVersions, parse_response
 from twisted_kafka.protocol.api import ApiKey, response_class
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.errors import UnsupportedVersionError
@@ -42,7 +42,7 @@ _log = Logger()
 
 
 class PendingRequest:
-    """A request from the call until its Deferred fires, once."""
+    """A request from the call until its Deferred fires."""
 
     __slots__ = ("api_key", "correlation_id", "deferred", "is_over", "latest", "message", "timer", "version")
 
@@ -57,32 +57,32 @@ class PendingRequest:
         self.deferred: Deferred[Message] = Deferred(self._cancelled)
 
     def succeed(self, response: Message) -> None:
-        """Give the response, unless nobody waits any more."""
+        """Fire the Deferred with the response, unless it has fired or was cancelled."""
         self.stop_timer()
         if not self.is_over:
             self.is_over = True
             self.deferred.callback(response)
 
     def fail(self, error: BaseException) -> None:
-        """Give an error instead."""
+        """Fire the Deferred with an error, unless it has fired or was cancelled."""
         self.stop_timer()
         if not self.is_over:
             self.is_over = True
             self.deferred.errback(Failure(error))  # type: ignore[no-untyped-call]
 
     def stop_timer(self) -> None:
-        """Let it take as long as it will."""
+        """Cancel the timeout."""
         if self.timer is not None and self.timer.active():
             self.timer.cancel()
 
     def _cancelled(self, _: object) -> None:
-        # Its timer goes on: of one that was sent the response is awaited all the same.
+        # The timer keeps running: the response to a request that was sent is still awaited.
         self.is_over = True
 
 
 @implementer(IConnectionOwner)
 class NodeClient:
-    """One node's; all of it runs on the reactor's thread."""
+    """The client of one node. Everything runs on the reactor's thread."""
 
     def __init__(
         self, node: Node, settings: ClientSettings, connector: IConnector, reactor: Any, random: Callable[[], float]
@@ -102,28 +102,28 @@ class NodeClient:
         self._timer: IDelayedCall | None = None
         self._may_connect_at_s = self._used_at_s = reactor.seconds()
         self._versions: NodeApiVersions | None = None
-        self._asked_version = FIRST_ASKED
+        self._discovery_version = FIRST_VERSION
         self._correlation_id = 0
         self._has_answered = False
         self._is_closed = False
 
     @property
     def in_flight(self) -> int:
-        """Requests that were sent and not answered."""
+        """How many requests have been sent and not answered."""
         return len(self._in_flight)
 
     @property
     def waiting(self) -> int:
-        """Requests that are not sent yet."""
+        """How many requests wait to be sent."""
         return len(self._waiting)
 
     def send(self, message: Message, latest: int | None, timeout_ms: int) -> "Deferred[Message]":
-        """Send when there is a connection and room on it; the time runs from now on."""
+        """Send as soon as the connection allows. The timeout starts now."""
         request = PendingRequest(message, latest)
         if self._is_closed:
             request.fail(ClientClosedError(f"the connection to {self.node.text} was closed"))
         elif len(self._waiting) >= self._settings.max_queued_requests:
-            request.fail(TooManyRequestsError(f"{len(self._waiting)} requests wait for {self.node.text}"))
+            request.fail(TooManyRequestsError(f"{len(self._waiting)} requests are waiting for {self.node.text}"))
         else:
             request.timer = self._reactor.callLater(timeout_ms / 1000, self._time_out, request, timeout_ms)
             self._waiting.append(request)
@@ -131,24 +131,24 @@ class NodeClient:
         return request.deferred
 
     def close(self, why: NetworkClientError) -> None:
-        """Fail all requests and close the connection, for good."""
+        """Fail all requests and close the connection for good."""
         self._is_closed = True
         self._stop_timer()
         if self.state in (states.BACKOFF, states.CONNECTING, states.CHECKING_API_VERSIONS, states.READY):
-            self._lose(why, why)
+            self._disconnect(why, why)
         self._fail(self._waiting, why)
 
-    # Towards a connection.
+    # Connecting.
 
     def _advance(self) -> None:
-        """Do what can be done for what waits."""
+        """Send waiting requests, or start connecting for them."""
         if self.state == states.READY:
             self._send_waiting()
         elif self.state == states.DISCONNECTED and self._waiting and not self._is_closed:
-            pause_s = self._may_connect_at_s - self._reactor.seconds()
-            if pause_s > 0:
-                self._go(states.WAIT)
-                self._timer = self._reactor.callLater(pause_s, self._connect)
+            delay_s = self._may_connect_at_s - self._reactor.seconds()
+            if delay_s > 0:
+                self._go(states.BACK_OFF)
+                self._timer = self._reactor.callLater(delay_s, self._connect)
             else:
                 self._connect()
 
@@ -156,17 +156,17 @@ class NodeClient:
         self.state = states.next_state(self.state, event)
 
     def _connect(self) -> None:
-        if not self._waiting:  # whoever wanted something has given it up meanwhile
-            self._go(states.LOSE)
+        if not self._waiting:  # all requests have timed out or failed meanwhile
+            self._go(states.DISCONNECT)
             return
         self._go(states.CONNECT)
         settings = self._settings
-        timeout_s = self._setup.pause(self.failures) / 1000
-        pause_s = self._reconnect.pause(self.failures) / 1000
-        self._may_connect_at_s = self._reactor.seconds() + pause_s
-        self._asked_version = FIRST_ASKED
+        timeout_s = self._setup.delay(self.failures) / 1000
+        delay_s = self._reconnect.delay(self.failures) / 1000
+        self._may_connect_at_s = self._reactor.seconds() + delay_s
+        self._discovery_version = FIRST_VERSION
         self._has_answered = False
-        # The connector bounds the time until there is a connection, this one the time until it is of use.
+        # The connector limits the time until the connection is established, this timer the time until it is ready.
         self._timer = self._reactor.callLater(timeout_s, self._setup_timed_out, timeout_s)
         connecting = self._connecting = maybeDeferred(
             self._connector.connect, self.node, self, settings.max_response_bytes, timeout_s
@@ -176,55 +176,55 @@ class NodeClient:
     def _connect_failed(self, failure: Failure, connecting: "Deferred[object]") -> None:
         if self._connecting is connecting:
             error = ConnectError(f"Cannot connect to {self.node.text}: {failure.getErrorMessage()}")
-            self._lose(error, error)
+            self._disconnect(error, error)
 
     def _setup_timed_out(self, timeout_s: float) -> None:
-        error = ConnectError(f"Cannot connect to {self.node.text}: it was not ready within {timeout_s:.1f} s")
-        self._lose(error, error)
+        error = ConnectError(f"Cannot connect to {self.node.text}: timed out after {timeout_s:.1f} s")
+        self._disconnect(error, error)
 
     def connection_made(self, connection: BrokerConnection) -> None:
-        """Take a connection, which is not to be used yet."""
+        """Keep the connection, which is not ready yet (``IConnectionOwner``)."""
         if self.state == states.CONNECTING:
             self._connection = connection
         else:
-            connection.close(ConnectError("it came too late"))
+            connection.close(ConnectError("the connection was established too late"))
 
     def connection_secured(self, connection: BrokerConnection) -> None:
-        """Go on with a connection that may be used."""
+        """Ask for the node's API versions, or become ready (``IConnectionOwner``)."""
         if connection is not self._connection:
             return
         if self._settings.discover_versions:
             self._go(states.CHECK_API_VERSIONS)
-            self._ask_versions(FIRST_ASKED)
+            self._request_versions(FIRST_VERSION)
         else:
-            self._be_ready()
+            self._become_ready()
 
-    def _ask_versions(self, version: int) -> None:
-        self._asked_version = version
+    def _request_versions(self, version: int) -> None:
+        self._discovery_version = version
         request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=self._settings.software_version)
         self._write(int(ApiKey.API_VERSIONS), version, self._next_correlation_id(), request.encode(version))
 
-    def _be_ready(self) -> None:
-        self._go(states.BE_READY)
+    def _become_ready(self) -> None:
+        self._go(states.BECOME_READY)
         self._stop_timer()
         self.failures = 0
         self._used_at_s = self._reactor.seconds()
-        self._look_for_idleness()
+        self._check_idle()
         self._send_waiting()
 
-    def _look_for_idleness(self) -> None:
-        """Close the connection when nothing has passed on it for so long; look again when that may be."""
+    def _check_idle(self) -> None:
+        """Close the connection if it has been idle for too long; otherwise check again when it may be."""
         limit_s = self._settings.connections_max_idle_ms / 1000
         if limit_s < 0:
             return
         left_s = self._used_at_s + limit_s - self._reactor.seconds()
         if left_s <= 0 and not self._in_flight:
             why = DisconnectedError(f"the connection to {self.node.text} was idle for {limit_s:.0f} s")
-            self._lose(why, why)
+            self._disconnect(why, why)
         else:
-            self._timer = self._reactor.callLater(left_s if left_s > 0 else limit_s, self._look_for_idleness)
+            self._timer = self._reactor.callLater(left_s if left_s > 0 else limit_s, self._check_idle)
 
-    # Requests out.
+    # Requests.
 
     def _next_correlation_id(self) -> int:
         self._correlation_id = (self._correlation_id + 1) & _CORRELATION_IDS
@@ -259,37 +259,37 @@ class NodeClient:
         header = encode_request_header(api_key, version, correlation_id, self._settings.client_id)
         self._connection.send_frame((header, body))
 
-    # Responses in.
+    # Responses.
 
     def frame_received(self, connection: BrokerConnection, frame: Buffer) -> None:
-        """Take a response; what is none ends the connection."""
+        """Process a response. An invalid one closes the connection (``IConnectionOwner``)."""
         if connection is not self._connection:
             return
         self._has_answered = True
         self._used_at_s = self._reactor.seconds()
         try:
             if self.state == states.CHECKING_API_VERSIONS:
-                self._take_versions(frame)
+                self._process_versions(frame)
             else:
-                self._take_response(frame)
+                self._process_response(frame)
         except (MalformedMessageError, UnsupportedVersionError, InvalidResponseError) as error:
-            why = InvalidResponseError(f"{self.node.text} sent no response to what it was asked: {error}")
+            why = InvalidResponseError(f"{self.node.text} sent an invalid response: {error}")
             _log.error("Closing the connection to {node}: {why}", node=self.node.text, why=why)
-            self._lose(why, why)
+            self._disconnect(why, why)
 
-    def _take_versions(self, frame: Buffer) -> None:
-        correlation_id, offset = parse_response_header(ApiKey.API_VERSIONS, self._asked_version, frame)
+    def _process_versions(self, frame: Buffer) -> None:
+        correlation_id, offset = parse_response_header(ApiKey.API_VERSIONS, self._discovery_version, frame)
         self._check_correlation(correlation_id, self._correlation_id)
-        answer = read_answer(frame, offset, self._asked_version)
+        answer = parse_response(frame, offset, self._discovery_version)
         if isinstance(answer, int):
-            self._ask_versions(answer)
+            self._request_versions(answer)
         else:
             self._versions = NodeApiVersions(answer.api_keys)
-            self._be_ready()
+            self._become_ready()
 
-    def _take_response(self, frame: Buffer) -> None:
+    def _process_response(self, frame: Buffer) -> None:
         if not self._in_flight:
-            raise InvalidResponseError("nothing was asked")
+            raise InvalidResponseError("no request is in flight")
         request = self._in_flight[0]
         correlation_id, offset = parse_response_header(request.api_key, request.version, frame)
         self._check_correlation(correlation_id, request.correlation_id)
@@ -300,39 +300,39 @@ class NodeClient:
 
     def _check_correlation(self, found: int, expected: int) -> None:
         if found != expected:
-            raise InvalidResponseError(f"its correlation id is {found}, not {expected}")
+            raise InvalidResponseError(f"its correlation id is {found} instead of {expected}")
 
-    # The end of requests and connections.
+    # Timeouts and disconnection.
 
     def _time_out(self, request: PendingRequest, timeout_ms: int) -> None:
         error = ResponseTimeoutError(f"{ApiKey(request.api_key).title} to {self.node.text} got no response within {timeout_ms} ms")
-        # Out of the queues first: whoever is told may do anything, close this client too.
+        # Remove it from the queues first: a callback may do anything, even close this client.
         if request in self._in_flight:
             self._in_flight.remove(request)
-            # What comes for the requests behind it is not to be waited for either: as Kafka, begin anew.
-            why = DisconnectedError(f"the connection to {self.node.text} was given up, for a request on it got no response in time")
-            self._lose(why, why)
+            # As in Kafka, the connection is closed: the responses behind this one would be late too.
+            why = DisconnectedError(f"the connection to {self.node.text} was closed because a request timed out")
+            self._disconnect(why, why)
         else:
             self._waiting.remove(request)
         request.fail(error)
 
     def connection_lost(self, connection: BrokerConnection, why: BaseException | None) -> None:
-        """Fail what was under way on it."""
+        """Fail the requests in flight (``IConnectionOwner``)."""
         if connection is not self._connection:
             return
         error: NetworkClientError
         if isinstance(why, PeerRefusedError) and not self._has_answered:
-            error = AuthenticationError(f"No safe connection to {self.node.text}: {why}")
+            error = AuthenticationError(f"Authentication with {self.node.text} failed: {why}")
         elif self.state == states.READY:
             error = DisconnectedError(f"the connection to {self.node.text} was lost: {why}")
         else:
             error = ConnectError(f"Cannot connect to {self.node.text}: {why}")
-        self._lose(error, error)
+        self._disconnect(error, error)
 
-    def _lose(self, for_sent: NetworkClientError, for_waiting: NetworkClientError) -> None:
-        """Be without a connection; what was never sent fails too, unless there had been a connection that worked."""
+    def _disconnect(self, for_sent: NetworkClientError, for_waiting: NetworkClientError) -> None:
+        """Close the connection and fail its requests. Waiting requests fail too, unless the connection had been ready."""
         was_ready = self.state == states.READY
-        self._go(states.LOSE)
+        self._go(states.DISCONNECT)
         self._stop_timer()
         connection, self._connection = self._connection, None
         connecting, self._connecting = self._connecting, None
@@ -349,7 +349,7 @@ class NodeClient:
         self._advance()
 
     def _fail(self, requests: deque[PendingRequest], why: NetworkClientError) -> None:
-        # Those that come meanwhile, from who is told, are not failed with the others.
+        # Requests that callbacks add meanwhile are not failed with the others.
         for request in [requests.popleft() for _ in range(len(requests))]:
             request.fail(why)
 

@@ -1,8 +1,8 @@
-"""What a node's connection may do when: one table. (Kafka: ConnectionState, ClusterConnectionStates.)
+"""The states of the connection to a node: one table. (Kafka: ConnectionState, and NodeConnectionState in ClusterConnectionStates.)
 
-A node is DISCONNECTED until something is to be sent to it. BACKOFF ends when the pause after the last attempt is over;
-CONNECTING lasts until the connection is there and, with TLS, safe; then the versions of its APIs are asked for, unless the
-client does without. Only in READY requests are sent.
+A node is DISCONNECTED until there is a request to send. BACKOFF lasts until the delay after the last attempt is over, CONNECTING
+until the connection is established, including the TLS handshake. CHECKING_API_VERSIONS is skipped if the client does not discover
+versions. Requests are sent in READY only.
 """
 
 from typing import Final
@@ -13,35 +13,35 @@ CONNECTING: Final = 2
 CHECKING_API_VERSIONS: Final = 3
 READY: Final = 4
 
-WAIT: Final = 0
+BACK_OFF: Final = 0
 CONNECT: Final = 1
 CHECK_API_VERSIONS: Final = 2
-BE_READY: Final = 3
-LOSE: Final = 4
+BECOME_READY: Final = 3
+DISCONNECT: Final = 4
 
 STATE_NAMES: Final = ("DISCONNECTED", "BACKOFF", "CONNECTING", "CHECKING_API_VERSIONS", "READY")
-EVENT_NAMES: Final = ("WAIT", "CONNECT", "CHECK_API_VERSIONS", "BE_READY", "LOSE")
+EVENT_NAMES: Final = ("BACK_OFF", "CONNECT", "CHECK_API_VERSIONS", "BECOME_READY", "DISCONNECT")
 
 ILLEGAL: Final = -1
 
 # fmt: off
 TRANSITIONS: Final[tuple[tuple[int, int, int, int, int], ...]] = (
-    # WAIT    CONNECT     CHECK_API_VERSIONS     BE_READY  LOSE
-    (BACKOFF, CONNECTING, ILLEGAL,               ILLEGAL,  ILLEGAL),       # DISCONNECTED
-    (ILLEGAL, CONNECTING, ILLEGAL,               ILLEGAL,  DISCONNECTED),  # BACKOFF
-    (ILLEGAL, ILLEGAL,    CHECKING_API_VERSIONS, READY,    DISCONNECTED),  # CONNECTING
-    (ILLEGAL, ILLEGAL,    CHECKING_API_VERSIONS, READY,    DISCONNECTED),  # CHECKING_API_VERSIONS
-    (ILLEGAL, ILLEGAL,    ILLEGAL,               ILLEGAL,  DISCONNECTED),  # READY
+    # BACK_OFF CONNECT     CHECK_API_VERSIONS     BECOME_READY DISCONNECT
+    (BACKOFF,  CONNECTING, ILLEGAL,               ILLEGAL,     ILLEGAL),       # DISCONNECTED
+    (ILLEGAL,  CONNECTING, ILLEGAL,               ILLEGAL,     DISCONNECTED),  # BACKOFF
+    (ILLEGAL,  ILLEGAL,    CHECKING_API_VERSIONS, READY,       DISCONNECTED),  # CONNECTING
+    (ILLEGAL,  ILLEGAL,    CHECKING_API_VERSIONS, READY,       DISCONNECTED),  # CHECKING_API_VERSIONS
+    (ILLEGAL,  ILLEGAL,    ILLEGAL,               ILLEGAL,     DISCONNECTED),  # READY
 )
 # fmt: on
 
 
 class IllegalTransitionError(Exception):
-    """An event came that cannot come in this state."""
+    """An event that is not allowed in the current state."""
 
 
 def next_state(state: int, event: int) -> int:
-    """Return the state after ``event``; raises IllegalTransitionError for a pair that the table does not allow."""
+    """Return the state after ``event``; raises IllegalTransitionError."""
     following = TRANSITIONS[state][event]
     if following == ILLEGAL:
         raise IllegalTransitionError(f"{EVENT_NAMES[event]} in state {STATE_NAMES[state]}")

@@ -1,4 +1,4 @@
-"""Connections over TLS: this side's certificate if there is one, the other side's checked for its host name."""
+"""Connections over TLS, with a client certificate if there is one and with host name verification."""
 
 import ipaddress
 from typing import Any, Final
@@ -23,7 +23,7 @@ HTTPS: Final = "https"
 
 
 def is_address(host: str) -> bool:
-    """Tell whether a host is an IP address, not a name."""
+    """Return whether a host is an IP address, not a name."""
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -33,14 +33,14 @@ def is_address(host: str) -> bool:
 
 @implementer(IOpenSSLClientConnectionCreator)
 class ConnectionCreator:
-    """Makes OpenSSL's part of a connection to one host, whose name is told (SNI)."""
+    """Makes OpenSSL connections to one host, with its name as SNI."""
 
     def __init__(self, context: SSL.Context, host: str) -> None:
         self._context = context
         self._host = host
 
     def clientConnectionForTLS(self, tlsProtocol: object) -> SSL.Connection:
-        """Make it."""
+        """Make the connection."""
         connection = SSL.Connection(self._context, None)
         if not is_address(self._host):
             connection.set_tlsext_host_name(self._host.encode("idna"))
@@ -49,31 +49,31 @@ class ConnectionCreator:
 
 @implementer(IHandshakeListener)
 class TlsBrokerConnection(BrokerConnection):
-    """The protocol on a TLS connection: it may be used when the handshake is over and the other side is who it should be."""
+    """The protocol of a TLS connection, usable after the handshake and host name verification."""
 
     transport: Any
 
     def __init__(self, owner: IConnectionOwner, max_response_bytes: int, host: str | None) -> None:
-        """With ``host``, the other side's certificate must be for it."""
+        """If ``host`` is given, the server's certificate must be valid for it."""
         super().__init__(owner, max_response_bytes)
         self._host = host
 
     def _begin(self) -> None:
-        """Wait for the handshake."""
+        """Do nothing: ``handshakeCompleted`` follows."""
 
     def handshakeCompleted(self) -> None:
-        """Look whom it was with."""
+        """Verify the host name."""
         host = self._host
         if host is not None:
             try:
                 (verify_ip_address if is_address(host) else verify_hostname)(self.transport.getHandle(), host)
             except (VerificationError, CertificateError, ValueError) as error:
-                self.close(PeerRefusedError(f"its certificate is not for {host} ({type(error).__name__})"))
+                self.close(PeerRefusedError(f"its certificate is not valid for {host} ({type(error).__name__})"))
                 return
         self._secured()
 
     def connectionLost(self, reason: Failure | None = None) -> None:
-        """Tell the owner, in words if OpenSSL is the reason."""
+        """Notify the owner. An error of OpenSSL becomes a readable PeerRefusedError."""
         if reason is not None and isinstance(reason.value, SSL.Error):
             why = PeerRefusedError(reason_of(reason.value, self.transport.getHandle()))
             reason = Failure(why)  # type: ignore[no-untyped-call]
@@ -82,10 +82,10 @@ class TlsBrokerConnection(BrokerConnection):
 
 @implementer(IConnector)
 class TlsConnector:
-    """With the ``ssl.*`` settings of a listener; host names are not checked if the identification algorithm is empty."""
+    """Uses the ``ssl.*`` settings of a listener. Host names are not verified if the identification algorithm is empty."""
 
     def __init__(self, config: KafkaConfig, listener_name: str, reactor: Any) -> None:
-        """Load keys and certificates; raises ConfigError."""
+        """Load the stores; raises ConfigError."""
         self._reactor = reactor
         self._listener_name = listener_name
         self._settings = SslSettings.of_listener(config, listener_name)
@@ -103,7 +103,7 @@ class TlsConnector:
         return connecting
 
     def reconfigure(self, config: KafkaConfig) -> None:
-        """Use what the settings and the files say now for further connections; raises ConfigError, and nothing is changed."""
+        """Reread the files and use these settings for new connections. If it raises ConfigError, nothing has changed."""
         settings = SslSettings.of_listener(config, self._listener_name)
         state = settings.state()
         if settings != self._settings or state != self._state:

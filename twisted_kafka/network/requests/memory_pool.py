@@ -1,8 +1,8 @@
-"""How many bytes of requests may be in memory at a time: key ``queued.max.request.bytes``. (Kafka: SimpleMemoryPool, not strict.)
+"""Limits the bytes of requests in memory: key ``queued.max.request.bytes``. (Kafka: SimpleMemoryPool, not strict.)
 
-The rule: whoever finds anything left gets all that it asks for, so that the largest request cannot starve; the pool may be
-overdrawn by that one request. What is taken is given back when the request was handled, refused, or its connection closed.
-Who finds nothing left is told once when that changes.
+The rule: an allocation succeeds in full as long as any memory is left, so that the largest request cannot starve. The pool may be
+overdrawn by that one request. Memory is released when its request has been handled or refused, or its connection is closed. A
+processor whose allocation fails is notified once when memory is available.
 """
 
 import threading
@@ -13,18 +13,18 @@ from twisted_kafka.timing.clock import IClock
 
 
 class IMemoryWaiter(Interface):
-    """A processor that found the pool empty."""
+    """A processor whose allocation failed."""
 
     def memory_available() -> None:
-        """There is memory again; called from any thread."""
+        """Retry: memory is available. Called on any thread."""
 
 
 class MemoryPool:
-    """Counts bytes taken and given back; every method is for any thread."""
+    """Counts allocated bytes. Thread-safe."""
 
     def __init__(self, size_bytes: int, clock: IClock) -> None:
         if size_bytes <= 0:
-            raise ValueError(f"a pool of {size_bytes} bytes")
+            raise ValueError(f"invalid pool size: {size_bytes} bytes")
         self._size_bytes = size_bytes
         self._now_ns = clock.monotonic_ns
         self._lock = threading.Lock()
@@ -34,7 +34,7 @@ class MemoryPool:
         self._depleted_since_ns = 0
 
     def try_allocate(self, size_bytes: int, waiter: IMemoryWaiter) -> bool:
-        """Take ``size_bytes`` and return True; with nothing left return False, and tell ``waiter`` when there is."""
+        """Allocate ``size_bytes`` and return True; with no memory left, return False and notify ``waiter`` when there is some."""
         with self._lock:
             if self._available > 0:
                 self._available -= size_bytes
@@ -46,10 +46,10 @@ class MemoryPool:
             return False
 
     def release(self, size_bytes: int) -> None:
-        """Give back what was taken. Raises ValueError for more than that: it would be an error in the accounting."""
+        """Release allocated bytes. Raises ValueError for more than was allocated, which is an accounting error."""
         with self._lock:
             if self._available + size_bytes > self._size_bytes:
-                raise ValueError(f"{size_bytes} bytes given back of {self._size_bytes - self._available} taken")
+                raise ValueError(f"{size_bytes} bytes released, {self._size_bytes - self._available} allocated")
             self._available += size_bytes
             if self._available <= 0 or not self._waiters:
                 return
@@ -61,21 +61,21 @@ class MemoryPool:
 
     @property
     def available_bytes(self) -> int:
-        """What is left; below 0 when it is overdrawn (Kafka's metric MemoryPoolAvailable)."""
+        """Bytes left, negative when overdrawn (Kafka's metric MemoryPoolAvailable)."""
         return self._available
 
     @property
     def used_bytes(self) -> int:
-        """What is taken (Kafka's metric MemoryPoolUsed)."""
+        """Bytes allocated (Kafka's metric MemoryPoolUsed)."""
         return self._size_bytes - self._available
 
     def waited_for_ns(self) -> int:
-        """Nanoseconds for which somebody has been waiting now; 0 when nobody is."""
+        """Return for how many nanoseconds a waiter has been waiting; 0 without one."""
         since = self._depleted_since_ns
         return self._now_ns() - since if since else 0
 
     def depleted_ns(self) -> int:
-        """Nanoseconds in which somebody waited for memory (Kafka: MemoryPoolDepletedTimeTotal, in ms there)."""
+        """Return the total nanoseconds during which a waiter waited (Kafka: MemoryPoolDepletedTimeTotal, in ms there)."""
         with self._lock:
             since = self._depleted_since_ns
             return self._depleted_ns + (self._now_ns() - since if since else 0)

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 ANONYMOUS = "User:ANONYMOUS"
 
 TopicNote = tuple[str, int, int, int, int]
-"""What a request did to a topic: name, partitions, records, bytes, error code."""
+"""What a request did to one topic: name, partitions, records, bytes, error code."""
 
 
 class ConnectionInfo:
-    """What stays the same for all requests of a connection, or changes with its authentication and its ApiVersions."""
+    """The properties of a connection, constant except for what authentication and ApiVersions set."""
 
     __slots__ = (
         "client_address",
@@ -41,7 +41,7 @@ class ConnectionInfo:
 
 
 class RequestContext:
-    """What a handler knows of a request beside its body; Kafka's class of this name."""
+    """What a handler knows about a request besides its body (Kafka: RequestContext)."""
 
     __slots__ = (
         "api_key",
@@ -67,14 +67,14 @@ class RequestContext:
         self.topics: list[TopicNote] | None = None
         self.error = 0
         self.error_counts: Mapping[int, int] | None = None
-        """How often the response says which code, NONE too; None where that is ``error``, once."""
+        """Counts by error code of the response, including NONE; None if the response has one code, ``error``."""
         self.conversion: tuple[int, int] | None = None
-        """How many nanoseconds it took to convert records, and how many bytes of memory; None when there was nothing to do."""
+        """Nanoseconds and bytes of memory that record conversion took; None if no records were converted."""
         self.is_special = False
-        """Whether it counts apart in the metrics: a follower's fetch, a verification by AddPartitionsToTxn."""
+        """Whether it counts separately in the metrics: a follower's fetch, or a verification by AddPartitionsToTxn."""
 
     def note_topic(self, topic: str, partitions: int, records: int, size_bytes: int, error: int = 0) -> None:
-        """Note for the access log what this request did to a topic; the first error noted is the request's."""
+        """Record for the access log what this request did to a topic. The first error recorded is the request's."""
         if self.topics is None:
             self.topics = [(topic, partitions, records, size_bytes, error)]
         else:
@@ -83,12 +83,12 @@ class RequestContext:
             self.error = int(error)
 
     def note_error(self, error: int) -> None:
-        """Note an error code of the response; the first one is the request's in metrics and the access log."""
+        """Record an error code of the response. The first one is the request's error in metrics and the access log."""
         if not self.error:
             self.error = int(error)
 
     def note_conversion(self, time_ns: int, temporary_bytes: int) -> None:
-        """Note what converting records of one partition took; that of all partitions counts in the metrics."""
+        """Add what the conversion of one partition's records took to the request's total."""
         before = self.conversion or (0, 0)
         self.conversion = before[0] + time_ns, before[1] + temporary_bytes
 
@@ -109,7 +109,7 @@ class RequestContext:
 
     @property
     def principal(self) -> str:
-        """Who sent it, as ``User:name``."""
+        """The authenticated client, as ``User:name``."""
         return self.connection.principal
 
     @property
@@ -119,15 +119,15 @@ class RequestContext:
 
     @property
     def software_name(self) -> str:
-        """The client library's name, from its ApiVersions request (KIP-511)."""
+        """The client library's name from its ApiVersions request (KIP-511)."""
         return self.connection.software_name
 
     @property
     def software_version(self) -> str:
-        """The client library's version, from its ApiVersions request."""
+        """The client library's version from its ApiVersions request (KIP-511)."""
         return self.connection.software_version
 
     @property
     def is_privileged_listener(self) -> bool:
-        """Whether requests among brokers are welcome on this listener."""
+        """Whether this listener accepts the controller's requests."""
         return self.connection.is_privileged_listener

@@ -1,4 +1,4 @@
-"""Under which names the requests of an API count in the metrics."""
+"""The names under which the requests of an API count in the metrics."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -7,7 +7,7 @@ from twisted_kafka.protocol.errors import ErrorCode
 
 
 class RequestMetricNames:
-    """Names by the codes of the protocol."""
+    """Metric names by the codes of the protocol."""
 
     __slots__ = ("_api_name", "_special", "converting", "error_name", "last_deprecated")
 
@@ -19,9 +19,10 @@ class RequestMetricNames:
         last_deprecated: Callable[[int], int] = lambda _: -1,
         converting: Collection[int] = (),
     ) -> None:
-        """``special`` has the names for APIs whose requests do not all count alike, ``last_deprecated`` is -1 for none.
+        """``special`` has the names of APIs whose requests do not all count under one name.
 
-        ``converting`` are the APIs that convert records.
+        ``last_deprecated`` returns the last deprecated version of an API, -1 for none; ``converting`` are the APIs that convert
+        records.
         """
         self._api_name = api_name
         self.error_name = error_name
@@ -30,7 +31,7 @@ class RequestMetricNames:
         self.converting = converting
 
     def of(self, api_key: int) -> Sequence[tuple[bool | None, str]]:
-        """Under which names an API's requests count: the special ones (True), the others (False), or all (None)."""
+        """Return the names of an API, each with the requests that count: special ones (True), the others (False), or all (None)."""
         return self._special.get(api_key) or ((None, self._api_name(api_key)),)
 
 
@@ -56,4 +57,4 @@ KAFKA_NAMES = RequestMetricNames(
     _last_deprecated,
     (ApiKey.PRODUCE, ApiKey.FETCH),
 )
-"""Kafka's."""
+"""Kafka's names."""

@@ -1,7 +1,7 @@
 """Kafka's RequestMetrics: for each API its requests by version, its errors, its sizes and the times of its phases.
 
-One row per request is appended to its API's list (one atomic step), and folded into the instruments some hundred rows
-at a time. Reading folds what is left first, so nothing is ever missing.
+Each request appends one row to its API's list, one atomic step, and the rows are folded into the instruments some hundred at a
+time. The registry calls ``RequestMetrics.flush`` before it reads instruments, so nothing is ever missing.
 """
 
 import threading
@@ -11,26 +11,25 @@ from typing import NamedTuple
 
 from zope.interface import classImplements
 
-from twisted_kafka.metrics.instruments import FOLD_SIZE, Histogram, HistogramSnapshot, Meter, Summed
+from twisted_kafka.metrics.instruments import FOLD_SIZE, Histogram, Meter, Summed
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_context import ConnectionInfo
 from twisted_kafka.network.requests.request_metric_names import KAFKA_NAMES, RequestMetricNames
 from twisted_kafka.network.requests.request_observer import IRequestObserver
-from twisted_kafka.timing.clock import IClock
 
 TYPE = "RequestMetrics"
 
 MS_PER_NS = 1e-6
 
 MAX_DEPRECATED = 100
-"""So many versions and kinds of software are told apart among the requests of deprecated versions; further ones are ``other``."""
+"""Most combinations of version and client software counted for deprecated versions; further ones count as ``other``."""
 
 MAX_VERSION = 50
-"""Requests of higher versions than any API has, and of negative ones, count as those of one version, ``other``."""
+"""Higher versions, which no API has, and negative ones count as the version ``other``."""
 
 OTHER_VERSION = 1 << 15
-"""No request can have this one."""
+"""Stands for ``other``; no request can have this version."""
 
 TIMES = (
     "RequestQueueTimeMs",
@@ -44,49 +43,12 @@ TIMES = (
 """The histograms of the phases, in the order of ``Request.phases_ns``."""
 
 _Row = tuple[int, int | None, int, int, int, int, int, int, int, int, bool]
-"""Version, error code (None: counted apart), bytes of the request; nanoseconds throttled; the marks from received to sent;
-whether it is special."""
-
-
-class _Histogram(Histogram):
-    """A histogram that takes its API's rows in before it is read."""
-
-    __slots__ = ("_before_reading",)
-
-    def __init__(self, before_reading: Callable[[], None], unit: float) -> None:
-        super().__init__(unit)
-        self._before_reading = before_reading
-
-    def snapshot(self) -> HistogramSnapshot:
-        """Everything about it, at one moment."""
-        self._before_reading()
-        return super().snapshot()
-
-    @property
-    def count(self) -> int:
-        """How many values were added."""
-        self._before_reading()
-        return self._count
-
-
-class _Meter(Meter):
-    """A meter that takes its API's rows in before it is read."""
-
-    __slots__ = ("_before_reading",)
-
-    def __init__(self, clock: IClock, before_reading: Callable[[], None]) -> None:
-        self._before_reading = before_reading
-        super().__init__(clock)
-
-    @property
-    def count(self) -> int:
-        """How many there were."""
-        self._before_reading()
-        return sum(list(self._cells.values()))
+"""Version, error code (None: counted separately), bytes of the request, nanoseconds throttled, the timestamps from received to
+sent, and whether the request is special."""
 
 
 class _Columns(NamedTuple):
-    """Some rows, turned."""
+    """Some rows, transposed."""
 
     versions: Sequence[int]
     errors: Sequence[int | None]
@@ -118,14 +80,13 @@ def _version_text(version: int) -> str:
 
 
 class _NamedMetrics:
-    """The instruments of one name: an API's, or those of a part of its requests."""
+    """The instruments of one name: those of an API, or of a part of its requests."""
 
-    __slots__ = ("_deprecated", "_errors", "_fold", "_name", "_registry", "_request_bytes", "_times", "_versions")
+    __slots__ = ("_deprecated", "_errors", "_name", "_registry", "_request_bytes", "_times", "_versions")
 
-    def __init__(self, registry: MetricsRegistry, name: str, fold: Callable[[], None]) -> None:
+    def __init__(self, registry: MetricsRegistry, name: str) -> None:
         self._registry = registry
         self._name = name
-        self._fold = fold
         self._versions: dict[int, Meter] = {}
         self._errors: dict[int, Meter] = {}
         self._deprecated: dict[tuple[int, str, str], Meter] = {}
@@ -133,14 +94,14 @@ class _NamedMetrics:
         self._request_bytes = self._histogram("RequestBytes", 1)
 
     def _histogram(self, metric: str, unit: float) -> Histogram:
-        return self._registry.add(_Histogram(self._fold, unit), TYPE, metric, request=self._name)
+        return self._registry.add(Histogram(unit), TYPE, metric, request=self._name)
 
     def count(self) -> int:
-        """Say how many requests there were."""
+        """Return how many requests there were."""
         return sum(meter.count for meter in list(self._versions.values()))
 
     def add(self, columns: "_Columns") -> None:
-        """Put some requests into the instruments, but for their errors."""
+        """Add requests to the instruments, except for their errors."""
         for version in set(columns.versions):
             meter = self._versions.get(version)
             if meter is None:
@@ -151,7 +112,7 @@ class _NamedMetrics:
             histogram.update_summed(phase)
 
     def add_errors(self, counts: Mapping[int, int], error_name: Callable[[int], str]) -> None:
-        """Count what the responses said, NONE too."""
+        """Count the error codes of responses, including NONE."""
         for code, count in counts.items():
             meter = self._errors.get(code)
             if meter is None:
@@ -159,14 +120,14 @@ class _NamedMetrics:
             meter.mark(count)
 
     def _meter(self, metric: str, **tags: object) -> Meter:
-        return self._registry.add(_Meter(self._registry.clock, self._fold), TYPE, metric, request=self._name, **tags)
+        return self._registry.meter(TYPE, metric, request=self._name, **tags)
 
     def mark_deprecated(self, version: int, connection: ConnectionInfo) -> None:
-        """Count a request of a version that the next Kafka does not serve, and the software that sent it."""
+        """Count a request of a version that the next major Kafka version removes, by client software."""
         key = (version, connection.software_name, connection.software_version)
         meter = self._deprecated.get(key)
         if meter is None:
-            if len(self._deprecated) >= MAX_DEPRECATED:  # the names are the clients' to choose
+            if len(self._deprecated) >= MAX_DEPRECATED:  # clients choose these names
                 key = (version, "other", "other")
             meter = self._registry.meter(
                 TYPE,
@@ -181,18 +142,18 @@ class _NamedMetrics:
 
 
 class _ConversionMetrics:
-    """What converting records took: a value for each request, of most it is 0."""
+    """Time and memory of record conversion: one value per request, 0 for most."""
 
     __slots__ = ("_bytes", "_times", "rows")
 
-    def __init__(self, registry: MetricsRegistry, name: str, fold: Callable[[], None]) -> None:
+    def __init__(self, registry: MetricsRegistry, name: str) -> None:
         self.rows: list[tuple[int, int]] = []
-        """Of the requests that converted something: nanoseconds and bytes."""
-        self._times = registry.add(_Histogram(fold, MS_PER_NS), TYPE, "MessageConversionsTimeMs", request=name)
-        self._bytes = registry.add(_Histogram(fold, 1), TYPE, "TemporaryMemoryBytes", request=name)
+        """Nanoseconds and bytes of the requests that converted records."""
+        self._times = registry.add(Histogram(MS_PER_NS), TYPE, "MessageConversionsTimeMs", request=name)
+        self._bytes = registry.add(Histogram(), TYPE, "TemporaryMemoryBytes", request=name)
 
     def fold(self, requests: int) -> None:
-        """Put what was noted, and noughts for the other requests, into the instruments."""
+        """Add the rows to the instruments, and zeros for the other requests."""
         rows = self.rows[:requests]
         del self.rows[: len(rows)]
         others = [0] * (requests - len(rows))
@@ -201,7 +162,7 @@ class _ConversionMetrics:
 
 
 class _ApiMetrics:
-    """The requests of one API: their rows, and under which names they count."""
+    """The requests of one API: their rows, and the names under which they count."""
 
     __slots__ = (
         "_counted",
@@ -221,31 +182,31 @@ class _ApiMetrics:
         self._lock = threading.RLock()
         self.rows: list[_Row] = []
         self._counted: list[Mapping[int, int]] = []
-        """What responses said that said more than one error code."""
+        """The error counts of responses that do not have exactly one error code."""
         self.versions: set[int] = set()
         self.errors: set[int | None] = set()
         self.last_deprecated = names.last_deprecated(api_key)
-        # For each name: which requests count under it, the special ones (True), the others (False), or all (None).
-        self._named = [(which, _NamedMetrics(registry, name, self.fold)) for which, name in names.of(api_key)]
+        # For each name, which requests count under it: the special ones (True), the others (False), or all (None).
+        self._named = [(which, _NamedMetrics(registry, name)) for which, name in names.of(api_key)]
         name = names.of(api_key)[0][1]
-        self.conversions = _ConversionMetrics(registry, name, self.fold) if api_key in names.converting else None
+        self.conversions = _ConversionMetrics(registry, name) if api_key in names.converting else None
         self._of_errors = next(named for which, named in self._named if which is not True)
 
     def count(self) -> int:
-        """Say how many requests there were."""
+        """Return how many requests there were."""
         self.fold()
         counts = {which: named.count() for which, named in self._named}
         return counts[None] if None in counts else sum(counts.values())
 
     def fold(self) -> None:
-        """Put the rows so far into the instruments."""
+        """Add the rows so far to the instruments."""
         with self._lock:
             rows = self.rows
             size = len(rows)
             if not size:
                 return
             taken = rows[:size]
-            del rows[:size]  # what others append meanwhile stays: it is behind these
+            del rows[:size]  # rows appended by other threads meanwhile come after these and stay
             whole = _columns(taken)
             first = taken[0][-1]
             is_mixed = (not first) in whole.specials
@@ -258,8 +219,8 @@ class _ApiMetrics:
                 elif is_mixed:
                     named.add(_columns([row for row in taken if row[-1] is which]))
 
-    def count_apart(self, counts: Mapping[int, int]) -> bool:
-        """Count what a response said that said more or less than one error code; return whether any of it is new."""
+    def count_errors(self, counts: Mapping[int, int]) -> bool:
+        """Count a response that does not have exactly one error code; return whether one of its codes is new."""
         self._counted.append(counts)
         if self.errors.issuperset(counts):
             return False
@@ -268,12 +229,12 @@ class _ApiMetrics:
 
     def _error_counts(self, errors: Sequence[int | None]) -> Mapping[int, int]:
         counts = {code: errors.count(code) for code in set(errors) if code is not None}
-        several = self._counted
-        size = len(several)
-        for said in several[:size]:
-            for code, count in said.items():
+        counted = self._counted
+        size = len(counted)
+        for response in counted[:size]:
+            for code, count in response.items():
                 counts[code] = counts.get(code, 0) + count
-        del several[:size]
+        del counted[:size]
         return counts
 
     def mark_deprecated(self, request: Request) -> None:
@@ -293,11 +254,17 @@ class RequestMetrics:
         self._names = names
         self._lock = threading.Lock()
         self._apis: dict[int, _ApiMetrics] = {}
+        registry.flush_before_reading(self.flush)
 
     def register(self, api_keys: Iterable[int]) -> None:
-        """Show the metrics of these APIs before there was a request, as Kafka does."""
+        """Register the metrics of these APIs before their first request, as Kafka does."""
         for api_key in api_keys:
             self._add(api_key)
+
+    def flush(self) -> None:
+        """Bring the instruments up to date with all requests counted so far."""
+        for api in list(self._apis.values()):
+            api.fold()
 
     def request_completed(self, request: Request) -> None:
         """Count a request."""
@@ -307,13 +274,13 @@ class RequestMetrics:
             api = self._add(context.api_key)
         rows = api.rows
         version = context.api_version
-        if not 0 <= version <= MAX_VERSION:  # the number is the client's to choose, and what it counts under stays
+        if not 0 <= version <= MAX_VERSION:  # clients choose the number, and a metric once registered stays
             version = OTHER_VERSION
         if context.conversion is not None and api.conversions is not None:
             api.conversions.rows.append(context.conversion)
         counts = context.error_counts
         error = context.error if counts is None else None
-        is_new = error not in api.errors if counts is None else api.count_apart(counts)  # before its row is: a fold takes both
+        is_new = error not in api.errors if counts is None else api.count_errors(counts)  # before the row: fold() takes both
         rows.append(
             (
                 version,
@@ -329,7 +296,7 @@ class RequestMetrics:
                 context.is_special,
             )
         )
-        # What comes for the first time is folded at once, so that its meter can be found by name from then on.
+        # The first request with a version or error is folded at once, so that its meter is registered from then on.
         if len(rows) >= FOLD_SIZE or is_new or version not in api.versions:
             api.versions.add(version)
             api.errors.add(error)
@@ -338,7 +305,7 @@ class RequestMetrics:
             api.mark_deprecated(request)
 
     def count(self, api_key: int) -> int:
-        """Say how many requests of an API were completed."""
+        """Return how many requests of an API were completed."""
         api = self._apis.get(api_key)
         return api.count() if api else 0
 
