@@ -89,7 +89,7 @@ def test_requests_over_each_listener(
 @pytest.mark.parametrize(
     ("settings", "listener", "host", "expected"),
     [
-        (tls(trusted=Authority("CN=Other CA")), "SSL", "localhost", "its root is self-signed and not trusted"),
+        (tls(trusted=Authority("CN=Other CA")), "SSL", "localhost", "its root certificate is self-signed and not trusted"),
         (tls(), "SSL", "127.0.0.2", "its certificate is not valid for 127.0.0.2"),
         (tls(), "OTHER", "localhost", "its certificate is not valid for localhost"),
         (tls(None), "SSL", "localhost", "certificate required"),

@@ -69,7 +69,7 @@ def test_somebody_elses_certificate_is_refused_unless_it_is_allowed(identity: Id
 def test_a_bad_new_store_leaves_the_present_one(tmp_path: Path) -> None:
     listener = Listener(files(tmp_path, BROKER))
     (tmp_path / "key.p12").write_bytes(b"torn")
-    with pytest.raises(ConfigError, match="is no PKCS12 store"):
+    with pytest.raises(ConfigError, match="is not a PKCS12 store"):
         listener.builder.reconfigure(listener.config())
     assert serial_of(listener.connect().handshake()) == BROKER.certificate.serial_number
 
@@ -89,7 +89,7 @@ def test_new_trust_counts_for_sessions_too() -> None:
 def test_the_listener_between_brokers_must_trust_itself() -> None:
     between = {"security.inter.broker.protocol": "SSL"}
     Listener({**broker_settings(), **between})
-    with pytest.raises(ConfigError, match="does not go with the trust store: the certificate 'CN=Test CA,O=Tests' is refused"):
+    with pytest.raises(ConfigError, match="does not accept the key store: the certificate 'CN=Test CA,O=Tests' is rejected"):
         Listener({**broker_settings(trusted=OTHER_CA), **between})
     Listener(broker_settings(trusted=OTHER_CA))  # no other broker connects to this one
 
@@ -131,7 +131,7 @@ def test_a_client_without_a_common_version_or_suite_is_told_so() -> None:
     ("settings", "expected"),
     [
         ({"ssl.enabled.protocols": "SSLv3"}, "ssl.enabled.protocols"),
-        ({"ssl.cipher.suites": "TLS_RSA_WITH_ROT13"}, "there is no such suite"),
+        ({"ssl.cipher.suites": "TLS_RSA_WITH_ROT13"}, "unknown cipher suite"),
         ({"ssl.cipher.suites": "TLS_AES_256_GCM_SHA384", "ssl.enabled.protocols": "TLSv1.2"}, "must have one for"),
     ],
 )

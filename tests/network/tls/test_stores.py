@@ -108,7 +108,7 @@ def bad_stores(folder: Path) -> list[tuple[str, dict[str, object]]]:
         ("its password is wrong", {**jks, "keystore_location": DATA / "key.jks", "keystore_password": "wrong-secret"}),
         ("password of its key broker is wrong", {**jks, "keystore_location": DATA / "key.jks", "keystore_password": PASSWORD}),
         ("keytool -importkeystore", {**jks, "keystore_location": jceks, "keystore_password": PASSWORD}),
-        ("its password is wrong, or it was changed", {**jks, "keystore_location": cut, "keystore_password": PASSWORD}),
+        ("its password is wrong, or it has been modified", {**jks, "keystore_location": cut, "keystore_password": PASSWORD}),
         ("is PEM: ssl.keystore.type must be PEM", {**jks, "keystore_location": encrypted, "keystore_password": PASSWORD}),
     ]
 
@@ -130,7 +130,7 @@ def test_a_bad_store_is_one_clear_line_without_secrets(tmp_path: Path, number: i
         ("must be PEM when", {"keystore_certificate_chain": "x", "keystore_key": "y"}),
         ("must be set together", {"keystore_type": "PEM", "keystore_key": "y"}),
         ("PEM stores have no password", {"keystore_type": "PEM", "keystore_location": "x", "keystore_password": PASSWORD}),
-        ("must be left out", {"truststore_type": "PEM", "truststore_location": "x", "truststore_certificates": "y"}),
+        ("must not be set together", {"truststore_type": "PEM", "truststore_location": "x", "truststore_certificates": "y"}),
         ("must be JKS, PKCS12 or PEM", {"truststore_type": "BKS"}),
         ("ssl.keystore.password must be set", {"keystore_location": "x"}),
         ("must be https", {"endpoint_identification_algorithm": "LDAPS"}),

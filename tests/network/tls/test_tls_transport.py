@@ -230,10 +230,10 @@ def test_a_session_is_resumed_with_its_principal() -> None:
 
 REFUSED = {
     "no certificate": ("peer did not return a certificate", lambda it: it.connect().handshake()),
-    "unknown authority": ("'CN=mallory' is refused", lambda it: it.connect(Authority("CN=Other").issue("CN=mallory")).handshake()),
-    "expired": ("'CN=late' is refused: it has expired", lambda it: it.connect(CA.issue("CN=late", days=(-2, -1))).handshake()),
+    "unknown authority": ("'CN=mallory' is rejected", lambda it: it.connect(Authority("CN=Other").issue("CN=mallory")).handshake()),
+    "expired": ("'CN=late' is rejected: it has expired", lambda it: it.connect(CA.issue("CN=late", days=(-2, -1))).handshake()),
     "not yet valid": (
-        "'CN=early' is refused: it is not valid yet",
+        "'CN=early' is rejected: it is not valid yet",
         lambda it: it.connect(CA.issue("CN=early", days=(1, 2))).handshake(),
     ),
     "broker not trusted": ("does not trust this broker", lambda it: it.connect(ALICE, Authority("CN=Else")).handshake()),

@@ -1,1 +1,1 @@
-"""TLS listeners: stores of keys and certificates, contexts, the transport. Imported when a listener needs it (ADR 0006)."""
+"""TLS: key and trust stores, OpenSSL contexts, the transport. Imported only if a listener or client needs it (ADR 0006)."""

@@ -1,4 +1,4 @@
-"""Cipher suites and protocol versions: Java's names, which are IANA's and those of Kafka's settings, and OpenSSL's."""
+"""Cipher suites and protocol versions, by Java's names (IANA's, used in Kafka's settings) and by OpenSSL's."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -15,7 +15,7 @@ PROTOCOLS: Final = {
 }
 """The versions that can be enabled, oldest first."""
 
-_NOT_THIS: Final = {
+_DISABLE_OPTIONS: Final = {
     "TLSv1": SSL.OP_NO_TLSv1,
     "TLSv1.1": SSL.OP_NO_TLSv1_1,
     "TLSv1.2": SSL.OP_NO_TLSv1_2,
@@ -49,18 +49,18 @@ _CIPHERS: Final = {
 OPENSSL_NAMES: Final = {
     f"TLS_{exchange}_WITH_{cipher}": prefix + name for exchange, prefix in _EXCHANGES.items() for cipher, name in _CIPHERS.items()
 }
-"""OpenSSL's name of each suite of TLS 1.2 and older, by Java's."""
+"""OpenSSL's name of each cipher suite of TLS 1.2 and older, by Java's name."""
 
 _JAVA_NAMES: Final = {name: java for java, name in OPENSSL_NAMES.items()}
 
 
 def java_cipher_name(name: str) -> str:
-    """Return Java's name of a suite, OpenSSL's where Java has none: those of TLS 1.3 are the same."""
+    """Return Java's name of a cipher suite, or OpenSSL's if Java has none. TLS 1.3 suites have the same names in both."""
     return _JAVA_NAMES.get(name, name)
 
 
 def configure(context: SSL.Context, protocols: Sequence[str], suites: Sequence[str]) -> None:
-    """Allow a context these versions and, if any are given, these suites only; raises ConfigError."""
+    """Restrict a context to these protocol versions and, if any are given, these cipher suites; raises ConfigError."""
     unknown = [name for name in protocols if name not in PROTOCOLS]
     if unknown or not protocols:
         allowed = ", ".join(PROTOCOLS)
@@ -70,19 +70,19 @@ def configure(context: SSL.Context, protocols: Sequence[str], suites: Sequence[s
         enabled = _configure_suites(context, enabled, suites)
     context.set_min_proto_version(PROTOCOLS[enabled[0]])
     context.set_max_proto_version(PROTOCOLS[enabled[-1]])
-    for name, option in _NOT_THIS.items():
+    for name, option in _DISABLE_OPTIONS.items():
         if name not in enabled:
             context.set_options(option)
 
 
 def _configure_suites(context: SSL.Context, enabled: list[str], suites: Sequence[str]) -> list[str]:
-    """Set the suites; return the versions that are left: one without a suite cannot be spoken."""
+    """Set the cipher suites; return the protocol versions that have at least one of them."""
     newer = [name for name in suites if name in TLS_1_3_SUITES]
     older = [OPENSSL_NAMES.get(name, name) for name in suites if name not in TLS_1_3_SUITES]
     known = set(_all_ciphers())
     for java, name in zip([s for s in suites if s not in TLS_1_3_SUITES], older, strict=True):
         if name not in known:
-            raise ConfigError(f"Invalid value {java!r} for ssl.cipher.suites: there is no such suite here")
+            raise ConfigError(f"Invalid value {java!r} for ssl.cipher.suites: unknown cipher suite")
     if newer:
         context.set_tls13_ciphersuites(":".join(newer).encode())
     if older:

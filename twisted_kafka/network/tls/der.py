@@ -1,4 +1,4 @@
-"""As much of DER as names and Java's key stores need: elements, their tags and contents, object identifiers."""
+"""A minimal DER parser for distinguished names and Java key stores."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -10,7 +10,7 @@ OCTET_STRING: Final = 0x04
 
 
 class DerError(ValueError):
-    """The bytes are not the DER that was expected."""
+    """Invalid or unexpected DER."""
 
 
 def element(data: bytes, position: int = 0) -> tuple[int, bytes, int]:
@@ -21,13 +21,13 @@ def element(data: bytes, position: int = 0) -> tuple[int, bytes, int]:
         if length & 0x80:
             size = length & 0x7F
             if not 1 <= size <= 4 or start + size > len(data):
-                raise DerError("a length that DER does not have")
+                raise DerError("an invalid length")
             length = int.from_bytes(data[start : start + size], "big")
             start += size
     except IndexError:
-        raise DerError("an element stops short") from None
+        raise DerError("a truncated element") from None
     if start + length > len(data):
-        raise DerError("an element stops short")
+        raise DerError("a truncated element")
     return tag, data[start : start + length], start + length
 
 
@@ -35,12 +35,12 @@ def expect(data: bytes, tag: int, position: int = 0) -> tuple[bytes, int]:
     """Return the contents of the element at ``position``, which must have this tag, and the position after it; raises DerError."""
     found, contents, end = element(data, position)
     if found != tag:
-        raise DerError(f"an element with the tag {found:#x} instead of {tag:#x}")
+        raise DerError(f"an element with tag {found:#x} instead of {tag:#x}")
     return contents, end
 
 
 def elements(contents: bytes, tag: int) -> Iterator[bytes]:
-    """Give the contents of each of the elements in ``contents``, all of which must have this tag; raises DerError."""
+    """Yield the contents of each element in ``contents``. All must have this tag; raises DerError."""
     position = 0
     while position < len(contents):
         item, position = expect(contents, tag, position)
@@ -48,7 +48,7 @@ def elements(contents: bytes, tag: int) -> Iterator[bytes]:
 
 
 def dotted(identifier: bytes) -> str:
-    """Return the contents of an object identifier as numbers with dots between them."""
+    """Return an object identifier in dotted notation."""
     numbers: list[int] = []
     value = 0
     for byte in identifier:

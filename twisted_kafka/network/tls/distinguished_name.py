@@ -1,7 +1,7 @@
-"""Distinguished names as Java writes them, so that principals and ACLs of an Apache Kafka cluster keep their meaning.
+"""Distinguished names in Java's format, so that principals and ACLs of an Apache Kafka cluster keep their meaning.
 
-RFC 2253 as ``X500Principal.getName`` has it: the last component first; keywords for the nine attributes of that RFC, any
-other as its object identifier and the value in hexadecimal; text that is no UTF-8 is read as if it was.
+The format is RFC 2253 as in ``X500Principal.getName``: the last component first, keywords for the nine attributes of that RFC, and
+the object identifier with a hexadecimal value for any other attribute. Text is decoded as UTF-8 whatever its encoding.
 """
 
 from typing import Final
@@ -20,13 +20,13 @@ KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.25": "DC",
 }
 
-# UTF8String, PrintableString, TeletexString, IA5String, GeneralString, BMPString; values of other kinds are not text for Java.
+# UTF8String, PrintableString, TeletexString, IA5String, GeneralString, BMPString; Java does not treat other types as text.
 _TEXT_TAGS: Final = (12, 19, 20, 22, 27, 30)
 _ESCAPED: Final = frozenset(',+"\\<>;=#')
 
 
 def java_name(name: bytes) -> str:
-    """Return the DER of a name as text; raises DerError when it is none."""
+    """Return a DER-encoded name as text; raises DerError."""
     sequence, _ = expect(name, SEQUENCE)
     components = ["+".join(map(_attribute, elements(component, SEQUENCE))) for component in elements(sequence, SET)]
     return ",".join(reversed(components))

@@ -1,7 +1,7 @@
-"""Reads Java key stores of the kind JKS, the default of ``ssl.keystore.type``.
+"""Reads Java key stores of type JKS, the default of ``ssl.keystore.type``.
 
-The layout: a magic number, a version and a count; entries with a tag (1: a key and its chain, 2: a trusted certificate), an
-alias, a date; at the end SHA-1 over the password and all before it. A key is hidden by a stream of SHA-1 digests.
+Layout: a magic number, a version and a count; entries with a tag (1: a key and its chain, 2: a trusted certificate), an alias and a
+date; finally a SHA-1 digest of the password and everything before it. A key is encrypted with a stream of SHA-1 digests.
 """
 
 import hashlib
@@ -27,11 +27,11 @@ _short_at = Struct(">H").unpack_from
 
 
 class JksError(ValueError):
-    """The store cannot be read; the text has no secrets."""
+    """The store cannot be read. The message contains no secrets."""
 
 
 class KeyEntry(NamedTuple):
-    """A private key, still hidden, and its chain, the key's own certificate first; all in DER."""
+    """An encrypted private key and its certificate chain, its own certificate first; all in DER."""
 
     alias: str
     protected: bytes
@@ -39,7 +39,7 @@ class KeyEntry(NamedTuple):
 
 
 class JavaStore(NamedTuple):
-    """What a store holds: keys, and trusted certificates in DER."""
+    """The contents of a store: keys, and trusted certificates in DER."""
 
     keys: tuple[KeyEntry, ...]
     trusted: tuple[bytes, ...]
@@ -69,29 +69,29 @@ class _Reader:
     def _take(self, size: int) -> bytes:
         end = self._position + size
         if end > len(self._data):
-            raise JksError("it stops short")
+            raise JksError("it is truncated")
         data = self._data[self._position : end]
         self._position = end
         return data
 
 
 def read_jks(data: bytes, password: str | None) -> JavaStore:
-    """Read a store; without a password its integrity is not checked, as in Java. Raises JksError."""
+    """Read a store. Without a password its integrity is not checked, as in Java. Raises JksError."""
     body, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
     if password is not None:
         expected = hashlib.sha1(_password_bytes(password) + _WHITENER + body).digest()
         if not hmac.compare_digest(expected, digest):
-            raise JksError("its password is wrong, or it was changed")
+            raise JksError("its password is wrong, or it has been modified")
     try:
         return _read(_Reader(body))
     except struct_error:
-        raise JksError("it stops short") from None
+        raise JksError("it is truncated") from None
 
 
 def _read(reader: _Reader) -> JavaStore:
     version, count = reader.number(), reader.number()
     if version not in (1, 2) or count > ENTRIES_MAX:
-        raise JksError(f"it has the version {version} and {count} entries")
+        raise JksError(f"unsupported version {version} or number of entries {count}")
     keys: list[KeyEntry] = []
     trusted: list[bytes] = []
     for _ in range(count):
@@ -104,7 +104,7 @@ def _read(reader: _Reader) -> JavaStore:
         elif tag == 2:
             trusted.append(_certificate(reader, version))
         else:
-            raise JksError(f"it has an entry of the unknown kind {tag}")
+            raise JksError(f"it has an entry of unknown type {tag}")
     return JavaStore(tuple(keys), tuple(trusted))
 
 
@@ -114,8 +114,8 @@ def _certificate(reader: _Reader, version: int) -> bytes:
     return reader.block()
 
 
-def reveal_key(entry: KeyEntry, password: str) -> bytes:
-    """Return the key as PKCS #8 in DER; raises JksError when the password is wrong."""
+def decrypt_key(entry: KeyEntry, password: str) -> bytes:
+    """Decrypt a key; return it as PKCS #8 in DER. Raises JksError if the password is wrong."""
     try:
         sequence, _ = expect(entry.protected, SEQUENCE)
         algorithm, position = expect(sequence, SEQUENCE)
@@ -124,7 +124,7 @@ def reveal_key(entry: KeyEntry, password: str) -> bytes:
     except DerError as error:
         raise JksError(f"its key {entry.alias} is malformed: {error}") from None
     if kind != _KEY_PROTECTOR:
-        raise JksError(f"its key {entry.alias} is protected by {kind}, which JKS does not have")
+        raise JksError(f"its key {entry.alias} is encrypted with {kind}, which JKS does not support")
     secret = _password_bytes(password)
     salt, body, check = hidden[:_SALT_BYTES], hidden[_SALT_BYTES:-_DIGEST_BYTES], hidden[-_DIGEST_BYTES:]
     stream = bytearray()

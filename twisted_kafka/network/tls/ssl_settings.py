@@ -1,4 +1,4 @@
-"""The ``ssl.*`` settings of one listener, without what is only Java's. Secrets do not show when they are printed."""
+"""The ``ssl.*`` settings of one listener, without those that only apply to Java. Their repr contains no secrets."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,9 +17,9 @@ _PROTOCOL_FAMILIES: Final = ("TLS", *PROTOCOLS)
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """Where a key store or a trust store is: a file, or PEM in the settings themselves; neither: there is none.
+    """A key store or trust store: a file, PEM in the settings themselves, or none.
 
-    ``prefix`` is the beginning of its keys, for messages; ``inline`` the certificates, ``inline_key`` a key store's key.
+    ``prefix`` is the prefix of its config keys, for messages; ``inline`` has the certificates, ``inline_key`` a key store's key.
     """
 
     prefix: str
@@ -32,11 +32,11 @@ class StoreSettings:
 
     @property
     def is_set(self) -> bool:
-        """Whether there is a store."""
+        """Whether a store is configured."""
         return bool(self.location or self.inline)
 
     def state(self) -> tuple[object, ...]:
-        """Return what differs when the file was changed, whose name may be the same; raises ConfigError when it is not there."""
+        """Return a value that changes when the file is replaced or modified; raises ConfigError if it is missing."""
         if not self.location:
             return ()
         try:
@@ -55,7 +55,7 @@ class StoreSettings:
 
 @dataclass(frozen=True, slots=True)
 class SslSettings:
-    """What one listener's TLS is made of."""
+    """The TLS settings of one listener."""
 
     listener_name: str
     key_store: StoreSettings
@@ -67,7 +67,7 @@ class SslSettings:
 
     @classmethod
     def of_listener(cls, config: KafkaConfig, listener_name: str) -> "SslSettings":
-        """Take a listener's settings, ``listener.name.<name>.ssl.*`` before ``ssl.*``; raises ConfigError for ones at odds."""
+        """Read a listener's settings, ``listener.name.<name>.ssl.*`` before ``ssl.*``; raises ConfigError if they contradict."""
 
         def text(key: str) -> str | None:
             value = config.for_listener(listener_name, key)
@@ -81,7 +81,7 @@ class SslSettings:
         if protocol not in _PROTOCOL_FAMILIES:
             raise ConfigError(f"Invalid value {protocol!r} for ssl.protocol: must be one of {', '.join(_PROTOCOL_FAMILIES)}")
         if text("ssl.engine.factory.class") is not None:
-            raise ConfigError("Invalid value for ssl.engine.factory.class: this broker loads no Java classes, leave it out")
+            raise ConfigError("Invalid value for ssl.engine.factory.class: this broker loads no Java classes; remove it")
         key_store = StoreSettings(
             "ssl.keystore",
             _store_type(text("ssl.keystore.type"), "ssl.keystore.type"),
@@ -110,7 +110,7 @@ class SslSettings:
         )
 
     def state(self) -> tuple[object, ...]:
-        """Return what differs when one of the files was changed; raises ConfigError."""
+        """Return a value that changes when one of the files does; raises ConfigError."""
         return *self.key_store.state(), *self.trust_store.state()
 
 
@@ -118,8 +118,8 @@ def _store_type(text: str | None, key: str) -> str:
     kind = (text or JKS).upper()
     if kind not in (JKS, PKCS12, PEM):
         raise ConfigError(
-            f"Invalid value {text!r} for {key}: must be JKS, PKCS12 or PEM; keytool -importkeystore -srcstoretype {text} "
-            "-deststoretype PKCS12 converts other stores"
+            f"Invalid value {text!r} for {key}: must be JKS, PKCS12 or PEM; convert other stores with "
+            f"keytool -importkeystore -srcstoretype {text} -deststoretype PKCS12"
         )
     return kind
 
@@ -132,12 +132,12 @@ def _identification(text: str | None) -> str:
 
 
 def _check(key_store: StoreSettings, trust_store: StoreSettings) -> None:
-    # As Kafka's DefaultSslEngineFactory: what contradicts itself is refused rather than guessed at.
+    # As in Kafka's DefaultSslEngineFactory, contradictory settings are rejected.
     for store, key in ((key_store, "ssl.keystore.certificate.chain"), (trust_store, "ssl.truststore.certificates")):
         if store.inline and store.type != PEM:
             raise ConfigError(f"Invalid value {store.type!r} for {store.prefix}.type: must be PEM when {key} is set")
         if store.inline and store.location:
-            raise ConfigError(f"Invalid value {store.location!r} for {store.prefix}.location: must be left out when {key} is set")
+            raise ConfigError(f"Invalid value {store.location!r} for {store.prefix}.location: must not be set together with {key}")
         if store.type == PEM and store.password is not None:
             instead = "; the private key's is ssl.key.password" if store is key_store else ""
             raise ConfigError(f"Invalid value for {store.prefix}.password: PEM stores have no password{instead}")

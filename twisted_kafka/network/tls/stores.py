@@ -1,7 +1,7 @@
-"""Keys and certificates out of key stores and trust stores: PEM, PKCS #12, JKS.
+"""Loads keys and certificates from key stores and trust stores: PEM, PKCS #12 and JKS.
 
-As in Java, a store that is said to be JKS may be PKCS #12 and the other way round: keytool writes the latter by default
-whatever the file is called.
+As in Java, a store configured as JKS may be PKCS #12 and vice versa: keytool writes PKCS #12 by default whatever the file is
+called.
 """
 
 import re
@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.network.tls.distinguished_name import java_name
-from twisted_kafka.network.tls.jks import JCEKS_MAGIC, MAGIC, JksError, read_jks, reveal_key
+from twisted_kafka.network.tls.jks import JCEKS_MAGIC, MAGIC, JksError, decrypt_key, read_jks
 from twisted_kafka.network.tls.ssl_settings import PEM, StoreSettings
 
 _BLOCK: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
@@ -26,7 +26,8 @@ _CERTIFICATES: Final = ("CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIFICATE"
 _HEADER: Final = re.compile(r"^[A-Za-z-]+: .*$", re.MULTILINE)
 
 _OTHER_FORMAT: Final = (
-    "is no {kind} store; keytool -importkeystore -srckeystore {path} -destkeystore store.p12 -deststoretype PKCS12 converts others"
+    "is not a {kind} store; convert it with keytool -importkeystore -srckeystore {path} -destkeystore store.p12 "
+    "-deststoretype PKCS12"
 )
 
 
@@ -39,12 +40,12 @@ class KeyMaterial:
 
     @property
     def distinguished_name(self) -> str:
-        """The subject, as Java writes it."""
+        """The subject in Java's format."""
         return java_name(self.chain[0].subject.public_bytes())
 
     @property
     def alternative_names(self) -> frozenset[str]:
-        """The subject's alternative names, each with its kind."""
+        """The subject alternative names, each with its type."""
         try:
             names = self.chain[0].extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         except x509.ExtensionNotFound:
@@ -53,7 +54,7 @@ class KeyMaterial:
 
 
 def load_key_store(store: StoreSettings) -> KeyMaterial:
-    """Return the key and the certificates of a store that is set; raises ConfigError, without any secret in it."""
+    """Load the key and the certificates of a configured store; raises ConfigError, whose message contains no secrets."""
     if store.type == PEM:
         key, certificates = _pem_key_store(store)
     else:
@@ -67,7 +68,7 @@ def load_key_store(store: StoreSettings) -> KeyMaterial:
 
 
 def load_trust_store(store: StoreSettings) -> tuple[x509.Certificate, ...]:
-    """Return the trusted certificates of a store that is set; raises ConfigError."""
+    """Load the trusted certificates of a configured store; raises ConfigError."""
     if store.type == PEM:
         certificates = _pem_certificates(_pem_text(store, store.inline), store)
     else:
@@ -89,10 +90,10 @@ def _pem_text(store: StoreSettings, inline: str | None) -> str:
 
 
 def _pem_blocks(text: str) -> list[tuple[str, bytes]]:
-    """Return each block's label and the block with lines as they should be: in settings they may be joined by spaces."""
+    """Return the label and the normalized text of each block: in properties, lines may be joined by spaces."""
     blocks = []
     for label, body in _BLOCK.findall(text):
-        headers = _HEADER.findall(body)  # of a traditional encrypted key
+        headers = _HEADER.findall(body)  # of an encrypted key in the traditional format
         base64 = "".join(_HEADER.sub("", body).split())
         lines = [base64[start : start + _PEM_LINE] for start in range(0, len(base64), _PEM_LINE)]
         if headers:
@@ -128,7 +129,7 @@ def _pem_key_store(store: StoreSettings) -> tuple[Any, list[x509.Certificate]]:
 
 
 def _without_password(block: bytes, store: StoreSettings) -> Any:
-    # A password for a key that has none: Java takes it, too.
+    # The key is not encrypted although there is a password. Java accepts that too.
     try:
         return serialization.load_pem_private_key(block, None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -169,7 +170,7 @@ def _jks_key_store(store: StoreSettings, data: bytes) -> tuple[Any, list[x509.Ce
         if not entries:
             return None, []
         password = store.key_password if store.key_password is not None else store.password
-        key = serialization.load_der_private_key(reveal_key(entries[0], password or ""), None)
+        key = serialization.load_der_private_key(decrypt_key(entries[0], password or ""), None)
         return key, [x509.load_der_x509_certificate(certificate) for certificate in entries[0].chain]
     except JksError as error:
         raise ConfigError(f"{_where(store)} cannot be read: {error}") from None
@@ -185,7 +186,7 @@ def _binary_trust_store(store: StoreSettings) -> list[x509.Certificate]:
         return [*own, *(entry.certificate for entry in loaded.additional_certs)]
     try:
         found = read_jks(data, store.password)
-        # Java trusts the certificates of keys in a trust store, too.
+        # Java also trusts the certificates of keys in a trust store.
         return [x509.load_der_x509_certificate(one) for one in (*found.trusted, *(entry.chain[0] for entry in found.keys))]
     except JksError as error:
         raise ConfigError(f"{_where(store)} cannot be read: {error}") from None
@@ -194,7 +195,7 @@ def _binary_trust_store(store: StoreSettings) -> list[x509.Certificate]:
 
 
 def _ordered(key: Any, certificates: Sequence[x509.Certificate]) -> tuple[x509.Certificate, ...] | None:
-    """Return the chain of a key, its own certificate first, then the issuers as far as there are; None without its own."""
+    """Return the chain of a key: its own certificate, then its issuers as far as present. None without its own certificate."""
     public = _public_bytes(key.public_key())
     own = next((one for one in certificates if _public_bytes(one.public_key()) == public), None)
     if own is None:
