@@ -11,7 +11,7 @@ from pathlib import Path
 import twisted_kafka
 from tests.broker.api_table import api_table, written_table
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.config.keys import BROKER_KEYS, OWN_KEYS
+from twisted_kafka.config.keys import BROKER_KEYS, EXTENSION_KEYS
 from twisted_kafka.config.properties import load_properties
 
 ROOT = Path(__file__).parents[2]
@@ -62,7 +62,7 @@ def test_documents_name_keys_that_exist_and_all_of_our_own() -> None:
     }
     assert named - set(BROKER_KEYS) - modules - CLIENTS_KEYS == set()
     operations = (ROOT / "docs" / "operations.md").read_text()
-    assert [key for key in sorted(OWN_KEYS) if f"`{key}`" not in operations] == []
+    assert [key for key in sorted(EXTENSION_KEYS) if f"`{key}`" not in operations] == []
 
 
 def test_the_readmes_example_passes_as_it_is(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from twisted_kafka.config.broker_config import KafkaConfig, parse_overrides
 from twisted_kafka.config.errors import ConfigError
 
 
-def test_defaults_are_kafkas_but_for_one_broker_with_the_interpreter_lock() -> None:
+def test_defaults_are_kafkas_except_for_a_single_broker_with_the_interpreter_lock() -> None:
     config = KafkaConfig.from_properties({})
     assert config["log.segment.bytes"] == 1 << 30
     assert config.int("offsets.topic.num.partitions") == 50
@@ -18,29 +18,29 @@ def test_defaults_are_kafkas_but_for_one_broker_with_the_interpreter_lock() -> N
     assert config.warnings == ()
 
 
-def test_a_file_for_zookeeper_gives_the_internal_topics_one_replica_too() -> None:
-    """It starts one broker, and no group could be formed with three replicas of its offsets."""
+def test_internal_topics_have_one_replica_with_zookeeper_connect_too() -> None:
+    """zookeeper.connect is ignored: on a single broker, no group could form with three replicas of its offsets."""
     config = KafkaConfig.from_properties({"zookeeper.connect": "localhost:2181"})
     assert config.int("offsets.topic.replication.factor") == 1
     assert config.int("transaction.state.log.min.isr") == 1
 
 
 @pytest.mark.parametrize("second", ["a", "./a", "link"])
-def test_a_log_directory_cannot_come_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: str) -> None:
+def test_duplicate_log_directories_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: str) -> None:
     monkeypatch.chdir(tmp_path)
     Path("link").symlink_to("a")
     assert KafkaConfig.from_properties({"log.dirs": "a,b"}).log_dirs == ("a", "b")
-    with pytest.raises(ConfigError, match=r"for log\.dirs: must be a list with no directory twice"):
+    with pytest.raises(ConfigError, match=r"for log\.dirs: must be a list without duplicates"):
         KafkaConfig.from_properties({"log.dirs": f"a,b,{second}"})
 
 
-def test_more_replicas_than_there_are_brokers_are_warned_of() -> None:
+def test_replication_factors_above_the_number_of_brokers_cause_a_warning() -> None:
     config = KafkaConfig.from_properties({"offsets.topic.replication.factor": "3", "default.replication.factor": "2"})
     (line,) = config.warnings
     assert "default.replication.factor=2, offsets.topic.replication.factor=3" in line
 
 
-def test_a_broker_inside_a_program_forms_groups_at_once() -> None:
+def test_an_embedded_broker_forms_groups_at_once() -> None:
     config = KafkaConfig.embedded({"offsets.topic.num.partitions": "7"})
     assert config.int("group.initial.rebalance.delay.ms") == 0
     assert config.int("offsets.topic.num.partitions") == 7
@@ -93,7 +93,7 @@ def test_values_are_parsed_by_type() -> None:
         ("max.connections.per.ip.overrides", "hosts", "a list of host:count"),
     ],
 )
-def test_a_bad_value_is_one_line_naming_key_value_and_what_is_allowed(key: str, text: str, allowed: str) -> None:
+def test_the_error_of_an_invalid_value_is_one_line_with_key_value_and_allowed_values(key: str, text: str, allowed: str) -> None:
     with pytest.raises(ConfigError) as caught:
         KafkaConfig.from_properties({key: text})
     assert str(caught.value) == f"Invalid value {text.strip() if text == ' , ' else text!r} for {key}: must be {allowed}"
@@ -103,13 +103,13 @@ def test_a_bad_value_is_one_line_naming_key_value_and_what_is_allowed(key: str, 
     ("text", "value"),
     [("1e3", 1000), ("+.5", 0.5), ("5.", 5), ("0.5f", 0.5), ("2E1D", 20), ("Infinity", math.inf), ("1e999", math.inf)],
 )
-def test_numbers_are_written_as_java_reads_them(text: str, value: float) -> None:
+def test_numbers_are_parsed_as_in_java(text: str, value: float) -> None:
     config = KafkaConfig.from_properties({"log.cleaner.io.max.bytes.per.second": text})
     assert config.double("log.cleaner.io.max.bytes.per.second") == value
 
 
 @pytest.mark.parametrize("version", ["3.9", "3.9-IV0", "2.8.1", "0.10.2", "0.8.2"])
-def test_kafka_versions_may_be_written_short(version: str) -> None:
+def test_kafka_versions_may_be_abbreviated(version: str) -> None:
     KafkaConfig.from_properties({"inter.broker.protocol.version": version})
 
 
@@ -123,11 +123,11 @@ def test_kafka_versions_may_be_written_short(version: str) -> None:
         ({"log.retention.hours": "-1"}, -1),
     ],
 )
-def test_the_finest_unit_wins(settings: dict[str, str], expected_ms: int) -> None:
+def test_the_key_with_the_smallest_unit_wins(settings: dict[str, str], expected_ms: int) -> None:
     assert KafkaConfig.from_properties(settings).log_retention_ms == expected_ms
 
 
-def test_unknown_keys_and_keys_without_effect_are_named_in_one_line_each() -> None:
+def test_unknown_keys_and_keys_without_effect_are_listed_in_one_warning_each() -> None:
     config = KafkaConfig.from_properties(
         {"num.io.thread": "4", "foo": "1", "zookeeper.set.acl": "true", "log.message.format.version": "3.0", "broker.id": "1"}
     )
@@ -139,7 +139,7 @@ def test_unknown_keys_and_keys_without_effect_are_named_in_one_line_each() -> No
     ]
 
 
-def test_what_is_ignored_at_a_price_has_a_line_of_its_own() -> None:
+def test_ignored_keys_with_consequences_have_separate_warnings() -> None:
     config = KafkaConfig.from_properties(
         {"zookeeper.connect": "a:1", "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}
     )
@@ -153,14 +153,14 @@ def test_passwords_are_never_shown() -> None:
     assert "s3cret" not in repr(config)
 
 
-def test_a_listeners_own_setting_comes_before_the_brokers() -> None:
+def test_a_listeners_setting_overrides_the_brokers() -> None:
     config = KafkaConfig.from_properties({"listener.name.internal.num.network.threads": "5", "listener.name.internal.foo": "1"})
     assert config.for_listener("INTERNAL", "num.network.threads") == 5
     assert config.for_listener("PLAINTEXT", "num.network.threads") == config["num.network.threads"]
     assert config.unknown_keys == ("listener.name.internal.foo",)
 
 
-def test_updates_make_a_new_configuration() -> None:
+def test_updates_return_a_new_configuration() -> None:
     config = KafkaConfig.from_properties({"num.io.threads": "2"})
     assert config.updated({"num.io.threads": "3"}).int("num.io.threads") == 3
     assert config.updated({"num.io.threads": None}).int("num.io.threads") == config.default("num.io.threads")

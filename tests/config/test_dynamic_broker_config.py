@@ -1,4 +1,4 @@
-"""Layers of settings that are changed while the broker runs; the texts and rules are those of Kafka's DynamicBrokerConfig."""
+"""Layers of dynamic settings; the messages and rules are those of Kafka's DynamicBrokerConfig."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ from twisted_kafka.config.errors import ConfigError
 
 @implementer(IReconfigurable)
 class Part:
-    """Remembers what it is asked and told."""
+    """Records its calls."""
 
     def __init__(self, *keys: str, refuses: Callable[[KafkaConfig], bool] = lambda _: False, rereads_files: bool = False) -> None:
         self.reconfigurable_keys = frozenset(keys)
@@ -35,7 +35,7 @@ def make(**properties: str) -> tuple[KafkaConfig, DynamicBrokerConfig]:
     return config, DynamicBrokerConfig(config)
 
 
-def test_own_settings_come_before_those_of_all_before_the_file_before_the_default() -> None:
+def test_the_precedence_of_broker_cluster_file_and_default() -> None:
     config, dynamic = make(num_io_threads="3")
     seen = [config.int("num.io.threads")]
     dynamic.update_defaults({"num.io.threads": "5"})
@@ -51,7 +51,7 @@ def test_own_settings_come_before_those_of_all_before_the_file_before_the_defaul
     assert config.originals == {"broker.id": "1", "num.io.threads": "3"}
 
 
-def test_only_parts_that_a_change_concerns_are_told() -> None:
+def test_only_affected_parts_are_notified() -> None:
     config, dynamic = make()
     threads, connections = Part("num.io.threads"), Part("max.connections")
     dynamic.add_reconfigurable(threads)
@@ -65,7 +65,7 @@ def test_only_parts_that_a_change_concerns_are_told() -> None:
     assert threads.told == []
 
 
-def test_a_part_that_rereads_files_hears_of_every_notice() -> None:
+def test_a_part_that_rereads_files_is_notified_of_every_update() -> None:
     _, dynamic = make()
     part = Part("ssl.keystore.location", rereads_files=True)
     dynamic.add_reconfigurable(part)
@@ -74,7 +74,7 @@ def test_a_part_that_rereads_files_hears_of_every_notice() -> None:
     assert len(part.told) == 1
 
 
-def test_what_is_derived_follows() -> None:
+def test_derived_values_follow_the_change() -> None:
     config, dynamic = make(listeners="PLAINTEXT://127.0.0.1:9092")
     assert len(config.listeners) == 1
     dynamic.update_own(
@@ -86,7 +86,7 @@ def test_what_is_derived_follows() -> None:
     assert [each.listener_name for each in config.listeners] == ["PLAINTEXT", "OTHER"]
 
 
-def test_the_id_that_the_cluster_gave_stays() -> None:
+def test_an_assigned_broker_id_stays() -> None:
     config = KafkaConfig({})
     config.take_broker_id(1001)
     told = []
@@ -101,7 +101,7 @@ def test_the_id_that_the_cluster_gave_stays() -> None:
 
 STATIC = "Cannot update these configs dynamically"
 UNPREFIXED = "These security configs can be dynamically updated only per-listener using the listener prefix"
-OF_ONE_BROKER = "Cannot update these configs at default cluster level, broker id must be specified"
+PER_BROKER_ONLY = "Cannot update these configs at default cluster level, broker id must be specified"
 
 
 @pytest.mark.parametrize(
@@ -109,22 +109,22 @@ OF_ONE_BROKER = "Cannot update these configs at default cluster level, broker id
     [
         ({"broker.rack": "r", "zookeeper.connect": "z"}, True, f"{STATIC}: Set(broker.rack, zookeeper.connect)"),
         ({"ssl.keystore.location": "/x"}, True, f"{UNPREFIXED}: Set(ssl.keystore.location)"),
-        ({"listeners": "PLAINTEXT://:1"}, False, f"{OF_ONE_BROKER}: Set(listeners)"),
-        ({"listener.name.x.ssl.protocol": "TLS"}, False, f"{OF_ONE_BROKER}: Set(listener.name.x.ssl.protocol)"),
+        ({"listeners": "PLAINTEXT://:1"}, False, f"{PER_BROKER_ONLY}: Set(listeners)"),
+        ({"listener.name.x.ssl.protocol": "TLS"}, False, f"{PER_BROKER_ONLY}: Set(listener.name.x.ssl.protocol)"),
         ({"num.io.threads": "many"}, True, "Invalid value 'many' for num.io.threads: must be a whole number of 32 bits"),
         ({"num.io.threads": "0"}, False, "Invalid value '0' for num.io.threads: must be at least 1"),
         ({"listener.name.x.max.connections": "-1"}, False,
          "Invalid value '-1' for listener.name.x.max.connections: must be at least 0"),
     ],
 )  # fmt: skip
-def test_settings_that_are_refused(settings: dict[str, str], per_broker: bool, text: str) -> None:
+def test_invalid_settings_are_refused(settings: dict[str, str], per_broker: bool, text: str) -> None:
     _, dynamic = make()
     with pytest.raises(ConfigError) as refused:
         dynamic.validate(settings, per_broker=per_broker)
     assert str(refused.value) == text
 
 
-def test_settings_that_are_accepted() -> None:
+def test_valid_settings_are_accepted() -> None:
     config, dynamic = make()
     dynamic.validate(
         {"listener.name.plaintext.max.connections": "1", "max.connections": "5", "somebodys.plugin": "x"}, per_broker=False
@@ -133,7 +133,7 @@ def test_settings_that_are_accepted() -> None:
     assert config.int("max.connections") == config.default("max.connections"), "nothing is changed"
 
 
-def test_a_part_and_a_rule_between_settings_may_refuse() -> None:
+def test_parts_and_rules_between_settings_can_refuse_a_change() -> None:
     config, dynamic = make()
     part = Part("max.connections", refuses=lambda new: new.int("max.connections") > 5)
     dynamic.add_reconfigurable(part)
@@ -148,14 +148,14 @@ def test_a_part_and_a_rule_between_settings_may_refuse() -> None:
     assert config.int("max.connections") == 5
 
 
-def test_what_cannot_be_used_is_passed_over_and_the_rest_applied() -> None:
+def test_unusable_settings_are_ignored_and_the_rest_applied() -> None:
     config, dynamic = make()
     dynamic.update_own({"broker.rack": "r", "num.io.threads": "x", "ssl.key.password": "p", "max.connections": "9"})
     assert config.int("max.connections") == 9
     assert config.optional_string("broker.rack") is None
 
 
-def test_a_part_that_fails_keeps_no_other_from_being_told() -> None:
+def test_the_failure_of_one_part_does_not_affect_the_others() -> None:
     _, dynamic = make()
     failing, other = Part("max.connections"), Part("max.connections")
     failing.reconfigure = lambda old, new: 1 / 0  # type: ignore[method-assign, assignment, return-value]

@@ -1,4 +1,4 @@
-"""A key that is said to have an effect is read by something."""
+"""Every key that is listed as having an effect is read somewhere."""
 
 import re
 from pathlib import Path
@@ -16,7 +16,7 @@ def _topic_key_is_read(name: str) -> bool:
 
 
 def test_topic_keys_with_an_effect_are_read() -> None:
-    # The difference is turned into the limits before and after where a topic's settings are put together.
+    # LogConfig turns the difference into the limits before and after.
     unread = {name for name in TOPIC_HONOURED - {"message.timestamp.difference.max.ms"} if not _topic_key_is_read(name)}
     assert unread == set()
 

@@ -17,7 +17,7 @@ def test_listeners_have_names_hosts_and_ports() -> None:
     )
 
 
-def test_metrics_have_an_address_of_their_own() -> None:
+def test_the_metrics_listener_has_its_own_address() -> None:
     def listener(text: str) -> object:
         return KafkaConfig.from_properties({"metrics.listener": text}).metrics_listener
 
@@ -55,10 +55,10 @@ def test_an_empty_host_is_advertised_as_this_machine() -> None:
         ("PLAINTEXT://localhost", "must be NAME://host:port"),
         ("PLAINTEXT://localhost:70000", "must be NAME://host:port"),
         ("OTHER://localhost:1", "the name must be one of listener.security.protocol.map"),
-        ("PLAINTEXT://a:1,PLAINTEXT://a:2", "a name of its own"),
-        ("PLAINTEXT://a:1,SSL://a:1", "a port of its own"),
+        ("PLAINTEXT://a:1,PLAINTEXT://a:2", "a different name"),
+        ("PLAINTEXT://a:1,SSL://a:1", "a different port"),
         ("", "at least one listener"),
-        ("PLAINTEXT://0.0.0.0:9092", "an address to connect to, not 0.0.0.0: set advertised.listeners"),
+        ("PLAINTEXT://0.0.0.0:9092", "a routable address, not 0.0.0.0: set advertised.listeners"),
     ],
 )
 def test_bad_listeners_are_refused(listeners: str, says: str) -> None:
@@ -81,6 +81,6 @@ def test_bad_listeners_are_refused(listeners: str, says: str) -> None:
         ),
     ],
 )
-def test_settings_about_listeners_must_fit_them(settings: dict[str, str], key: str) -> None:
+def test_settings_that_name_listeners_must_match_them(settings: dict[str, str], key: str) -> None:
     with pytest.raises(ConfigError, match=f"for {key}: "):
         KafkaConfig.from_properties(settings)

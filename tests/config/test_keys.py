@@ -1,4 +1,4 @@
-"""The declarations against the key lists that were taken from a real Kafka (tests/data/config)."""
+"""The declarations equal the key lists of a real Kafka (tests/data/config)."""
 
 import csv
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from twisted_kafka.config import effects
-from twisted_kafka.config.keys import BROKER_KEYS, BROKER_SYNONYMS, OWN_KEYS, TOPIC_KEYS
+from twisted_kafka.config.keys import BROKER_KEYS, BROKER_SYNONYMS, EXTENSION_KEYS, TOPIC_KEYS
 from twisted_kafka.config.keys.declare import Between, ConfigKey, EachOf, MetadataVersion, OneOf, TopicKey
 from twisted_kafka.config.values import value_text
 
@@ -36,8 +36,8 @@ def _rule(key: ConfigKey | TopicKey) -> str:
     return ""
 
 
-def test_every_key_of_kafka_is_declared_once_and_no_other() -> None:
-    assert set(BROKER_KEYS) - OWN_KEYS == set(BROKER_ROWS)
+def test_exactly_the_keys_of_kafka_are_declared() -> None:
+    assert set(BROKER_KEYS) - EXTENSION_KEYS == set(BROKER_ROWS)
     assert set(TOPIC_KEYS) == set(TOPIC_ROWS)
 
 
@@ -48,7 +48,7 @@ def test_declarations_are_kafkas(keys: dict[str, ConfigKey | TopicKey], rows: di
         default = value_text(key, key.default)
         expected = None if row["default"] == "null" else row["default"].removeprefix('""')
         assert (name, key.type, default, key.importance) == (name, row["type"], expected, row["importance"])
-        # What the list writes as prose has a rule of another form here: all the others are compared as written.
+        # Rules that the list describes in prose have another form here; all others are compared literally.
         if row["valid"].startswith(("[", "(case")) and "partitionId" not in row["valid"] and " or " not in row["valid"]:
             assert (name, _rule(key)) == (name, row["valid"])
 
@@ -65,7 +65,7 @@ def test_topic_defaults_come_from_kafkas_broker_keys() -> None:
         assert (name, written) == (name, row["broker_synonyms"] or "")
 
 
-def test_every_key_says_in_one_line_what_it_does() -> None:
+def test_every_key_has_one_line_of_documentation() -> None:
     for key in [*BROKER_KEYS.values(), *TOPIC_KEYS.values()]:
         assert re.fullmatch(r"[A-Z][^\n]{10,130}\.", key.doc), key.name
 

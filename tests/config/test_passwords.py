@@ -1,4 +1,4 @@
-"""Encoded passwords; the first two were made by Apache Kafka 3.9's EncryptingPasswordEncoder."""
+"""Encoded passwords; the first two were created by Apache Kafka 3.9's EncryptingPasswordEncoder."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def encoder(secret: str | None = "the secret", **keys: str) -> PasswordEncoder:
 
 
 @pytest.mark.parametrize(("encoded", "password"), [(CBC, "keystore p\N{LATIN SMALL LETTER A WITH DIAERESIS}ssword"), (GCM, "pw")])
-def test_what_kafka_wrote_is_read(encoded: str, password: str) -> None:
+def test_passwords_encoded_by_kafka_are_decoded(encoded: str, password: str) -> None:
     assert encoder().decode(encoded) == password
     with pytest.raises(ValueError, match=r"."):
         encoder("another").decode(encoded)
@@ -39,7 +39,7 @@ def test_what_kafka_wrote_is_read(encoded: str, password: str) -> None:
 @pytest.mark.parametrize(
     "keys", [{}, {"cipher_algorithm": "AES/GCM/NoPadding", "key_length": "256"}, {"keyfactory_algorithm": "PBKDF2WithHmacSHA1"}]
 )
-def test_there_and_back(keys: dict[str, str]) -> None:
+def test_passwords_round_trip(keys: dict[str, str]) -> None:
     both = encoder(**keys)
     for password in ("", "a", "sixteen bytes ..", "\N{GRINNING FACE}" * 20):
         encoded = both.encode(password)
@@ -47,14 +47,14 @@ def test_there_and_back(keys: dict[str, str]) -> None:
         assert encoded != both.encode(password), "a new salt each time"
 
 
-def test_the_secret_before_this_one() -> None:
+def test_the_old_secret() -> None:
     later = encoder("new", old_secret="the secret")
     assert later.decode_old(GCM) == "pw"
     assert encoder("new", old_secret="wrong").decode_old(GCM) is None
     assert encoder("new").decode_old(GCM) is None
 
 
-def test_without_a_secret_there_are_no_dynamic_passwords() -> None:
+def test_dynamic_passwords_require_a_secret() -> None:
     without = encoder(None)
     with pytest.raises(ConfigError, match="Password encoder secret not configured"):
         without.encode("x")
@@ -77,7 +77,7 @@ def test_without_a_secret_there_are_no_dynamic_passwords() -> None:
         GCM.replace("encryptedPassword:Wvz", "encryptedPassword:Xvz"),
     ],
 )
-def test_what_is_no_encoded_password(encoded: str) -> None:
+def test_malformed_encoded_passwords_are_refused(encoded: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         encoder().decode(encoded)
 

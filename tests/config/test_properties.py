@@ -25,11 +25,11 @@ from twisted_kafka.config.properties import load_properties, parse_properties
         ("a=1\\\n\nb=2", {"a": "1", "b": "2"}),
     ],
 )
-def test_text_is_read_as_java_reads_it(text: str, expected: dict[str, str]) -> None:
+def test_properties_are_parsed_as_in_java(text: str, expected: dict[str, str]) -> None:
     assert parse_properties(text) == expected
 
 
-def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+def test_the_error_of_an_unreadable_file_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="No such file"):
         load_properties(tmp_path / "none.properties")
     bad = tmp_path / "bad.properties"
@@ -38,13 +38,13 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
         load_properties(bad)
 
 
-def test_latin_1_is_taken_where_it_is_not_utf_8(tmp_path: Path) -> None:
+def test_files_that_are_not_utf_8_are_read_as_latin_1(tmp_path: Path) -> None:
     path = tmp_path / "a.properties"
     path.write_bytes(b"broker.rack=\xe9")
     assert load_properties(path) == {"broker.rack": "\u00e9"}
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_key(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_not_part_of_the_first_key(tmp_path: Path) -> None:
     path = tmp_path / "a.properties"
     path.write_bytes(b"\xef\xbb\xbfbroker.rack=r1")
     assert load_properties(path) == {"broker.rack": "r1"}

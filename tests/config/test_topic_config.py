@@ -15,7 +15,7 @@ def test_the_attributes_are_the_topic_keys_with_their_defaults() -> None:
     assert LogConfig.from_broker(KafkaConfig.from_properties({}), {}) == LogConfig()
 
 
-def test_a_topics_own_settings_come_before_the_brokers() -> None:
+def test_a_topics_settings_override_the_brokers() -> None:
     broker = KafkaConfig.from_properties(
         {
             "log.segment.bytes": "1000",
@@ -32,7 +32,7 @@ def test_a_topics_own_settings_come_before_the_brokers() -> None:
     assert not config.delete
 
 
-def test_the_older_limit_of_timestamps_counts_both_ways() -> None:
+def test_the_older_timestamp_limit_applies_in_both_directions() -> None:
     broker = KafkaConfig.from_properties({"log.message.timestamp.difference.max.ms": "1000"})
     config = LogConfig.from_broker(broker, {"message.timestamp.after.max.ms": "5"})
     assert (config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms) == (1000, 5)
@@ -50,13 +50,13 @@ def test_the_older_limit_of_timestamps_counts_both_ways() -> None:
         {"leader.replication.throttled.replicas": "1-2"},
     ],
 )
-def test_bad_overrides_are_refused_in_one_line(overrides: dict[str, str | None]) -> None:
+def test_the_error_of_an_invalid_override_is_one_line(overrides: dict[str, str | None]) -> None:
     with pytest.raises(InvalidConfigurationError) as caught:
         validate_topic_configs(overrides)
     assert "\n" not in str(caught.value)
 
 
-def test_good_overrides_pass() -> None:
+def test_valid_overrides_are_accepted() -> None:
     validate_topic_configs(
         {"cleanup.policy": "compact,delete", "leader.replication.throttled.replicas": "0:1,1:2", "retention.ms": "-1"}
     )

@@ -6,7 +6,7 @@ A pattern is matched against ``scenario vN: step request path``; what it names m
 import re
 from typing import NamedTuple
 
-from twisted_kafka.config.keys import own
+from twisted_kafka.config.keys import extensions
 
 
 class Difference(NamedTuple):
@@ -19,7 +19,9 @@ class Difference(NamedTuple):
 EXPECTED: tuple[Difference, ...] = (
     Difference("threads", r"^describe_configs\w* v\d+: .*\.configs\.num\.(io|network)\.threads\."),
     Difference("own-place", r"^describe_configs v\d+: .*\.configs\.(listeners|log\.dirs)\."),
-    Difference("own-keys", rf"^describe_configs v\d+: .*\.configs\.({'|'.join(re.escape(key.name) for key in own.KEYS)})$"),
+    Difference(
+        "extension-keys", rf"^describe_configs v\d+: .*\.configs\.({'|'.join(re.escape(key.name) for key in extensions.KEYS)})$"
+    ),
     Difference("both-protocols", r"^describe_configs v\d+: .*\.configs\.group\.coordinator\.rebalance\.protocols\."),
     Difference("no-zookeeper", r"^describe_configs v\d+: .*\.configs\.zookeeper\.connect\."),
     Difference(

@@ -2,7 +2,7 @@
 
 from tests.oracle.scenarios_configs import BROKER, OWN, SET, change
 from tests.oracle.talk import Talk, scenario
-from twisted_kafka.config.keys import BROKER_KEYS, OWN_KEYS
+from twisted_kafka.config.keys import BROKER_KEYS, EXTENSION_KEYS
 from twisted_kafka.config.keys.declare import BOOLEAN, CLASS, DOUBLE, INT, LIST, LONG, PASSWORD, SHORT, STRING, ConfigKey
 from twisted_kafka.protocol.messages.configs import IncrementalAlterConfigsRequest
 
@@ -24,7 +24,7 @@ def good_value(key: ConfigKey) -> str:
     return SAMPLES[key.type] if default is None or default == "" else str(default)
 
 
-KAFKA_KEYS = [key for name, key in sorted(BROKER_KEYS.items()) if name not in OWN_KEYS]
+KAFKA_KEYS = [key for name, key in sorted(BROKER_KEYS.items()) if name not in EXTENSION_KEYS]
 
 
 def each_alone(talk: Talk, version: int, name: str, values: dict[str, str]) -> None:

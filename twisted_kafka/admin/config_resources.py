@@ -13,7 +13,7 @@ from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.keys import BROKER_KEYS, TOPIC_KEYS
 from twisted_kafka.config.keys.declare import LIST, TopicKey
 from twisted_kafka.config.prefixes import base_key
-from twisted_kafka.config.topic_config import ensure_possible
+from twisted_kafka.config.topic_config import validated_overrides
 from twisted_kafka.config.values import value_text
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.cache import MetadataCache
@@ -50,7 +50,7 @@ class TopicConfigs:
 
     def validate(self, name: str, config: Mapping[str, str], changed: Iterable[str]) -> None:
         """Raise InvalidConfigurationError when no topic can have this config."""
-        ensure_possible(self._config, config)
+        validated_overrides(self._config, config)
 
 
 @implementer(IConfigResource, IHasSecrets)

@@ -25,7 +25,7 @@ from twisted_kafka.admin.topic_rules import (
 )
 from twisted_kafka.admin.topic_waits import TopicWaits
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.config.topic_config import ensure_possible
+from twisted_kafka.config.topic_config import validated_overrides
 from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.cache import NO_LEADER, MetadataCache
@@ -161,7 +161,7 @@ class TopicManager:
             count = max(1, len(brokers))
             start, shift = self._randrange(count), self._randrange(count)
             assignment = assign_replicas(brokers, partitions, factor, start_index=start, shift=shift)
-        result.configs = ensure_possible(self._config, topic.configs)
+        result.configs = validated_overrides(self._config, topic.configs)
         result.num_partitions = len(assignment)
         result.replication_factor = len(assignment[0])
         self._policies.ensure_topic(_order(topic, result))

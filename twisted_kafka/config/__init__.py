@@ -1,1 +1,1 @@
-"""Configuration: every key declared once, properties files, the broker's and the topics' effective values."""
+"""Configuration: the declarations of all keys, properties files, and the effective values of the broker and its topics."""

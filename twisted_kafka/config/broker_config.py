@@ -1,4 +1,4 @@
-"""KafkaConfig: the broker's settings, parsed, checked and completed with defaults."""
+"""KafkaConfig: the broker's settings, parsed and validated, with defaults."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ from twisted_kafka.config.values import HIDDEN, parse_value, value_text
 _MS_PER_MINUTE = 60_000
 _MS_PER_HOUR = 3_600_000
 _META_ADDRESS = "0.0.0.0"
-_SHOWN_KEYS_MAX = 40
+_MAX_SHOWN_KEYS = 40
 _CLEANER_MIN_BYTES = 1024 * 1024
 _REPLICATION_FACTORS = (
     "default.replication.factor",
@@ -33,23 +33,23 @@ _REPLICATION_FACTORS = (
     "transaction.state.log.replication.factor",
 )
 
-# With the interpreter lock more threads only take turns: see the figures in docs/architecture.md.
+# With the interpreter lock more threads would only take turns: see docs/architecture.md.
 _WITH_LOCK: dict[str, Value] = {"num.network.threads": 1, "num.io.threads": 4}
 
-# One broker cannot hold three replicas of anything; with zookeeper.connect, which is ignored so far, there is one as well.
-_ALONE: dict[str, Value] = {
+# A single broker cannot hold three replicas. zookeeper.connect is ignored so far, so there is always a single broker.
+_SINGLE_BROKER: dict[str, Value] = {
     "offsets.topic.replication.factor": 1,
     "transaction.state.log.replication.factor": 1,
     "transaction.state.log.min.isr": 1,
 }
 
-# Both group protocols, and the way between them, as Kafka 4 serves them: docs/adr/0008-both-group-protocols.md.
-_AS_KAFKA_4: dict[str, Value] = {
+# Both group protocols and migration between them, as in Kafka 4: docs/adr/0008-both-group-protocols.md.
+_KAFKA_4: dict[str, Value] = {
     "group.coordinator.rebalance.protocols": ("classic", "consumer"),
     "group.consumer.migration.policy": "bidirectional",
 }
 
-# What a test wants of a broker that lives as long as the test: groups form at once, few files.
+# Defaults for a broker that lives as long as a test: groups form at once, and there are few files.
 _IN_PROCESS: dict[str, Value] = {
     "group.initial.rebalance.delay.ms": 0,
     "offsets.topic.num.partitions": 4,
@@ -60,15 +60,15 @@ _IN_PROCESS: dict[str, Value] = {
 class KafkaConfig(TypedValues):
     """The broker's settings: a mapping from key to parsed value, which only `adopt` changes.
 
-    Values are bool, int, float, str, a tuple of str for a LIST, or None. `originals` is the text that was given.
-    Raises ConfigError, one line, for the first setting that the broker cannot start with.
+    Values are bool, int, float, str, a tuple of str for a LIST, or None. `originals` holds the texts as they were set.
+    Raises ConfigError, with a message of one line, for the first invalid setting.
     """
 
     def __init__(self, properties: Mapping[str, str], *, in_process: bool = False) -> None:
         self.originals: dict[str, str] = dict(properties)
         self.in_process = in_process
         self.generation = 0
-        """Counts the changes: what was computed from one generation's values is good for that only."""
+        """The number of changes so far: anything computed from the values is valid for one generation only."""
         self.unknown_keys: tuple[str, ...] = tuple(sorted(key for key in self.originals if base_key(key) is None))
         self._defaults = _defaults(in_process)
         super().__init__(dict(self._defaults))
@@ -82,16 +82,16 @@ class KafkaConfig(TypedValues):
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
-        """Make the configuration of a broker started from settings; raise ConfigError."""
+        """Return the configuration of a broker that runs as a program; raise ConfigError."""
         return cls(properties)
 
     @classmethod
     def embedded(cls, properties: Mapping[str, str]) -> Self:
-        """Make the configuration of a broker inside another program, with defaults that suit a test; raise ConfigError."""
+        """Return the configuration of a broker embedded in another program, with defaults that suit tests; raise ConfigError."""
         return cls(properties, in_process=True)
 
     def updated(self, changes: Mapping[str, str | None]) -> Self:
-        """Return a configuration with some settings changed, or taken back where the value is None; raise ConfigError."""
+        """Return a configuration with some settings changed, or removed where the value is None; raise ConfigError."""
         properties = {**self.originals, **{key: text for key, text in changes.items() if text is not None}}
         for key, text in changes.items():
             if text is None:
@@ -99,13 +99,13 @@ class KafkaConfig(TypedValues):
         return type(self)(properties, in_process=self.in_process)
 
     def take_broker_id(self, broker_id: int) -> None:
-        """Note the number that the cluster gave to this broker."""
+        """Set the broker id that the cluster has assigned to this broker."""
         self._values = {**self._values, "broker.id": broker_id}
 
     def adopt(self, other: "KafkaConfig") -> None:
-        """Have the values of another configuration from now on: what was changed while the broker runs (KIP-226).
+        """Take over the values of another configuration, after a dynamic change (KIP-226).
 
-        Whoever holds this one and asks it again sees them. `originals`, what the broker was started with, stay.
+        All users of this object see the new values. `originals`, the settings at the broker's start, stay.
         """
         self._values = {**other._values, "broker.id": self._values["broker.id"]}
         self._prefixed = other._prefixed
@@ -114,44 +114,44 @@ class KafkaConfig(TypedValues):
         self.generation += 1
 
     def copy(self) -> Self:
-        """Return a configuration with the same values, which does not change with this one."""
+        """Return an independent configuration with the same values."""
         config = self.updated({})
         config._values, config._prefixed = self._values, self._prefixed
         return config
 
     def changed_keys(self, other: "KafkaConfig") -> frozenset[str]:
-        """Return the keys, those with a listener's prefix too, whose values are others there."""
+        """Return the keys, including those with a listener prefix, whose values differ in the other configuration."""
         ours, theirs = {**self._values, **self._prefixed}, {**other._values, **other._prefixed}
         return frozenset(key for key in ours.keys() | theirs.keys() if key != "broker.id" and ours.get(key) != theirs.get(key))
 
     def is_set(self, key: str) -> bool:
-        """Tell whether the key was given a value (a static broker config, in the words of DescribeConfigs)."""
+        """Return whether the key was set explicitly (in DescribeConfigs: a static broker config)."""
         return key in self.originals
 
     def default(self, key: str) -> Value:
-        """Return what the key's value is when it is not set."""
+        """Return the key's default value."""
         return self._defaults[key]
 
     def text(self, key: str) -> str | None:
-        """Return the key's value as Kafka writes it, passwords hidden."""
+        """Return the key's value in Kafka's text form, with passwords hidden."""
         return value_text(BROKER_KEYS[key], self._values[key])
 
     def for_listener(self, listener_name: str, key: str) -> Value:
-        """Return a key's value for one listener: `listener.name.<name>.<key>` when set, else the key's own (KIP-103)."""
+        """Return a key's value for a listener: `listener.name.<name>.<key>` when set, otherwise the key's own value (KIP-103)."""
         return self._prefixed.get(f"listener.name.{listener_name.lower()}.{key}", self._values[key])
 
     def prefixed(self, name: str) -> Value:
-        """Return the value of a key with a listener's prefix, None when it is not set."""
+        """Return the value of a key with a listener prefix, None when it is not set."""
         return self._prefixed.get(name)
 
     @cached_property
     def without_effect(self) -> tuple[str, ...]:
-        """The keys that are set and known but that the broker does not act on at present."""
+        """The known keys that are set but have no effect in this broker yet."""
         return tuple(sorted(key for key in self.originals if (base := base_key(key)) is not None and base not in HONOURED))
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """What the operator should be told at the start, one line each."""
+        """Warnings for the operator at the start, one line each."""
         return _warnings(self)
 
     @property
@@ -161,19 +161,19 @@ class KafkaConfig(TypedValues):
 
     @property
     def broker_id(self) -> int:
-        """broker.id, or node.id where only that is set; -1 when the cluster is to give one."""
+        """broker.id, or node.id if only that is set; -1 when the cluster has to assign one."""
         broker_id = self.int("broker.id")
         return broker_id if broker_id >= 0 else self.int("node.id")
 
     @property
     def log_dirs(self) -> tuple[str, ...]:
-        """The log directories: log.dirs, else log.dir."""
+        """The log directories: log.dirs, otherwise log.dir."""
         text = self.optional_string("log.dirs") or self.string("log.dir")
         return tuple(item.strip() for item in text.split(",") if item.strip())
 
     @property
     def log_retention_ms(self) -> int:
-        """How long records are kept, from log.retention.ms, .minutes or .hours; -1: for ever."""
+        """How long records are kept, from log.retention.ms, .minutes or .hours; -1: forever."""
         age_ms = self._first_of(
             ("log.retention.ms", 1), ("log.retention.minutes", _MS_PER_MINUTE), ("log.retention.hours", _MS_PER_HOUR)
         )
@@ -196,13 +196,13 @@ class KafkaConfig(TypedValues):
 
     @cached_property
     def listeners(self) -> tuple[EndPoint, ...]:
-        """Where the broker listens; the controller listeners of a KRaft configuration are left out."""
+        """The broker's listeners, without the controller listeners of a KRaft configuration."""
         end_points = parse_end_points("listeners", self.string("listeners"), self.security_protocol_map)
         return tuple(end_point for end_point in end_points if end_point.listener_name not in self.controller_listener_names)
 
     @cached_property
     def advertised_listeners(self) -> tuple[EndPoint, ...]:
-        """What clients are told to connect to; an empty host has become this machine's name, port 0 is still 0."""
+        """The addresses that clients connect to; an empty host is replaced with this machine's name, port 0 stays 0."""
         text = self.optional_string("advertised.listeners")
         key = "advertised.listeners"
         end_points = self.listeners if text is None else parse_end_points(key, text, self.security_protocol_map)
@@ -214,19 +214,19 @@ class KafkaConfig(TypedValues):
 
     @cached_property
     def metrics_listener(self) -> tuple[str, int] | None:
-        """Host and port at which the metrics are served over HTTP; None: nowhere."""
+        """Host and port of the HTTP listener for metrics; None: there is none."""
         text = self.optional_string("metrics.listener")
         return parse_address("metrics.listener", text) if text else None
 
     @cached_property
     def inter_broker_listener_name(self) -> str:
-        """The listener that brokers use among themselves, by name or as the first of its protocol."""
+        """The listener that brokers use among themselves; without a name, the one named after the protocol."""
         name = self.optional_string("inter.broker.listener.name")
         return name.upper() if name is not None else self.string("security.inter.broker.protocol")
 
     @property
     def control_plane_listener_name(self) -> str | None:
-        """The listener reserved for the controller's requests (KIP-291); None: they share the data plane."""
+        """The listener reserved for requests of the controller (KIP-291); None: they share the data plane."""
         name = self.optional_string("control.plane.listener.name")
         return None if name is None else name.upper()
 
@@ -244,7 +244,7 @@ class KafkaConfig(TypedValues):
 
 
 def parse_overrides(settings: Sequence[str]) -> dict[str, str]:
-    """Return the keys and values of KEY=VALUE settings; raise ConfigError for one that is not of that form."""
+    """Return the keys and values of KEY=VALUE settings; raise ConfigError for one that does not have this form."""
     overrides = {}
     for setting in settings:
         key, equals, value = setting.partition("=")
@@ -255,7 +255,7 @@ def parse_overrides(settings: Sequence[str]) -> dict[str, str]:
 
 
 def _defaults(in_process: bool) -> dict[str, Value]:
-    defaults = _DECLARED_DEFAULTS | _AS_KAFKA_4 | _ALONE
+    defaults = _DECLARED_DEFAULTS | _KAFKA_4 | _SINGLE_BROKER
     if HAS_INTERPRETER_LOCK:
         defaults.update(_WITH_LOCK)
     if in_process:
@@ -269,7 +269,7 @@ def _is_secret(key: str) -> bool:
 
 
 def _check(config: KafkaConfig) -> None:
-    """Raise ConfigError for the first rule between settings that they break (Kafka: KafkaConfig.validateValues)."""
+    """Raise ConfigError for the first violated rule between settings (Kafka: KafkaConfig.validateValues)."""
     _check_identity(config)
     _check_listeners(config)
     _check_limits(config)
@@ -281,26 +281,30 @@ def _warnings(config: KafkaConfig) -> tuple[str, ...]:
     """Return warnings for the operator, one line each."""
     lines = []
     if config.unknown_keys:
-        lines.append(f"Unknown keys in the configuration, ignored: {_names(config.unknown_keys)}")
+        lines.append(f"Unknown configuration keys, which are ignored: {_names(config.unknown_keys)}")
     if config.is_kraft:
-        lines.append("KRaft is not supported: process.roles is ignored, and this broker runs alone with its own metadata store")
+        lines.append("KRaft is not supported: process.roles is ignored, and this broker runs alone with an embedded metadata store")
     if config.optional_string("zookeeper.connect"):
-        lines.append("ZooKeeper is not supported yet: zookeeper.connect is ignored, and this broker has its own metadata store")
+        lines.append(
+            "ZooKeeper is not supported yet: zookeeper.connect is ignored, and this broker uses its embedded metadata store"
+        )
     if config.string("authorizer.class.name"):
-        lines.append("ACLs are not supported yet: authorizer.class.name is ignored, and every client may do everything")
-    wanted = [f"{key}={config.int(key)}" for key in _REPLICATION_FACTORS if config.int(key) > 1]
-    if wanted:
-        lines.append(f"There is one broker, which cannot meet {', '.join(wanted)}: set 1, or what needs more replicas will fail")
+        lines.append("ACLs are not supported yet: authorizer.class.name is ignored, and every client is authorized for everything")
+    factors = [f"{key}={config.int(key)}" for key in _REPLICATION_FACTORS if config.int(key) > 1]
+    if factors:
+        lines.append(
+            f"This broker is the only one, so topics cannot be created with {', '.join(factors)}: the replication factor must be 1"
+        )
     explained = {"process.roles", "zookeeper.connect", "authorizer.class.name"}
     silent = tuple(key for key in config.without_effect if key not in explained)
     if silent:
-        lines.append(f"Keys that are set but have no effect in this broker yet: {_names(silent)}")
+        lines.append(f"Configuration keys that have no effect in this broker yet: {_names(silent)}")
     return tuple(lines)
 
 
 def _names(keys: tuple[str, ...]) -> str:
-    more = len(keys) - _SHOWN_KEYS_MAX
-    return ", ".join(keys[:_SHOWN_KEYS_MAX]) + (f" and {more} more" if more > 0 else "")
+    more = len(keys) - _MAX_SHOWN_KEYS
+    return ", ".join(keys[:_MAX_SHOWN_KEYS]) + (f" and {more} more" if more > 0 else "")
 
 
 def _ensure(condition: bool, config: KafkaConfig, key: str, allowed: str) -> None:
@@ -315,24 +319,24 @@ def _check_identity(config: KafkaConfig) -> None:
             "broker" in config.list("process.roles"),
             config,
             "process.roles",
-            "a list with broker in it",
+            "a list that contains broker",
         )
     if config.is_set("broker.id") and config.is_set("node.id"):
-        _ensure(broker_id == node_id, config, "node.id", f"the same as broker.id, {broker_id}")
+        _ensure(broker_id == node_id, config, "node.id", f"equal to broker.id, {broker_id}")
     if config.boolean("broker.id.generation.enable"):
         _ensure(broker_id >= -1, config, "broker.id", "at least -1")
         if not config.is_kraft:
             highest = config.int("reserved.broker.max.id")
             _ensure(broker_id <= highest, config, "broker.id", f"at most reserved.broker.max.id, {highest}")
     elif not config.is_kraft:
-        _ensure(config.broker_id >= 0, config, "broker.id", "at least 0, for broker.id.generation.enable is false")
+        _ensure(config.broker_id >= 0, config, "broker.id", "at least 0 when broker.id.generation.enable is false")
 
 
 def _check_listeners(config: KafkaConfig) -> None:
     ensure_distinct("listeners", config.listeners, ports=True)
     ensure_distinct("advertised.listeners", _advertised(config), ports=False)
     _ensure(bool(config.listeners), config, "listeners", "a list with at least one listener")
-    _ = config.metrics_listener  # which raises for a malformed one
+    _ = config.metrics_listener  # raises for a malformed address
     names = {end_point.listener_name for end_point in config.listeners}
     for end_point in _advertised(config):
         given = "advertised.listeners" if config.is_set("advertised.listeners") else "listeners"
@@ -340,16 +344,16 @@ def _check_listeners(config: KafkaConfig) -> None:
             end_point.host != _META_ADDRESS,
             config,
             given,
-            f"an address to connect to, not {_META_ADDRESS}: set advertised.listeners",
+            f"a routable address, not {_META_ADDRESS}: set advertised.listeners",
         )
-        _ensure(end_point.listener_name in names, config, "advertised.listeners", "a list of names that listeners has")
+        _ensure(end_point.listener_name in names, config, "advertised.listeners", "a list of names that listeners contains")
     named = config.optional_string("inter.broker.listener.name")
     if named is not None:
         _ensure(
             not config.is_set("security.inter.broker.protocol"),
             config,
             "security.inter.broker.protocol",
-            "left out when inter.broker.listener.name is set",
+            "unset when inter.broker.listener.name is set",
         )
         _ensure(named.upper() in names, config, "inter.broker.listener.name", "one of the names in listeners")
     control_plane = config.optional_string("control.plane.listener.name")
@@ -359,20 +363,20 @@ def _check_listeners(config: KafkaConfig) -> None:
             control_plane.upper() != config.inter_broker_listener_name,
             config,
             "control.plane.listener.name",
-            "another listener than the one between brokers",
+            "a listener other than the inter-broker listener",
         )
 
 
 def _advertised(config: KafkaConfig) -> tuple[EndPoint, ...]:
-    # Without advertised.listeners the listeners count: looking up the machine's name may take a while.
+    # Without advertised.listeners, the listeners are checked instead: looking up the machine's name may take a while.
     return config.advertised_listeners if config.is_set("advertised.listeners") else config.listeners
 
 
 def _check_limits(config: KafkaConfig) -> None:
-    largest = config.int("socket.request.max.bytes")
+    max_request_bytes = config.int("socket.request.max.bytes")
     queued_bytes = config.int("queued.max.request.bytes")
-    allowed = f"-1, or at least socket.request.max.bytes, {largest}"
-    _ensure(queued_bytes <= 0 or queued_bytes >= largest, config, "queued.max.request.bytes", allowed)
+    allowed = f"-1, or at least socket.request.max.bytes, {max_request_bytes}"
+    _ensure(queued_bytes <= 0 or queued_bytes >= max_request_bytes, config, "queued.max.request.bytes", allowed)
     wait_ms = config.int("replica.fetch.wait.max.ms")
     for key in ("replica.socket.timeout.ms", "replica.lag.time.max.ms"):
         _ensure(config.int(key) >= wait_ms, config, key, f"at least replica.fetch.wait.max.ms, {wait_ms}")
@@ -389,7 +393,7 @@ def _check_limits(config: KafkaConfig) -> None:
 def _check_log(config: KafkaConfig) -> None:
     _ensure(bool(config.log_dirs), config, "log.dirs", "a list with at least one directory")
     places = {os.path.realpath(directory) for directory in config.log_dirs}
-    _ensure(len(places) == len(config.log_dirs), config, "log.dirs", "a list with no directory twice")
+    _ensure(len(places) == len(config.log_dirs), config, "log.dirs", "a list without duplicates")
     for key, low in (("log.roll.ms", 1), ("log.roll.jitter.ms", 0)):
         _ensure(config[key] is None or config.int(key) >= low, config, key, f"at least {low}")
     for key in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
@@ -408,13 +412,13 @@ def _check_groups(config: KafkaConfig) -> None:
     allowed = f"at least group.min.session.timeout.ms, {shortest}"
     _ensure(config.int("group.max.session.timeout.ms") >= shortest, config, "group.max.session.timeout.ms", allowed)
     _ensure("classic" in config.list("group.coordinator.rebalance.protocols"), config, "group.coordinator.rebalance.protocols",
-            "a list with classic in it")  # fmt: skip
+            "a list that contains classic")  # fmt: skip
     for name in ("session.timeout.ms", "heartbeat.interval.ms"):
-        least, most = f"group.consumer.min.{name}", f"group.consumer.max.{name}"
-        _ensure(config.int(most) >= config.int(least), config, most, f"at least {least}, {config.int(least)}")
+        low, high = f"group.consumer.min.{name}", f"group.consumer.max.{name}"
+        _ensure(config.int(high) >= config.int(low), config, high, f"at least {low}, {config.int(low)}")
         key = f"group.consumer.{name}"
-        allowed = f"from {least}, {config.int(least)}, to {most}, {config.int(most)}"
-        _ensure(config.int(least) <= config.int(key) <= config.int(most), config, key, allowed)
+        allowed = f"from {low}, {config.int(low)}, to {high}, {config.int(high)}"
+        _ensure(config.int(low) <= config.int(key) <= config.int(high), config, key, allowed)
 
 
 _CACHED = tuple(name for name, value in vars(KafkaConfig).items() if isinstance(value, cached_property))

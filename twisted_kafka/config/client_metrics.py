@@ -1,4 +1,4 @@
-"""Which metrics clients shall push: the configs of a CLIENT_METRICS resource (KIP-714; Kafka: ``ClientMetricsConfigs``)."""
+"""The metrics that clients push: the configs of a CLIENT_METRICS resource (KIP-714; Kafka: ``ClientMetricsConfigs``)."""
 
 import re
 from collections.abc import Mapping
@@ -17,9 +17,17 @@ ALL_METRICS: Final = "*"
 CLIENT_METRICS_KEYS: Final = {
     key.name: key
     for key in (
-        TopicKey(METRICS, LIST, (), None, MEDIUM, (), "Prefixes of the names of metrics that are wanted; * for all."),
-        TopicKey(INTERVAL_MS, INT, 300_000, Between(100, 3_600_000), MEDIUM, (), "Time between two pushes of a client."),
-        TopicKey(MATCH, LIST, (), None, MEDIUM, (), "Clients that it applies to: selector=regular expression, all must match."),
+        TopicKey(METRICS, LIST, (), None, MEDIUM, (), "Name prefixes of the metrics to push; * for all metrics."),
+        TopicKey(INTERVAL_MS, INT, 300_000, Between(100, 3_600_000), MEDIUM, (), "Interval between two pushes of a client."),
+        TopicKey(
+            MATCH,
+            LIST,
+            (),
+            None,
+            MEDIUM,
+            (),
+            "The clients it applies to, as selector=regular expression; all selectors must match.",
+        ),
     )
 }
 
@@ -31,14 +39,14 @@ SELECTORS: Final = (
     "client_source_address",
     "client_source_port",
 )
-"""What a client can be selected by."""
+"""The properties by which clients can be selected."""
 
 MAX_PATTERN_LENGTH: Final = 1000
-"""Characters of one selector's regular expression."""
+"""The maximum length of a selector's regular expression, in characters."""
 
 
 class ClientMetricsConfig(NamedTuple):
-    """One subscription, parsed."""
+    """A parsed subscription."""
 
     interval_ms: int
     metrics: tuple[str, ...]
@@ -46,7 +54,7 @@ class ClientMetricsConfig(NamedTuple):
 
     @classmethod
     def parse(cls, config: Mapping[str, str]) -> Self:
-        """Read the texts; raises InvalidRequestError, or InvalidConfigurationError for a selector, one line."""
+        """Parse the texts; raises InvalidRequestError, or InvalidConfigurationError for an invalid selector."""
         values = {name: key.default for name, key in CLIENT_METRICS_KEYS.items()}
         for name, text in config.items():
             if name not in CLIENT_METRICS_KEYS:
@@ -62,7 +70,7 @@ class ClientMetricsConfig(NamedTuple):
         return cls(interval_ms, tuple(each for each in metrics if each), dict(_selector(each) for each in match if each))
 
     def applies_to(self, client: Mapping[str, str]) -> bool:
-        """Tell whether every selector matches the whole of what the client says of itself."""
+        """Return whether every selector matches the whole value of the client's property."""
         return all(pattern.fullmatch(client.get(name, "")) for name, pattern in self.match.items())
 
 

@@ -1,11 +1,11 @@
-"""Settings that are changed while the broker runs. (Kafka: DynamicBrokerConfig; KIP-226.)
+"""Settings that change while the broker runs. (Kafka: DynamicBrokerConfig; KIP-226.)
 
-A value comes from, first wins: the broker's own dynamic settings, those of all brokers, the broker's file, the default. What is
-set last in the metadata store is applied at once: the broker's KafkaConfig takes the new values, and the parts that have to do
-something about them are told.
+In order of precedence, a value comes from the broker's own dynamic settings, the dynamic settings of all brokers, the broker's
+file, or the default. A change in the metadata store is applied at once: the broker's KafkaConfig takes over the new values, and the
+reconfigurable parts of the broker are notified.
 
-Who lets somebody change settings asks ``validate`` before writing them to the store; what is written by others and
-cannot be applied is passed over with a line in the log, and the broker goes on with what it had.
+A handler that changes settings calls ``validate`` before it writes them to the store. Invalid settings that something else wrote to
+the store are logged and ignored, and the broker keeps its previous values.
 """
 
 import threading
@@ -24,25 +24,25 @@ _log = Logger()
 
 
 class IReconfigurable(Interface):
-    """A part of the broker that has to do something when settings change. (Kafka: BrokerReconfigurable.)"""
+    """A part of the broker that has to act when settings change. (Kafka: BrokerReconfigurable.)"""
 
-    reconfigurable_keys = Attribute(
-        "The keys that it wants to hear of, a set; a key with a listener's prefix counts as the bare one."
+    reconfigurable_keys = Attribute("The set of keys whose changes it handles; a listener prefix of a key is ignored.")
+    rereads_files = Attribute(
+        "Whether it reads files that may have changed: it is notified of every update of this broker's settings."
     )
-    rereads_files = Attribute("Whether it reads files that may have changed: it is told whenever the broker's own settings are.")
 
     def validate_reconfiguration(old: KafkaConfig, new: KafkaConfig) -> None:  # noqa: N805
-        """Raise ConfigError when it could not work with the new settings; change nothing."""
+        """Raise ConfigError when it cannot work with the new settings; change nothing."""
 
     def reconfigure(old: KafkaConfig, new: KafkaConfig) -> None:  # noqa: N805
-        """Work with the new settings, which the broker's configuration has already."""
+        """Apply the new settings; the broker's configuration already has them."""
 
 
 class DynamicBrokerConfig:
-    """Puts the layers together and applies changes; all methods are for any thread."""
+    """Combines the layers of settings and applies changes; its methods may be called on any thread."""
 
     def __init__(self, config: KafkaConfig) -> None:
-        """Raises ConfigError when passwords cannot be kept as ``password.encoder.*`` say."""
+        """Raises ConfigError when the settings ``password.encoder.*`` are invalid."""
         self._config = config
         self._static = dict(config.originals)
         self._passwords = PasswordEncoder(config)
@@ -52,14 +52,14 @@ class DynamicBrokerConfig:
         self._reconfigurables: list[IReconfigurable] = []
 
     def add_reconfigurable(self, reconfigurable: IReconfigurable) -> None:
-        """Ask and tell it, behind those that were added before."""
+        """Validate changes with it and notify it of them, after those that were added before."""
         with self._lock:
             self._reconfigurables.append(reconfigurable)
 
     def validate(self, settings: Mapping[str, str], *, per_broker: bool) -> None:
-        """Raise ConfigError when these cannot be the dynamic settings of this broker (``per_broker``), or of all brokers.
+        """Raise ConfigError when these are not valid dynamic settings of this broker (``per_broker``), or of all brokers.
 
-        ``settings`` are all of them as they would be after the change, passwords in clear text. Nothing is changed.
+        ``settings`` are all settings as they would be after the change, with passwords in clear text. Nothing is changed.
         """
         dynamic_rules.check(settings, per_broker=per_broker)
         with self._lock:
@@ -69,16 +69,16 @@ class DynamicBrokerConfig:
                 reconfigurable.validate_reconfiguration(self._config, new)
 
     def stored(self, settings: Mapping[str, str]) -> dict[str, str]:
-        """Return settings as they are to lie in the metadata store: passwords encoded. Raises ConfigError without a secret."""
+        """Return settings as the metadata store holds them, with passwords encoded. Raises ConfigError without a secret."""
         encode = self._passwords.encode
         return {name: encode(text) if dynamic_rules.is_secret(name) else text for name, text in settings.items()}
 
     def loaded(self, stored: Mapping[str, str]) -> dict[str, str]:
-        """Return settings of the metadata store with passwords in clear text; one that cannot be decoded is left out and logged."""
+        """Return settings of the store with passwords in clear text; those that cannot be decoded are logged and omitted."""
         return {name: text for name, text in map(self._decoded, stored.items()) if text is not None}
 
     def with_new_secret(self, stored: Mapping[str, str]) -> dict[str, str] | None:
-        """Return settings of the store, passwords of ``password.encoder.old.secret`` encoded anew; None: there are none."""
+        """Return settings of the store with the passwords of ``password.encoder.old.secret`` re-encoded; None: there are none."""
         changed = {}
         for name, text in stored.items():
             if dynamic_rules.is_secret(name) and (password := self._passwords.decode_old(text)) is not None:
@@ -86,12 +86,12 @@ class DynamicBrokerConfig:
         return {**stored, **changed} if changed else None
 
     def update_own(self, settings: Mapping[str, str]) -> None:
-        """Apply what the store has for this broker (``/config/brokers/<id>``), passwords encoded."""
+        """Apply the store's settings of this broker (``/config/brokers/<id>``), which have passwords encoded."""
         with self._lock:
             self._update(self._defaults, self._usable(settings, per_broker=True), rereads_files=True)
 
     def update_defaults(self, settings: Mapping[str, str]) -> None:
-        """Apply what the store has for all brokers (``/config/brokers/<default>``)."""
+        """Apply the store's settings of all brokers (``/config/brokers/<default>``)."""
         with self._lock:
             self._update(self._usable(settings, per_broker=False), self._own)
 
@@ -103,22 +103,22 @@ class DynamicBrokerConfig:
             for reconfigurable in concerned:
                 reconfigurable.validate_reconfiguration(self._config, new)
         except ConfigError as error:
-            _log.error("The dynamic configuration is not applied: {error}", error=error)
+            _log.error("The dynamic configuration is invalid and was not applied: {error}", error=error)
             return
         self._defaults, self._own = defaults, own
         old = self._config.copy()
         self._config.adopt(new)
         if changed:
             shown = ", ".join(f"{key}={_shown(new, key)}" for key in sorted(changed))
-            _log.info("Dynamic configuration: {changes}", changes=shown)
+            _log.info("Dynamic configuration changed: {changes}", changes=shown)
         for reconfigurable in concerned:
             try:
                 reconfigurable.reconfigure(old, new)
-            except Exception:  # noqa: BLE001 the other parts have to be told too
-                _log.failure("{part} could not be reconfigured", part=type(reconfigurable).__name__)
+            except Exception:  # noqa: BLE001 the other parts have to be notified too
+                _log.failure("Failed to reconfigure {part}", part=type(reconfigurable).__name__)
 
     def _usable(self, settings: Mapping[str, str], *, per_broker: bool) -> dict[str, str]:
-        """Return the settings, passwords decoded, without those that may not be set there."""
+        """Return the settings with passwords decoded, without those that are not allowed at this level."""
         usable = self.loaded(settings)
         for name, why in dynamic_rules.refused(usable, per_broker=per_broker).items():
             del usable[name]
@@ -132,7 +132,7 @@ class DynamicBrokerConfig:
         try:
             return name, self._passwords.decode(text)
         except ValueError as error:
-            _log.error("The dynamic password config {name} cannot be decoded, and is ignored: {error}", name=name, error=error)
+            _log.error("The dynamic password config {name} cannot be decoded and is ignored: {error}", name=name, error=error)
             return name, None
 
     def _layered(self, defaults: Mapping[str, str], own: Mapping[str, str]) -> KafkaConfig:

@@ -1,4 +1,4 @@
-"""Which settings may be changed while the broker runs, for one broker or for all (Kafka: DynamicBrokerConfig.validateConfigs)."""
+"""The rules for dynamic settings of one broker or of all brokers (Kafka: DynamicBrokerConfig.validateConfigs)."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from twisted_kafka.config.values import parse_value
 _LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.*)")
 
 CLUSTER_LEVEL_LISTENER_KEYS: Final = frozenset(("max.connections", "max.connection.creation.rate", "num.network.threads"))
-"""Keys that may have a listener's prefix and be set for all brokers at once."""
+"""Keys that may be set for all brokers even with a listener prefix."""
 
 STORE_KEYS: Final = frozenset(
     f"ssl.{store}.{what}"
@@ -23,12 +23,12 @@ STORE_KEYS: Final = frozenset(
     )
     for what in properties
 ) | {"ssl.key.password"}
-"""Keys of certificates: they may be changed with a listener's prefix only."""
+"""Keys of key stores and trust stores: they may only be changed with a listener prefix."""
 
 _DESCRIPTIONS: Final = {
     "static": "Cannot update these configs dynamically",
     "unprefixed": "These security configs can be dynamically updated only per-listener using the listener prefix",
-    "of one broker": "Cannot update these configs at default cluster level, broker id must be specified",
+    "per broker": "Cannot update these configs at default cluster level, broker id must be specified",
     "secret": "Password config can be defined only at broker level",
 }
 
@@ -40,7 +40,7 @@ def is_secret(name: str) -> bool:
 
 
 def refused(settings: Mapping[str, str], *, per_broker: bool) -> dict[str, str]:
-    """Return what is wrong with settings, by their names; what may be changed, and to this value, is not in it."""
+    """Return the reason for each setting that is refused, by name; settings that are allowed are not included."""
     found = {}
     for name, text in settings.items():
         why = _why_refused(name, text, per_broker)
@@ -50,7 +50,7 @@ def refused(settings: Mapping[str, str], *, per_broker: bool) -> dict[str, str]:
 
 
 def check(settings: Mapping[str, str], *, per_broker: bool) -> None:
-    """Raise ConfigError when any of the settings may not be changed, or not to this value."""
+    """Raise ConfigError when a setting may not be changed dynamically, or its value is invalid."""
     wrong = refused(settings, per_broker=per_broker)
     for kind in _DESCRIPTIONS.values():
         names = sorted(name for name, why in wrong.items() if why == kind)
@@ -66,14 +66,14 @@ def _why_refused(name: str, text: str, per_broker: bool) -> str | None:
         return _DESCRIPTIONS["static"]
     if name in STORE_KEYS:
         return _DESCRIPTIONS["unprefixed"]
-    if not per_broker and _is_of_one_broker(name):
-        return _DESCRIPTIONS["of one broker"]
+    if not per_broker and _is_per_broker(name):
+        return _DESCRIPTIONS["per broker"]
     if not per_broker and is_secret(name):
         return _DESCRIPTIONS["secret"]
     match = _LISTENER.fullmatch(name)
     bare = BROKER_KEYS.get(match[1] if match is not None else name)
     if bare is not None and bare.type == CLASS and not text:
-        return f"Invalid value for {name}: a class has a name"
+        return f"Invalid value '' for {name}: must be the name of a class"
     base = base_key(name)
     if base in BROKER_KEYS:
         try:
@@ -83,7 +83,7 @@ def _why_refused(name: str, text: str, per_broker: bool) -> str | None:
     return None
 
 
-def _is_of_one_broker(name: str) -> bool:
+def _is_per_broker(name: str) -> bool:
     match = _LISTENER.fullmatch(name)
     if match is not None:
         return match[1] not in CLUSTER_LEVEL_LISTENER_KEYS

@@ -1,7 +1,7 @@
-"""Which keys the broker acts on at present.
+"""The keys that have an effect in this broker.
 
-A key that is not here loads, is shown by DescribeConfigs, and is named in one warning at start when it is set. Whoever makes a
-key work adds it here: this is the only place.
+Any other key is accepted and shown by DescribeConfigs, and is listed in a warning at start if it is set. A key is added to this
+list, and nowhere else, when it is implemented.
 """
 
 _BROKER = """

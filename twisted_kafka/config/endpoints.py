@@ -16,7 +16,7 @@ _MAX_PORT = 65535
 
 
 class EndPoint(NamedTuple):
-    """An address of a broker; an empty `host` means every interface, `port` 0 any free port."""
+    """An address of a broker; an empty `host` means all interfaces, `port` 0 any free port."""
 
     host: str
     port: int
@@ -25,13 +25,13 @@ class EndPoint(NamedTuple):
 
     @property
     def text(self) -> str:
-        """NAME://host:port, as listeners are written."""
+        """NAME://host:port, the form in which listeners are configured."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.listener_name}://{host}:{self.port}"
 
 
 def parse_protocol_map(key: str, text: str) -> dict[str, str]:
-    """Return security protocols by listener name; raise ConfigError when a pair or a protocol is not one."""
+    """Return security protocols by listener name; raise ConfigError for a malformed pair or an unknown protocol."""
     protocols = {}
     for pair in filter(None, (item.strip() for item in text.split(","))):
         name, _, protocol = (part.strip().upper() for part in pair.partition(":"))
@@ -39,13 +39,13 @@ def parse_protocol_map(key: str, text: str) -> dict[str, str]:
             allowed = "NAME:PROTOCOL with a protocol of " + ", ".join(SECURITY_PROTOCOLS)
             raise ConfigError(f"Invalid value {pair!r} for {key}: must be {allowed}")
         if name in protocols:
-            raise ConfigError(f"Invalid value {text!r} for {key}: must name {name} only once")
+            raise ConfigError(f"Invalid value {text!r} for {key}: must contain {name} only once")
         protocols[name] = protocol
     return protocols
 
 
 def parse_address(key: str, text: str) -> tuple[str, int]:
-    """Return host and port of `host:port`; an empty host means every interface. Raise ConfigError where it is not one."""
+    """Return host and port of `host:port`; an empty host means all interfaces. Raise ConfigError for a malformed address."""
     match = _ADDRESS.fullmatch(text)
     if match is None or int(match[3]) > _MAX_PORT:
         raise ConfigError(f"Invalid value {text!r} for {key}: must be host:port with a port from 0 to {_MAX_PORT}")
@@ -70,16 +70,16 @@ def ensure_distinct(key: str, end_points: tuple[EndPoint, ...], *, ports: bool) 
     """Raise ConfigError when two end points share a name or, with `ports`, a port on the same kind of address."""
     names = [end_point.listener_name for end_point in end_points]
     if len(set(names)) < len(names):
-        raise ConfigError(f"Invalid value {_text(end_points)!r} for {key}: every listener must have a name of its own")
+        raise ConfigError(f"Invalid value {_text(end_points)!r} for {key}: every listener must have a different name")
     if not ports:
         return
     taken = [(end_point.port, ":" in end_point.host) for end_point in end_points if end_point.port]
     if len(set(taken)) < len(taken):
-        raise ConfigError(f"Invalid value {_text(end_points)!r} for {key}: every listener must have a port of its own")
+        raise ConfigError(f"Invalid value {_text(end_points)!r} for {key}: every listener must have a different port")
 
 
 def local_host_name() -> str:
-    """Return the name under which this machine finds itself, `localhost` when it has none (InetAddress.getCanonicalHostName)."""
+    """Return this machine's canonical host name, `localhost` when it has none (InetAddress.getCanonicalHostName)."""
     name = socket.gethostname()
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM, flags=socket.AI_CANONNAME)

@@ -1,5 +1,5 @@
-"""The one error of the configuration."""
+"""The exception for invalid configurations."""
 
 
 class ConfigError(ValueError):
-    """A setting that the broker cannot start with; its text is one line naming the key, the value and what is allowed."""
+    """A setting is invalid; the message is one line with the key, the value and the allowed values."""

@@ -1,7 +1,7 @@
-"""What the interpreter is like, where that decides on how work is spread."""
+"""Properties of the Python interpreter that determine how many threads are useful."""
 
 import sys
 from typing import Final
 
 HAS_INTERPRETER_LOCK: Final[bool] = getattr(sys, "_is_gil_enabled", lambda: True)()
-"""Whether one thread at a time runs Python: not so on a free-threaded build (PEP 703)."""
+"""Whether only one thread at a time executes Python code; false on a free-threaded build (PEP 703)."""

@@ -1,6 +1,6 @@
-"""Passwords in dynamic settings, as they lie in the metadata store: encrypted with ``password.encoder.secret``.
+"""Encryption of passwords in dynamic settings, which the metadata store holds encrypted with ``password.encoder.secret``.
 
-The form is Kafka's (EncryptingPasswordEncoder), so that either broker reads what the other has written.
+The format is that of Kafka's EncryptingPasswordEncoder, so that both brokers can read each other's passwords.
 """
 
 import base64
@@ -13,7 +13,7 @@ from twisted_kafka.config.errors import ConfigError
 DEFAULT_KEY_FACTORY: Final = "PBKDF2WithHmacSHA512"
 SALT_BYTES: Final = 256
 MAX_ITERATIONS: Final = 10_000_000
-"""More rounds than this are not worked off for what lies in the store: somebody would have the broker stand still."""
+"""The maximum number of iterations accepted from the store: a hostile value would block the broker for a long time."""
 
 _HASHES: Final = {f"PBKDF2WithHmac{name.upper()}": name for name in ("sha1", "sha224", "sha256", "sha384", "sha512")}
 _CBC: Final = "AES/CBC/PKCS5PADDING"
@@ -24,10 +24,10 @@ _KEY_BITS: Final = (128, 192, 256)
 
 
 class PasswordEncoder:
-    """Encrypts and decrypts by keys ``password.encoder.*``."""
+    """Encrypts and decrypts passwords as the settings ``password.encoder.*`` specify."""
 
     def __init__(self, config: KafkaConfig) -> None:
-        """Raises ConfigError for an algorithm that is not known here."""
+        """Raises ConfigError for an algorithm that is not supported."""
         self._secret = config.optional_string("password.encoder.secret")
         self._old_secret = config.optional_string("password.encoder.old.secret")
         self._key_factory = config.optional_string("password.encoder.keyfactory.algorithm") or DEFAULT_KEY_FACTORY
@@ -43,7 +43,7 @@ class PasswordEncoder:
                 raise ConfigError(f"Invalid value '{value}' for {key}: must be one of {', '.join(map(str, allowed))}")
 
     def encode(self, password: str) -> str:
-        """Encrypt; raise ConfigError without a secret."""
+        """Encrypt a password; raise ConfigError without a secret."""
         if self._secret is None:
             raise ConfigError("Password encoder secret not configured: password.encoder.secret must be set for dynamic passwords")
         salt = os.urandom(SALT_BYTES)
@@ -66,13 +66,13 @@ class PasswordEncoder:
         return ",".join(f"{name}:{value}" for name, value in fields.items())
 
     def decode(self, encoded: str) -> str:
-        """Decrypt with the secret; raise ValueError where that is not possible."""
+        """Decrypt with the secret; raise ValueError when that is not possible."""
         if self._secret is None:
             raise ValueError("password.encoder.secret is not set")
         return _decoded(encoded, self._secret)
 
     def decode_old(self, encoded: str) -> str | None:
-        """Decrypt with ``password.encoder.old.secret``; None when that is not set or does not fit."""
+        """Decrypt with ``password.encoder.old.secret``; None when it is not set or is not the secret of this password."""
         if self._old_secret is None:
             return None
         try:
@@ -91,18 +91,18 @@ def _decoded(encoded: str, secret: str) -> str:
         )
         length = int(fields["passwordLength"])
     except (KeyError, ValueError) as error:
-        raise ValueError(f"it is not an encoded password: {type(error).__name__}") from None
+        raise ValueError(f"not an encoded password: {type(error).__name__}") from None
     if (
         key_factory not in _HASHES
         or cipher not in (_CBC, _GCM)
         or key_bits not in _KEY_BITS
         or not 0 < iterations <= MAX_ITERATIONS
     ):
-        raise ValueError(f"it is encrypted in an unknown way: {key_factory}, {cipher}, {key_bits} bits, {iterations} rounds")
+        raise ValueError(f"unsupported encryption: {key_factory}, {cipher}, {key_bits} bits, {iterations} iterations")
     key = _derive(secret, key_factory, salt, iterations, key_bits)
     password = (_gcm if cipher == _GCM else _cbc)(key, initial, encrypted, encrypt=False).decode()
     if _java_length(password) != length:
-        raise ValueError("the secret does not fit")
+        raise ValueError("wrong secret")
     return password
 
 
@@ -113,7 +113,7 @@ def _derive(secret: str, key_factory: str, salt: bytes, iterations: int, key_bit
 
 
 def _cbc(key: bytes, initial: bytes, data: bytes, *, encrypt: bool) -> bytes:
-    from cryptography.hazmat.primitives import padding  # a tenth of a second that few need
+    from cryptography.hazmat.primitives import padding  # takes a tenth of a second, and few need it
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
     cipher = Cipher(algorithms.AES(key), modes.CBC(initial))
@@ -134,7 +134,7 @@ def _gcm(key: bytes, initial: bytes, data: bytes, *, encrypt: bool) -> bytes:
     try:
         return AESGCM(key).decrypt(initial, data, None)
     except InvalidTag:
-        raise ValueError("the secret does not fit") from None
+        raise ValueError("wrong secret") from None
 
 
 def _java_length(text: str) -> int:

@@ -1,4 +1,4 @@
-"""Keys that are valid in front of another: a listener's own settings, a mechanism's login, settings for plug-ins."""
+"""Keys with prefixes: settings of one listener, of one SASL mechanism, and settings passed to plug-ins."""
 
 from twisted_kafka.config.keys import BROKER_KEYS
 
@@ -21,15 +21,15 @@ _MECHANISM_SCOPED = (
     "connections.max.reauth.ms",
 )
 
-# Settings of classes that Kafka ships and that people set without the broker declaring them.
-_OF_PLUGINS = frozenset(("super.users", "allow.everyone.if.no.acl.found", "kafka.csv.metrics.reporter.enabled"))
+# Settings of classes that ship with Kafka; the broker does not declare them, but configurations contain them.
+_PLUGIN_KEYS = frozenset(("super.users", "allow.everyone.if.no.acl.found", "kafka.csv.metrics.reporter.enabled"))
 
 
 def base_key(name: str) -> str | None:
-    """Return the key that `name` sets, itself for one that is passed on to a plug-in, None when no key is meant."""
+    """Return the key that `name` sets without its prefixes, `name` itself for a plug-in's setting, None for an unknown key."""
     if name in BROKER_KEYS:
         return name
-    if name in _OF_PLUGINS or name.startswith(_PASSED_ON):
+    if name in _PLUGIN_KEYS or name.startswith(_PASSED_ON):
         return name
     rest = name
     if name.startswith(_LISTENER):

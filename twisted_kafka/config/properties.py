@@ -1,4 +1,4 @@
-"""Java .properties text: comments, continued lines and escapes (java.util.Properties.load)."""
+"""Java .properties files with comments, continued lines and escapes (java.util.Properties.load)."""
 
 import re
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def load_properties(path: Path | str) -> dict[str, str]:
-    """Read a properties file (UTF-8, a byte order mark is passed over; or Latin-1); raise ConfigError when it cannot be read."""
+    """Read a properties file in UTF-8, with or without a byte order mark, or Latin-1; raise ConfigError when that fails."""
     try:
         data = Path(path).read_bytes()
     except OSError as error:
@@ -30,7 +30,7 @@ def load_properties(path: Path | str) -> dict[str, str]:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Return the keys and values of `text`; of a key given twice the last value counts."""
+    """Return the keys and values of `text`; the last value of a repeated key wins."""
     properties = {}
     for line in _logical_lines(text):
         end = _key_end(line)
@@ -88,7 +88,7 @@ def _unescaped(text: str) -> str:
             continue
         digits = text[position : position + 4]
         if not _FOUR_DIGITS.fullmatch(digits):
-            raise ConfigError(f"\\u{digits} is not an escaped character: \\u takes four hexadecimal digits")
+            raise ConfigError(f"Invalid escape \\u{digits}: \\u must be followed by four hexadecimal digits")
         parts.append(chr(int(digits, 16)))
         position += 4
     return "".join(parts)

@@ -1,4 +1,4 @@
-"""LogConfig: the effective settings of one topic, from its own overrides and the broker's defaults."""
+"""LogConfig: the effective settings of a topic, from its overrides and the broker's defaults."""
 
 import dataclasses
 import functools
@@ -15,7 +15,7 @@ from twisted_kafka.protocol.errors import InvalidConfigurationError
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """A topic's settings; every attribute is the topic key of that name with underscores, and has its unit."""
+    """A topic's settings; each attribute has the name of a topic key, with underscores for dots, and its unit."""
 
     cleanup_policy: tuple[str, ...] = ("delete",)
     compression_gzip_level: int = -1
@@ -68,8 +68,8 @@ class LogConfig:
     def from_broker(cls, config: KafkaConfig, overrides: Mapping[str, str] | None = None) -> Self:
         """Return the settings of a topic with these overrides.
 
-        Raises InvalidConfigurationError for a value that is not allowed; unknown keys are passed over, for the metadata may
-        hold keys of a newer broker.
+        Raises InvalidConfigurationError for an invalid value. Unknown keys are ignored, because the metadata may contain keys of
+        a newer broker.
         """
         values = dict(topic_defaults(config))
         for name, text in (overrides or {}).items():
@@ -80,7 +80,7 @@ class LogConfig:
 
 
 def topic_defaults(config: KafkaConfig) -> Mapping[str, Value]:
-    """Return the value of every topic key of a topic without overrides: of its first broker synonym that is not null."""
+    """Return the value of every topic key for a topic without overrides: that of its first broker synonym that is not null."""
     return _topic_defaults(config, config.generation)
 
 
@@ -100,28 +100,28 @@ def _topic_defaults(config: KafkaConfig, _generation: int) -> Mapping[str, Value
 
 
 def validate_topic_configs(overrides: Mapping[str, str | None]) -> None:
-    """Raise InvalidConfigurationError, one line, for the first override that no topic can have (LogConfig.validate)."""
+    """Raise InvalidConfigurationError, with a message of one line, for the first invalid override (Kafka: LogConfig.validate)."""
     for name, text in overrides.items():
         if name not in TOPIC_KEYS:
             raise InvalidConfigurationError(f"Unknown topic config name: {name}")
         if text is None:
             raise InvalidConfigurationError(f"Null value not supported for topic configs: {name}")
         _parse(name, text)
-    largest_lag = _number(overrides, "max.compaction.lag.ms")
-    smallest_lag = _number(overrides, "min.compaction.lag.ms")
-    if smallest_lag > largest_lag:
-        allowed = f"at most max.compaction.lag.ms, {largest_lag}"
-        raise InvalidConfigurationError(f"Invalid value {smallest_lag} for min.compaction.lag.ms: must be {allowed}")
+    max_lag_ms = _number(overrides, "max.compaction.lag.ms")
+    min_lag_ms = _number(overrides, "min.compaction.lag.ms")
+    if min_lag_ms > max_lag_ms:
+        allowed = f"at most max.compaction.lag.ms, {max_lag_ms}"
+        raise InvalidConfigurationError(f"Invalid value {min_lag_ms} for min.compaction.lag.ms: must be {allowed}")
 
 
-def ensure_possible(config: KafkaConfig, overrides: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the overrides, all of which a topic of this broker can have; raise InvalidConfigurationError, one line."""
+def validated_overrides(config: KafkaConfig, overrides: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the overrides if they are valid for a topic of this broker, otherwise raise InvalidConfigurationError."""
     validate_topic_configs(overrides)
-    possible = {name: value for name, value in overrides.items() if value is not None}
-    effective = LogConfig.from_broker(config, possible)
+    valid = {name: value for name, value in overrides.items() if value is not None}
+    effective = LogConfig.from_broker(config, valid)
     if effective.remote_storage_enable and not config.boolean("remote.log.storage.system.enable"):
-        raise InvalidConfigurationError("A topic cannot have remote storage: remote.log.storage.system.enable is false")
-    return possible
+        raise InvalidConfigurationError("remote.storage.enable requires remote.log.storage.system.enable, which is false")
+    return valid
 
 
 def _parse(name: str, text: str) -> Value:
@@ -139,7 +139,7 @@ def _number(overrides: Mapping[str, str | None], name: str) -> int:
 
 
 def _prefer_difference(values: dict[str, Value], overrides: Mapping[str, str]) -> None:
-    # The older key counts for both directions as long as the newer ones are at their default (KIP-937).
+    # The older key applies in both directions as long as the newer ones have their default (KIP-937).
     difference = values["message.timestamp.difference.max.ms"]
     if difference == MAX_LONG:
         return

@@ -1,10 +1,10 @@
-"""A mapping from key to parsed value with an accessor for each type."""
+"""A mapping from keys to parsed values, with an accessor for each type."""
 
 from twisted_kafka.config.keys.declare import Value
 
 
 class TypedValues:
-    """Parsed values by key; an accessor asserts that the key has its type."""
+    """Parsed values by key; each accessor asserts that the value has its type."""
 
     def __init__(self, values: dict[str, Value]) -> None:
         self._values = values
@@ -28,7 +28,7 @@ class TypedValues:
         return value
 
     def string(self, key: str) -> str:
-        """Return the value of a STRING, CLASS or PASSWORD key that is set or has a default."""
+        """Return the value of a STRING, CLASS or PASSWORD key that has one."""
         value = self._values[key]
         assert isinstance(value, str), key
         return value

@@ -1,4 +1,4 @@
-"""Values of configuration keys: from text, to text, and their rules."""
+"""Values of configuration keys: parsing, validation and formatting."""
 
 import re
 
@@ -7,10 +7,10 @@ from twisted_kafka.config.keys import declare
 from twisted_kafka.config.keys.declare import ConfigKey, TopicKey, Value
 
 HIDDEN = "[hidden]"
-"""What is shown in the place of a PASSWORD."""
+"""The text shown in place of a PASSWORD."""
 
 _DOUBLE = re.compile(r"([+-]?(?:Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?))[fFdD]?", re.ASCII)
-"""What Java's Double.valueOf reads, but for NaN, of which no setting can make sense, and numbers in base 16."""
+"""The numbers that Java's Double.valueOf accepts, except NaN, which no setting can use, and hexadecimal ones."""
 _BITS = {declare.SHORT: 16, declare.INT: 32, declare.LONG: 64}
 _KINDS = {
     declare.BOOLEAN: "true or false",
@@ -22,15 +22,15 @@ _KINDS = {
 
 
 def parse_value(key: ConfigKey | TopicKey, text: str) -> Value:
-    """Return the value that `text` means for `key`; raise ConfigError where it is not of the key's type or breaks its rule."""
+    """Return the parsed value of `key`; raise ConfigError when `text` is not of the key's type or violates its rule."""
     value = _parse(key, text.strip() if key.type != declare.PASSWORD else text)
     if key.valid is not None and not key.valid.accepts(value):
-        raise _refusal(key, text, key.valid.allowed)
+        raise _invalid(key, text, key.valid.allowed)
     return value
 
 
 def value_text(key: ConfigKey | TopicKey, value: Value) -> str | None:
-    """Return a value as Kafka writes it (ConfigDef.convertToString); a password comes back hidden."""
+    """Return a value in Kafka's text form (ConfigDef.convertToString), with a password hidden."""
     if value is None:
         return None
     if key.type == declare.PASSWORD:
@@ -48,14 +48,14 @@ def _parse(key: ConfigKey | TopicKey, text: str) -> Value:
     match key.type:
         case declare.BOOLEAN:
             if text.lower() not in ("true", "false"):
-                raise _refusal(key, text, _KINDS[key.type])
+                raise _invalid(key, text, _KINDS[key.type])
             return text.lower() == "true"
         case declare.INT | declare.LONG | declare.SHORT:
             return _whole_number(key, text)
         case declare.DOUBLE:
             number = _DOUBLE.fullmatch(text)
             if number is None:
-                raise _refusal(key, text, _KINDS[key.type])
+                raise _invalid(key, text, _KINDS[key.type])
             return float(number[1])
         case declare.LIST:
             return tuple(item.strip() for item in text.split(",")) if text else ()
@@ -65,22 +65,22 @@ def _parse(key: ConfigKey | TopicKey, text: str) -> Value:
 
 def _whole_number(key: ConfigKey | TopicKey, text: str) -> int:
     digits = text[1:] if text[:1] in ("-", "+") else text
-    if not (digits.isascii() and digits.isdigit()) or len(digits) > 20:  # int() would also take "1_000" and other alphabets
-        raise _refusal(key, text, _KINDS[key.type])
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > 20:  # int() would also accept "1_000" and other alphabets
+        raise _invalid(key, text, _KINDS[key.type])
     number = int(text)
     limit = 1 << (_BITS[key.type] - 1)
     if not -limit <= number < limit:
-        raise _refusal(key, text, _KINDS[key.type])
+        raise _invalid(key, text, _KINDS[key.type])
     return number
 
 
-def _refusal(key: ConfigKey | TopicKey, text: str, allowed: str) -> ConfigError:
+def _invalid(key: ConfigKey | TopicKey, text: str, allowed: str) -> ConfigError:
     shown = HIDDEN if key.type == declare.PASSWORD else " ".join(text.split())
     return ConfigError(f"Invalid value {shown!r} for {key.name}: must be {allowed}")
 
 
 def java_double(value: float) -> str:
-    """Return a number as Java's Double.toString writes it."""
+    """Return a number in the form of Java's Double.toString."""
     text = repr(value)
     mantissa, exponent_mark, exponent = text.partition("e")
     if not exponent_mark:

@@ -1,15 +1,16 @@
-"""All keys of the broker and of topics, each declared in one of the modules beside this one.
+"""All keys of the broker and of topics; the modules of this package declare them by area.
 
-The keys, types, defaults and ranges are those of Apache Kafka 3.9 (KafkaConfig, LogConfig); `own.py` adds a few of ours.
+The keys, types, defaults and ranges are those of Apache Kafka 3.9 (KafkaConfig, LogConfig); `extensions.py` adds keys that Apache
+Kafka does not have.
 """
 
-from twisted_kafka.config.keys import cluster, coordinators, log, network, observing, own, replication, security, tiering
+from twisted_kafka.config.keys import cluster, coordinators, extensions, log, monitoring, network, replication, security, tiering
 from twisted_kafka.config.keys.declare import ConfigKey, TopicKey
 from twisted_kafka.config.keys.topic import TOPIC_KEYS as _TOPIC_KEYS
 
 BROKER_KEYS: dict[str, ConfigKey] = {
     key.name: key
-    for area in (network, log, replication, coordinators, cluster, security, observing, tiering, own)
+    for area in (network, log, replication, coordinators, cluster, security, monitoring, tiering, extensions)
     for key in area.KEYS
 }
 """Every broker key by name."""
@@ -17,10 +18,10 @@ BROKER_KEYS: dict[str, ConfigKey] = {
 TOPIC_KEYS: dict[str, TopicKey] = {key.name: key for key in _TOPIC_KEYS}
 """Every topic key by name."""
 
-OWN_KEYS: frozenset[str] = frozenset(key.name for key in own.KEYS)
+EXTENSION_KEYS: frozenset[str] = frozenset(key.name for key in extensions.KEYS)
 """The broker keys that Apache Kafka does not have."""
 
-# Keys that say the same thing in other units, first wins (Kafka: DynamicBrokerConfig.brokerConfigSynonyms).
+# Keys for the same setting, in order of precedence (Kafka: DynamicBrokerConfig.brokerConfigSynonyms).
 _SYNONYMS: tuple[tuple[str, ...], ...] = (
     ("log.roll.ms", "log.roll.hours"),
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
@@ -31,4 +32,4 @@ _SYNONYMS: tuple[tuple[str, ...], ...] = (
 )
 
 BROKER_SYNONYMS: dict[str, tuple[str, ...]] = {name: group for group in _SYNONYMS for name in group}
-"""For a key that has synonyms, all of them in the order of precedence, itself included."""
+"""The synonyms of a key in order of precedence, including the key itself; keys without synonyms are missing."""

@@ -1,6 +1,6 @@
-"""How a configuration key is declared: its type, default, what is allowed, and how it may be changed.
+"""The declaration of a configuration key: its type, default, allowed values, and update mode.
 
-The declarations are plain tuples, for the broker reads all of them before it does anything else.
+Declarations are plain tuples, because the broker creates all of them before it does anything else.
 """
 
 from typing import Final, NamedTuple, Protocol
@@ -21,7 +21,7 @@ HIGH: Final = "HIGH"
 MEDIUM: Final = "MEDIUM"
 LOW: Final = "LOW"
 
-# How a broker key may be changed while the broker runs (KIP-226).
+# Update modes: whether and how a broker key may be changed while the broker runs (KIP-226).
 READ_ONLY: Final = "read-only"
 PER_BROKER: Final = "per-broker"
 CLUSTER_WIDE: Final = "cluster-wide"
@@ -35,18 +35,18 @@ Value = bool | int | float | str | tuple[str, ...] | None
 
 
 class Valid(Protocol):
-    """What values of a key are allowed."""
+    """The rule for the values of a key."""
 
     @property
     def allowed(self) -> str:
-        """The rule in words that fit after "must be"."""
+        """The rule as a phrase that follows "must be"."""
 
     def accepts(self, value: Value) -> bool:
-        """Tell whether a parsed, non-null value keeps the rule."""
+        """Return whether a parsed, non-null value is allowed."""
 
 
 class Between(NamedTuple):
-    """A number from `low` to `high`, both included; None leaves an end open."""
+    """A number from `low` to `high`, inclusive; None leaves an end open. `or_else` is a further allowed value."""
 
     low: float | None = None
     high: float | None = None
@@ -54,14 +54,14 @@ class Between(NamedTuple):
 
     @property
     def allowed(self) -> str:
-        """The range in words."""
+        """The range as a phrase."""
         if self.high is None:
             return f"at least {self.low}"
         text = f"from {self.low} to {self.high}"
         return text if self.or_else is None else f"{text}, or {self.or_else}"
 
     def accepts(self, value: Value) -> bool:
-        """Tell whether the number lies in the range."""
+        """Return whether the number is in the range."""
         assert isinstance(value, (int, float))
         if value == self.or_else and self.or_else is not None:
             return True
@@ -69,7 +69,7 @@ class Between(NamedTuple):
 
 
 class OneOf(NamedTuple):
-    """One of a few words."""
+    """One of the given words."""
 
     words: tuple[str, ...]
     ignore_case: bool = False
@@ -80,13 +80,13 @@ class OneOf(NamedTuple):
         return "one of " + ", ".join(self.words)
 
     def accepts(self, value: Value) -> bool:
-        """Tell whether the word is one of them."""
+        """Return whether the value is one of the words."""
         assert isinstance(value, str)
         return value in self.words or (self.ignore_case and value.lower() in map(str.lower, self.words))
 
 
 class EachOf(NamedTuple):
-    """A list of words, each of them one of a few."""
+    """A list whose items are all among the given words."""
 
     words: tuple[str, ...]
 
@@ -96,21 +96,21 @@ class EachOf(NamedTuple):
         return "a list of " + ", ".join(self.words)
 
     def accepts(self, value: Value) -> bool:
-        """Tell whether every word of the list is one of them."""
+        """Return whether every item is one of the words."""
         assert isinstance(value, tuple)
         return all(word in self.words for word in value)
 
 
 class NotEmpty(NamedTuple):
-    """A string with something in it, or nothing set at all."""
+    """A non-empty string; the key may also be unset."""
 
     @property
     def allowed(self) -> str:
-        """The rule in words."""
+        """The rule as a phrase."""
         return "a non-empty string"
 
     def accepts(self, value: Value) -> bool:
-        """Tell whether there is something in it."""
+        """Return whether the value is not empty."""
         return value != ""
 
 
@@ -119,11 +119,11 @@ class ReplicaList(NamedTuple):
 
     @property
     def allowed(self) -> str:
-        """The rule in words."""
+        """The rule as a phrase."""
         return "*, or a list of partition:broker"
 
     def accepts(self, value: Value) -> bool:
-        """Tell whether every entry is a pair of numbers."""
+        """Return whether every entry is a pair of numbers."""
         assert isinstance(value, tuple)
         return value in ((), ("*",)) or all(_is_number_pair(entry) for entry in value)
 
@@ -134,7 +134,7 @@ def _is_number_pair(entry: str) -> bool:
 
 
 class MetadataVersion(NamedTuple):
-    """A Kafka version as inter.broker.protocol.version names it: 2.8, 2.8-IV1, 2.8.1."""
+    """A Kafka version as in inter.broker.protocol.version: 2.8, 2.8-IV1, 2.8.1."""
 
     versions: tuple[str, ...]
 
@@ -144,7 +144,7 @@ class MetadataVersion(NamedTuple):
         return f"a Kafka version from {self.versions[0]} to {self.versions[-1]}"
 
     def accepts(self, value: Value) -> bool:
-        """Tell whether the version, or the release that it belongs to, is known."""
+        """Return whether the version, or its release, is known."""
         assert isinstance(value, str)
         numbers = value.split(".")
         release = ".".join(numbers[: 3 if numbers[0] == "0" else 2])
@@ -152,12 +152,12 @@ class MetadataVersion(NamedTuple):
 
 
 def at_least(low: float) -> Between:
-    """Allow numbers from `low` on."""
+    """Return the rule for numbers that are not less than `low`."""
     return Between(low)
 
 
 class ConfigKey(NamedTuple):
-    """One key: its name, type, default (parsed), rule, importance, update mode and what it does."""
+    """A broker key: its name, type, parsed default, rule, importance, update mode and documentation."""
 
     name: str
     type: str
@@ -170,7 +170,7 @@ class ConfigKey(NamedTuple):
 
 
 class TopicKey(NamedTuple):
-    """One key of a topic; `synonyms` are the broker keys that give its default, first wins, with their factors."""
+    """A topic key; `synonyms` are the broker keys of its default, in order of precedence, with conversion factors."""
 
     name: str
     type: str

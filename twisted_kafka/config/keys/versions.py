@@ -8,4 +8,4 @@ _NAMES = (
 )
 
 KAFKA_VERSIONS: tuple[str, ...] = tuple(_NAMES.split())
-"""All values of inter.broker.protocol.version, oldest first."""
+"""The values of inter.broker.protocol.version, oldest first."""

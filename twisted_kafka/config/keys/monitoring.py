@@ -1,4 +1,4 @@
-"""Quota windows, metrics and telemetry."""
+"""Windows of quotas, metrics and telemetry."""
 
 from twisted_kafka.config.keys.declare import (
     BOOLEAN,
@@ -14,7 +14,7 @@ from twisted_kafka.config.keys.declare import (
     at_least,
 )
 
-# A key takes two lines, the second says what it does: a table, which the formatter would pull apart.
+# A table with two lines per key: the declaration and the documentation. The formatter would break it up.
 # fmt: off
 KEYS: tuple[ConfigKey, ...] = (
     ConfigKey("quota.window.num", INT, 11, at_least(1), LOW, READ_ONLY,
@@ -30,9 +30,9 @@ KEYS: tuple[ConfigKey, ...] = (
     ConfigKey("alter.log.dirs.replication.quota.window.size.seconds", INT, 1, at_least(1), LOW, READ_ONLY,
               "Length of a sample of the quota of moves between log directories."),
     ConfigKey("controller.quota.window.num", INT, 11, at_least(1), LOW, READ_ONLY,
-              "Samples kept for quotas of changes to the cluster."),
+              "Samples kept for quotas of controller mutations."),
     ConfigKey("controller.quota.window.size.seconds", INT, 1, at_least(1), LOW, READ_ONLY,
-              "Length of a sample of quotas of changes to the cluster."),
+              "Length of a sample of quotas of controller mutations."),
     ConfigKey("client.quota.callback.class", CLASS, None, None, LOW, READ_ONLY,
               "Class that computes client quotas."),
     ConfigKey("metric.reporters", LIST, (), None, LOW, CLUSTER_WIDE,
@@ -42,14 +42,14 @@ KEYS: tuple[ConfigKey, ...] = (
     ConfigKey("metrics.sample.window.ms", LONG, 30000, at_least(1), LOW, READ_ONLY,
               "Length of a sample of a rate."),
     ConfigKey("metrics.recording.level", STRING, "INFO", None, LOW, READ_ONLY,
-              "How fine the metrics are that are recorded."),
+              "Recording level of metrics."),
     ConfigKey("auto.include.jmx.reporter", BOOLEAN, True, None, LOW, READ_ONLY,
-              "Report metrics through JMX too."),
+              "Also report metrics through JMX."),
     ConfigKey("kafka.metrics.reporters", LIST, (), None, LOW, READ_ONLY,
               "Classes that report Yammer metrics."),
     ConfigKey("kafka.metrics.polling.interval.secs", INT, 10, at_least(1), LOW, READ_ONLY,
-              "How often Yammer metrics are reported."),
+              "Interval between reports of Yammer metrics."),
     ConfigKey("telemetry.max.bytes", INT, 1_048_576, at_least(1), LOW, READ_ONLY,
-              "Largest telemetry message that a client may push."),
+              "Maximum size of a telemetry push of a client."),
 )
 # fmt: on
