@@ -48,6 +48,33 @@ def test_a_tail_torn_at_any_byte_is_cut_at_the_batch(bench, tmp_path):
         shutil.rmtree(bench.directory)
 
 
+@pytest.mark.parametrize("was_clean", [False, True])
+def test_what_recovery_cuts_off_is_gone_after_a_power_failure(tmp_path, monkeypatch, was_clean):
+    """Else old batches could lie after what is appended next, of which only the first pages reach the disk."""
+    bench = Bench(tmp_path / "topic-0")
+    log = bench.open()
+    fill(log, 11)
+    position = log.offset_metadata(5).relative_position
+    log.flush()
+    log.close()
+    path = log.segments.active.path
+    with open(path, "r+b") as file:
+        file.seek(position + 30)
+        file.write(b"\xff")
+    if was_clean:
+        path.with_suffix(".txnindex").write_bytes(b"torn")
+    durable = {}
+    real = os.fdatasync
+
+    def sync(fd):
+        durable[os.readlink(f"/proc/self/fd/{fd}")] = os.fstat(fd).st_size
+        real(fd)
+
+    monkeypatch.setattr(os, "fdatasync", sync)
+    assert bench.open(was_clean=was_clean, recovery_point=0 if was_clean else 11).size_bytes == position
+    assert durable == {str(path): position}
+
+
 @pytest.mark.parametrize("at", [0, 8, 12, 16, 17, 21, 23, 30, 45, 57, 61, 70])
 def test_a_damaged_byte_cuts_the_log_there(bench, at):
     log = bench.open()

@@ -341,8 +341,12 @@ class LogSegment(SegmentFiles):
         self._max_timestamp = TimestampOffset(-1, self.base_offset)
 
     def truncate_file(self, size_bytes: int) -> None:
-        """Cut the file of batches alone; raises OSError."""
+        """Cut the file of batches alone, durably; raises OSError.
+
+        What is appended next may reach the disk before a cut that was not synced: old batches would follow new ones.
+        """
         os.ftruncate(self.file.fileno(), size_bytes)
+        os.fdatasync(self.file.fileno())
         self.size_bytes = size_bytes
 
     def truncate_to(self, offset: int) -> int:
@@ -357,7 +361,6 @@ class LogSegment(SegmentFiles):
         self.transaction_index.truncate_to(offset)
         if found:
             self.truncate_file(found[1])
-            os.fdatasync(self.file.fileno())
         if not self.size_bytes:
             self.first_timestamp_ms = None
         self.open_for_append()
