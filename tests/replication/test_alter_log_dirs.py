@@ -20,9 +20,9 @@ VALUE = b"x" * 300
 class Moving(Harness):
     """A harness with two directories, whose moves happen when told."""
 
-    def __init__(self, path, **properties):
+    def __init__(self, path, dirs=("a", "b"), **properties):
         self.path = path
-        super().__init__([path / "a", path / "b"], replica_fetch_max_bytes=PIECE, **properties)
+        super().__init__([path / name for name in dirs], replica_fetch_max_bytes=PIECE, **properties)
         self.moves = self.replicas.moves
 
     def elsewhere(self, topic_partition=TP):
@@ -43,10 +43,10 @@ class Moving(Harness):
             for directory in self.moves.describe(None)
         }
 
-    def again(self):
+    def again(self, dirs=("a", "b")):
         """Restart."""
         self.close()
-        return Moving(self.path)
+        return Moving(self.path, dirs)
 
 
 @pytest.fixture
@@ -169,6 +169,65 @@ def test_a_directory_that_fails_ends_the_move(h, which):
     else:
         assert h.append(b"on").error == ErrorCode.KAFKA_STORAGE_ERROR
         assert h.order() == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+@pytest.mark.parametrize("dirs", [("b",), ("b", "c")])
+def test_a_copy_whose_source_is_lost_becomes_the_log(h, dirs):
+    """Else it would be cut to what the new, empty log has: nothing."""
+    h.alter(str(h.path / "a"))
+    partition = h.lead()
+    assert partition.log.parent == h.path / "a"
+    fill(h)
+    h.alter(str(h.path / "b"))
+    h.move_on()
+    h.move_on()
+    copied = contents(partition.future_log)
+    assert 0 < len(copied) < 10
+    assert partition.future_log.high_watermark == len(copied)
+    h = h.again(dirs)  # without the disk, which is lost
+    partition = h.lead(epoch=1)
+    assert (partition.log.parent, partition.log.dir.name, partition.future_log) == (h.path / "b", "orders-0", None)
+    assert h.move_on() == 0
+    assert contents(partition.log) == copied
+    assert h.described()[str(h.path / "b")] == [(0, 0, False)]
+    assert h.append(b"on").base_offset == len(copied)
+    # It can be cleaned, moved and deleted like any other.
+    with pytest.raises(ValueError, match="not paused"):
+        h.logs.cleaner.manager.resume([TP])
+    # Should the disk be found again: what it alone has is set aside, not lost.
+    h = h.again(("a", *dirs))
+    assert h.lead(epoch=2).log.parent == h.path / "b"
+    assert len(contents(h.logs.get_log(TP))) == len(copied) + 1
+    assert [path.name.endswith("-stray") for path in (h.path / "a").glob("orders-0*")] == [True]
+
+
+def test_a_copy_whose_source_may_come_back_stays_a_copy(h):
+    partition = h.lead()
+    fill(h)
+    source = partition.log.parent
+    h.alter(h.elsewhere())
+    h.move_on()
+    h.close()
+    source.rename(source.with_name("gone"))
+    source.write_text("")  # a disk that cannot be used
+    h = Moving(h.path)
+    assert h.order(epoch=1) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert h.logs.get_future_log(TP).log_end_offset == 2
+    h.close()
+    source.unlink()
+    source.with_name("gone").rename(source)
+    h = Moving(h.path)
+    assert len(contents(h.lead(epoch=1).log)) == 10
+
+
+def test_a_copy_of_another_topics_log_does_not_become_the_log(h):
+    h.lead()
+    fill(h)
+    h.alter(str(h.elsewhere().path))
+    h.move_on()
+    target = h.logs.get_future_log(TP).parent.name
+    h = h.again((target, "c"))
+    assert h.lead(topic_uuid=bytes(range(16)), epoch=1).log.log_end_offset == 0
 
 
 def test_a_deleted_partition_takes_its_future_log_along(h):

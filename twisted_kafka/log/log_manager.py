@@ -189,21 +189,59 @@ class LogManager:
     ) -> UnifiedLog:
         """Return a partition's log; a new one is made in the directory that ``prefer`` named, else where the fewest logs are.
 
-        One that is not ``is_new`` may lie in a directory that is offline: then nothing is made.
+        One that is not ``is_new`` may lie in a directory that is offline: then nothing is made. If all are online, it is lost, and
+        the copy of a move that was under way becomes the log.
         Raises KafkaStorageError when it cannot be made, InconsistentTopicIdError when the existing log is of another topic id.
         """
         log = self._logs.get(topic_partition)
         if log is None:
+            adopted = False
             with self._lock:
                 log = self._logs.get(topic_partition)
+                if log is None and not is_new:
+                    self._all.ensure_none_is_offline(topic_partition)
+                    log = self._adopt_future_log(topic_partition, topic_id)
+                    adopted = log is not None
                 if log is None:
-                    if not is_new:
-                        self._all.ensure_none_is_offline(topic_partition)
                     log = self._create(topic_partition, config or self.topic_config(topic_partition.topic))
                     self._logs[topic_partition] = log
+            if adopted and self.cleaner is not None:
+                self.cleaner.manager.resume([topic_partition])
         if topic_id is not None:
             log.assign_topic_id(topic_id)
         return log
+
+    def _adopt_future_log(self, topic_partition: TopicPartition, topic_id: bytes | None) -> UnifiedLog | None:
+        """Let the copy of a log that is lost take its place; return it, or None when there is none of this topic.
+
+        Next to a new log the move would go on, and cut the copy to what that has: nothing (docs/adr/0023-lost-source-of-a-move.md).
+        """
+        future = self._future_logs.get(topic_partition)
+        if future is None or (topic_id is not None and future.topic_id not in (None, topic_id)):
+            return None
+        _log.warn(
+            "{partition} has no log in any directory of log.dirs, but a copy that was being moved to {path}: the copy becomes the "
+            "log, with the records up to offset {end}",
+            partition=str(topic_partition),
+            path=str(future.parent),
+            end=future.log_end_offset,
+        )
+        self._promote(future)
+        self._metrics.log_added(future)
+        return future
+
+    def _promote(self, future: UnifiedLog) -> None:
+        """Let a future log be its partition's; raises KafkaStorageError. The caller has the lock."""
+        topic_partition = future.topic_partition
+        self._metrics.log_removed(future)
+        try:
+            future.move_to(future.parent / str(topic_partition))
+            sync_directory(future.parent)
+        except OSError as error:
+            self.storage_failed(future.parent, error)
+            raise KafkaStorageError(f"cannot replace {topic_partition} by {future.dir}: {error}") from error
+        self._logs[topic_partition] = future
+        del self._future_logs[topic_partition]
 
     def get_or_create_future_log(self, topic_partition: TopicPartition, topic_id: bytes | None) -> UnifiedLog:
         """Return the log that is to replace a partition's, made in the directory that ``prefer`` named.
@@ -302,16 +340,8 @@ class LogManager:
             source, target = self._logs.get(topic_partition), self._future_logs.get(topic_partition)
             if source is None or target is None:
                 raise KafkaStorageError(f"a replica of {topic_partition} went offline while one replaced the other")
-            self._metrics.log_removed(target)
-            try:
-                target.move_to(target.parent / str(topic_partition))
-                sync_directory(target.parent)  # only then may the other one go
-            except OSError as error:
-                self.storage_failed(target.parent, error)
-                raise KafkaStorageError(f"cannot replace {topic_partition} by {target.dir}: {error}") from error
             target.update_high_watermark(source.high_watermark)
-            self._logs[topic_partition] = target
-            del self._future_logs[topic_partition]
+            self._promote(target)  # durably: only then may the other one go
             self._forget(source)
             self._metrics.log_added(target)  # in the place of the other's
         try:
