@@ -41,7 +41,7 @@ class KafkaApis:
     def __init__(self, registry: ApiRegistry, request_channel: RequestChannel, clock: IClock) -> None:
         self._apis = registry.apis
         self._channel = request_channel
-        self._now_ns = clock.monotonic_ns
+        self._clock = clock
         self._refusals = LogRateLimit(clock.monotonic_ns)
         # Encoders of response headers by API key and version, added on first use.
         self._header_packers: dict[tuple[int, int], Callable[[int], bytes]] = {}
@@ -77,7 +77,7 @@ class KafkaApis:
 
     def _take(self, request: Request, api: Api, message: Message | None, result: Result) -> None:
         if isinstance(result, Future):
-            request.local_complete_ns = self._now_ns()
+            request.local_complete_ns = self._clock.monotonic_ns()
             result.add_done_callback(lambda future: self._complete(request, api, message, future))
         else:
             self._finish(request, api, message, result, by_handler=True)

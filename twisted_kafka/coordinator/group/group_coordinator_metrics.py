@@ -5,6 +5,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from twisted_kafka.coordinator.group.classic.classic_group_state import ClassicGroupState
 from twisted_kafka.coordinator.group.consumer.consumer_group_state import ConsumerGroupState
+from twisted_kafka.metrics.instruments import Counter
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.metrics.windows import WindowedIdleRatio, WindowedMax, WindowedMean, WindowedRate
 from twisted_kafka.timing.clock import IClock
@@ -36,15 +37,11 @@ class GroupCounts(NamedTuple):
         )
 
 
-class _Count:
-    """A counter with its rate, as Kafka's sensors have them."""
-
-    __slots__ = ("inc",)
-
-    def __init__(self, registry: MetricsRegistry, clock: IClock, name: str) -> None:
-        counter = registry.counter(COORDINATOR_TYPE, f"{name}-count")
-        registry.add(WindowedRate(clock, lambda: counter.count), COORDINATOR_TYPE, f"{name}-rate")
-        self.inc = counter.inc
+def _counter_with_rate(registry: MetricsRegistry, clock: IClock, name: str) -> Counter:
+    """Return a registered counter; its rate is registered beside it, as with Kafka's sensors."""
+    counter = registry.counter(COORDINATOR_TYPE, f"{name}-count")
+    registry.add(WindowedRate(clock, lambda: counter.count), COORDINATOR_TYPE, f"{name}-rate")
+    return counter
 
 
 class _LoadTimes:
@@ -75,11 +72,11 @@ class GroupCoordinatorMetrics:
     def __init__(self, registry: MetricsRegistry, clock: IClock) -> None:
         self._registry = registry
         self._clock = clock
-        self._commits = _Count(registry, clock, "offset-commit")
-        self._expirations = _Count(registry, clock, "offset-expiration")
-        self._deletions = _Count(registry, clock, "offset-deletion")
-        self._classic_rebalances = _Count(registry, clock, "group-completed-rebalance")
-        self._consumer_rebalances = _Count(registry, clock, "consumer-group-rebalance")
+        self._commits = _counter_with_rate(registry, clock, "offset-commit")
+        self._expirations = _counter_with_rate(registry, clock, "offset-expiration")
+        self._deletions = _counter_with_rate(registry, clock, "offset-deletion")
+        self._classic_rebalances = _counter_with_rate(registry, clock, "group-completed-rebalance")
+        self._consumer_rebalances = _counter_with_rate(registry, clock, "consumer-group-rebalance")
         self._loads = _LoadTimes(registry)
 
     def offsets_committed(self, count: int) -> None:

@@ -27,11 +27,11 @@ _MOST_OFFSET_AND_SIZE: Final = struct.Struct(">qi")
 class DownConversion:
     """Converts records to the format that a consumer understands."""
 
-    __slots__ = ("_now_ns", "_replicas")
+    __slots__ = ("_clock", "_replicas")
 
     def __init__(self, replicas: ReplicaManager, clock: IClock) -> None:
         self._replicas = replicas
-        self._now_ns = clock.monotonic_ns
+        self._clock = clock
 
     @staticmethod
     def concerns(version: int) -> bool:
@@ -55,7 +55,7 @@ class DownConversion:
             return
         if params.version >= _FIRST_VERSION_OF_BATCHES or not read.size_bytes:
             return
-        started_ns = self._now_ns()
+        started_ns = self._clock.monotonic_ns()
         to_magic = 0 if params.version <= _LAST_VERSION_OF_FORMAT_0 else 1
         data = _beginning(read.records)
         if not _needs(data, to_magic):
@@ -76,7 +76,7 @@ class DownConversion:
             converted = _MOST_OFFSET_AND_SIZE.pack(-1, read.size_bytes + 1)
         read.records = converted
         read.size_bytes = len(read.records)
-        context.note_conversion(self._now_ns() - started_ns, len(data) + len(converted))
+        context.note_conversion(self._clock.monotonic_ns() - started_ns, len(data) + len(converted))
         topic = fetch.topic_partition.topic
         self._replicas.stats.mark(topic, FETCH_CONVERSIONS, 1)
 
