@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import threading
+import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -41,12 +42,45 @@ def test_the_table_of_threads_has_all_of_a_running_broker(tmp_path: Path) -> Non
     assert [name for name in sorted(names) if not any(fnmatch(name.partition("ListenerName")[0], each) for each in patterns)] == []
 
 
-def test_the_packages_of_the_floors_exist() -> None:
-    floors = (ROOT / "docs" / "architecture.md").read_text().partition("## Floors")[2].partition("\n## ")[0]
-    packages = re.findall(r"`(\w+)/?`", "\n".join(line for line in floors.splitlines() if re.match(r"\| \d", line)))
-    assert len(packages) > 10
-    for package in packages:
-        assert (ROOT / "twisted_kafka" / package).is_dir() or (ROOT / "twisted_kafka" / f"{package}.py").exists(), package
+def _section(title: str) -> str:
+    """Return the text of architecture.md from ``title`` to the next heading or question."""
+    text = (ROOT / "docs" / "architecture.md").read_text().partition(title)[2]
+    return re.split(r"^(?:#|\*\*)", text, maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def test_the_table_of_floors_is_the_contract() -> None:
+    rows = [line.split("|")[2] for line in _section("## Floors\n").splitlines() if line.startswith("|") and "`" in line]
+    written = [set(re.findall(r"`(\w+)/?`", row)) for row in rows]
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = next(each["layers"] for each in contracts if each["type"] == "layers")
+    assert written == [set(layer.split(" | ")) for layer in layers]
+
+
+def _modules_with(pattern: str) -> set[str]:
+    package = ROOT / "twisted_kafka"
+    return {str(path.relative_to(package)) for path in package.rglob("*.py") if re.search(pattern, path.read_text())}
+
+
+def _modules_named_in(section: str) -> set[str]:
+    rows = "\n".join(line.split("|")[1] for line in section.splitlines() if line.startswith("|"))
+    return set(re.findall(r"`([\w/]+\.py)`", rows))
+
+
+def test_the_modules_that_sync_are_listed() -> None:
+    calls = r"\b(fsync|fdatasync|sync_file|sync_directory|sync_file_system|write_atomically)\("
+    assert _modules_named_in(_section("**Where does an fsync happen?**")) == _modules_with(calls)
+
+
+def test_the_modules_that_write_to_the_metadata_store_are_listed() -> None:
+    writers = _modules_with(r"store\.(set|create|delete|multi|batch)\(")
+    assert _modules_named_in(_section("**Who may write to the nodes")) == writers
+
+
+def test_modules_named_in_the_architecture_exist() -> None:
+    named = re.findall(r"`([\w/]+\.py)`", (ROOT / "docs" / "architecture.md").read_text())
+    group = ROOT / "twisted_kafka" / "coordinator" / "group"
+    below = [ROOT, ROOT / "twisted_kafka", ROOT / "twisted_kafka" / "coordinator", group, *group.iterdir()]
+    assert [name for name in named if not any((folder / name).exists() for folder in below)] == []
 
 
 def test_documents_name_keys_that_exist_and_all_of_our_own() -> None:

@@ -7,8 +7,7 @@ from concurrent.futures import Future
 from zope.interface import implementer
 
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, decode_record
-from twisted_kafka.coordinator.group.classic.classic_group_member import MemberTerms
-from twisted_kafka.coordinator.group.consumer.assignors.loading import load_assignors
+from twisted_kafka.coordinator.group.assignors.loading import load_assignors
 from twisted_kafka.coordinator.group.environment import GroupEnvironment
 from twisted_kafka.coordinator.group.group_config_manager import GroupConfigManager
 from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
@@ -17,6 +16,7 @@ from twisted_kafka.coordinator.group.group_coordinator_metrics import GroupCoord
 from twisted_kafka.coordinator.group.group_records import GROUP_RECORD_KINDS
 from twisted_kafka.coordinator.group.group_shard import GroupShardFactory
 from twisted_kafka.coordinator.group.requests import JoinRequest
+from twisted_kafka.coordinator.group.state.classic_group_member import MemberTerms
 from twisted_kafka.coordinator.interfaces import IPartitionReader, IPartitionWriter
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
 from twisted_kafka.metadata.cache import MetadataSnapshot

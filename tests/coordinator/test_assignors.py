@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from twisted_kafka.coordinator.group.consumer.assignors.interface import (
+from twisted_kafka.coordinator.group.assignors.interface import (
     AssignmentError,
     GroupSpec,
     MemberSpec,
     check_assignment,
 )
-from twisted_kafka.coordinator.group.consumer.assignors.loading import AssignorError, load_assignors
-from twisted_kafka.coordinator.group.consumer.assignors.range import RangeAssignor
-from twisted_kafka.coordinator.group.consumer.assignors.uniform import UniformAssignor
+from twisted_kafka.coordinator.group.assignors.loading import AssignorError, load_assignors
+from twisted_kafka.coordinator.group.assignors.range import RangeAssignor
+from twisted_kafka.coordinator.group.assignors.uniform import UniformAssignor
 
 TOPICS = [bytes([65 + number]) * 16 for number in range(5)]
 COUNTS = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 12), min_size=1)

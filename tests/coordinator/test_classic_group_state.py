@@ -2,8 +2,8 @@ import itertools
 
 import pytest
 
-from twisted_kafka.coordinator.group.classic.classic_group import ClassicGroup
-from twisted_kafka.coordinator.group.classic.classic_group_state import (
+from twisted_kafka.coordinator.group.state.classic_group import ClassicGroup
+from twisted_kafka.coordinator.group.state.classic_group_state import (
     COMPLETING_REBALANCE,
     DEAD,
     EMPTY,

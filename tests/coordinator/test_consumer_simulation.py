@@ -14,10 +14,10 @@ import pytest
 
 from tests.coordinator.fakes import Bench
 from tests.coordinator.transcript_consumer import subscription
-from twisted_kafka.coordinator.group.classic.classic_group_member import MemberTerms
-from twisted_kafka.coordinator.group.consumer.consumer_group_member import STATIC_LEAVE_EPOCH
 from twisted_kafka.coordinator.group.group_coordinator_config import MigrationPolicy
 from twisted_kafka.coordinator.group.requests import Client, JoinRequest, Sender, SyncRequest
+from twisted_kafka.coordinator.group.state.classic_group_member import MemberTerms
+from twisted_kafka.coordinator.group.state.consumer_group_member import STATIC_LEAVE_EPOCH
 from twisted_kafka.coordinator.group.subscription import decode_assignment, encode_assignment
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError
 from twisted_kafka.protocol.messages.consumer_groups import (

@@ -8,10 +8,10 @@ import pytest
 
 from tests.coordinator.fakes import Bench, MemoryLog
 from twisted_kafka.coordinator.coordinator_record import UnknownRecordKindError, decode_record
-from twisted_kafka.coordinator.group.consumer.consumer_group import ConsumerGroup
 from twisted_kafka.coordinator.group.group_records import GROUP_RECORD_KINDS
 from twisted_kafka.coordinator.group.offsets.offset_metadata_manager import OffsetFetch
 from twisted_kafka.coordinator.group.requests import Sender
+from twisted_kafka.coordinator.group.state.consumer_group import ConsumerGroup
 from twisted_kafka.coordinator.group.subscription import subscribed_topics
 from twisted_kafka.coordinator.hashing import partition_for
 from twisted_kafka.protocol.json_form import to_json

@@ -10,8 +10,8 @@ from concurrent.futures import Future
 
 from tests.cases import case
 from tests.coordinator.fakes import Bench
-from twisted_kafka.coordinator.group.classic.classic_group_member import MemberTerms
 from twisted_kafka.coordinator.group.requests import JoinRequest, Sender, SyncRequest
+from twisted_kafka.coordinator.group.state.classic_group_member import MemberTerms
 from twisted_kafka.protocol.errors import ErrorCode
 
 PARTS = [f"p{index}" for index in range(12)]

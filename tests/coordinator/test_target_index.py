@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.coordinator.test_assignors import TOPICS, ensure_whole, group_of, size
-from twisted_kafka.coordinator.group.consumer.assignors.uniform import UniformAssignor
-from twisted_kafka.coordinator.group.consumer.consumer_group_member import NO_PARTITIONS
-from twisted_kafka.coordinator.group.consumer.target_index import TargetIndex
+from twisted_kafka.coordinator.group.assignors.uniform import UniformAssignor
+from twisted_kafka.coordinator.group.state.consumer_group_member import NO_PARTITIONS
+from twisted_kafka.coordinator.group.state.target_index import TargetIndex
 
 COUNTS = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 12), min_size=1)
 

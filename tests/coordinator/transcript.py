@@ -13,11 +13,11 @@ from concurrent.futures import Future
 from tests.coordinator.fakes import Bench
 from tests.coordinator.transcript_consumer import ConsumerCommands, parsed, subscription
 from twisted_kafka.coordinator.coordinator_record import Producer
-from twisted_kafka.coordinator.group.classic.classic_group_member import MemberTerms
-from twisted_kafka.coordinator.group.consumer.consumer_group import ConsumerGroup
 from twisted_kafka.coordinator.group.group_coordinator_config import MigrationPolicy
 from twisted_kafka.coordinator.group.offsets.offset_metadata_manager import OffsetFetch
 from twisted_kafka.coordinator.group.requests import JoinRequest, LeavingMember, Sender, SyncRequest
+from twisted_kafka.coordinator.group.state.classic_group_member import MemberTerms
+from twisted_kafka.coordinator.group.state.consumer_group import ConsumerGroup
 from twisted_kafka.coordinator.group.subscription import decode_assignment, encode_assignment, subscribed_topics
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.coordinator_records import GroupMetadataValue, OffsetCommitValue

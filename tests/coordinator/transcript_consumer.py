@@ -11,9 +11,9 @@ a: epoch 1, t:0,1,2,3        the answer: its epoch, and its assignment if there 
 
 from concurrent.futures import Future
 
-from twisted_kafka.coordinator.group.consumer.consumer_group_member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from twisted_kafka.coordinator.group.offsets.offset_metadata_manager import OffsetFetch
 from twisted_kafka.coordinator.group.requests import Client, Sender
+from twisted_kafka.coordinator.group.state.consumer_group_member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError
 from twisted_kafka.protocol.messages.consumer_groups import (
     ConsumerGroupHeartbeatRequest,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
-from twisted_kafka.coordinator.group.consumer.assignors.loading import AssignorError, load_assignors
+from twisted_kafka.coordinator.group.assignors.loading import AssignorError, load_assignors
 from twisted_kafka.coordinator.group.environment import GroupEnvironment
 from twisted_kafka.coordinator.group.group_config_manager import GroupConfigManager
 from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator

@@ -5,17 +5,17 @@ from typing import Any
 
 from twisted_kafka.coordinator.effects import Effects, Write
 from twisted_kafka.coordinator.group.append_errors import group_store_error
-from twisted_kafka.coordinator.group.classic.classic_group import ClassicGroup
-from twisted_kafka.coordinator.group.classic.classic_group_state import DEAD, EMPTY
 from twisted_kafka.coordinator.group.classic.classic_protocol import ClassicProtocol, JoinAnswer
 from twisted_kafka.coordinator.group.classic.rebalance import Rebalancer
-from twisted_kafka.coordinator.group.consumer import consumer_group_records as consumer_records
 from twisted_kafka.coordinator.group.consumer.classic_member_protocol import ClassicMemberProtocol
-from twisted_kafka.coordinator.group.consumer.consumer_group import ConsumerGroup
 from twisted_kafka.coordinator.group.environment import GroupEnvironment
-from twisted_kafka.coordinator.group.group_store import GroupStore
 from twisted_kafka.coordinator.group.requests import JoinRequest, LeavingMember, Sender, SyncRequest
 from twisted_kafka.coordinator.group.results import JoinResult, LeftMember, SyncResult
+from twisted_kafka.coordinator.group.state import consumer_group_records as consumer_records
+from twisted_kafka.coordinator.group.state.classic_group import ClassicGroup
+from twisted_kafka.coordinator.group.state.classic_group_state import DEAD, EMPTY
+from twisted_kafka.coordinator.group.state.consumer_group import ConsumerGroup
+from twisted_kafka.coordinator.group.state.group_store import GroupStore
 from twisted_kafka.protocol.errors import ErrorCode
 
 _NONE = ErrorCode.NONE

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from twisted_kafka.coordinator.group.consumer.assignors.interface import ConsumerGroupAssignor
-from twisted_kafka.coordinator.group.consumer.topic_image import TopicSource
+from twisted_kafka.coordinator.group.assignors.interface import ConsumerGroupAssignor
 from twisted_kafka.coordinator.group.group_config_manager import GroupConfigManager
 from twisted_kafka.coordinator.group.group_coordinator_config import GroupCoordinatorConfig
 from twisted_kafka.coordinator.group.group_coordinator_metrics import GroupCoordinatorMetrics
+from twisted_kafka.coordinator.group.state.topic_image import TopicSource
 from twisted_kafka.timing.clock import IClock
 
 

@@ -13,9 +13,9 @@ from twisted_kafka.coordinator.group.group_config_manager import GroupConfigMana
 from twisted_kafka.coordinator.group.group_coordinator_metrics import GroupCounts
 from twisted_kafka.coordinator.group.group_shard import GroupShard
 from twisted_kafka.coordinator.group.offsets.offset_metadata_manager import Deleted, Fetched, OffsetFetch
-from twisted_kafka.coordinator.group.offsets.offset_store import Offsets
 from twisted_kafka.coordinator.group.requests import Client, JoinRequest, LeavingMember, Sender, SyncRequest
 from twisted_kafka.coordinator.group.results import GroupDescription, GroupListing, JoinResult, LeftMember, SyncResult
+from twisted_kafka.coordinator.group.state.offset_store import Offsets
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime
 from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard
 from twisted_kafka.protocol.errors import (

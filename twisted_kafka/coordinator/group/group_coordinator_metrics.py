@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
-from twisted_kafka.coordinator.group.classic.classic_group_state import ClassicGroupState
-from twisted_kafka.coordinator.group.consumer.consumer_group_state import ConsumerGroupState
+from twisted_kafka.coordinator.group.state.classic_group_state import ClassicGroupState
+from twisted_kafka.coordinator.group.state.consumer_group_state import ConsumerGroupState
 from twisted_kafka.metrics.instruments import Counter
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.metrics.windows import WindowedIdleRatio, WindowedMax, WindowedMean, WindowedRate

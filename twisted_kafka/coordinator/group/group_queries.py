@@ -2,15 +2,15 @@
 
 from collections import Counter
 
-from twisted_kafka.coordinator.group.classic.classic_group import ClassicGroup
-from twisted_kafka.coordinator.group.classic.classic_group_state import DEAD
-from twisted_kafka.coordinator.group.consumer.consumer_group import ConsumerGroup
-from twisted_kafka.coordinator.group.consumer.consumer_group_member import ConsumerGroupMember, Partitions
-from twisted_kafka.coordinator.group.consumer.topic_image import TopicSnapshot
 from twisted_kafka.coordinator.group.environment import GroupEnvironment
 from twisted_kafka.coordinator.group.group_coordinator_metrics import CLASSIC, CONSUMER, GroupCounts
-from twisted_kafka.coordinator.group.group_store import GroupStore
 from twisted_kafka.coordinator.group.results import GroupDescription, GroupListing
+from twisted_kafka.coordinator.group.state.classic_group import ClassicGroup
+from twisted_kafka.coordinator.group.state.classic_group_state import DEAD
+from twisted_kafka.coordinator.group.state.consumer_group import ConsumerGroup
+from twisted_kafka.coordinator.group.state.consumer_group_member import ConsumerGroupMember, Partitions
+from twisted_kafka.coordinator.group.state.group_store import GroupStore
+from twisted_kafka.coordinator.group.state.topic_image import TopicSnapshot
 from twisted_kafka.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.consumer_groups import (

@@ -9,7 +9,6 @@ from zope.interface import implementer
 
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, RecordKinds
 from twisted_kafka.coordinator.effects import Effects
-from twisted_kafka.coordinator.group.classic.classic_group import ClassicGroup
 from twisted_kafka.coordinator.group.classic.rebalance import Rebalancer
 from twisted_kafka.coordinator.group.classic_requests import ClassicRequests
 from twisted_kafka.coordinator.group.consumer.classic_member_protocol import ClassicMemberProtocol
@@ -18,8 +17,9 @@ from twisted_kafka.coordinator.group.consumer.member_manager import MemberManage
 from twisted_kafka.coordinator.group.environment import GroupEnvironment
 from twisted_kafka.coordinator.group.group_queries import GroupQueries
 from twisted_kafka.coordinator.group.group_records import GROUP_RECORD_KINDS
-from twisted_kafka.coordinator.group.group_store import GroupStore
 from twisted_kafka.coordinator.group.offsets.offset_metadata_manager import OffsetMetadataManager
+from twisted_kafka.coordinator.group.state.classic_group import ClassicGroup
+from twisted_kafka.coordinator.group.state.group_store import GroupStore
 from twisted_kafka.coordinator.interfaces import ICoordinatorShard, IShardFactory
 from twisted_kafka.protocol.errors import ErrorCode
 

@@ -6,16 +6,16 @@ a classic group when the last such member leaves. Members keep their ids and the
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from twisted_kafka.coordinator.group.classic.classic_group import ClassicGroup
-from twisted_kafka.coordinator.group.consumer.consumer_group import ConsumerGroup
-from twisted_kafka.coordinator.group.consumer.consumer_group_member import (
+from twisted_kafka.coordinator.group.state.classic_group import ClassicGroup
+from twisted_kafka.coordinator.group.state.consumer_group import ConsumerGroup
+from twisted_kafka.coordinator.group.state.consumer_group_member import (
     ConsumerGroupMember,
     CurrentAssignment,
     Partitions,
     classic_profile,
 )
-from twisted_kafka.coordinator.group.consumer.consumer_group_state import MemberState
-from twisted_kafka.coordinator.group.consumer.topic_image import TopicSnapshot, known_topics
+from twisted_kafka.coordinator.group.state.consumer_group_state import MemberState
+from twisted_kafka.coordinator.group.state.topic_image import TopicSnapshot, known_topics
 from twisted_kafka.coordinator.group.subscription import (
     CONSUMER_PROTOCOL_TYPE,
     decode_assignment,

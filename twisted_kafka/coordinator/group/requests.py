@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from twisted_kafka.coordinator.group.classic.classic_group_member import MemberTerms
+from twisted_kafka.coordinator.group.state.classic_group_member import MemberTerms
 
 
 class Sender(NamedTuple):

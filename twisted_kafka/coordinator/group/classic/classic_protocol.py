@@ -5,20 +5,20 @@ from concurrent.futures import Future
 
 from twisted_kafka.coordinator.effects import Effects
 from twisted_kafka.coordinator.group.append_errors import group_store_error
-from twisted_kafka.coordinator.group.classic.classic_group import ClassicGroup
-from twisted_kafka.coordinator.group.classic.classic_group_member import ClassicGroupMember, MemberTerms
-from twisted_kafka.coordinator.group.classic.classic_group_state import (
+from twisted_kafka.coordinator.group.classic.rebalance import Rebalancer
+from twisted_kafka.coordinator.group.environment import GroupEnvironment
+from twisted_kafka.coordinator.group.group_records import group_metadata
+from twisted_kafka.coordinator.group.requests import JoinRequest, LeavingMember, Sender, SyncRequest
+from twisted_kafka.coordinator.group.results import JoinResult, LeftMember, SyncResult
+from twisted_kafka.coordinator.group.state.classic_group import ClassicGroup
+from twisted_kafka.coordinator.group.state.classic_group_member import ClassicGroupMember, MemberTerms
+from twisted_kafka.coordinator.group.state.classic_group_state import (
     COMPLETING_REBALANCE,
     DEAD,
     EMPTY,
     PREPARING_REBALANCE,
     STABLE,
 )
-from twisted_kafka.coordinator.group.classic.rebalance import Rebalancer
-from twisted_kafka.coordinator.group.environment import GroupEnvironment
-from twisted_kafka.coordinator.group.group_records import group_metadata
-from twisted_kafka.coordinator.group.requests import JoinRequest, LeavingMember, Sender, SyncRequest
-from twisted_kafka.coordinator.group.results import JoinResult, LeftMember, SyncResult
 from twisted_kafka.protocol.errors import ErrorCode
 
 _NONE = ErrorCode.NONE

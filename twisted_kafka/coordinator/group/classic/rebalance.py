@@ -10,9 +10,13 @@ from twisted.logger import Logger
 
 from twisted_kafka.coordinator.effects import Effects
 from twisted_kafka.coordinator.group.append_errors import group_store_error
-from twisted_kafka.coordinator.group.classic.classic_group import ClassicGroup
-from twisted_kafka.coordinator.group.classic.classic_group_member import ClassicGroupMember, MemberTerms
-from twisted_kafka.coordinator.group.classic.classic_group_state import (
+from twisted_kafka.coordinator.group.environment import GroupEnvironment
+from twisted_kafka.coordinator.group.group_coordinator_config import NEW_MEMBER_JOIN_TIMEOUT_MS
+from twisted_kafka.coordinator.group.group_records import group_metadata
+from twisted_kafka.coordinator.group.results import JoinResult, SyncResult
+from twisted_kafka.coordinator.group.state.classic_group import ClassicGroup
+from twisted_kafka.coordinator.group.state.classic_group_member import ClassicGroupMember, MemberTerms
+from twisted_kafka.coordinator.group.state.classic_group_state import (
     COMPLETING_REBALANCE,
     DEAD,
     EMPTY,
@@ -20,10 +24,6 @@ from twisted_kafka.coordinator.group.classic.classic_group_state import (
     STABLE,
     may_follow,
 )
-from twisted_kafka.coordinator.group.environment import GroupEnvironment
-from twisted_kafka.coordinator.group.group_coordinator_config import NEW_MEMBER_JOIN_TIMEOUT_MS
-from twisted_kafka.coordinator.group.group_records import group_metadata
-from twisted_kafka.coordinator.group.results import JoinResult, SyncResult
 from twisted_kafka.protocol.errors import ErrorCode
 
 NS_PER_MS = 1_000_000

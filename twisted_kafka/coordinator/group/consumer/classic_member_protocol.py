@@ -7,10 +7,7 @@ a generation. Heartbeats tell it to rejoin whenever it has partitions to revoke 
 from collections.abc import Sequence
 
 from twisted_kafka.coordinator.effects import Write
-from twisted_kafka.coordinator.group.consumer.consumer_group import ConsumerGroup
-from twisted_kafka.coordinator.group.consumer.consumer_group_member import ConsumerGroupMember, classic_profile
 from twisted_kafka.coordinator.group.consumer.consumer_group_protocol import ConsumerGroupProtocol
-from twisted_kafka.coordinator.group.consumer.consumer_group_state import MemberState
 from twisted_kafka.coordinator.group.consumer.member_manager import MemberManager
 from twisted_kafka.coordinator.group.consumer.member_timers import JOIN, SYNC
 from twisted_kafka.coordinator.group.consumer.member_updater import Change
@@ -18,6 +15,9 @@ from twisted_kafka.coordinator.group.environment import GroupEnvironment
 from twisted_kafka.coordinator.group.migration import by_name, topic_partitions
 from twisted_kafka.coordinator.group.requests import JoinRequest, LeavingMember, Sender, SyncRequest
 from twisted_kafka.coordinator.group.results import JoinResult, LeftMember, SyncResult
+from twisted_kafka.coordinator.group.state.consumer_group import ConsumerGroup
+from twisted_kafka.coordinator.group.state.consumer_group_member import ConsumerGroupMember, classic_profile
+from twisted_kafka.coordinator.group.state.consumer_group_state import MemberState
 from twisted_kafka.coordinator.group.subscription import (
     CONSUMER_PROTOCOL_TYPE,
     decode_subscription,

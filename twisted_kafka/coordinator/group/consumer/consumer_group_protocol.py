@@ -5,26 +5,26 @@ from twisted.logger import Logger
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
 from twisted_kafka.coordinator.effects import Write
 from twisted_kafka.coordinator.group.append_errors import consumer_group_error
-from twisted_kafka.coordinator.group.classic.classic_group import ClassicGroup
-from twisted_kafka.coordinator.group.classic.classic_group_state import EMPTY as CLASSIC_EMPTY
-from twisted_kafka.coordinator.group.consumer import consumer_group_records as records
-from twisted_kafka.coordinator.group.consumer.consumer_group import ConsumerGroup
-from twisted_kafka.coordinator.group.consumer.consumer_group_member import (
-    STATIC_LEAVE_EPOCH,
-    ConsumerGroupMember,
-    Partitions,
-    Profile,
-    partitions_of,
-)
 from twisted_kafka.coordinator.group.consumer.heartbeat_validation import check_epoch, is_full
 from twisted_kafka.coordinator.group.consumer.member_manager import MemberManager
 from twisted_kafka.coordinator.group.consumer.member_timers import REVOCATION
 from twisted_kafka.coordinator.group.consumer.member_updater import Change
 from twisted_kafka.coordinator.group.environment import GroupEnvironment
 from twisted_kafka.coordinator.group.group_records import group_tombstone
-from twisted_kafka.coordinator.group.group_store import GroupStore
 from twisted_kafka.coordinator.group.migration import consumer_group_of
 from twisted_kafka.coordinator.group.requests import Client
+from twisted_kafka.coordinator.group.state import consumer_group_records as records
+from twisted_kafka.coordinator.group.state.classic_group import ClassicGroup
+from twisted_kafka.coordinator.group.state.classic_group_state import EMPTY as CLASSIC_EMPTY
+from twisted_kafka.coordinator.group.state.consumer_group import ConsumerGroup
+from twisted_kafka.coordinator.group.state.consumer_group_member import (
+    STATIC_LEAVE_EPOCH,
+    ConsumerGroupMember,
+    Partitions,
+    Profile,
+    partitions_of,
+)
+from twisted_kafka.coordinator.group.state.group_store import GroupStore
 from twisted_kafka.protocol.errors import (
     ErrorCode,
     GroupIdNotFoundError,

@@ -8,19 +8,19 @@ from twisted.logger import Logger
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
 from twisted_kafka.coordinator.effects import Effects, Write
 from twisted_kafka.coordinator.group.append_errors import consumer_group_error
-from twisted_kafka.coordinator.group.classic.classic_group import ClassicGroup
 from twisted_kafka.coordinator.group.classic.rebalance import Rebalancer
-from twisted_kafka.coordinator.group.consumer import consumer_group_records as records
-from twisted_kafka.coordinator.group.consumer.consumer_group import ConsumerGroup
-from twisted_kafka.coordinator.group.consumer.consumer_group_member import ConsumerGroupMember
-from twisted_kafka.coordinator.group.consumer.consumer_group_state import MemberState
 from twisted_kafka.coordinator.group.consumer.member_timers import JOIN, REVOCATION, SYNC, MemberTimers
 from twisted_kafka.coordinator.group.consumer.member_updater import Change, MemberUpdater
-from twisted_kafka.coordinator.group.consumer.topic_image import known_topics
 from twisted_kafka.coordinator.group.environment import GroupEnvironment
 from twisted_kafka.coordinator.group.group_records import group_metadata
-from twisted_kafka.coordinator.group.group_store import GroupStore
 from twisted_kafka.coordinator.group.migration import classic_value_of
+from twisted_kafka.coordinator.group.state import consumer_group_records as records
+from twisted_kafka.coordinator.group.state.classic_group import ClassicGroup
+from twisted_kafka.coordinator.group.state.consumer_group import ConsumerGroup
+from twisted_kafka.coordinator.group.state.consumer_group_member import ConsumerGroupMember
+from twisted_kafka.coordinator.group.state.consumer_group_state import MemberState
+from twisted_kafka.coordinator.group.state.group_store import GroupStore
+from twisted_kafka.coordinator.group.state.topic_image import known_topics
 from twisted_kafka.protocol.errors import ErrorCode, FencedInstanceIdError, UnknownMemberIdError
 
 T = TypeVar("T")

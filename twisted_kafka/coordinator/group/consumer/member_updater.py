@@ -7,20 +7,20 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
-from twisted_kafka.coordinator.group.consumer import consumer_group_records as records
-from twisted_kafka.coordinator.group.consumer.assignors.interface import ConsumerGroupAssignor
-from twisted_kafka.coordinator.group.consumer.consumer_group import ConsumerGroup, ResolvedRegex
-from twisted_kafka.coordinator.group.consumer.consumer_group_member import (
+from twisted_kafka.coordinator.group.assignors.interface import ConsumerGroupAssignor
+from twisted_kafka.coordinator.group.consumer.reconciliation import Goal, reconcile
+from twisted_kafka.coordinator.group.consumer.regexes import REFRESH_INTERVAL_MS, resolve
+from twisted_kafka.coordinator.group.consumer.target_assignment import Basis, compute_target, subscribed_names
+from twisted_kafka.coordinator.group.group_coordinator_metrics import GroupCoordinatorMetrics
+from twisted_kafka.coordinator.group.state import consumer_group_records as records
+from twisted_kafka.coordinator.group.state.consumer_group import ConsumerGroup, ResolvedRegex
+from twisted_kafka.coordinator.group.state.consumer_group_member import (
     ConsumerGroupMember,
     CurrentAssignment,
     Partitions,
     Profile,
 )
-from twisted_kafka.coordinator.group.consumer.reconciliation import Goal, reconcile
-from twisted_kafka.coordinator.group.consumer.regexes import REFRESH_INTERVAL_MS, resolve
-from twisted_kafka.coordinator.group.consumer.target_assignment import Basis, compute_target, subscribed_names
-from twisted_kafka.coordinator.group.consumer.topic_image import TopicInfo, TopicSnapshot, TopicSource, known_topics
-from twisted_kafka.coordinator.group.group_coordinator_metrics import GroupCoordinatorMetrics
+from twisted_kafka.coordinator.group.state.topic_image import TopicInfo, TopicSnapshot, TopicSource, known_topics
 from twisted_kafka.timing.clock import IClock
 
 

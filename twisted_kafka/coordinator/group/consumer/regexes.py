@@ -4,7 +4,7 @@ import importlib
 from collections.abc import Iterable
 from typing import Any
 
-from twisted_kafka.coordinator.group.consumer.consumer_group import ResolvedRegex
+from twisted_kafka.coordinator.group.state.consumer_group import ResolvedRegex
 from twisted_kafka.protocol.errors import InvalidRegularExpressionError
 
 MAX_REGEX_LENGTH = 1_024

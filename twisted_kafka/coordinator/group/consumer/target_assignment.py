@@ -6,18 +6,18 @@ from typing import NamedTuple
 from twisted.logger import Logger
 
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
-from twisted_kafka.coordinator.group.consumer import consumer_group_records as records
-from twisted_kafka.coordinator.group.consumer.assignors.interface import (
+from twisted_kafka.coordinator.group.assignors.interface import (
     AssignmentError,
     ConsumerGroupAssignor,
     GroupSpec,
     MemberSpec,
     check_assignment,
 )
-from twisted_kafka.coordinator.group.consumer.consumer_group import ConsumerGroup, ResolvedRegex
-from twisted_kafka.coordinator.group.consumer.consumer_group_member import NO_PARTITIONS, ConsumerGroupMember, Partitions
-from twisted_kafka.coordinator.group.consumer.target_index import TargetIndex
-from twisted_kafka.coordinator.group.consumer.topic_image import TopicInfo
+from twisted_kafka.coordinator.group.state import consumer_group_records as records
+from twisted_kafka.coordinator.group.state.consumer_group import ConsumerGroup, ResolvedRegex
+from twisted_kafka.coordinator.group.state.consumer_group_member import NO_PARTITIONS, ConsumerGroupMember, Partitions
+from twisted_kafka.coordinator.group.state.target_index import TargetIndex
+from twisted_kafka.coordinator.group.state.topic_image import TopicInfo
 from twisted_kafka.protocol.errors import UnknownServerError
 
 _log = Logger()

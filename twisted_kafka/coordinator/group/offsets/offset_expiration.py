@@ -1,9 +1,9 @@
 """Which committed offsets have expired (``offsets.retention.minutes``, KIP-211; Kafka: OffsetExpirationCondition)."""
 
-from twisted_kafka.coordinator.group.classic.classic_group import ClassicGroup
-from twisted_kafka.coordinator.group.classic.classic_group_state import EMPTY, STABLE
-from twisted_kafka.coordinator.group.consumer.consumer_group import ConsumerGroup
-from twisted_kafka.coordinator.group.offsets.offset_store import OffsetStore
+from twisted_kafka.coordinator.group.state.classic_group import ClassicGroup
+from twisted_kafka.coordinator.group.state.classic_group_state import EMPTY, STABLE
+from twisted_kafka.coordinator.group.state.consumer_group import ConsumerGroup
+from twisted_kafka.coordinator.group.state.offset_store import OffsetStore
 from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
 from twisted_kafka.protocol.topic_partition import TopicPartition
 

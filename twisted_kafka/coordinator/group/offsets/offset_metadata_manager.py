@@ -8,17 +8,17 @@ from twisted.logger import Logger
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, Producer
 from twisted_kafka.coordinator.effects import Effects, Write
 from twisted_kafka.coordinator.group.append_errors import group_store_error, offset_commit_error
-from twisted_kafka.coordinator.group.classic.classic_group import ClassicGroup
-from twisted_kafka.coordinator.group.classic.classic_group_state import COMPLETING_REBALANCE, DEAD, EMPTY
 from twisted_kafka.coordinator.group.classic.rebalance import Rebalancer
-from twisted_kafka.coordinator.group.consumer import consumer_group_records as consumer_records
-from twisted_kafka.coordinator.group.consumer.consumer_group import ConsumerGroup
 from twisted_kafka.coordinator.group.environment import GroupEnvironment
 from twisted_kafka.coordinator.group.group_records import group_tombstone, offset_commit, offset_tombstone
-from twisted_kafka.coordinator.group.group_store import Group, GroupStore
 from twisted_kafka.coordinator.group.offsets.offset_expiration import expired_offsets
-from twisted_kafka.coordinator.group.offsets.offset_store import Offsets
 from twisted_kafka.coordinator.group.requests import Sender
+from twisted_kafka.coordinator.group.state import consumer_group_records as consumer_records
+from twisted_kafka.coordinator.group.state.classic_group import ClassicGroup
+from twisted_kafka.coordinator.group.state.classic_group_state import COMPLETING_REBALANCE, DEAD, EMPTY
+from twisted_kafka.coordinator.group.state.consumer_group import ConsumerGroup
+from twisted_kafka.coordinator.group.state.group_store import Group, GroupStore
+from twisted_kafka.coordinator.group.state.offset_store import Offsets
 from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue

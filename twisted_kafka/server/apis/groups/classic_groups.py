@@ -10,10 +10,10 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Final
 
-from twisted_kafka.coordinator.group.classic.classic_group_member import MemberTerms
 from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
 from twisted_kafka.coordinator.group.requests import JoinRequest, LeavingMember, Sender, SyncRequest
 from twisted_kafka.coordinator.group.results import GroupDescription, JoinResult, LeftMember, SyncResult
+from twisted_kafka.coordinator.group.state.classic_group_member import MemberTerms
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.groups import (

@@ -8,8 +8,8 @@ from typing import Final
 
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
-from twisted_kafka.coordinator.group.offsets.offset_store import Offsets
 from twisted_kafka.coordinator.group.requests import Sender
+from twisted_kafka.coordinator.group.state.offset_store import Offsets
 from twisted_kafka.coordinator.transaction.verification import TransactionVerification
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.network.requests.request_context import RequestContext

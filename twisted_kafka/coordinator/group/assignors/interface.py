@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Set
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from twisted_kafka.coordinator.group.consumer.consumer_group_member import Partitions
-from twisted_kafka.coordinator.group.consumer.target_index import TargetIndex
+from twisted_kafka.coordinator.group.state.consumer_group_member import Partitions
+from twisted_kafka.coordinator.group.state.target_index import TargetIndex
 
 
 class MemberSpec(NamedTuple):

@@ -4,17 +4,17 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
-from twisted_kafka.coordinator.group.classic.classic_group_member import Protocols
-from twisted_kafka.coordinator.group.consumer.consumer_group import ConsumerGroup, ResolvedRegex
-from twisted_kafka.coordinator.group.consumer.consumer_group_member import (
+from twisted_kafka.coordinator.group.state.classic_group_member import Protocols
+from twisted_kafka.coordinator.group.state.consumer_group import ConsumerGroup, ResolvedRegex
+from twisted_kafka.coordinator.group.state.consumer_group_member import (
     ClassicMetadata,
     CurrentAssignment,
     Partitions,
     Profile,
     partitions_of,
 )
-from twisted_kafka.coordinator.group.consumer.consumer_group_state import MemberState
-from twisted_kafka.coordinator.group.consumer.topic_image import TopicInfo
+from twisted_kafka.coordinator.group.state.consumer_group_state import MemberState
+from twisted_kafka.coordinator.group.state.topic_image import TopicInfo
 from twisted_kafka.protocol.messages.consumer_group_records import (
     ClassicMemberMetadata,
     ClassicProtocol,

@@ -3,10 +3,10 @@
 from typing import Any
 
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
-from twisted_kafka.coordinator.group.classic.classic_group import ClassicGroup
-from twisted_kafka.coordinator.group.consumer import consumer_group_records as consumer_records
-from twisted_kafka.coordinator.group.consumer.consumer_group import ConsumerGroup
-from twisted_kafka.coordinator.group.offsets.offset_store import OffsetStore
+from twisted_kafka.coordinator.group.state import consumer_group_records as consumer_records
+from twisted_kafka.coordinator.group.state.classic_group import ClassicGroup
+from twisted_kafka.coordinator.group.state.consumer_group import ConsumerGroup
+from twisted_kafka.coordinator.group.state.offset_store import OffsetStore
 from twisted_kafka.protocol.messages.consumer_group_records import ConsumerGroupMetadataKey
 from twisted_kafka.protocol.messages.coordinator_records import (
     GroupMetadataKey,

@@ -8,9 +8,9 @@ import heapq
 from collections.abc import Iterable, Mapping
 from itertools import chain, islice
 
-from twisted_kafka.coordinator.group.consumer.assignors.interface import GroupSpec
-from twisted_kafka.coordinator.group.consumer.consumer_group_member import NO_PARTITIONS, Partitions
-from twisted_kafka.coordinator.group.consumer.target_index import TargetIndex
+from twisted_kafka.coordinator.group.assignors.interface import GroupSpec
+from twisted_kafka.coordinator.group.state.consumer_group_member import NO_PARTITIONS, Partitions
+from twisted_kafka.coordinator.group.state.target_index import TargetIndex
 
 MAX_BALANCING_ROUNDS = 64
 """Limit of rounds: each move improves the balance, so they end anyway, but a hostile subscription could make them take long."""

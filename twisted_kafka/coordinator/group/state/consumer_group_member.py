@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
-from twisted_kafka.coordinator.group.classic.classic_group_member import MemberTerms, Protocols
-from twisted_kafka.coordinator.group.consumer.consumer_group_state import MemberState
+from twisted_kafka.coordinator.group.state.classic_group_member import MemberTerms, Protocols
+from twisted_kafka.coordinator.group.state.consumer_group_state import MemberState
 from twisted_kafka.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 
 Partitions = Mapping[bytes, frozenset[int]]

@@ -6,8 +6,8 @@ member reads all records with the same key.
 
 from collections.abc import Mapping
 
-from twisted_kafka.coordinator.group.consumer.assignors.interface import GroupSpec, MemberSpec
-from twisted_kafka.coordinator.group.consumer.consumer_group_member import Partitions
+from twisted_kafka.coordinator.group.assignors.interface import GroupSpec, MemberSpec
+from twisted_kafka.coordinator.group.state.consumer_group_member import Partitions
 
 
 class RangeAssignor:

@@ -8,16 +8,16 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
-from twisted_kafka.coordinator.group.consumer.consumer_group_member import (
+from twisted_kafka.coordinator.group.state.consumer_group_member import (
     NO_PARTITIONS,
     ConsumerGroupMember,
     CurrentAssignment,
     Partitions,
     Profile,
 )
-from twisted_kafka.coordinator.group.consumer.consumer_group_state import ConsumerGroupState
-from twisted_kafka.coordinator.group.consumer.target_index import TargetIndex
-from twisted_kafka.coordinator.group.consumer.topic_image import TopicInfo
+from twisted_kafka.coordinator.group.state.consumer_group_state import ConsumerGroupState
+from twisted_kafka.coordinator.group.state.target_index import TargetIndex
+from twisted_kafka.coordinator.group.state.topic_image import TopicInfo
 
 _Counted = TypeVar("_Counted", bound=Hashable)
 

@@ -3,9 +3,9 @@
 import importlib
 from collections.abc import Iterable
 
-from twisted_kafka.coordinator.group.consumer.assignors.interface import ConsumerGroupAssignor
-from twisted_kafka.coordinator.group.consumer.assignors.range import RangeAssignor
-from twisted_kafka.coordinator.group.consumer.assignors.uniform import UniformAssignor
+from twisted_kafka.coordinator.group.assignors.interface import ConsumerGroupAssignor
+from twisted_kafka.coordinator.group.assignors.range import RangeAssignor
+from twisted_kafka.coordinator.group.assignors.uniform import UniformAssignor
 
 _BUILT_IN: dict[str, type[ConsumerGroupAssignor]] = {
     "uniform": UniformAssignor,

@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Iterable
 
 from twisted_kafka.coordinator.effects import TimerHandle
-from twisted_kafka.coordinator.group.classic.classic_group_member import ClassicGroupMember, MemberTerms, Protocols
-from twisted_kafka.coordinator.group.classic.classic_group_state import (
+from twisted_kafka.coordinator.group.results import GroupDescription, JoinedMember, MemberDescription
+from twisted_kafka.coordinator.group.state.classic_group_member import ClassicGroupMember, MemberTerms, Protocols
+from twisted_kafka.coordinator.group.state.classic_group_state import (
     COMPLETING_REBALANCE,
     DEAD,
     EMPTY,
@@ -13,7 +14,6 @@ from twisted_kafka.coordinator.group.classic.classic_group_state import (
     ClassicGroupState,
     may_follow,
 )
-from twisted_kafka.coordinator.group.results import GroupDescription, JoinedMember, MemberDescription
 from twisted_kafka.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.coordinator_records import GroupMetadataValue, MemberMetadata
