@@ -219,13 +219,13 @@ class MemberManager:
             group = self._store.consumer(group_id)
             present = None if group is None else group.members.get(member_id)
             if present is not None and (present.current.epoch, present.current.state) == (current.epoch, current.state):
-                self.fence(group_id, member_id, "it did not give its partitions up in time")
+                self.fence(group_id, member_id, "it did not revoke its partitions in time")
 
         self.timers.set(REVOCATION, group_id, member_id, member.profile.rebalance_timeout_ms, too_late)
 
     def await_join(self, group_id: str, member: ConsumerGroupMember) -> None:
         """Set the timer for the rejoin of a member that uses the classic protocol."""
-        self._await(JOIN, "it did not join again in time", group_id, member)
+        self._await(JOIN, "it did not rejoin in time", group_id, member)
 
     def await_sync(self, group_id: str, member: ConsumerGroupMember) -> None:
         """Set the timer for the SyncGroup of a member that uses the classic protocol and has joined."""
