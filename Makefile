@@ -1,4 +1,4 @@
-# Each target installs what it needs first; the machine has to have Python 3.11 or newer with its venv module.
+# Each target installs its dependencies first. The machine needs Python 3.11 or newer with the venv module.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -6,13 +6,13 @@ BIN := $(VENV)/bin
 DATA_DIR ?= kafka-data
 ACCESS_LOG ?= $(DATA_DIR)/access
 REPORT ?= report.html
-# Byte code is written where the environment says not to, too: without it each start compiles two hundred modules.
+# Writes byte code even if the environment disables it: without byte code, each start compiles two hundred modules.
 COMPILE = $(BIN)/python -m compileall -q twisted_kafka spark twisted
-# Kept, what pytest makes of the tests' assertions saves each of its processes ten seconds.
+# Caching the test modules with rewritten assertions saves each pytest process ten seconds.
 PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-# What mypyc compiles lies in a directory of its own, never among the sources; it counts where it is first on the path.
+# Compiled modules go to a separate directory, never among the sources; they are used where it is first on the path.
 COMPILED := $(CURDIR)/build/compiled
 WITH_COMPILED := PYTHONPATH=$(COMPILED):$(CURDIR):$(CURDIR)/spark
 
@@ -23,16 +23,16 @@ install: $(VENV)/.installed $(VENV)/.spark-installed
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
-		{ echo "Python 3.11 or newer with venv is needed; name it with: make PYTHON=/path/to/python3" >&2; exit 1; }
+		{ echo "Python 3.11 or newer with venv is required; set it with: make PYTHON=/path/to/python3" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-# The checkout is put on the path as it is (setup.py says how): changes count at once, and twistd finds twisted/plugins.
+# The checkout itself is put on the path (see setup.py): changes take effect at once, and twistd finds twisted/plugins.
 $(VENV)/.installed: pyproject.toml setup.py | $(BIN)/python
 	$(PIP) install --editable '.[test]'
 	$(COMPILE)
 	touch $@
 
-# With a Java runtime for machines that have none.
+# Includes a Java runtime for machines without one.
 $(VENV)/.spark-installed: $(VENV)/.installed
 	$(PIP) install 'twisted_kafka[spark,jdk]'
 	touch $@
@@ -52,7 +52,7 @@ test-unit: $(VENV)/.installed
 test: install
 	$(PYTEST) -n auto --dist loadscope -m 'not slow and not oracle'
 
-# Everything: real clients, comparisons with Apache Kafka, long runs. What a machine lacks (Java, node, kcat) is skipped and named.
+# Everything: real clients, comparisons with Apache Kafka, long runs. Tests that need missing programs (Java, node, kcat) are skipped.
 test-all: install
 	$(PYTEST)
 
@@ -62,12 +62,12 @@ lint: $(VENV)/.dev-installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# The wheel and the sdist, each installed and used in a bare environment of SMOKE_PYTHON.
+# Installs the wheel and the sdist each in an empty environment of SMOKE_PYTHON and uses them.
 SMOKE_PYTHON ?= $(PYTHON)
 smoke: $(VENV)/.dev-installed
 	$(BIN)/python .ci/smoke.py --python $(SMOKE_PYTHON)
 
-# A sample of mutants of four packages, as docs/adr/0022-mutants.md says; MUTANTS="--packages log --sample 100 --seed 2" for others.
+# Tests a sample of mutants of four packages (docs/adr/0022-mutants.md); for others: MUTANTS="--packages log --sample 100 --seed 2".
 mutants: $(VENV)/.dev-installed
 	$(BIN)/python -m benchmarks.mutants $(MUTANTS)
 
@@ -75,7 +75,7 @@ bench: $(VENV)/.installed
 	@$(COMPILE)
 	$(BIN)/python -m benchmarks
 
-# The optional build (docs/performance.md). Needs a C compiler; made anew each time, so that it is never older than the sources.
+# The optional compiled build (docs/performance.md). Needs a C compiler; always rebuilt, so that it is never older than the sources.
 compiled: $(VENV)/.dev-installed
 	rm -rf $(COMPILED)
 	TWISTED_KAFKA_COMPILE=1 $(BIN)/python setup.py --quiet build --build-base build --build-lib $(COMPILED)
@@ -92,7 +92,7 @@ bench-compiled: compiled
 report: $(VENV)/.spark-installed
 	$(BIN)/python -m twisted_kafka_spark report $(ACCESS_LOG) --out $(REPORT)
 
-# A made-up day with six incidents, and what the report says of it.
+# The report of a synthetic day with six incidents.
 demo-report: $(VENV)/.spark-installed
 	$(BIN)/python -m twisted_kafka_spark demo $(DATA_DIR)/demo
 	$(BIN)/python -m twisted_kafka_spark report $(DATA_DIR)/demo --out demo-report.html

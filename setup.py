@@ -1,6 +1,6 @@
-"""The part of the packaging that is computed: README links, package roots, compiled modules, editable installs.
+"""The computed part of the packaging: README links, package roots, compiled modules, editable installs.
 
-The metadata is in pyproject.toml.
+The static metadata is in pyproject.toml.
 """
 
 import os
@@ -18,10 +18,10 @@ _RELATIVE_LINK = re.compile(r"(?P<image>!?)\[(?P<text>[^\]]*)\]\((?!https?:|mail
 
 
 def index_readme(readme: str, source: str | None) -> str:
-    """Return the README for a package index, where links relative to the source tree lead nowhere.
+    """Return the README for a package index, where links relative to the source tree do not work.
 
-    They become links into ``source``, the repository's address. Without one they become text: a package index has no copy of the
-    files, the source distribution has.
+    They become links into ``source``, the URL of the repository, or plain text without one: the files are in the source
+    distribution only.
     """
 
     def replace(link: re.Match[str]) -> str:
@@ -37,7 +37,7 @@ def index_readme(readme: str, source: str | None) -> str:
 
 
 def compiled_modules() -> list[Extension]:
-    """Return what mypyc makes of the modules that pyproject.toml lists if TWISTED_KAFKA_COMPILE is 1, else nothing."""
+    """Return mypyc's extensions of the modules listed in pyproject.toml, or none unless TWISTED_KAFKA_COMPILE is 1."""
     if os.environ.get("TWISTED_KAFKA_COMPILE", "0") != "1":
         return []
     from mypyc.build import mypycify
@@ -45,15 +45,15 @@ def compiled_modules() -> list[Extension]:
     patterns = _PYPROJECT["tool"]["twisted_kafka"]["compiled"]
     paths = [str(path.relative_to(_HERE)) for pattern in patterns for path in sorted(_HERE.glob(pattern))]
     options = {"opt_level": os.environ.get("TWISTED_KAFKA_OPT_LEVEL", "3"), "debug_level": "0"}
-    # One group: calls between these modules are calls of C functions.
+    # In one group, calls between these modules are C function calls.
     return mypycify(paths, group_name="twisted_kafka_compiled", target_dir="build/compiled-c", **options)
 
 
 class EditableWheel(editable_wheel.editable_wheel):
     """`pip install -e`: put the checkout's two roots on the path (docs/adr/0004-checkout-on-the-path.md).
 
-    For packages in two places setuptools installs an import hook, which keeps twistd from finding twisted/plugins. The method
-    replaced here is not public, but is as old as setuptools' editable installations.
+    For packages in two places, setuptools would install an import hook, with which twistd does not find twisted/plugins. The
+    overridden method is not public, but has existed as long as setuptools' editable installs.
     """
 
     def _select_strategy(self, name: str, *_: object) -> object:
@@ -68,7 +68,7 @@ setup(
     packages=[
         *find_packages(include=["twisted_kafka", "twisted_kafka.*"]),
         *find_packages(where="spark"),
-        # Without an __init__.py: Twisted searches every twisted/plugins on the path, and its own package stays whole.
+        # Has no __init__.py: Twisted searches every twisted/plugins on the path, and its own package is not shadowed.
         "twisted.plugins",
     ],
     package_dir={"twisted_kafka_spark": "spark/twisted_kafka_spark"},

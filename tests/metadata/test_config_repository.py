@@ -1,9 +1,9 @@
-"""Following the announcements of changed configs, and forgetting old ones."""
+"""Following the notifications of changed configs, and purging old ones."""
 
 import pytest
 
 from twisted_kafka.metadata import znodes
-from twisted_kafka.metadata.config_repository import CHANGES_KEPT_MS, ConfigRepository
+from twisted_kafka.metadata.config_repository import CHANGE_EXPIRATION_MS, ConfigRepository
 from twisted_kafka.metadata.embedded import SqliteStore
 from twisted_kafka.timing.clock import ManualClock
 
@@ -32,7 +32,7 @@ class Followed:
     def write(self, topic):
         self.configs.write(f"topics/{topic}", {"retention.ms": "1"})
 
-    def announced(self):
+    def notifications(self):
         return len(self.store.children(znodes.CONFIG_CHANGES))
 
 
@@ -43,45 +43,45 @@ def followed(tmp_path):
     made.store.close()
 
 
-def test_announcements_go_fifteen_minutes_after_they_were_made(followed):
+def test_notifications_expire_fifteen_minutes_after_their_creation(followed):
     followed.write("a")
-    followed.clock.advance_ms(CHANGES_KEPT_MS / 2)
+    followed.clock.advance_ms(CHANGE_EXPIRATION_MS / 2)
     followed.write("b")
     followed.pump()
     assert [topic for topic, _ in followed.heard] == ["a", "b"]
-    assert followed.announced() == 2
-    followed.clock.advance_ms(CHANGES_KEPT_MS / 2)
+    assert followed.notifications() == 2
+    followed.clock.advance_ms(CHANGE_EXPIRATION_MS / 2)
     followed.write("c")
     followed.pump()
-    assert followed.announced() == 3
+    assert followed.notifications() == 3
     followed.clock.advance_ms(1)
     followed.write("d")
     followed.pump()
-    assert followed.announced() == 3
-    followed.clock.advance_ms(CHANGES_KEPT_MS + 1)
+    assert followed.notifications() == 3
+    followed.clock.advance_ms(CHANGE_EXPIRATION_MS + 1)
     followed.write("e")
     followed.pump()
-    assert followed.announced() == 1
+    assert followed.notifications() == 1
     assert [topic for topic, _ in followed.heard] == ["a", "b", "c", "d", "e"]
     assert followed.configs.topic_config("a") == {"retention.ms": "1"}
 
 
-def test_a_start_deletes_old_ones_and_hears_of_the_next(followed):
+def test_a_start_deletes_expired_notifications_and_follows_new_ones(followed):
     followed.write("a")
-    followed.clock.advance_ms(CHANGES_KEPT_MS + 1)
+    followed.clock.advance_ms(CHANGE_EXPIRATION_MS + 1)
     _, heard = followed.follow()
-    assert followed.announced() == 0
+    assert followed.notifications() == 0
     followed.write("b")
     followed.pump()
     assert [topic for topic, _ in heard] == ["b"]
 
 
-def test_two_brokers_delete_at_once(followed):
+def test_two_brokers_purge_at_the_same_time(followed):
     configs, heard = followed.follow()
     followed.write("a")
     followed.pump()
-    followed.clock.advance_ms(CHANGES_KEPT_MS + 1)
+    followed.clock.advance_ms(CHANGE_EXPIRATION_MS + 1)
     configs.write("topics/b", {})
     followed.pump()
-    assert followed.announced() == 1
+    assert followed.notifications() == 1
     assert [topic for topic, _ in heard] == [topic for topic, _ in followed.heard] == ["a", "b"]

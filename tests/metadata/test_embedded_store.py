@@ -44,11 +44,11 @@ def store(path):
     store.close()
 
 
-def test_it_is_a_metadata_store(store):
+def test_it_implements_the_interface(store):
     assert verifyObject(IMetadataStore, store)
 
 
-def test_a_node_has_bytes_and_versions(store):
+def test_a_node_has_data_and_versions(store):
     assert store.create("/a", b"one") == "/a"
     data, stat = store.get("/a")
     assert (data, stat.version, stat.ephemeral_owner) == (b"one", 0, 0)
@@ -62,7 +62,7 @@ def test_a_node_has_bytes_and_versions(store):
     assert store.exists("/") is not None
 
 
-def test_operations_that_do_not_fit_are_refused_and_change_nothing(store):
+def test_refused_operations_change_nothing(store):
     store.create("/a/b", make_parents=True)
     for error, action in (
         (NodeExistsError, lambda: store.create("/a")),
@@ -85,7 +85,7 @@ def test_operations_that_do_not_fit_are_refused_and_change_nothing(store):
 
 
 @pytest.mark.parametrize("bad", ["", "a", "/a/", "//a", "/a//b", "/a/./b", "/..", "/a\0b"])
-def test_a_path_is_absolute_and_plain(store, bad):
+def test_invalid_paths_are_refused(store, bad):
     with pytest.raises(InvalidPathError):
         store.create(bad)
 
@@ -99,7 +99,7 @@ def test_sequence_numbers_follow_the_parents_child_version(store):
     assert store.exists("/q").cversion == 4
 
 
-def test_recursive_deletion_takes_what_is_below_and_nothing_beside(store):
+def test_recursive_deletion_removes_exactly_the_descendants(store):
     for path in ("/a/b/c/d", "/a/bb", "/a/b-/e", "/a/b0", "/a/b.x/y"):
         store.create(path, make_parents=True)
     store.delete("/a/b", recursive=True)
@@ -108,7 +108,7 @@ def test_recursive_deletion_takes_what_is_below_and_nothing_beside(store):
     assert store.exists("/a/b/c/d") is None
 
 
-def test_multi_does_all_or_nothing(store):
+def test_multi_is_atomic(store):
     store.create("/a")
     zxid = store.exists("/a").czxid
     with pytest.raises(BadVersionError):
@@ -119,7 +119,7 @@ def test_multi_does_all_or_nothing(store):
     assert stat.mzxid == zxid + 1
 
 
-def test_batch_keeps_the_groups_apart(store):
+def test_groups_of_a_batch_fail_independently(store):
     store.create("/a")
     first, second, third = store.batch([[Create("/b"), Create("/b/c")], [Create("/d"), Create("/a")], [Create("/e")]])
     assert first == ["/b", "/b/c"]
@@ -128,7 +128,7 @@ def test_batch_keeps_the_groups_apart(store):
     assert store.children("/") == ["a", "b", "e"]
 
 
-def test_watches_hear_of_the_node_and_its_children_in_order(store):
+def test_watches_get_the_events_of_the_node_and_its_children_in_order(store):
     heard = []
     watch = store.watch("/a", heard.append)
     store.create("/a/b", make_parents=True)
@@ -151,7 +151,7 @@ def test_watches_hear_of_the_node_and_its_children_in_order(store):
     assert store.pump() == 0
 
 
-def test_the_same_event_waits_only_once_but_comes_again_after_delivery(store):
+def test_a_queued_event_is_not_duplicated_but_one_after_delivery_is_new(store):
     heard = []
     store.create("/a")
     store.watch("/a", lambda event: (heard.append(event.kind), len(heard) == 1 and store.set("/a", b"again")))
@@ -161,7 +161,7 @@ def test_the_same_event_waits_only_once_but_comes_again_after_delivery(store):
     assert heard == [EventKind.CHANGED, EventKind.CHANGED]
 
 
-def test_events_that_become_one_tell_of_all_children(store):
+def test_merged_events_name_all_children(store):
     heard = []
     store.create("/a")
     store.create("/a/before")
@@ -176,7 +176,7 @@ def test_events_that_become_one_tell_of_all_children(store):
     assert heard == [{"before", "b", "c", "number-0000000004"}, {"d"}]
 
 
-def test_what_did_not_happen_is_not_told(store):
+def test_failed_changes_cause_no_events(store):
     heard = []
     store.create("/a")
     store.watch("/b", heard.append)
@@ -196,7 +196,7 @@ def test_a_watch_that_fails_does_not_stop_the_others(store, path):
     assert [event.kind for event in heard] == [EventKind.CREATED]
 
 
-def test_watches_are_called_on_a_thread_of_their_own(path):
+def test_watches_are_called_on_a_separate_thread(path):
     import threading
 
     store = SqliteStore(path)
@@ -230,7 +230,7 @@ def test_closing_ends_the_session(path):
     again.close()
 
 
-def test_transaction_ids_grow_across_restarts(path):
+def test_transaction_ids_increase_across_restarts(path):
     store = SqliteStore(path, threaded=False)
     store.create("/a")
     first = store.exists("/a").czxid
@@ -241,12 +241,12 @@ def test_transaction_ids_grow_across_restarts(path):
     store.close()
 
 
-def test_a_second_opener_is_refused_in_one_line(store, path):
+def test_a_store_in_use_cannot_be_opened(store, path):
     with pytest.raises(StoreUnavailableError, match=r"metadata\.sqlite: database is locked"):
         SqliteStore(path)
 
 
-def test_a_file_that_is_no_store_is_refused(path):
+def test_a_file_that_is_not_a_store_is_refused(path):
     path.write_bytes(b"not a database, but quite long enough to be looked at" * 100)
     with pytest.raises(StoreUnavailableError, match="not a database"):
         SqliteStore(path)
@@ -263,7 +263,7 @@ for number in range(1000000):
 """
 
 
-def test_what_was_acknowledged_survives_kill_9(path):
+def test_acknowledged_changes_survive_kill_9(path):
     root = Path(twisted_kafka.__file__).parent.parent
     process = subprocess.Popen(
         [sys.executable, "-c", KILLED, path], stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(root)}
@@ -282,7 +282,7 @@ def test_what_was_acknowledged_survives_kill_9(path):
     store.close()
 
 
-def test_it_knows_when_a_node_was_made(path):
+def test_the_creation_time_of_a_node(path):
     clock = ManualClock()
     store = SqliteStore(path, clock, threaded=False)
     store.create("/a")
@@ -294,7 +294,7 @@ def test_it_knows_when_a_node_was_made(path):
     store.close()
 
 
-def test_a_file_of_the_first_format_is_taken_over(path):
+def test_a_file_of_format_1_is_migrated(path):
     store = SqliteStore(path, threaded=False)
     store.create("/a", b"kept")
     store.close()
@@ -309,5 +309,5 @@ def test_a_file_of_the_first_format_is_taken_over(path):
         store.close()
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
         database.execute("PRAGMA user_version = 3")
-    with pytest.raises(StoreUnavailableError, match="has format 3"):
+    with pytest.raises(StoreUnavailableError, match="the unknown format 3"):
         SqliteStore(path)

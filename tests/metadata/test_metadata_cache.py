@@ -32,7 +32,7 @@ def update(*states, topic="t", topic_id=ID, brokers=(), controller_id=1):
     return Message(controller_id=controller_id, live_brokers=list(brokers), topic_states=topics, ungrouped_partition_states=[])
 
 
-def test_an_update_is_seen_whole_and_old_snapshots_stay_as_they_were():
+def test_updates_are_atomic_and_old_snapshots_unchanged():
     cache = MetadataCache(1, "cluster")
     cache.apply(update(state(1, 1), state(0, 1), brokers=[broker(1, endpoint("A", 1))]))
     before = cache.snapshot
@@ -46,7 +46,7 @@ def test_an_update_is_seen_whole_and_old_snapshots_stay_as_they_were():
     assert cache.controller_id == 1
 
 
-def test_nodes_are_those_of_the_listener_asked_for():
+def test_nodes_are_those_of_the_requested_listener():
     cache = MetadataCache(1)
     cache.apply(update(brokers=[broker(2, endpoint("A", 3), rack="r"), broker(1, endpoint("A", 1), endpoint("B", 2))]))
     assert cache.brokers("A") == [Node(1, "h", 1, None), Node(2, "h", 3, "r")]
@@ -56,13 +56,13 @@ def test_nodes_are_those_of_the_listener_asked_for():
     assert not cache.alive(3)
 
 
-def test_a_controller_that_is_not_alive_is_unknown():
+def test_a_dead_controller_is_unknown():
     cache = MetadataCache(1)
     cache.apply(update(brokers=[broker(1)], controller_id=7))
     assert cache.controller_id is None
 
 
-def test_a_deleted_partition_goes_and_the_topic_with_its_last_one():
+def test_deleting_the_last_partition_removes_the_topic():
     cache = MetadataCache(1)
     cache.apply(update(state(0, 1), state(1, 1)))
     assert cache.apply(update(state(1, -2))) == [TopicPartition("t", 1)]
@@ -73,7 +73,7 @@ def test_a_deleted_partition_goes_and_the_topic_with_its_last_one():
     assert cache.partition_count("t") is None
 
 
-def test_a_topic_made_again_has_only_its_new_id():
+def test_a_recreated_topic_has_only_its_new_id():
     cache = MetadataCache(1)
     cache.apply(update(state(0, 1)))
     cache.apply(update(state(0, 1), topic_id=b"f" * 16))
@@ -81,7 +81,7 @@ def test_a_topic_made_again_has_only_its_new_id():
     assert cache.topic_id("t") == b"f" * 16
 
 
-def test_endpoints_without_listener_names_are_named_by_their_protocol():
+def test_endpoints_without_listener_names_are_named_after_their_protocol():
     cache = MetadataCache(1)
     cache.apply(update(brokers=[broker(1, endpoint("", 9)), Message(id=2, rack=None, endpoints=[], v0_host="old", v0_port=5)]))
     assert cache.brokers("PLAINTEXT") == [Node(1, "h", 9, None), Node(2, "old", 5, None)]

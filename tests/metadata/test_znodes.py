@@ -11,7 +11,7 @@ DATA = Path(__file__).parent.parent / "data" / "zookeeper"
 NODES = [json.loads(line) for file in sorted(DATA.glob("*.jsonl")) for line in file.read_text().splitlines()]
 
 
-def test_every_node_of_a_real_cluster_is_read_and_written_the_same():
+def test_every_node_of_a_real_cluster_round_trips():
     kinds = set()
     for node in NODES:
         kind = znodes_admin.node_type(node["path"])
@@ -23,14 +23,14 @@ def test_every_node_of_a_real_cluster_is_read_and_written_the_same():
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"{}", b'{"version":{}}', b'{"version":3,"partitions":[1]}', b"\xff"])
-def test_bytes_that_are_something_else_raise_one_kind_of_error(data):
+def test_invalid_data_raises_bad_node_error(data):
     for kind in {znodes_admin.node_type(node["path"]) for node in NODES} - {None, znodes.ConfigNode, znodes_admin.AclChangeNode}:
         if kind is not znodes_admin.TextNode:
             with pytest.raises(BadNodeError):
                 kind.decode(data)
 
 
-def test_older_versions_are_read():
+def test_older_versions_are_decoded():
     old = b'{"version":1,"host":"h","port":9,"jmx_port":-1,"timestamp":"5"}'
     assert znodes.BrokerNode.decode(old).endpoints == ["PLAINTEXT://h:9"]
     assert znodes.TopicNode.decode(b'{"version":1,"partitions":{"0":[1]}}').topic_id is None
@@ -47,14 +47,14 @@ def test_endpoints():
             znodes.EndPointText.parse(text)
 
 
-def test_names_are_sanitized_as_kafka_does_it():
+def test_names_are_sanitized_as_in_kafka():
     assert sanitized("bob smith") == "bob%20smith"
     assert sanitized("app/1") == "app%2F1"
     assert sanitized("a*b~c-d_e.f") == "a%2Ab%7Ec-d_e.f"
     assert desanitized("bob%20smith") == "bob smith"
 
 
-def test_a_topic_id_that_is_none_makes_a_bad_node():
+def test_an_invalid_topic_id_is_a_bad_node():
     with pytest.raises(BadNodeError):
         znodes.TopicNode.decode(b'{"version":3,"partitions":{},"topic_id":"short"}')
 

@@ -1,4 +1,4 @@
-"""Tells twistd of the service `kafka`; everything else is in twisted_kafka.tap."""
+"""The twistd plugin for the service `kafka`; everything else is in twisted_kafka.tap."""
 
 from typing import Any
 
@@ -11,21 +11,21 @@ from twisted_kafka.start_up import without_collector, without_tls
 
 @implementer(IPlugin, IServiceMaker)
 class KafkaServiceMaker:
-    """Makes the service when twistd is told to run it; what it needs is imported no earlier."""
+    """Creates the service when twistd runs it; imports are deferred until then."""
 
     tapname = "kafka"
     description = "A Kafka broker."
 
     @property
     def options(self) -> Any:
-        """The class of the command line's options."""
+        """The class of the command-line options."""
         with without_collector():
             from twisted_kafka.tap import Options
 
         return Options
 
     def makeService(self, options: Any) -> IService:
-        """Make the broker's service on the reactor that twistd has chosen."""
+        """Create the broker's service on the reactor that twistd has chosen."""
         from twisted_kafka.tap import makeService, needs_tls
 
         with without_collector():

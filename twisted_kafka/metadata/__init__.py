@@ -1,1 +1,1 @@
-"""The cluster's metadata: the tree store, the layout of its nodes, and the cache that every broker answers from."""
+"""The cluster's metadata: the tree store, the layout of its nodes, and the metadata cache of the broker."""

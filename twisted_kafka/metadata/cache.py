@@ -1,8 +1,8 @@
-"""What this broker knows of the cluster: brokers, topics, partitions and their leaders.
+"""The broker's cache of the cluster's metadata: brokers, topics, partitions and their leaders.
 
-One immutable ``MetadataSnapshot`` is current at any time. Readers take ``cache.snapshot`` once and work on it without a lock; an
-update from the controller builds a new snapshot, sharing what did not change, and puts it in place with a single assignment
-(Kafka: ``ZkMetadataCache``).
+At any time one immutable ``MetadataSnapshot`` is current. Readers take ``cache.snapshot`` once and use it without a lock. An update
+from the controller builds a new snapshot, which shares everything unchanged with the previous one, and replaces it with a single
+assignment (Kafka: ``ZkMetadataCache``).
 """
 
 import threading
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 NO_LEADER: Final = -1
 LEADER_DURING_DELETE: Final = -2
-"""The leader that the controller names when a partition is being deleted: brokers forget it."""
+"""The leader that the controller sends for a partition being deleted: brokers remove the partition."""
 NO_TOPIC_ID: Final = bytes(16)
 
 _PROTOCOL_NAMES: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 class Node(NamedTuple):
-    """A broker as clients of one listener see it."""
+    """A broker's address on one listener, as clients see it."""
 
     id: int
     host: str
@@ -36,7 +36,7 @@ class Node(NamedTuple):
 
 
 class BrokerInfo(NamedTuple):
-    """An alive broker: its rack and, per listener name, where clients reach it."""
+    """A live broker: its rack and its addresses by listener name."""
 
     id: int
     rack: str | None
@@ -44,7 +44,7 @@ class BrokerInfo(NamedTuple):
 
 
 class PartitionState:
-    """What the controller last said of one partition. Treat it as immutable."""
+    """The last state of a partition that the controller sent. Treat it as immutable."""
 
     __slots__ = (
         "controller_epoch",
@@ -71,7 +71,7 @@ class PartitionState:
         offline_replicas: Iterable[int] = (),
         **other: Any,
     ) -> None:
-        """Make the state; ``other`` is ``controller_epoch``, ``partition_epoch`` (ZooKeeper's node version) and ``topic_id``."""
+        """``other`` accepts ``controller_epoch``, ``partition_epoch`` (the version of the state's node) and ``topic_id``."""
         self.topic = topic
         self.partition = partition
         self.leader = leader
@@ -83,14 +83,14 @@ class PartitionState:
         self.partition_epoch: int = other.pop("partition_epoch", 0)
         self.topic_id: bytes = other.pop("topic_id", NO_TOPIC_ID)
         if other:
-            raise TypeError(f"a partition has no {', '.join(other)}")
+            raise TypeError(f"unknown attributes of a partition: {', '.join(other)}")
 
     def __repr__(self) -> str:
         return f"<{self.topic}-{self.partition} leader={self.leader} epoch={self.leader_epoch} isr={self.isr} of {self.replicas}>"
 
 
 class MetadataSnapshot:
-    """The cluster at one moment. Nothing in it changes, except ``derived``."""
+    """The cluster's metadata at one moment; immutable except for ``derived``."""
 
     __slots__ = ("brokers", "controller_id", "derived", "topic_ids", "topic_names", "topics")
 
@@ -108,10 +108,10 @@ class MetadataSnapshot:
         self.topic_names = topic_names
         self.controller_id = controller_id
         self.derived: dict[Any, Any] = {}
-        """Whatever was computed from this snapshot and is worth keeping as long as it is current (response pieces, say)."""
+        """A cache of values computed from this snapshot, such as parts of responses, valid as long as it is current."""
 
     def nodes(self, listener_name: str) -> list[Node]:
-        """Return the alive brokers that have that listener, in order of their ids."""
+        """Return the live brokers that have this listener, in order of their ids."""
         key = ("nodes", listener_name)
         found: list[Node] | None = self.derived.get(key)
         if found is None:
@@ -124,7 +124,7 @@ _EMPTY: Final = MetadataSnapshot({}, {}, {}, {})
 
 
 class MetadataCache:
-    """Lookups of the current snapshot. Reading is safe on any thread; ``apply`` may be called from any, one at a time."""
+    """Lookups in the current snapshot, and updates of it. All methods may be called on any thread; updates are serialized."""
 
     __slots__ = ("_listeners", "_lock", "broker_id", "cluster_id", "snapshot")
 
@@ -136,24 +136,24 @@ class MetadataCache:
         self._listeners: list[Callable[[Collection[str]], None]] = []
 
     def add_listener(self, listener: Callable[[Collection[str]], None]) -> None:
-        """Call ``listener`` with the topics that an update named, after it, on the updating thread."""
+        """Call ``listener`` after each update with the names of its topics, on the updating thread."""
         self._listeners.append(listener)
 
     @property
     def controller_id(self) -> int | None:
-        """The active controller's broker id, if it is alive here (Kafka: ``getControllerId``)."""
+        """The broker id of the active controller, if the broker is alive (Kafka: ``getControllerId``)."""
         return self.snapshot.controller_id
 
     def alive(self, broker_id: int) -> bool:
-        """Tell whether that broker is registered."""
+        """Return whether the broker is alive."""
         return broker_id in self.snapshot.brokers
 
     def brokers(self, listener_name: str) -> list[Node]:
-        """Return the alive brokers that have that listener; do not change the list."""
+        """Return the live brokers that have this listener; callers must not change the list."""
         return self.snapshot.nodes(listener_name)
 
     def node(self, broker_id: int, listener_name: str) -> Node | None:
-        """Return where clients of that listener reach the broker."""
+        """Return the broker's address on this listener, None when it has none."""
         broker = self.snapshot.brokers.get(broker_id)
         return None if broker is None else broker.nodes.get(listener_name)
 
@@ -162,33 +162,33 @@ class MetadataCache:
         return self.snapshot.topics.keys()
 
     def topic_id(self, topic: str) -> bytes:
-        """Return the topic's id; 16 zero bytes when there is no such topic."""
+        """Return the topic's id; 16 zero bytes for an unknown topic."""
         return self.snapshot.topic_ids.get(topic, NO_TOPIC_ID)
 
     def topic_name(self, topic_id: bytes) -> str | None:
-        """Return the name of the topic with that id."""
+        """Return the name of the topic with this id, None for an unknown one."""
         return self.snapshot.topic_names.get(topic_id)
 
     def contains(self, topic: str) -> bool:
-        """Tell whether the topic is known."""
+        """Return whether the topic is known."""
         return topic in self.snapshot.topics
 
     def partition(self, topic_partition: tuple[str, int]) -> PartitionState | None:
-        """Return the partition's state."""
+        """Return the partition's state, None for an unknown partition."""
         partitions = self.snapshot.topics.get(topic_partition[0])
         return None if partitions is None else partitions.get(topic_partition[1])
 
     def partitions(self, topic: str) -> list[PartitionState]:
-        """Return the topic's partitions in order; empty when there is no such topic."""
+        """Return the topic's partitions in order; empty for an unknown topic."""
         return list(self.snapshot.topics.get(topic, {}).values())
 
     def partition_count(self, topic: str) -> int | None:
-        """Return how many partitions the topic has; None when there is no such topic."""
+        """Return the topic's number of partitions, None for an unknown topic."""
         partitions = self.snapshot.topics.get(topic)
         return None if partitions is None else len(partitions)
 
     def apply(self, update: "UpdateMetadataRequest") -> list[TopicPartition]:
-        """Take over what the controller said; return the partitions that it deleted."""
+        """Apply an update from the controller; return the partitions that it deleted."""
         with self._lock:
             before = self.snapshot
             brokers = {broker.id: _broker(broker) for broker in update.live_brokers}
@@ -201,21 +201,21 @@ class MetadataCache:
             controller_id = update.controller_id if update.controller_id in brokers else None
             self.snapshot = changes.finish(brokers, controller_id)
         for listener in self._listeners:
-            listener(changes.topics_named)
+            listener(changes.updated_topics)
         return changes.deleted
 
 
 class _Changes:
-    """A snapshot in the making: the topics that change are copied once, the others are shared.
+    """The builder of the next snapshot: topics that change are copied once, all others are shared.
 
-    The dictionaries of all topics are copied, in C, 20 ns a topic; those of the ids only when an id comes or goes.
+    The dictionary of all topics is copied for each update, which takes 20 ns per topic; those of ids only when ids change.
     """
 
     __slots__ = ("_copied", "_ids_copied", "deleted", "topic_ids", "topic_names", "topics")
 
     def __init__(self, before: MetadataSnapshot) -> None:
         self.topics: dict[str, Mapping[int, PartitionState]] = dict(before.topics)
-        # Copied before they are changed.
+        # Shared until the first change.
         self.topic_ids: dict[str, bytes] = before.topic_ids  # type: ignore[assignment]
         self.topic_names: dict[bytes, str] = before.topic_names  # type: ignore[assignment]
         self._ids_copied = False
@@ -223,7 +223,7 @@ class _Changes:
         self.deleted: list[TopicPartition] = []
 
     @property
-    def topics_named(self) -> Collection[str]:
+    def updated_topics(self) -> Collection[str]:
         return self._copied.keys()
 
     def apply(self, topic: str, topic_id: bytes, state: "UpdateMetadataPartitionState") -> None:
@@ -251,7 +251,7 @@ class _Changes:
         )
 
     def _set_id(self, topic: str, topic_id: bytes | None) -> None:
-        """Note the topic's id, in place of the one before; None: it is gone."""
+        """Replace the topic's id; None: the topic was deleted."""
         if not self._ids_copied:
             self.topic_ids, self.topic_names = dict(self.topic_ids), dict(self.topic_names)
             self._ids_copied = True
@@ -275,7 +275,7 @@ class _Changes:
 def _broker(broker: "UpdateMetadataBroker") -> BrokerInfo:
     nodes = {}
     for endpoint in broker.endpoints:
-        # Versions 1 and 2 name no listener: there the security protocol is the name.
+        # Versions 1 and 2 have no listener names: the security protocol serves as the name.
         name = endpoint.listener or _PROTOCOL_NAMES[endpoint.security_protocol]
         nodes[name] = Node(broker.id, endpoint.host, endpoint.port, broker.rack)
     if not nodes and broker.v0_host:

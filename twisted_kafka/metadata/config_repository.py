@@ -1,4 +1,4 @@
-"""Configs that are kept in the metadata store: topics', brokers', users', clients', and who wants to hear of their changes."""
+"""The dynamic configs of topics, brokers, users and clients in the metadata store, and notifications of their changes."""
 
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -19,17 +19,17 @@ Listener = Callable[[str, dict[str, str]], None]
 _CHANGE_PREFIX = "config_change_"
 
 SHUTDOWN_TIMEOUT_S: Final = 10.0
-"""How long a stop waits for a change that is being applied."""
+"""How long ``shutdown`` waits for a change that is being applied."""
 
-CHANGES_KEPT_MS: Final = 15 * 60 * 1000
-"""So long a broker that was away for a moment finds what was announced meanwhile (Kafka: ZkNodeChangeNotificationListener)."""
+CHANGE_EXPIRATION_MS: Final = 15 * 60 * 1000
+"""How long notifications are kept for brokers that were disconnected meanwhile (Kafka: ZkNodeChangeNotificationListener)."""
 
 
 class ConfigRepository:
-    """Reads dynamic configs, and tells listeners what ``/config/changes`` announces.
+    """Reads dynamic configs, and calls listeners for the changes that ``/config/changes`` notifies of.
 
-    Listeners are called on a thread of their own, one after the other: they look up host names and wait for other threads,
-    which must not keep the store's watches waiting (Kafka: the thread of ZkNodeChangeNotificationListener).
+    Listeners are called one by one on a separate thread: they look up host names and wait for other threads, which must not delay
+    the store's watches (Kafka: the thread of ZkNodeChangeNotificationListener).
     """
 
     log = Logger()
@@ -45,11 +45,11 @@ class ConfigRepository:
         self._is_queued = False
 
     def config(self, entity_path: str) -> dict[str, str]:
-        """Return the config of ``topics/<topic>``, ``brokers/<id>`` ...; empty when there is none."""
+        """Return the config of an entity such as ``topics/<topic>`` or ``brokers/<id>``; empty when there is none."""
         return self.configs([entity_path])[0]
 
     def configs(self, entity_paths: Iterable[str]) -> list[dict[str, str]]:
-        """Return several entities' configs."""
+        """Return the configs of several entities."""
         paths = [znodes.config_path(path) for path in entity_paths]
         return [
             {} if node is None else self._decoded(path, node[0])
@@ -57,22 +57,22 @@ class ConfigRepository:
         ]
 
     def topic_config(self, topic: str) -> dict[str, str]:
-        """Return the topic's own settings."""
+        """Return the topic's config overrides."""
         return self.config(f"topics/{topic}")
 
     def broker_config(self, broker_id: int | None) -> dict[str, str]:
-        """Return a broker's dynamic settings, or with None those for all brokers."""
+        """Return a broker's dynamic settings; None: those of all brokers."""
         return self.config(f"brokers/{znodes.DEFAULT_ENTITY if broker_id is None else broker_id}")
 
     def names(self, entity_type: str) -> list[str]:
-        """Return the entities of a type (``topics``, ``ips`` ...) that have a node of their own, as the nodes are called."""
+        """Return the node names of the entities of a type (``topics``, ``ips`` ...) that have a config."""
         try:
             return self._store.children(znodes.config_path(entity_type))
         except NoNodeError:
             return []
 
     def write(self, entity_path: str, config: dict[str, str]) -> None:
-        """Set an entity's whole config and announce it, to this broker too (Kafka: AdminZkClient.changeEntityConfig)."""
+        """Replace an entity's whole config and notify all brokers, this one too (Kafka: AdminZkClient.changeEntityConfig)."""
         path = znodes.config_path(entity_path)
         data = ConfigNode(config).encode()
         try:
@@ -86,15 +86,15 @@ class ConfigRepository:
         try:
             return ConfigNode.decode(data).config
         except BadNodeError as error:
-            self.log.error("The config in {path} is passed over: {error}", path=path, error=error)
+            self.log.error("The config in {path} is invalid and is ignored: {error}", path=path, error=error)
             return {}
 
     def add_listener(self, entity_type: str, listener: Listener) -> None:
-        """Call ``listener`` on the config-change thread after changes of that type: ``topics``, ``brokers``, ``users`` ..."""
+        """Call ``listener`` on the config-change thread after changes of this type: ``topics``, ``brokers``, ``users`` ..."""
         self._listeners.setdefault(entity_type, []).append(listener)
 
     def startup(self) -> None:
-        """Begin to follow changes; those announced before are history, for every config is read when it is first needed."""
+        """Start following changes. Earlier ones need no action, because every config is read when it is first needed."""
         try:
             changes = self._store.children(znodes.CONFIG_CHANGES)
         except NoNodeError:
@@ -104,25 +104,25 @@ class ConfigRepository:
         self._watch = self._store.watch(znodes.CONFIG_CHANGES, self._changed)
 
     def shutdown(self) -> None:
-        """Stop following changes; those whose event has come are still applied."""
+        """Stop following changes; those whose event has arrived are still applied."""
         if self._watch is not None:
             self._watch.cancel()
         if not self._worker.close(SHUTDOWN_TIMEOUT_S):
             self.log.warn("A config change is still being applied after {seconds} s", seconds=SHUTDOWN_TIMEOUT_S)
 
     def pump(self) -> int:
-        """Apply the changes that wait, on this thread; return how often there were some. Only with ``threaded=False``."""
+        """Apply waiting changes on this thread; return how many actions ran. Only with ``threaded=False``."""
         return self._worker.pump()
 
     def _changed(self, _: WatchEvent) -> None:
-        # One that waits sees what came meanwhile, so there is never more than one.
+        # An action that is queued will see this change too, so one is enough.
         if not self._is_queued:
             self._is_queued = True
             self._worker.submit(self._apply_changes)
 
     def _apply_changes(self) -> None:
         self._is_queued = False
-        # Names end in a growing number of ten digits: those after the last one seen are new.
+        # The names end in an increasing number of ten digits: all names after the last one seen are new.
         last = self._last_change
         changes = self._store.children(znodes.CONFIG_CHANGES)
         new = [name for name in changes if last is None or name > last]
@@ -131,27 +131,27 @@ class ConfigRepository:
         self._last_change = new[-1]
         for node in self._store.get_many([f"{znodes.CONFIG_CHANGES}/{name}" for name in new]):
             if node is not None:
-                self._announce(node[0])
+                self._notify_listeners(node[0])
         self._purge(changes)
 
     def _purge(self, changes: Iterable[str]) -> None:
-        """Delete announcements that are older than anybody needs; ``changes`` are in their order."""
+        """Delete expired notifications; ``changes`` are in chronological order."""
         now_ms = self._clock.wall_ms()
         for name in changes:
             path = f"{znodes.CONFIG_CHANGES}/{name}"
             stat = self._store.exists(path)
-            if stat is not None and now_ms - stat.ctime_ms <= CHANGES_KEPT_MS:
+            if stat is not None and now_ms - stat.ctime_ms <= CHANGE_EXPIRATION_MS:
                 return
             try:
                 self._store.delete(path)
-            except NoNodeError:  # another broker was faster
+            except NoNodeError:  # another broker has deleted it
                 continue
 
-    def _announce(self, data: bytes) -> None:
+    def _notify_listeners(self, data: bytes) -> None:
         try:
             entity_path = ConfigChangeNode.decode(data).entity_path
         except BadNodeError as error:
-            self.log.error("A config change is passed over: {error}", error=error)
+            self.log.error("A config change notification is invalid and is ignored: {error}", error=error)
             return
         entity_type, _, name = entity_path.partition("/")
         for listener in self._listeners.get(entity_type, ()):

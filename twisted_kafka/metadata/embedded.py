@@ -1,8 +1,8 @@
-"""The metadata store of a broker that is alone: one SQLite file in its log directory.
+"""The embedded metadata store of a single broker: an SQLite file in its log directory.
 
-A change is one SQLite transaction in write-ahead mode with ``synchronous=FULL``: it is on disk when the call returns, and a crash
-leaves either all of it or nothing. One connection, guarded by one lock, is all; the file belongs to one process at a time, so the
-ephemeral nodes found at opening are those of a process that is gone, and are deleted.
+Each change is one SQLite transaction in write-ahead mode with ``synchronous=FULL``: it is on disk when the call returns, and after
+a crash the store has all of it or nothing. There is one connection, guarded by a lock. Only one process at a time can open the
+file, so ephemeral nodes found when it is opened belong to a process that no longer exists, and are deleted.
 """
 
 import sqlite3
@@ -44,10 +44,10 @@ from twisted_kafka.metadata.worker import SerialWorker
 from twisted_kafka.timing.clock import IClock, SystemClock
 
 FORMAT_VERSION: Final = 2
-"""Format 1 did not know when nodes were made."""
+"""Format 1 did not store the creation time of nodes."""
 CACHE_KIB: Final = 4096
 ROOT_NAME: Final = ""
-"""The root is its own parent in the table, under this name."""
+"""The name of the root in the table, where it is its own parent."""
 
 _SCHEMA: Final = """
 CREATE TABLE node (
@@ -79,7 +79,7 @@ class SqliteStore:
     """``IMetadataStore`` in one file. With ``threaded=False`` watches are delivered only by ``pump()``."""
 
     def __init__(self, path: str | Path, clock: IClock | None = None, *, threaded: bool = True) -> None:
-        """Open the file, made when missing; ``clock`` tells when nodes are made, the machine's unless given.
+        """Open the file, and create it if it is missing; ``clock`` gives the creation times of nodes.
 
         Raises StoreUnavailableError when the file is in use, is damaged or cannot be written.
         """
@@ -103,7 +103,7 @@ class SqliteStore:
             database.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
             found = database.execute("PRAGMA user_version").fetchone()[0]
             if not 0 <= found <= FORMAT_VERSION:
-                raise StoreUnavailableError(f"{self.path} has format {found}, which this version does not know")
+                raise StoreUnavailableError(f"{self.path} has the unknown format {found}")
             database.execute("BEGIN IMMEDIATE")
             if not found:
                 for statement in _SCHEMA.split(";")[:-1]:
@@ -140,17 +140,17 @@ class SqliteStore:
     # Reading
 
     def get(self, path: str) -> tuple[bytes, Stat] | None:
-        """Return the node's bytes and stat; None when there is none."""
+        """Return the node's data and stat; None when it does not exist."""
         return self.get_many((path,))[0]
 
     def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        """Do as ``get`` for each path."""
+        """Return the result of ``get`` for each path."""
         with self._reading() as database:
             rows = [database.execute(_SELECT, _key(path)).fetchone() for path in paths]
         return [None if row is None else (row[0], Stat(*row[1:])) for row in rows]
 
     def exists(self, path: str) -> Stat | None:
-        """Return the node's stat; None when there is none."""
+        """Return the node's stat; None when it does not exist."""
         with self._reading():
             return self._stat(path)
 
@@ -166,51 +166,51 @@ class SqliteStore:
     def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False, make_parents: bool = False
     ) -> str:
-        """Make a node and return its path."""
+        """Create a node and return its path."""
         with self._changing():
             if make_parents:
                 self._make_parents(path)
             return self._create(Create(path, data, ephemeral, sequence))
 
     def set(self, path: str, data: bytes, expected_version: int = ANY_VERSION) -> Stat:
-        """Replace the node's bytes."""
+        """Replace the node's data."""
         with self._changing():
             return self._set(Set(path, data, expected_version))
 
     def delete(self, path: str, expected_version: int = ANY_VERSION, *, recursive: bool = False) -> None:
-        """Delete the node, and with ``recursive`` all below it."""
+        """Delete the node; with ``recursive`` also its descendants."""
         with self._changing():
             if recursive:
-                self._delete_below(path, expected_version)
+                self._delete_descendants(path, expected_version)
             self._delete(Delete(path, expected_version))
 
     def multi(self, operations: Sequence[Operation]) -> list[Result]:
-        """Do all of the operations or none."""
+        """Execute all of the operations or none."""
         with self._changing():
-            return [self._do(operation) for operation in operations]
+            return [self._execute(operation) for operation in operations]
 
     def batch(self, groups: Sequence[Sequence[Operation]]) -> list[list[Result] | StoreError]:
-        """Do each group as ``multi`` does; they reach the disk together."""
+        """Execute each group as ``multi`` does; all groups are written to disk together."""
         results: list[list[Result] | StoreError] = []
         if not groups:
             return results
         with self._changing() as database:
             for group in groups:
-                database.execute("SAVEPOINT a_group")
+                database.execute("SAVEPOINT operations")
                 events = len(self._events)
                 try:
-                    results.append([self._do(operation) for operation in group])
+                    results.append([self._execute(operation) for operation in group])
                 except StoreError as error:
-                    database.execute("ROLLBACK TO a_group")
+                    database.execute("ROLLBACK TO operations")
                     del self._events[events:]
                     results.append(error)
-                database.execute("RELEASE a_group")
+                database.execute("RELEASE operations")
         return results
 
     # Watching
 
     def watch(self, path: str, callback: Callable[[WatchEvent], None]) -> IWatch:
-        """Call ``callback`` after each change of the node at ``path`` and of its list of children."""
+        """Call ``callback`` after each change of the node at ``path`` or of its list of children."""
         check_path(path)
         return self._watches.add(path, callback)
 
@@ -219,7 +219,7 @@ class SqliteStore:
         self._watches.add_session_listener(callback)
 
     def pump(self) -> int:
-        """Deliver the events that wait, on this thread; return how many. Only with ``threaded=False``."""
+        """Deliver the waiting events on this thread; return how many. Only with ``threaded=False``."""
         return self._worker.pump()
 
     def close(self) -> None:
@@ -237,7 +237,7 @@ class SqliteStore:
         self._watches.session_changed(SessionState.CLOSED)
         self._worker.close()
 
-    # Underneath: each of these runs within a transaction, and collects the events for its end.
+    # Implementation: these run within a transaction, and collect the events to deliver after it.
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
@@ -264,10 +264,10 @@ class SqliteStore:
                 if isinstance(error, sqlite3.Error):
                     raise StoreUnavailableError(f"the metadata store {self.path} failed: {error}") from error
                 raise
-            # Still under the lock, so that events are queued in the order of the changes.
+            # The lock is still held, so that events are queued in the order of the changes.
             self._watches.notify(self._events)
 
-    def _do(self, operation: Operation) -> Result:
+    def _execute(self, operation: Operation) -> Result:
         match operation:
             case Create():
                 return self._create(operation)
@@ -286,18 +286,18 @@ class SqliteStore:
     def _stat_of(self, path: str) -> Stat:
         stat = self._stat(path)
         if stat is None:
-            raise NoNodeError(f"there is no node {path}")
+            raise NoNodeError(f"the node {path} does not exist")
         return stat
 
     def _create(self, operation: Create) -> str:
         path = operation.path
         check_path(path)
         if path == "/":
-            raise NodeExistsError("there is a node / already")
+            raise NodeExistsError("the node / already exists")
         parent, name = split_path(path)
         above = self._stat_of(parent)
         if above.ephemeral_owner:
-            raise NoChildrenForEphemeralsError(f"{parent} is ephemeral and has no children")
+            raise NoChildrenForEphemeralsError(f"the node {parent} is ephemeral and cannot have children")
         if operation.sequence:
             name = f"{name}{above.cversion:010d}"
             path = f"{path}{above.cversion:010d}"
@@ -308,7 +308,7 @@ class SqliteStore:
                 (parent, name, operation.data, self._zxid, self._zxid, owner, self._clock.wall_ms()),
             )
         except sqlite3.IntegrityError:
-            raise NodeExistsError(f"there is a node {path} already") from None
+            raise NodeExistsError(f"the node {path} already exists") from None
         self._children_changed(parent, name)
         self._events.append(WatchEvent(EventKind.CREATED, path))
         return path
@@ -340,17 +340,17 @@ class SqliteStore:
         _expect(stat, path, operation.expected_version)
         child = self._database.execute("SELECT 1 FROM node WHERE parent = ? LIMIT 1", (path,)).fetchone()
         if child is not None:
-            raise NotEmptyError(f"{path} has children")
+            raise NotEmptyError(f"the node {path} has children")
         parent, name = _key(path)
         self._database.execute("DELETE FROM node WHERE parent = ? AND name = ?", (parent, name))
         self._events.append(WatchEvent(EventKind.DELETED, path))
         self._children_changed(parent, name)
 
-    def _delete_below(self, path: str, expected_version: int) -> None:
+    def _delete_descendants(self, path: str, expected_version: int) -> None:
         if path == "/":
             raise NotEmptyError("the root cannot be deleted")
         _expect(self._stat_of(path), path, expected_version)
-        # "0" is the character after "/": everything between is below the path.
+        # "0" is the character after "/": all parents between them are descendants of the path.
         condition = "WHERE parent = ? OR (parent > ? AND parent < ?)"
         bounds = (path, f"{path}/", f"{path}0")
         for parent, name in self._database.execute(f"SELECT parent, name FROM node {condition}", bounds).fetchall():
@@ -363,10 +363,10 @@ class SqliteStore:
 
 
 def _key(path: str) -> tuple[str, str]:
-    """Return the table's key of a path: the parent and the name."""
+    """Return the key of a path in the table: the parent and the name."""
     return ("/", ROOT_NAME) if path == "/" else split_path(path)
 
 
 def _expect(stat: Stat, path: str, expected_version: int) -> None:
     if expected_version not in (ANY_VERSION, stat.version):
-        raise BadVersionError(f"{path} has version {stat.version}, not {expected_version}")
+        raise BadVersionError(f"the node {path} has version {stat.version}, not the expected version {expected_version}")

@@ -1,4 +1,4 @@
-"""What a broker does in the metadata store before it serves: the lasting nodes, the cluster's id, its own registration."""
+"""A broker's start in the metadata store: the persistent nodes, the cluster id, and the broker's registration."""
 
 from collections.abc import Iterable
 
@@ -11,27 +11,27 @@ from twisted_kafka.protocol.types import random_uuid, uuid_text
 
 
 class BrokerIdTakenError(StoreError):
-    """Another broker with this id is alive."""
+    """Another live broker is registered with this id."""
 
 
 def prepare_store(store: IMetadataStore) -> None:
-    """Make the nodes that every Kafka cluster has, those that are missing in one go."""
-    wanted: dict[str, None] = {}
+    """Create those of the nodes that every Kafka cluster has that are missing, in one batch."""
+    required: dict[str, None] = {}
     for path in znodes.PERSISTENT_PATHS:
         parents = [path]
         while (parent := split_path(parents[-1])[0]) != "/":
             parents.append(parent)
-        wanted.update(dict.fromkeys(reversed(parents)))
-    missing = [path for path, found in zip(wanted, store.get_many(list(wanted)), strict=True) if found is None]
+        required.update(dict.fromkeys(reversed(parents)))
+    missing = [path for path, found in zip(required, store.get_many(list(required)), strict=True) if found is None]
     if not missing:
         return
     for result in store.batch([[Create(path)] for path in missing]):
-        if isinstance(result, StoreError) and not isinstance(result, NodeExistsError):  # another broker may be faster
+        if isinstance(result, StoreError) and not isinstance(result, NodeExistsError):  # by another broker
             raise result
 
 
 def cluster_id(store: IMetadataStore, wanted: str | None = None) -> str:
-    """Return the cluster's id, made now (``wanted``, else a random one) if there is none."""
+    """Return the cluster id; if there is none, create it as ``wanted``, or a random one."""
     found = store.get(znodes.CLUSTER_ID)
     if found is None:
         node = ClusterIdNode(wanted or uuid_text(random_uuid()))
@@ -44,7 +44,7 @@ def cluster_id(store: IMetadataStore, wanted: str | None = None) -> str:
 
 
 def broker_node(end_points: Iterable[EndPoint], *, rack: str | None, now_ms: int) -> BrokerNode:
-    """Return what is registered of a broker with these advertised end points (their real ports)."""
+    """Return the registration of a broker with these advertised end points, which must have their actual ports."""
     points = list(end_points)
     plain = next((point for point in points if point.security_protocol == "PLAINTEXT"), None)
     return BrokerNode(
@@ -58,9 +58,9 @@ def broker_node(end_points: Iterable[EndPoint], *, rack: str | None, now_ms: int
 
 
 def register_broker(store: IMetadataStore, broker_id: int, node: BrokerNode) -> int:
-    """Register the broker for as long as the store's session lives; return its epoch.
+    """Register the broker for the lifetime of the store's session; return its broker epoch.
 
-    Raises BrokerIdTakenError when another session holds the id.
+    Raises BrokerIdTakenError when another session has registered the id.
     """
     path = znodes.broker_path(broker_id)
     found = store.exists(path)
@@ -70,13 +70,13 @@ def register_broker(store: IMetadataStore, broker_id: int, node: BrokerNode) -> 
     try:
         store.create(path, node.encode(), ephemeral=True, make_parents=True)
     except NodeExistsError:
-        raise BrokerIdTakenError(f"a broker with id {broker_id} is registered already") from None
+        raise BrokerIdTakenError(f"a broker with the id {broker_id} is already registered") from None
     stat = store.exists(path)
     if stat is None:
-        raise NoNodeError(f"{path} is gone already")
+        raise NoNodeError(f"the node {path} was deleted right after its creation")
     return stat.czxid
 
 
 def notify_log_dir_event(store: IMetadataStore, broker_id: int) -> None:
-    """Have the controller ask the broker which of its replicas are still there (Kafka: ``propagateLogDirEvent``)."""
+    """Notify the controller, which asks the broker for the state of its replicas (Kafka: ``propagateLogDirEvent``)."""
     store.create(znodes.LOG_DIR_EVENT_PREFIX, LogDirEventNode(broker_id).encode(), sequence=True, make_parents=True)

@@ -1,19 +1,20 @@
-"""The tree that holds the cluster's metadata: what every store of it offers, with ZooKeeper's semantics.
+"""The interface of the store that holds the cluster's metadata: a tree of nodes with ZooKeeper's semantics.
 
-A node has a path (``/brokers/ids/1``), bytes, children and a ``Stat``. Two stores implement the interface: the embedded one of a
-broker that is alone (``metadata/embedded.py``), and a real ZooKeeper ensemble.
+A node has a path (``/brokers/ids/1``), data, children and a ``Stat``. The embedded store of a single broker
+(``metadata/embedded.py``) implements the interface; one for a real ZooKeeper ensemble is to follow.
 
-Versions: a node's ``version`` starts at 0 and grows by one with each ``set``; its ``cversion`` with each child made or deleted.
-A change may name the version that it expects; ``ANY_VERSION`` expects none. Every change has a transaction id, which only grows.
+Versions: a node's ``version`` starts at 0 and is incremented by each ``set``; its ``cversion`` is incremented when a child is
+created or deleted. A change may specify the expected version; ``ANY_VERSION`` matches all. Every change has a transaction id, and
+transaction ids only increase.
 
-Durability: when a call that changes something returns, the change survives a crash of the process or the machine.
+Durability: when a changing call returns, the change survives a crash of the process or the machine.
 
-Watches are persistent: a watch stays until cancelled. It says where something changed, not how: several changes in quick succession
-may arrive as one event, so its receiver reads the node anew. All watches of a store are called on one thread, in the order of the
-changes, the store's own ones included; a callback must not block for long.
+Watches are persistent until they are cancelled. An event says which node changed, but not how: several changes in quick succession
+may be delivered as one event, so the receiver has to read the node again. A store calls all watches on one thread, in the order of
+the changes, which include those made through this store itself. Callbacks must not block for long.
 
-Sessions: ephemeral nodes vanish with the session of the store that made them. ``closed``, or lost in ZooKeeper's case, it never
-comes back; a listener learns of it and decides (a broker registers again).
+Sessions: ephemeral nodes are deleted with the session of the store that created them. A session that was closed, or has expired in
+ZooKeeper, never comes back; session listeners are notified and act (a broker registers again).
 """
 
 # ruff: noqa: N805 - the methods of a zope interface have no self
@@ -25,35 +26,35 @@ from typing import Final, NamedTuple
 from zope.interface import Attribute, Interface
 
 ANY_VERSION: Final = -1
-"""An expected version that every node has."""
+"""The expected version that matches every node."""
 
 
 class StoreError(Exception):
-    """A store refused an operation, or could not do it; the text names the path."""
+    """An operation was refused or failed; the message contains the path."""
 
 
 class NodeExistsError(StoreError):
-    """There is such a node already."""
+    """The node already exists."""
 
 
 class NoNodeError(StoreError):
-    """There is no such node, or no parent for it."""
+    """The node, or its parent, does not exist."""
 
 
 class BadVersionError(StoreError):
-    """The node has another version than the expected one."""
+    """The node does not have the expected version."""
 
 
 class NotEmptyError(StoreError):
-    """A node with children cannot be deleted alone."""
+    """The node has children and can only be deleted recursively."""
 
 
 class NoChildrenForEphemeralsError(StoreError):
-    """Ephemeral nodes have no children."""
+    """Ephemeral nodes cannot have children."""
 
 
 class InvalidPathError(StoreError):
-    """The path is not absolute, ends in a slash or has an empty or dotted part."""
+    """The path is not absolute, ends with a slash, or has an empty or dotted part."""
 
 
 class StoreClosedError(StoreError):
@@ -61,26 +62,26 @@ class StoreClosedError(StoreError):
 
 
 class StoreUnavailableError(StoreError):
-    """The store cannot be reached or opened; one line says why."""
+    """The store cannot be reached or opened; the message is one line."""
 
 
 class Stat(NamedTuple):
-    """What the store knows of a node besides its bytes."""
+    """The properties of a node apart from its data."""
 
     version: int
     cversion: int
     czxid: int
-    """Id of the transaction that made it (Kafka's broker epoch is that of ``/brokers/ids/<id>``)."""
+    """The id of the transaction that created the node; that of ``/brokers/ids/<id>`` is Kafka's broker epoch."""
     mzxid: int
-    """Id of the transaction that changed its bytes last."""
+    """The id of the transaction that last changed the data."""
     ephemeral_owner: int
-    """The session that it belongs to; 0 when it is not ephemeral."""
+    """The session that owns the node; 0 when it is not ephemeral."""
     ctime_ms: int = 0
-    """When it was made, in milliseconds since the epoch."""
+    """When the node was created, in milliseconds since the epoch."""
 
 
 class Create(NamedTuple):
-    """Operation: make a node. Its result is the path, with the number when ``sequence``."""
+    """Operation: create a node. The result is its path, with the sequence number if ``sequence``."""
 
     path: str
     data: bytes = b""
@@ -89,7 +90,7 @@ class Create(NamedTuple):
 
 
 class Set(NamedTuple):
-    """Operation: replace a node's bytes. Its result is the new ``Stat``."""
+    """Operation: replace a node's data. The result is the new ``Stat``."""
 
     path: str
     data: bytes
@@ -97,14 +98,14 @@ class Set(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Operation: delete a node without children. Its result is None."""
+    """Operation: delete a node without children. The result is None."""
 
     path: str
     expected_version: int = ANY_VERSION
 
 
 class Check(NamedTuple):
-    """Operation: fail unless the node exists and has that version. Its result is None."""
+    """Operation: fail unless the node exists and has the expected version. The result is None."""
 
     path: str
     expected_version: int = ANY_VERSION
@@ -115,26 +116,26 @@ Result = str | Stat | None
 
 
 class EventKind(enum.Enum):
-    """What may happen to a watched path."""
+    """The kind of a change of a watched node."""
 
     CREATED = "created"
     CHANGED = "changed"
     DELETED = "deleted"
     CHILDREN = "children"
-    """A direct child was made or deleted."""
+    """A direct child was created or deleted."""
 
 
 class WatchEvent(NamedTuple):
-    """Something happened to the node at ``path``."""
+    """A change of the node at ``path``."""
 
     kind: EventKind
     path: str
     names: frozenset[str] = frozenset()
-    """With CHILDREN: the children that were made or deleted. Empty when the store cannot tell: read them all then."""
+    """With CHILDREN: the children that were created or deleted. Empty if unknown: the receiver has to read all children."""
 
 
 class SessionState(enum.Enum):
-    """A store's connection, as its session listeners learn of it. The embedded store is always connected until closed."""
+    """The state of a store's session. The embedded store is connected until it is closed."""
 
     CONNECTED = "connected"
     SUSPENDED = "suspended"
@@ -146,61 +147,61 @@ class IWatch(Interface):
     """A registered watch."""
 
     def cancel() -> None:
-        """Stop it; an event that is on its way may still arrive. Cancelling twice is fine."""
+        """Cancel the watch; an event that is already queued may still be delivered. Cancelling twice is allowed."""
 
 
 class IMetadataStore(Interface):
-    """A tree of versioned nodes. All methods may be called on any thread; all raise StoreClosedError once closed."""
+    """A tree of versioned nodes. All methods may be called on any thread, and raise StoreClosedError after ``close``."""
 
-    session_id: int = Attribute("The id that this store's ephemeral nodes have as their owner.")
+    session_id: int = Attribute("The id of the session, which owns the ephemeral nodes created through this store.")
 
     def get(path: str) -> tuple[bytes, Stat] | None:
-        """Return the node's bytes and stat; None when there is none."""
+        """Return the node's data and stat; None when it does not exist."""
 
     def get_many(paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        """Do as ``get`` for each path, in one go."""
+        """Return the result of ``get`` for each path, in one operation."""
 
     def exists(path: str) -> Stat | None:
-        """Return the node's stat; None when there is none."""
+        """Return the node's stat; None when it does not exist."""
 
     def children(path: str) -> list[str]:
         """Return the names of the node's children, sorted; raises NoNodeError."""
 
     def create(path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False, make_parents: bool = False) -> str:
-        """Make a node and return its path.
+        """Create a node and return its path.
 
-        With ``sequence`` ten digits, growing under the same parent, are appended to the path. With ``make_parents`` missing parents
-        are made, empty. Raises NodeExistsError, NoNodeError (no parent) and NoChildrenForEphemeralsError.
+        ``sequence`` appends a number of ten digits to the path, which increases for nodes of the same parent. ``make_parents``
+        creates missing parents, without data. Raises NodeExistsError, NoNodeError (no parent) and NoChildrenForEphemeralsError.
         """
 
     def set(path: str, data: bytes, expected_version: int = ANY_VERSION) -> Stat:
-        """Replace the node's bytes; raises NoNodeError and BadVersionError."""
+        """Replace the node's data; raises NoNodeError and BadVersionError."""
 
     def delete(path: str, expected_version: int = ANY_VERSION, *, recursive: bool = False) -> None:
-        """Delete the node, and with ``recursive`` all below it; raises NoNodeError, BadVersionError and NotEmptyError."""
+        """Delete the node, with ``recursive`` also its descendants; raises NoNodeError, BadVersionError and NotEmptyError."""
 
     def multi(operations: Sequence[Operation]) -> list[Result]:
-        """Do all of the operations or, when one fails, none; raises that one's error."""
+        """Execute all of the operations, or none if one fails; raises the error of the one that failed."""
 
     def batch(groups: Sequence[Sequence[Operation]]) -> list[list[Result] | StoreError]:
-        """Do each group as ``multi`` does, but wait only once for all of them; a group that failed has its error as the result."""
+        """Execute each group as ``multi`` does, but wait only once for all groups; the result of a failed group is its error."""
 
     def watch(path: str, callback: Callable[[WatchEvent], None]) -> IWatch:
-        """Call ``callback`` after each change of the node at ``path``, which need not exist, and of its list of children."""
+        """Call ``callback`` after each change of the node at ``path``, which need not exist, or of its list of children."""
 
     def add_session_listener(callback: Callable[[SessionState], None]) -> None:
         """Call ``callback`` on the watch thread whenever the session's state changes."""
 
     def close() -> None:
-        """End the session, which deletes its ephemeral nodes. Closing twice is fine."""
+        """End the session, which deletes its ephemeral nodes. Closing twice is allowed."""
 
 
 def check_path(path: str) -> None:
-    """Raise InvalidPathError unless ``path`` is one that ZooKeeper takes."""
+    """Raise InvalidPathError unless ``path`` is valid in ZooKeeper."""
     if path == "/":
         return
     if not path.startswith("/") or any(part in ("", ".", "..") for part in path[1:].split("/")) or "\0" in path:
-        raise InvalidPathError(f"{path!r} is not the path of a node")
+        raise InvalidPathError(f"invalid path of a node: {path!r}")
 
 
 def split_path(path: str) -> tuple[str, str]:

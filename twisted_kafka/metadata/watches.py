@@ -1,4 +1,4 @@
-"""The watches of the embedded store: who wants to know of which path, and telling them in order."""
+"""The watches of the embedded store: their registration by path, and the ordered delivery of events."""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -11,9 +11,9 @@ from twisted_kafka.metadata.worker import SerialWorker
 
 @implementer(IWatch)
 class Watch:
-    """One receiver of one path's events.
+    """A registered callback for the events of one path.
 
-    An event that is still queued is not queued again, which bounds the queue; it tells the names of all the changes then.
+    Events of the same kind that are still queued are merged, with the names of all changed children, which bounds the queue.
     """
 
     __slots__ = ("_callback", "_pending", "_watches", "path")
@@ -25,12 +25,12 @@ class Watch:
         self._pending: dict[EventKind, set[str]] = {}
 
     def cancel(self) -> None:
-        """Stop it."""
+        """Cancel the watch."""
         self._callback = None
         self._watches.remove(self)
 
     def notify(self, event: WatchEvent, worker: SerialWorker) -> None:
-        """Queue the event, or add its names to one of the kind that waits; called with the lock of the watches."""
+        """Queue the event, or merge it into a queued one of the same kind; called with the lock of the watches held."""
         names = self._pending.get(event.kind)
         if names is None:
             self._pending[event.kind] = set(event.names)
@@ -39,7 +39,7 @@ class Watch:
             names |= event.names
 
     def _deliver(self, kind: EventKind) -> None:
-        # Forgotten first: a change during the callback is news.
+        # Removed before the callback: a change during the callback needs another event.
         with self._watches.lock:
             names = frozenset(self._pending.pop(kind))
         if self._callback is not None:
@@ -54,7 +54,7 @@ class Watches:
         self._by_path: dict[str, list[Watch]] = {}
         self._listeners: list[Callable[[SessionState], None]] = []
         self.lock = threading.Lock()
-        """Held while watches are added or removed, and events queued."""
+        """Held while watches are added or removed, and while events are queued."""
 
     def add(self, path: str, callback: Callable[[WatchEvent], None]) -> Watch:
         """Register a watch."""
@@ -64,7 +64,7 @@ class Watches:
         return watch
 
     def remove(self, watch: Watch) -> None:
-        """Forget a watch, if it is registered."""
+        """Remove a watch, if it is registered."""
         with self.lock:
             watches = self._by_path.get(watch.path, [])
             if watch in watches:
@@ -78,14 +78,14 @@ class Watches:
             self._listeners.append(callback)
 
     def notify(self, events: Iterable[WatchEvent]) -> None:
-        """Queue the events for those who watch their paths."""
+        """Queue the events for the watches of their paths."""
         with self.lock:
             for event in events:
                 for watch in self._by_path.get(event.path, ()):
                     watch.notify(event, self._worker)
 
     def session_changed(self, state: SessionState) -> None:
-        """Tell the session listeners."""
+        """Notify the session listeners."""
         with self.lock:
             for listener in self._listeners:
                 self._worker.submit(lambda listener=listener: listener(state))  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""A thread that runs callables one after the other; in tests it has no thread and is pumped by hand."""
+"""A worker thread that runs callables in order; in tests it has no thread and is pumped by hand."""
 
 import threading
 from collections import deque
@@ -8,15 +8,15 @@ from typing import Final
 from twisted.logger import Logger
 
 MAX_QUEUED: Final = 100_000
-"""Callables that may wait; one more is refused, for then something hangs."""
+"""The maximum number of waiting callables; when it is reached, the worker must be stuck."""
 
 
 class WorkerFullError(RuntimeError):
-    """So many callables wait that the worker must be stuck."""
+    """The worker's queue is full, so it must be stuck."""
 
 
 class SerialWorker:
-    """Runs what it is given, in order, on a daemon thread of its own. What a callable raises is logged."""
+    """Runs callables in order on a daemon thread of its own. Exceptions of a callable are logged."""
 
     log = Logger()
 
@@ -36,20 +36,20 @@ class SerialWorker:
             if self._closed:
                 return False
             if len(self._queue) >= MAX_QUEUED:
-                raise WorkerFullError(f"{self.name}: {MAX_QUEUED} callables wait already")
+                raise WorkerFullError(f"{self.name}: the queue is full, {MAX_QUEUED} callables are waiting")
             self._queue.append(action)
             self._condition.notify()
         return True
 
     @property
     def waiting(self) -> int:
-        """How many callables wait."""
+        """The number of waiting callables."""
         return len(self._queue)
 
     def pump(self) -> int:
-        """Run what waits, on this thread, until nothing does; return how many ran. Only for a worker without a thread."""
+        """Run all waiting callables on this thread; return how many ran. Only for a worker without a thread."""
         if self._thread is not None:
-            raise RuntimeError(f"{self.name} has a thread of its own")
+            raise RuntimeError(f"{self.name} runs on its own thread and cannot be pumped")
         count = 0
         while self._queue:
             self._call(self._queue.popleft())
@@ -57,7 +57,7 @@ class SerialWorker:
         return count
 
     def close(self, timeout_s: float = 10.0) -> bool:
-        """Take nothing more and wait until what was queued has run; return whether it had within ``timeout_s``."""
+        """Refuse further callables and wait for those that are queued; return whether they finished within ``timeout_s``."""
         with self._condition:
             self._closed = True
             self._condition.notify_all()
@@ -82,4 +82,4 @@ class SerialWorker:
         try:
             action()
         except Exception:  # noqa: BLE001 - one bad callable must not stop those after it
-            self.log.failure("{name}: an action failed", name=self.name)
+            self.log.failure("An action of {name} failed", name=self.name)

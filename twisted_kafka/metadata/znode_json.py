@@ -1,4 +1,4 @@
-"""JSON as Kafka writes it into the nodes of the metadata tree."""
+"""The JSON of the metadata tree's nodes, as Kafka writes it."""
 
 import json
 from collections.abc import Mapping
@@ -8,11 +8,11 @@ from urllib.parse import quote, unquote
 
 
 class BadNodeError(ValueError):
-    """A node's bytes are not what its path says."""
+    """A node's data is invalid for its path."""
 
 
 class reading:  # noqa: N801 - used as a statement
-    """``with reading("broker")``: what a decoder trips over becomes a BadNodeError that names the kind of node."""
+    """``with reading("broker")``: errors of a decoder become a BadNodeError that names the kind of node."""
 
     __slots__ = ("_kind",)
 
@@ -20,7 +20,7 @@ class reading:  # noqa: N801 - used as a statement
         self._kind = kind
 
     def __enter__(self) -> None:
-        """Begin."""
+        """Enter the block."""
 
     def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
         """Translate the error."""
@@ -29,17 +29,17 @@ class reading:  # noqa: N801 - used as a statement
 
 
 def by_number(lists: Mapping[str, list[int]]) -> dict[int, list[int]]:
-    """Return the lists with their keys, texts in JSON, as numbers."""
+    """Return the lists with their keys, which are strings in JSON, as numbers."""
     return {int(key): list(value) for key, value in lists.items()}
 
 
 def encode_json(value: Mapping[str, Any]) -> bytes:
-    """Return the value as Kafka writes it: no blanks, UTF-8."""
+    """Encode the value as Kafka does: UTF-8, without whitespace."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def decode_json(data: bytes) -> dict[str, Any]:
-    """Return the object; raises BadNodeError."""
+    """Decode a JSON object; raises BadNodeError."""
     try:
         value = json.loads(data)
     except ValueError as error:
@@ -50,10 +50,10 @@ def decode_json(data: bytes) -> dict[str, Any]:
 
 
 def sanitized(name: str) -> str:
-    """Return a user's or client's name as a node's name: percent-encoded (Kafka: ``Sanitizer``)."""
+    """Return the node name of a user or client: its name, percent-encoded (Kafka: ``Sanitizer``)."""
     return quote(name, safe="").replace("~", "%7E")
 
 
 def desanitized(name: str) -> str:
-    """Return the name of which ``sanitized`` made this."""
+    """Return the name that ``sanitized`` encoded."""
     return unquote(name)

@@ -1,8 +1,8 @@
-"""The nodes of the metadata tree: their paths, and their bytes as Kafka 2.8 to 3.9 writes them.
+"""The nodes of the metadata tree: their paths, and their data in the format of Kafka 2.8 to 3.9.
 
-Each kind of node is a class with ``encode()`` and ``decode(data)``; ``znodes_admin`` has the rarer ones, and finds a path's class.
-The JSON has no blanks and keeps Kafka's order of keys; some of its numbers are strings. What a decoder cannot read raises
-``BadNodeError``.
+Each kind of node is a class with ``encode()`` and ``decode(data)``; ``znodes_admin`` has the rarer kinds, and the lookup of the
+class by path. The JSON has no whitespace and Kafka's order of keys; some numbers are strings. Decoders raise ``BadNodeError`` for
+invalid data.
 """
 
 from collections.abc import Mapping
@@ -54,7 +54,7 @@ PERSISTENT_PATHS: Final = (
     "/config/brokers",
     "/config/ips",
 )
-"""What a broker makes at its start when it is missing."""
+"""The nodes that a broker creates at its start if they are missing."""
 
 
 def topic_path(topic: str) -> str:
@@ -63,7 +63,7 @@ def topic_path(topic: str) -> str:
 
 
 def partition_path(partition: TopicPartition) -> str:
-    """Return the path of the partition's node, which has no bytes."""
+    """Return the path of the partition's node, which has no data."""
     return f"{TOPICS}/{partition.topic}/partitions/{partition.partition}"
 
 
@@ -73,17 +73,17 @@ def state_path(partition: TopicPartition) -> str:
 
 
 def broker_path(broker_id: int) -> str:
-    """Return the path of a registered broker."""
+    """Return the path of the broker's registration."""
     return f"{BROKER_IDS}/{broker_id}"
 
 
 def config_path(entity_path: str) -> str:
-    """Return the path of an entity's config: ``topics/orders``, ``brokers/1``, ``users/<default>`` ..."""
+    """Return the path of the config of an entity: ``topics/orders``, ``brokers/1``, ``users/<default>`` ..."""
     return f"{CONFIG}/{entity_path}"
 
 
 def delete_topic_path(topic: str) -> str:
-    """Return the path that asks for a topic's deletion."""
+    """Return the path of the node that requests the topic's deletion."""
     return f"{DELETE_TOPICS}/{topic}"
 
 
@@ -91,11 +91,11 @@ _BROKER_NODE_VERSION: Final = 5
 _TOPIC_NODE_VERSION: Final = 3
 
 _NOTHING: Final[dict[Any, Any]] = {}
-"""The default of mappings, which nobody changes: their type has no way to."""
+"""The default of mappings; it can be shared, because a Mapping cannot be changed."""
 
 
 class EndPointText(NamedTuple):
-    """One of a broker's endpoints: ``LISTENER://host:port``, an IPv6 host in brackets."""
+    """An endpoint of a broker: ``LISTENER://host:port``, with an IPv6 host in brackets."""
 
     listener_name: str
     host: str
@@ -103,7 +103,7 @@ class EndPointText(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read the text; raises BadNodeError."""
+        """Parse the text; raises BadNodeError."""
         listener_name, separator, rest = text.partition("://")
         host, colon, port = rest.rpartition(":")
         if not separator or not colon or not port.lstrip("-").isdigit():
@@ -116,7 +116,7 @@ class EndPointText(NamedTuple):
 
 
 class BrokerNode(NamedTuple):
-    """``/brokers/ids/<id>``, ephemeral: how an alive broker is reached. ``host`` and ``port`` are its PLAINTEXT endpoint's."""
+    """``/brokers/ids/<id>``, ephemeral: the endpoints of a live broker. ``host`` and ``port`` are those of PLAINTEXT."""
 
     endpoints: list[str]
     listener_security_protocol_map: dict[str, str]
@@ -128,7 +128,7 @@ class BrokerNode(NamedTuple):
     features: Mapping[str, Mapping[str, int]] = _NOTHING
 
     def encode(self) -> bytes:
-        """Return the node's bytes."""
+        """Encode the node's data."""
         value: dict[str, Any] = {
             "features": self.features,
             "listener_security_protocol_map": self.listener_security_protocol_map,
@@ -141,7 +141,7 @@ class BrokerNode(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read the node's bytes; versions before 4 know a listener by its security protocol only."""
+        """Decode the node's data; before version 4 a listener is identified by its security protocol."""
         value = decode_json(data)
         with reading("broker"):
             if value["version"] < 2:
@@ -170,7 +170,7 @@ class TopicNode(NamedTuple):
     removing_replicas: Mapping[int, list[int]] = _NOTHING
 
     def encode(self) -> bytes:
-        """Return the node's bytes."""
+        """Encode the node's data."""
         value: dict[str, Any] = {"partitions": self.partitions}
         if self.topic_id is not None:
             value["topic_id"] = uuid_text(self.topic_id)
@@ -179,7 +179,7 @@ class TopicNode(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read the node's bytes; before version 3 there is no id, before 2 nothing is being reassigned."""
+        """Decode the node's data; there are no topic ids before version 3, and no reassignments before version 2."""
         value = decode_json(data)
         with reading("topic"):
             text = value.get("topic_id")
@@ -192,7 +192,7 @@ class TopicNode(NamedTuple):
 
 
 class PartitionStateNode(NamedTuple):
-    """``.../partitions/<n>/state``: leader, epochs and in-sync replicas; the node's version is the partition epoch."""
+    """``.../partitions/<n>/state``: leader, epochs and ISR; the node's version is the partition epoch."""
 
     leader: int
     leader_epoch: int
@@ -201,7 +201,7 @@ class PartitionStateNode(NamedTuple):
     leader_recovery_state: int = 0
 
     def encode(self) -> bytes:
-        """Return the node's bytes."""
+        """Encode the node's data."""
         value: dict[str, Any] = {
             "controller_epoch": self.controller_epoch,
             "leader": self.leader,
@@ -215,7 +215,7 @@ class PartitionStateNode(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read the node's bytes."""
+        """Decode the node's data."""
         value = decode_json(data)
         with reading("partition state"):
             return cls(
@@ -228,14 +228,14 @@ class PartitionStateNode(NamedTuple):
 
 
 class ControllerNode(NamedTuple):
-    """``/controller``, ephemeral: who is the controller."""
+    """``/controller``, ephemeral: the active controller."""
 
     broker_id: int
     timestamp_ms: int
     kraft_controller_epoch: int = -1
 
     def encode(self) -> bytes:
-        """Return the node's bytes."""
+        """Encode the node's data."""
         return encode_json(
             {
                 "version": 2,
@@ -247,7 +247,7 @@ class ControllerNode(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read the node's bytes; version 1 has no KRaft epoch."""
+        """Decode the node's data; version 1 has no KRaft epoch."""
         value = decode_json(data)
         with reading("controller"):
             return cls(
@@ -258,50 +258,50 @@ class ControllerNode(NamedTuple):
 
 
 class NumberNode(NamedTuple):
-    """``/controller_epoch``: a number as text."""
+    """``/controller_epoch``: a decimal number."""
 
     value: int
 
     def encode(self) -> bytes:
-        """Return the node's bytes."""
+        """Encode the node's data."""
         return b"%d" % self.value
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read the node's bytes."""
+        """Decode the node's data."""
         with reading("number"):
             return cls(int(data))
 
 
 class ClusterIdNode(NamedTuple):
-    """``/cluster/id``: the cluster's id; its version is a string."""
+    """``/cluster/id``: the cluster id; the node's version is a string."""
 
     cluster_id: str
 
     def encode(self) -> bytes:
-        """Return the node's bytes."""
+        """Encode the node's data."""
         return encode_json({"version": "1", "id": self.cluster_id})
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read the node's bytes."""
+        """Decode the node's data."""
         value = decode_json(data)
         with reading("cluster id"):
             return cls(value["id"])
 
 
 class ConfigNode(NamedTuple):
-    """``/config/<type>/<name>``: an entity's dynamic config, all values as text."""
+    """``/config/<type>/<name>``: the dynamic config of an entity; all values are strings."""
 
     config: dict[str, str]
 
     def encode(self) -> bytes:
-        """Return the node's bytes."""
+        """Encode the node's data."""
         return encode_json({"version": 1, "config": self.config})
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read the node's bytes; none at all is an empty config."""
+        """Decode the node's data; no data is an empty config."""
         if not data:
             return cls({})
         value = decode_json(data)
@@ -310,17 +310,17 @@ class ConfigNode(NamedTuple):
 
 
 class ConfigChangeNode(NamedTuple):
-    """``/config/changes/config_change_<n>``: which entity's config changed, ``topics/orders`` say."""
+    """``/config/changes/config_change_<n>``: the entity whose config changed, such as ``topics/orders``."""
 
     entity_path: str
 
     def encode(self) -> bytes:
-        """Return the node's bytes."""
+        """Encode the node's data."""
         return encode_json({"version": 2, "entity_path": self.entity_path})
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read the node's bytes; version 1 names type and entity apart."""
+        """Decode the node's data; version 1 has the type and the name of the entity in separate fields."""
         value = decode_json(data)
         with reading("config change"):
             if value["version"] == 1:
@@ -329,19 +329,19 @@ class ConfigChangeNode(NamedTuple):
 
 
 class ProducerIdBlockNode(NamedTuple):
-    """``/latest_producer_id_block``: who took the last block of producer ids, ``first`` to ``last`` with both."""
+    """``/latest_producer_id_block``: the last allocated block of producer ids, ``first`` to ``last`` inclusive, and its owner."""
 
     broker_id: int
     first: int
     last: int
 
     def encode(self) -> bytes:
-        """Return the node's bytes; the bounds are strings."""
+        """Encode the node's data; the bounds are strings."""
         return encode_json({"version": 1, "broker": self.broker_id, "block_start": str(self.first), "block_end": str(self.last)})
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read the node's bytes."""
+        """Decode the node's data."""
         value = decode_json(data)
         with reading("producer id block"):
             return cls(broker_id=value["broker"], first=int(value["block_start"]), last=int(value["block_end"]))

@@ -1,4 +1,4 @@
-"""The rarer nodes of the metadata tree: what administrators ask for, notifications, ACLs and delegation tokens."""
+"""The rarer nodes of the metadata tree: administrative requests, notifications, ACLs and delegation tokens."""
 
 import re
 from typing import Any, Final, NamedTuple, Protocol, Self
@@ -9,81 +9,81 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 
 
 class PartitionsNode(NamedTuple):
-    """``/admin/preferred_replica_election`` and ``/isr_change_notification/isr_change_<n>``: some partitions."""
+    """``/admin/preferred_replica_election`` and ``/isr_change_notification/isr_change_<n>``: a list of partitions."""
 
     partitions: list[TopicPartition]
 
     def encode(self) -> bytes:
-        """Return the node's bytes."""
+        """Encode the node's data."""
         return encode_json(
             {"version": 1, "partitions": [{"topic": each.topic, "partition": each.partition} for each in self.partitions]}
         )
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read the node's bytes."""
+        """Decode the node's data."""
         value = decode_json(data)
         with reading("list of partitions"):
             return cls([TopicPartition(each["topic"], each["partition"]) for each in value["partitions"]])
 
 
 class ReassignmentNode(NamedTuple):
-    """``/admin/reassign_partitions``: the replicas that partitions shall have."""
+    """``/admin/reassign_partitions``: the target replicas of partitions."""
 
     replicas: dict[TopicPartition, list[int]]
 
     def encode(self) -> bytes:
-        """Return the node's bytes."""
+        """Encode the node's data."""
         partitions = [{"topic": each.topic, "partition": each.partition, "replicas": ids} for each, ids in self.replicas.items()]
         return encode_json({"version": 1, "partitions": partitions})
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read the node's bytes."""
+        """Decode the node's data."""
         value = decode_json(data)
         with reading("reassignment"):
             return cls({TopicPartition(each["topic"], each["partition"]): each["replicas"] for each in value["partitions"]})
 
 
 class LogDirEventNode(NamedTuple):
-    """``/log_dir_event_notification/log_dir_event_<n>``: a broker lost a log directory."""
+    """``/log_dir_event_notification/log_dir_event_<n>``: a log directory of a broker failed."""
 
     broker_id: int
     event: int = 1
 
     def encode(self) -> bytes:
-        """Return the node's bytes."""
+        """Encode the node's data."""
         return encode_json({"version": 1, "broker": self.broker_id, "event": self.event})
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read the node's bytes."""
+        """Decode the node's data."""
         value = decode_json(data)
         with reading("log directory event"):
             return cls(value["broker"], value["event"])
 
 
 class FeatureNode(NamedTuple):
-    """``/feature``: finalized features; ``status`` 1 is enabled."""
+    """``/feature``: the finalized features; ``status`` 1 means enabled."""
 
     features: dict[str, Any]
     status: int = 1
     version: int = 2
 
     def encode(self) -> bytes:
-        """Return the node's bytes."""
+        """Encode the node's data."""
         return encode_json({"features": self.features, "version": self.version, "status": self.status})
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read the node's bytes."""
+        """Decode the node's data."""
         value = decode_json(data)
         with reading("feature"):
             return cls(value["features"], value["status"], value["version"])
 
 
 class AclEntry(NamedTuple):
-    """One rule; the names are those of Kafka's Java API (``Allow``, ``Describe``)."""
+    """An access control entry; the names are those of Kafka's Java API (``Allow``, ``Describe``)."""
 
     principal: str
     permission_type: str
@@ -92,12 +92,12 @@ class AclEntry(NamedTuple):
 
 
 class AclNode(NamedTuple):
-    """``/kafka-acl/<type>/<name>`` and ``/kafka-acl-extended/prefixed/<type>/<name>``: the rules of one resource."""
+    """``/kafka-acl/<type>/<name>`` and ``/kafka-acl-extended/prefixed/<type>/<name>``: the ACLs of a resource."""
 
     acls: list[AclEntry]
 
     def encode(self) -> bytes:
-        """Return the node's bytes."""
+        """Encode the node's data."""
         acls = [
             {"principal": each.principal, "permissionType": each.permission_type, "host": each.host, "operation": each.operation}
             for each in self.acls
@@ -106,7 +106,7 @@ class AclNode(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read the node's bytes."""
+        """Decode the node's data."""
         value = decode_json(data)
         with reading("ACL"):
             return cls(
@@ -115,14 +115,14 @@ class AclNode(NamedTuple):
 
 
 class AclChangeNode(NamedTuple):
-    """A changed resource: text for literal patterns (``TOPIC:orders``), JSON for prefixed ones."""
+    """A resource whose ACLs changed: text for literal patterns (``TOPIC:orders``), JSON for prefixed ones."""
 
     resource_type: str
     name: str
     pattern_type: str = "LITERAL"
 
     def encode(self) -> bytes:
-        """Return the node's bytes."""
+        """Encode the node's data."""
         if self.pattern_type == "LITERAL":
             return f"{self.resource_type}:{self.name}".encode()
         value = {"version": 1, "resourceType": self.resource_type, "name": self.name, "patternType": self.pattern_type}
@@ -130,7 +130,7 @@ class AclChangeNode(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read the node's bytes."""
+        """Decode the node's data."""
         with reading("ACL change"):
             if not data.startswith(b"{"):
                 resource_type, _, name = data.decode().partition(":")
@@ -151,7 +151,7 @@ class TokenNode(NamedTuple):
     max_ms: int
 
     def encode(self) -> bytes:
-        """Return the node's bytes."""
+        """Encode the node's data."""
         return encode_json(
             {
                 "issueTimestamp": self.issued_ms,
@@ -167,7 +167,7 @@ class TokenNode(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read the node's bytes; before version 3 the owner asked for it himself."""
+        """Decode the node's data; before version 3 the requester is the owner."""
         value = decode_json(data)
         with reading("delegation token"):
             return cls(
@@ -182,30 +182,30 @@ class TokenNode(NamedTuple):
 
 
 class TextNode(NamedTuple):
-    """A node that is just text: ``/delegation_token/token_changes/token_change_<n>``, a token's id."""
+    """``/delegation_token/token_changes/token_change_<n>``: a token's id as plain text."""
 
     text: str
 
     def encode(self) -> bytes:
-        """Return the node's bytes."""
+        """Encode the node's data."""
         return self.text.encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read the node's bytes."""
+        """Decode the node's data."""
         with reading("text"):
             return cls(data.decode())
 
 
 class Znode(Protocol):
-    """What the node classes have in common."""
+    """The interface of the node classes."""
 
     def encode(self) -> bytes:
-        """Return the node's bytes."""
+        """Encode the node's data."""
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read the node's bytes; raises BadNodeError."""
+        """Decode the node's data; raises BadNodeError."""
 
 
 _TYPES: Final[list[tuple[str, type[Znode]]]] = [
@@ -233,5 +233,5 @@ _TYPES: Final[list[tuple[str, type[Znode]]]] = [
 
 
 def node_type(path: str) -> type[Znode] | None:
-    """Return the class of the node at ``path``; None for a node that has no bytes."""
+    """Return the class of the node at ``path``; None for a node without data."""
     return next((kind for pattern, kind in _TYPES if re.fullmatch(pattern, path)), None)
