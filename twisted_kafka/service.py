@@ -1,4 +1,4 @@
-"""A broker as a Twisted service: for twistd, and for an application that has a reactor of its own."""
+"""A broker as a Twisted service, for twistd and for applications with a reactor of their own."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,15 +17,15 @@ _log = Logger()
 class BrokerService(service.Service):
     """Starts a broker with the application and stops it with it.
 
-    Starting takes a moment and happens on the calling thread, before the reactor runs or on it; it raises StartError.
-    Stopping happens in a thread of the reactor's pool, for requests under way are still answered meanwhile. A service that was
-    stopped may be started again: `broker` is another one then, on the same directories.
+    It starts on the calling thread, before the reactor runs or on its thread, and raises StartError. It stops on a thread of the
+    reactor's pool, because requests in flight are still answered meanwhile. A stopped service may be started again: ``broker`` is
+    then a new instance on the same directories.
     """
 
     name = "kafka"
 
     def __init__(self, config: KafkaConfig, reactor: Any, on_fatal: Callable[[str], object] | None = None) -> None:
-        """``on_fatal`` is `Broker`'s."""
+        """``on_fatal`` is passed to ``Broker``."""
         self._reactor = reactor
         self._config = config
         self._on_fatal = on_fatal
@@ -33,7 +33,7 @@ class BrokerService(service.Service):
         self.broker = Broker(config=config, reactor=reactor, on_fatal=on_fatal)
 
     def startService(self) -> None:
-        """Start the broker; raise StartError, after which nothing of it is left running."""
+        """Start the broker. If it raises StartError, nothing is left running."""
         if self._was_started and not self.broker.is_running:
             self.broker = Broker(config=self._config.updated({}), reactor=self._reactor, on_fatal=self._on_fatal)
         self._was_started = True
@@ -41,7 +41,7 @@ class BrokerService(service.Service):
         super().startService()  # type: ignore[no-untyped-call]
 
     def stopService(self) -> "Deferred[None]":
-        """Stop the broker; the result comes when all is written down."""
+        """Stop the broker; the Deferred fires when everything is on disk."""
         super().stopService()  # type: ignore[no-untyped-call]
         if not self.broker.is_running:
             return succeed(None)

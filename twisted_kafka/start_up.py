@@ -1,9 +1,9 @@
-"""What makes `twistd kafka` start fast: most of that time is spent on importing, so as little as possible happens meanwhile.
+"""Fast start of ``twistd kafka``: most of the time is spent on imports.
 
-Three habits, kept by tests/broker/test_start_up.py, which says what a plain start may not import:
+Three rules, enforced by tests/broker/test_start_up.py, which lists what a plain start may not import:
 
-- Who needs a module only for a feature that many brokers do not use (TLS, the metrics endpoint, a codec, tools) imports it in the
-  function that first needs it, and under ``TYPE_CHECKING`` for its annotations.
+- A module that is needed only for a feature that many brokers do not use (TLS, the metrics endpoint, a codec, tools) is imported in
+  the function that first needs it, and under ``TYPE_CHECKING`` for annotations.
 - The garbage collector does not run while modules are imported (``without_collector``).
 - Twisted's reactor does not load OpenSSL unless there is a listener for it (``without_tls``).
 
@@ -16,17 +16,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 SERVE_COMMAND = "twisted-kafka serve"
-"""``sys.argv[0]`` when that command, not twistd, runs the broker; messages and help name the program by it."""
+"""``sys.argv[0]`` if this command runs the broker instead of twistd; used in messages and help."""
 
 _TLS_LIBRARY = "OpenSSL"
 
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """Keep the garbage collector from running, and from ever looking at what was made meanwhile.
+    """Disable the garbage collector, and afterwards exempt the objects that were made meanwhile from collection.
 
-    Importing makes some 200,000 objects that stay. The collector would look through them time and again, an eighth of the start;
-    afterwards each full collection would stop all threads for as long as it takes to look at them once more.
+    Imports make some 200,000 permanent objects. Scanning them repeatedly would take an eighth of the start, and later each full
+    collection would stop all threads while it scans them again.
     """
     if not gc.isenabled():
         yield
@@ -41,15 +41,15 @@ def without_collector() -> Iterator[None]:
 
 @contextmanager
 def without_tls(needed: bool) -> Iterator[None]:
-    """Leave TLS out while the reactor is imported, unless it is ``needed``.
+    """Hide OpenSSL while the reactor is imported, unless TLS is ``needed``.
 
-    Twisted's reactor loads OpenSSL, cryptography and service_identity if they are there: a seventh of the start's time and a
-    fifth of an idle broker's memory. Afterwards they can be imported as always.
+    Twisted's reactor imports OpenSSL, cryptography and service_identity if they are installed, which takes a seventh of the start's
+    time and a fifth of an idle broker's memory. They can be imported normally afterwards.
     """
     if needed or _TLS_LIBRARY in sys.modules:
         yield
         return
-    sys.modules[_TLS_LIBRARY] = None  # type: ignore[assignment]  # which makes its import fail
+    sys.modules[_TLS_LIBRARY] = None  # type: ignore[assignment]  # makes its import fail
     try:
         yield
     finally:

@@ -27,7 +27,7 @@ EXIT_STATUS_FATAL = 1
 EXIT_STATUS_STOPPED = 0
 
 OPEN_FILES = 10_240
-"""What macOS lets a process have where its hard limit says "unlimited"."""
+"""What macOS really allows a process whose hard limit is "unlimited"."""
 
 _EXAMPLES = """
 Examples:
@@ -38,7 +38,7 @@ Examples:
 
 
 class Options(usage.Options):
-    """The options of the service `kafka`."""
+    """The options of the service ``kafka``."""
 
     synopsis = "[options]"
     longdesc = (
@@ -69,7 +69,7 @@ class Options(usage.Options):
         """Show the version and exit."""
         from twisted_kafka import __version__
 
-        print(f"twisted_kafka {__version__}")  # noqa: T201  (what was asked for)
+        print(f"twisted_kafka {__version__}")  # noqa: T201  (the output of this option)
         sys.exit(0)
 
     def getSynopsis(self) -> str:
@@ -82,27 +82,27 @@ class Options(usage.Options):
         return f"{super().getUsage(width)}{_EXAMPLES.format(command=command)}"
 
     def parseArgs(self, *args: str) -> None:
-        """Refuse arguments: everything is an option."""
+        """Reject positional arguments."""
         if args:
             raise usage.UsageError(f"Unexpected argument: {args[0]}")
 
     def parseOptions(self, options: Sequence[str] | None = None) -> None:
-        """Parse the command line; a mistake in it ends the program with one line and status 1."""
+        """Parse the command line. An error ends the program with one line and status 1."""
         try:
             super().parseOptions(options)  # type: ignore[no-untyped-call]
         except (usage.UsageError, ConfigError) as error:
             refuse(str(error))
 
     def postOptions(self) -> None:
-        """Build the configuration from the options; refuse an empty value: it comes from an unset shell variable."""
+        """Build the configuration from the options. Empty values, usually from an unset shell variable, are rejected."""
         for name in ("config", "listeners", "data-dir", "broker-id"):
             if self[name] == "":
-                raise usage.UsageError(f"option --{name} must have a value that is not empty")
+                raise usage.UsageError(f"option --{name} must not be empty")
         self.config = make_config(self, self.overrides)
 
 
 def make_config(options: "Options | dict[str, Any]", overrides: Sequence[str]) -> KafkaConfig:
-    """Return the configuration that the options and KEY=VALUE overrides ask for; raise ConfigError."""
+    """Return the configuration from the options and KEY=VALUE overrides; raises ConfigError."""
     properties = load_properties(options["config"]) if options["config"] else {}
     properties.update(parse_overrides(overrides))
     if options["listeners"]:
@@ -117,11 +117,11 @@ def make_config(options: "Options | dict[str, Any]", overrides: Sequence[str]) -
 
 
 def makeService(options: Options, reactor: Any) -> "BrokerService":
-    """Return the service of a broker on this reactor; it starts with the application, after twistd has become a daemon."""
+    """Return a broker's service on this reactor. It starts with the application, after twistd has daemonized."""
     assert options.config is not None, "the options have been parsed"
-    # A daemon has no stderr: there its log is told.
-    tell = _complain if options.parent is None or options.parent["nodaemon"] else _log_why
-    return _make_service(options.config, reactor, tell)
+    # A daemon has no stderr: log instead.
+    report = _print_error if options.parent is None or options.parent["nodaemon"] else _log_why
+    return _make_service(options.config, reactor, report)
 
 
 def make_application_service(properties: Mapping[str, str], reactor: Any) -> "BrokerService":
@@ -130,53 +130,53 @@ def make_application_service(properties: Mapping[str, str], reactor: Any) -> "Br
     A bad setting ends the program with one line and status 1.
     """
 
-    def tell(why: str) -> None:
-        # Whether twistd has become a daemon, which has no stderr, an application file is not told.
+    def report(why: str) -> None:
+        # An application file cannot know whether twistd has daemonized and has no stderr.
         _log_why(why)
-        _complain(why)
+        _print_error(why)
 
     try:
         config = KafkaConfig.from_properties(properties)
     except ConfigError as error:
         refuse(str(error))
-    return _make_service(config, reactor, tell)
+    return _make_service(config, reactor, report)
 
 
-def _make_service(config: KafkaConfig, reactor: Any, tell: Callable[[str], object]) -> "BrokerService":
+def _make_service(config: KafkaConfig, reactor: Any, report: Callable[[str], object]) -> "BrokerService":
     from twisted_kafka.broker.broker import StartError, StartInterruptedError
     from twisted_kafka.service import BrokerService
 
-    _tell_in_one_line(StartError, tell)
+    _report_in_one_line(StartError, report)
     _allow_open_files()
     received: list[str] = []
     reactor.callWhenRunning(_stop_cleanly_on_signals, reactor, received)
 
     class Service(BrokerService):
         def startService(self) -> None:
-            """Start; a signal meanwhile, while many logs are loaded say, ends the program in order."""
+            """Start. A signal meanwhile, for example while logs are being loaded, ends the program cleanly."""
             _interrupt_on_signals(self, received)
             try:
                 super().startService()
             except StartInterruptedError as error:
-                tell(f"{received[0]} received: {error}")
+                report(f"{received[0]} received: {error}")
                 sys.exit(EXIT_STATUS_STOPPED)
 
-    return Service(config, reactor, lambda why: reactor.callFromThread(_give_up, reactor, why))
+    return Service(config, reactor, lambda why: reactor.callFromThread(_stop_after_fatal_error, reactor, why))
 
 
 def needs_tls(options: Options) -> bool:
-    """Say whether a listener needs OpenSSL."""
+    """Return whether a listener needs OpenSSL."""
     config = options.config
     return config is None or any("SSL" in end_point.security_protocol for end_point in config.listeners)
 
 
 def refuse(message: str) -> NoReturn:
     """Write one line to stderr and end the program with status 1."""
-    _complain(message)
+    _print_error(message)
     sys.exit(EXIT_STATUS_BAD_START)
 
 
-def _complain(message: str) -> None:
+def _print_error(message: str) -> None:
     one_line = " ".join(message.split())
     command = SERVE_COMMAND if _is_serve_command() else "twistd kafka"
     print(f"{command}: {one_line}", file=sys.__stderr__)
@@ -190,23 +190,22 @@ def _log_why(message: str) -> None:
     _log.critical("{why}", why=message)
 
 
-def _tell_in_one_line(expected: type[Exception], tell: Callable[[str], object]) -> None:
-    # twistd lets an exception of startService end the program with a traceback and status 1; for what an operator can put
-    # right, the one line of its message is what helps.
-    shown_otherwise = sys.excepthook
+def _report_in_one_line(expected: type[Exception], report: Callable[[str], object]) -> None:
+    # twistd prints a traceback when startService raises. For an error that the operator can correct, the message is enough.
+    default = sys.excepthook
 
     def show(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
         if issubclass(kind, expected):
-            tell(str(error))
+            report(str(error))
         else:
-            shown_otherwise(kind, error, traceback)
+            default(kind, error, traceback)
 
     sys.excepthook = show
 
 
 def _allow_open_files() -> None:
-    # Every partition and connection takes a file descriptor, and a log that cannot be opened takes its directory offline. Shells
-    # and systems let a process begin with few hundred; like a JVM, take all that it may have.
+    # Every partition and connection needs file descriptors, and a log that cannot be opened takes its directory offline. The soft
+    # limit is often a few hundred. Like a JVM, raise it to the hard limit.
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for wanted in (hard, OPEN_FILES):
         if soft == wanted or (wanted == OPEN_FILES and soft > wanted):
@@ -215,11 +214,16 @@ def _allow_open_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
             return
         except (ValueError, OSError) as error:
-            _log.info("Open files are limited to {soft}, {wanted} are not allowed: {error}", soft=soft, wanted=wanted, error=error)
+            _log.info(
+                "Open files are limited to {soft}; the limit cannot be raised to {wanted}: {error}",
+                soft=soft,
+                wanted=wanted,
+                error=error,
+            )
 
 
 def _stopping_signals() -> list[int]:
-    """Return the signals that stop a broker, as a JVM's: SIGHUP, of a terminal that is closed, unless nohup had it ignored."""
+    """Return the signals that stop a broker, the same as for a JVM: SIGHUP is left out if it is ignored, as under nohup."""
     hang_up = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
     return [signal.SIGTERM, signal.SIGINT, *hang_up]
 
@@ -235,7 +239,7 @@ def _interrupt_on_signals(service: "BrokerService", received: list[str]) -> None
 
 
 def _stop_cleanly_on_signals(reactor: Any, received: list[str]) -> None:
-    # The reactor's own handlers make twistd end as if killed by the signal. A broker that stopped in order ended well: status 0.
+    # With the reactor's own handlers, twistd exits as if killed by the signal. A clean stop should exit with status 0.
     def stop(number: int, _: FrameType | None) -> None:
         if not received:
             received.append(signal.Signals(number).name)
@@ -244,15 +248,15 @@ def _stop_cleanly_on_signals(reactor: Any, received: list[str]) -> None:
     for number in _stopping_signals():
         signal.signal(number, stop)
     if received:
-        # It came after the start could have been interrupted.
+        # The signal came too late to interrupt the start.
         _stop(reactor, received[0])
 
 
-def _give_up(reactor: Any, why: str) -> None:
-    """Stop the broker in order, as far as that is possible, and end the program with status 1."""
+def _stop_after_fatal_error(reactor: Any, why: str) -> None:
+    """Stop the broker as cleanly as possible and end the program with status 1."""
     _log.critical("{why}", why=why)
-    _complain(why)
-    # twistd knows no way to end with a status of its own.
+    _print_error(why)
+    # twistd has no other way to exit with a given status.
     reactor.addSystemEventTrigger("after", "shutdown", os._exit, EXIT_STATUS_FATAL)
     reactor.stop()
 

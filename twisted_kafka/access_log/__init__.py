@@ -1,1 +1,1 @@
-"""The access log: one JSON line about every request that was answered."""
+"""The access log: one JSON line per completed request."""

@@ -1,4 +1,4 @@
-"""AccessLog: what the network layer tells of each request, turned into a line and queued for the writer."""
+"""The access log as an observer of requests: formats a line for each and queues it for the writer."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,37 +20,35 @@ from twisted_kafka.timing.clock import IClock
 
 
 class AccessLog:
-    """Writes one line about every request that is over; keys `access.log.*`."""
+    """Writes one line per completed request; keys ``access.log.*``."""
 
     def __init__(self, writer: AccessLogWriter, lines: LineMaker, archive: Archive, sampler: Sampler | None = None) -> None:
         self.writer = writer
-        self._line = lines.line
+        self._lines = lines
         self._archive = archive
         self._sampler = sampler
-        if sampler is not None:
-            self._weight = sampler.weight
 
     def request_completed(self, request: Request) -> None:
-        """Queue the request's line, or count it as dropped when too many wait.
+        """Queue the request's line, or count it as dropped if the queue is full.
 
-        The line is made here and now: a thread of its own for that would take the interpreter from those who serve requests for
-        longer (docs/adr/0018).
+        The line is formatted on the calling thread: formatting on another thread would take the interpreter lock from request
+        threads for longer (docs/adr/0018).
         """
         if self._sampler is None:
-            self.writer.add(self._line(request))
+            self.writer.add(self._lines.line(request))
             return
-        weight = self._weight(request)
+        weight = self._sampler.weight(request)
         if weight:
-            self.writer.add(self._line(request, weight))
+            self.writer.add(self._lines.line(request, weight))
         else:
-            self.writer.pass_over()
+            self.writer.count_sampled_out()
 
     def publish_to(self, publish: Callable[[Sequence[str]], int]) -> None:
-        """Have the writer hand its lines to `publish` too, which returns how many it could not take."""
+        """Pass written lines to ``publish`` too, which returns how many it could not append."""
         self.writer.publish = publish
 
     def start(self) -> None:
-        """Begin to write; raise ConfigError where no file can be written."""
+        """Start writing; raises ConfigError if the directory is not writable."""
         try:
             self.writer.start()
         except OSError as error:
@@ -58,7 +56,7 @@ class AccessLog:
         self._archive.start()
 
     def stop(self) -> None:
-        """Write what waits and close the file."""
+        """Write the queued lines and close the file."""
         self.writer.stop()
         self._archive.stop()
 
@@ -67,9 +65,9 @@ classImplements(AccessLog, IRequestObserver)
 
 
 def make_access_log(config: KafkaConfig, node_id: int, clock: IClock, metrics: MetricsRegistry) -> AccessLog | None:
-    """Make the access log that the configuration asks for; None when access.log.enable is false or access.log.dir not set.
+    """Make the configured access log; None if ``access.log.enable`` is false or ``access.log.dir`` is not set.
 
-    Raises ConfigError for a setting that cannot be kept.
+    Raises ConfigError if a setting needs a package that is not installed.
     """
     directory = config.optional_string("access.log.dir")
     if not config.boolean("access.log.enable") or not directory:

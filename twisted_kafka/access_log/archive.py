@@ -1,8 +1,8 @@
-"""What becomes of closed files: they are compressed or turned into Parquet, and in the end deleted.
+"""Archiving of closed files: they are compressed or converted to Parquet, and deleted after the retention time.
 
-A thread of its own does it, for neither the request path nor the writer may wait for it. A file gets its new form under a name
-with a dot first, then its own, and only then the old form goes: after a crash both may be there, which readers know to be the
-same lines, and the next start does it again.
+This runs on a thread of its own, because neither the request path nor the writer may wait for it. The new file is written under a
+name with a leading dot and renamed before the old file is deleted. After a crash both files may exist; readers know that they have
+the same lines, and the next start converts again.
 """
 
 import os
@@ -22,7 +22,7 @@ PARQUET: Final = "parquet"
 SUFFIXES: Final = {JSONL: ".jsonl", ZSTD: ".jsonl.zst", PARQUET: ".parquet"}
 
 _SETTLE_MS: Final = 60_000
-"""A file is left as it is for so long after it was closed: whoever follows the log by its offsets reads it to its end."""
+"""A file is not converted for this long after it was closed, so that readers that follow it by offset reach its end."""
 _CHECK_INTERVAL_S: Final = 20.0
 _STOP_TIMEOUT_S: Final = 30.0
 _ZSTD_LEVEL: Final = 3
@@ -33,7 +33,7 @@ _log = Logger()
 
 
 class Archive:
-    """Compresses closed files of one broker and deletes those that are too old or too many."""
+    """Converts closed files of one broker, and deletes those beyond the retention time or size."""
 
     def __init__(
         self, directory: Path, node_id: int, clock: IClock, *, form: str, retention_hours: int, retention_bytes: int
@@ -53,19 +53,19 @@ class Archive:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread after the file that it is at."""
+        """End the thread after the current file."""
         self._stopping.set()
         if self._thread.ident is not None:
             self._thread.join(_STOP_TIMEOUT_S)
 
     def recover(self) -> None:
-        """Delete the new forms that a crash left unfinished; the lines are still there in the old one."""
+        """Delete incomplete files that a crash has left. Their lines are still in the original files."""
         for path in self._directory.glob("date=*/hour=*/.node-*"):
             if self._unfinished.match(path.name):
                 path.unlink(missing_ok=True)
 
     def run_once(self) -> None:
-        """Turn the closed files that have settled into their form, then delete what is beyond the retention."""
+        """Convert closed files that are old enough, then delete files beyond the retention."""
         now_ms = self._clock.wall_ms()
         if self._form != JSONL:
             for path in self._closed():
@@ -94,17 +94,17 @@ class Archive:
         changed_ns = path.stat().st_mtime_ns
         try:
             _CONVERTERS[self._form](path, unfinished)
-            os.utime(unfinished, ns=(changed_ns, changed_ns))  # its age is that of its lines
+            os.utime(unfinished, ns=(changed_ns, changed_ns))  # keeps the age of the lines
             unfinished.rename(made)
             path.unlink()
         except (OSError, ValueError) as error:
             unfinished.unlink(missing_ok=True)
-            _log.warn("Access log: {path} stays as it is: {error}", path=str(path), error=error)
+            _log.warn("Access log: {path} could not be converted: {error}", path=str(path), error=error)
 
     def _delete(self, now_ms: int) -> None:
         kept = [(path, path.stat()) for path in self._closed()]
         size_bytes = sum(stat.st_size for _, stat in kept)
-        for path, stat in kept:  # the names are in the order of time
+        for path, stat in kept:  # sorted by name, which is by time
             is_old = 0 <= self._retention_ms < now_ms - stat.st_mtime_ns // 1_000_000
             is_too_much = 0 <= self._retention_bytes < size_bytes
             if not is_old and not is_too_much:
@@ -115,7 +115,7 @@ class Archive:
                 try:
                     folder.rmdir()
                 except OSError:
-                    break  # something else is in it
+                    break  # not empty
 
 
 def _changed_ms(path: Path) -> int:
@@ -134,7 +134,7 @@ def _to_zstd(path: Path, made: Path) -> None:
 
 
 def _to_parquet(path: Path, made: Path) -> None:
-    """Turn lines into rows of the same names; a row group for each block of lines, so that memory is bounded."""
+    """Convert lines to rows with the same field names, one row group per block of lines, so that memory is bounded."""
     import pyarrow as pa
     from pyarrow import json as arrow_json
     from pyarrow import parquet

@@ -1,4 +1,4 @@
-"""The columns of the access log's Parquet files: those of a line, by the same names. Needs pyarrow (extra `parquet`)."""
+"""The columns of the access log's Parquet files, named like the fields of a line. Needs pyarrow (extra ``parquet``)."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +19,7 @@ _LONGS: Final = (
 
 
 def arrow_schema() -> "pa.Schema":
-    """Return the schema of a line for Arrow, in the order of the fields."""
+    """Return the Arrow schema of a line, in the order of the fields."""
     import pyarrow as pa
 
     text, number, long = pa.string(), pa.int32(), pa.int64()

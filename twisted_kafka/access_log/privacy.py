@@ -1,4 +1,4 @@
-"""What of a client the access log shows: fields can be left out, or replaced by a keyed hash that still tells clients apart."""
+"""Privacy of the access log: fields about clients can be omitted, or replaced by a keyed hash that still distinguishes them."""
 
 import hashlib
 import re
@@ -11,10 +11,10 @@ _CONNECTION: Final = re.compile(r"^(?P<local>.*?:\d+-)(?P<remote>.*):(?P<port>\d
 
 
 class FieldPolicy:
-    """Which fields of a connection are left out, and which are hashed.
+    """Which fields of a connection are omitted, and which are hashed.
 
-    `key` makes the hashes: with the same key a client has the same hash on every broker and after a restart. Without one a key is
-    drawn at random, so that a log alone never tells whether a guessed name is in it.
+    ``key`` is the key of the hashes: with the same key a client has the same hash on every broker and after a restart. Without one
+    the key is random, so that a guessed name cannot be confirmed from the log.
     """
 
     def __init__(self, excluded: tuple[str, ...] = (), hashed: tuple[str, ...] = (), key: str | None = None) -> None:
@@ -23,7 +23,7 @@ class FieldPolicy:
         self._key = hashlib.sha256(key.encode()).digest() if key else secrets.token_bytes(32)
 
     def shown(self, values: Mapping[str, str | None]) -> dict[str, str | None]:
-        """Return the fields as the log shows them."""
+        """Return the fields as they appear in the log."""
         return {name: self._of(name, value) for name, value in values.items() if name not in self._excluded}
 
     def _of(self, name: str, value: str | None) -> str | None:

@@ -17,10 +17,10 @@ from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.timing.clock import IClock
 
 FORMAT_VERSION: Final = 1
-"""Goes up when a field changes its meaning or goes away; new fields may come at any time."""
+"""Incremented when a field changes its meaning or is removed. New fields may be added at any time."""
 
 HOUR_AT: Final = slice(15, 28)
-"""Where a line has its hour, YYYY-MM-DDTHH."""
+"""The position of the hour in a line, YYYY-MM-DDTHH."""
 
 _TIME: Final = f'{{"v":{FORMAT_VERSION},"time":"%s.%03dZ",'
 _API: Final = '"api":%s,"api_key":%d,"version":%d,'
@@ -28,33 +28,33 @@ _END: Final = "}\n"
 _WEIGHTED_END: Final = ',"weight":%d}\n'
 
 _CONNECTIONS_MAX: Final = 10_000
-"""Prefixes of so many connections are kept; beyond that all are forgotten, for they are made anew at no great cost."""
+"""Most connections whose prefixes are cached. The cache is then cleared: prefixes are cheap to make again."""
 _TOPICS_MAX: Final = 10_000
-"""So many elements of topics are kept, likewise: requests of one kind do the same to their topic again and again."""
+"""Most topic elements that are cached, likewise. Requests of one kind have the same element again and again."""
 
-# The part that a connection's lines share, with the values that may still change while it lasts.
+# The part that all lines of a connection share, with the values that may change during the connection.
 _Prefix = tuple[str | None, str, str, str, str]
 
 
 class LineMaker:
-    """Makes access-log lines; may be called by several threads."""
+    """Formats access-log lines. Thread-safe."""
 
     def __init__(self, node_id: int, clock: IClock, max_topics: int, policy: FieldPolicy | None = None) -> None:
         self._node_id = node_id
         self._wall_ms = clock.wall_ms
         self._max_topics = max_topics
         self._policy = policy or FieldPolicy()
-        # Begun with the clock's microseconds: no restart gives a number again, for no broker serves a million requests a second.
+        # Starts at the clock's microseconds. No broker serves a million requests per second, so no number repeats after a restart.
         self._next_number = count(clock.wall_ms() * 1000).__next__
         self._second = (-1, "")
-        self._start = (-1, "")  # of the lines of one millisecond
+        self._start = (-1, "")  # shared by the lines of one millisecond
         self._prefixes: dict[ConnectionInfo, _Prefix] = {}
         self._apis: dict[tuple[int, int], str] = {}
         self._errors: dict[int, str] = {0: "null"}
         self._elements: dict[TopicNote, str] = {}
 
     def line(self, request: Request, weight: int = 1) -> str:
-        """Return the line of a request that is over, a newline at its end; `weight` is how many requests it stands for."""
+        """Return the line of a completed request, with a newline. ``weight`` is how many requests it represents."""
         context = request.context
         now_ms = self._wall_ms()
         start_ms, start = self._start
@@ -138,11 +138,11 @@ class LineMaker:
 
     def _topics(self, notes: list[TopicNote]) -> str:
         elements = self._elements
-        if len(notes) == 1 and self._max_topics:  # most requests name one: no list and no join for it
+        if len(notes) == 1 and self._max_topics:  # the most common case: needs no list and no join
             return f"[{elements.get(notes[0]) or self._element(notes[0])}]"
         shown = ",".join([elements.get(note) or self._element(note) for note in notes[: self._max_topics]])
-        left_out = len(notes) - self._max_topics
-        return f"[{shown}]" if left_out <= 0 else f'[{shown}],"topics_left_out":{left_out}'
+        omitted = len(notes) - self._max_topics
+        return f"[{shown}]" if omitted <= 0 else f'[{shown}],"topics_left_out":{omitted}'
 
     def _element(self, note: TopicNote) -> str:
         topic, partitions, records, size_bytes, code = note
@@ -156,7 +156,7 @@ class LineMaker:
 
 
 def api_name(key: int) -> str:
-    """Return an API's name as Kafka writes it: ListOffsets for LIST_OFFSETS."""
+    """Return Kafka's name of an API, ListOffsets for example."""
     return ApiKey(key).title
 
 

@@ -1,7 +1,7 @@
-"""The files of the access log: where they lie, when one is closed, and what a crash left open.
+"""The files of the access log: their names, when they are rolled, and recovery after a crash.
 
-`<directory>/date=YYYY-MM-DD/hour=HH/node-<id>-<seq>.jsonl`, in UTC. While a file is written its name begins with a dot, so that
-whoever reads the directory (Spark passes such names over) never takes a half-written file for a whole one.
+``<directory>/date=YYYY-MM-DD/hour=HH/node-<id>-<seq>.jsonl``, in UTC. While a file is being written its name starts with a dot, so
+that a reader of the directory does not mistake it for a complete one. (Spark ignores such names.)
 """
 
 import errno
@@ -14,16 +14,16 @@ from twisted.logger import Logger
 _log = Logger()
 
 _TAIL_BYTES: Final = 1 << 16
-"""How much of a file is read at a time, from the end, to find its last whole line."""
+"""How much of a file is read at a time, from its end, to find its last complete line."""
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
-"""A disk that is full today: lines are dropped, and told, until there is room."""
+"""The disk is full: lines are dropped, counted and logged until there is space."""
 
 
 class LogFiles:
-    """Writes lines to the file of their hour; closes it when the hour is over, at a size and at an age.
+    """Writes lines to the file of their hour. Rolls it when the hour is over and at a maximum size and age.
 
-    Not safe for several threads: it belongs to the writer.
+    Not thread-safe: used on the writer's thread only.
     """
 
     def __init__(self, directory: Path, node_id: int, *, roll_bytes: int, roll_ms: int) -> None:
@@ -38,7 +38,7 @@ class LogFiles:
         self._opened_ms = 0
 
     def prepare(self) -> None:
-        """Make the directory; raise OSError where that is not possible, or nothing can be written into it."""
+        """Make the directory; raises OSError if that fails or it is not writable."""
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -49,7 +49,7 @@ class LogFiles:
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self._directory))
 
     def write(self, hour: str, data: bytes, now_ms: int) -> None:
-        """Append whole lines of the hour `YYYY-MM-DDTHH`; raise OSError when they cannot be written."""
+        """Append complete lines of the hour ``YYYY-MM-DDTHH``; raises OSError."""
         if self._open_path is not None and hour != self._hour:
             self.close()
         if self._open_path is None:
@@ -60,19 +60,19 @@ class LogFiles:
                 written += os.write(self._descriptor, memoryview(data)[written:])
         except OSError:
             if written:
-                os.ftruncate(self._descriptor, self._size_bytes)  # a torn line would spoil the next one
+                os.ftruncate(self._descriptor, self._size_bytes)  # an incomplete line would corrupt the next one
             raise
         self._size_bytes += written
         if self._size_bytes >= self._roll_bytes:
             self.close()
 
     def roll_if_due(self, hour: str, now_ms: int) -> None:
-        """Close the file when its hour is over or it has reached its age."""
+        """Close the file if its hour is over or it has reached the maximum age."""
         if self._open_path is not None and (hour != self._hour or now_ms - self._opened_ms >= self._roll_ms):
             self.close()
 
     def close(self) -> None:
-        """Close the file, if one is open, and give it the name under which it is read."""
+        """Close the file, if one is open, and rename it to its final name."""
         if self._open_path is None:
             return
         path, self._open_path = self._open_path, None
@@ -81,7 +81,7 @@ class LogFiles:
         path.rename(path.with_name(path.name[1:]))
 
     def recover(self) -> int:
-        """Close what a crash left open, each without the line that it was in; return how many files there were."""
+        """Close the files that a crash has left open, without their incomplete last lines; return how many there were."""
         found = sorted(self._directory.glob(f"date=*/hour=*/.node-{self._node_id}-*.jsonl"))
         for path in found:
             try:
@@ -90,7 +90,7 @@ class LogFiles:
                 else:
                     path.unlink()
             except OSError as error:
-                _log.warn("Access log: cannot close {path} of an earlier run: {error}", path=str(path), error=error)
+                _log.warn("Access log: cannot recover {path} of an earlier run: {error}", path=str(path), error=error)
         return len(found)
 
     def _open(self, hour: str, now_ms: int) -> None:
@@ -129,7 +129,7 @@ def _free_name(folder: Path, name: str) -> Path:
 
 
 def _trim(path: Path) -> int:
-    """Cut the file after its last newline; return the size that is left."""
+    """Truncate the file after its last newline; return the remaining size."""
     with path.open("r+b") as file:
         end = size = file.seek(0, os.SEEK_END)
         while end > 0:

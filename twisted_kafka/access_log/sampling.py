@@ -1,4 +1,4 @@
-"""Which requests get a line when not all do: every failed and every slow one, and of the others one in so many."""
+"""Sampling: every failed and every slow request gets a line, and a fraction of the others."""
 
 import random
 from collections.abc import Callable
@@ -8,11 +8,11 @@ from twisted_kafka.network.requests.request import Request
 from twisted_kafka.protocol.api import ApiKey
 
 _WAITS_BY_DESIGN: Final = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.SHARE_FETCH})
-"""APIs that wait for records or for the members of a group: their remote time makes no request slow."""
+"""APIs that wait for records or for group members: their remote time does not count as slow."""
 
 
 class Sampler:
-    """Keeps one request in `one_in` of those that are neither failed nor slow (access.log.sample.rate, .slow.ms)."""
+    """Samples one in ``one_in`` of the requests that neither failed nor were slow (access.log.sample.rate, .slow.ms)."""
 
     def __init__(self, one_in: int, slow_ms: int, draw: Callable[[], float] = random.random) -> None:
         self._one_in = one_in
@@ -20,7 +20,7 @@ class Sampler:
         self._draw = draw
 
     def weight(self, request: Request) -> int:
-        """Return how many requests the line of this one stands for; 0: it gets none."""
+        """Return how many requests the line of this one represents; 0 if it gets none."""
         if request.context.error:
             return 1
         took_ns = request.sent_ns - request.received_ns

@@ -1,7 +1,7 @@
-"""The access log as a topic: the writer's lines also go to `__access_log` (access.log.topic.enable).
+"""The access log as a topic: lines are also appended to ``__access_log`` (access.log.topic.enable).
 
-Lines are appended to a partition that this broker leads, without a request, so no line is written about them. Lines about requests
-for that topic alone are left out: whoever consumes the topic would cause a line with every fetch.
+They are appended directly to a partition that this broker leads, without a request, so that they cause no lines themselves. Lines
+about requests for this topic alone are omitted: a consumer of the topic would cause a line with every fetch.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,13 +28,13 @@ _WARNING_INTERVAL_NS: Final = 10_000_000_000
 Append = Callable[[TopicPartition, bytes], ErrorCode]
 """Appends a batch to a partition that this broker leads."""
 CreateTopic = Callable[[str, int], object]
-"""Begins to create a topic with that name and number of partitions."""
+"""Starts creating a topic with this name and number of partitions."""
 
 _log = Logger()
 
 
 class AccessLogTopic:
-    """Appends lines to a partition of `__access_log` that this broker leads. Used on the writer's thread only."""
+    """Appends lines to a partition of ``__access_log`` that this broker leads. Used on the writer's thread only."""
 
     def __init__(
         self, config: KafkaConfig, metadata: MetadataCache, clock: IClock, append: Append, create_topic: CreateTopic
@@ -91,7 +91,7 @@ class AccessLogTopic:
         now_ns = self._clock.monotonic_ns()
         if self._warned_at_ns is None or now_ns - self._warned_at_ns >= _WARNING_INTERVAL_NS:
             self._warned_at_ns = now_ns
-            _log.warn("Access log: topic {topic} did not take lines: {why}", topic=TOPIC, why=why)
+            _log.warn("Access log: appending to topic {topic} failed: {why}", topic=TOPIC, why=why)
 
 
 def _batches(lines: Sequence[bytes]) -> list[list[bytes]]:

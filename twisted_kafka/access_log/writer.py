@@ -15,10 +15,10 @@ from twisted_kafka.timing.clock import IClock
 _log = Logger()
 
 _BATCH_LINES: Final = 20_000
-"""How many lines are taken from the queue and written at a time."""
+"""Most lines taken from the queue and written at a time."""
 
-_COMPLAINT_INTERVAL_NS: Final = 10_000_000_000
-"""Drops and errors are told in the broker's log at most this often."""
+_WARNING_INTERVAL_NS: Final = 10_000_000_000
+"""Least time between two warnings about dropped lines in the broker's log."""
 
 _STOP_TIMEOUT_S: Final = 10.0
 
@@ -26,8 +26,8 @@ _STOP_TIMEOUT_S: Final = 10.0
 class AccessLogWriter:
     """Takes lines from any thread and writes them in batches.
 
-    At most `queue_size` lines wait; further ones are dropped, and the drops are counted and told. What cannot be written, on a
-    full disk for example, counts as dropped too: the access log never holds a request up.
+    At most ``queue_size`` lines wait. Further ones are dropped, counted and logged, and so are lines that cannot be written, on a
+    full disk for example: the access log never delays a request.
     """
 
     def __init__(
@@ -42,26 +42,26 @@ class AccessLogWriter:
         self._thread = threading.Thread(target=self._run, name="kafka-access-log-writer", daemon=True)
         self._lines_written = metrics.meter("AccessLog", "LinesPerSec")
         self._lines_dropped = metrics.meter("AccessLog", "DroppedLinesPerSec")
-        self._lines_passed_over = metrics.meter("AccessLog", "SampledOutLinesPerSec")
+        self._lines_sampled_out = metrics.meter("AccessLog", "SampledOutLinesPerSec")
         self._lines_unpublished = metrics.meter("AccessLog", "UnpublishedLinesPerSec")
         self.publish: Callable[[Sequence[str]], int] | None = None
-        """Takes lines that were written, for access.log.topic.enable; returns how many it could not take."""
+        """Gets the lines that were written, for access.log.topic.enable; returns how many it could not append."""
         metrics.gauge("AccessLog", "QueueSize", self._queue.__len__)
-        self._told_dropped = 0
-        self._told_at_ns: int | None = None
+        self._reported_dropped = 0
+        self._reported_at_ns: int | None = None
         self._error: OSError | None = None
 
     def add(self, line: str) -> None:
-        """Have a line written, which ends in a newline; if too many wait, count it as dropped."""
+        """Queue a line, which ends in a newline, or count it as dropped if the queue is full."""
         queue = self._queue
         if len(queue) < self._queue_size:
             queue.append(line)
         else:
             self._lines_dropped.mark()
 
-    def pass_over(self) -> None:
-        """Count a request that the sample leaves without a line."""
-        self._lines_passed_over.mark()
+    def count_sampled_out(self) -> None:
+        """Count a request that is not in the sample."""
+        self._lines_sampled_out.mark()
 
     @property
     def dropped(self) -> int:
@@ -69,23 +69,23 @@ class AccessLogWriter:
         return self._lines_dropped.count
 
     def start(self) -> None:
-        """Start the thread, which first closes what an earlier run left open; raise OSError where no file can be written."""
+        """Start the thread, which first recovers files of an earlier run; raises OSError if the directory is not writable."""
         self._files.prepare()
         self._thread.start()
 
     def stop(self) -> None:
-        """Write what waits, close the file and end the thread."""
+        """Write the queued lines, close the file and end the thread."""
         self._stopping.set()
         if self._thread.ident is not None:
             self._thread.join(_STOP_TIMEOUT_S)
             if self._thread.is_alive():
-                _log.warn("Access log: the writer did not end in {seconds} s", seconds=_STOP_TIMEOUT_S)
+                _log.warn("Access log: the writer did not end within {seconds} s", seconds=_STOP_TIMEOUT_S)
         else:
             self.write_waiting()
             self._files.close()
 
     def write_waiting(self) -> None:
-        """Write all lines that wait now, and close the file when it is due; errors are counted and told."""
+        """Write all queued lines and roll the file if it is due. Errors are counted and logged."""
         now_ms = self._clock.wall_ms()
         while lines := self._take():
             try:
@@ -99,7 +99,7 @@ class AccessLogWriter:
             self._files.roll_if_due(utc_text(now_ms // 1000)[:13], now_ms)
         except OSError as error:
             self._error = error
-        self._complain()
+        self._warn_of_drops()
 
     def _run(self) -> None:
         try:
@@ -122,18 +122,18 @@ class AccessLogWriter:
         while lines:
             hour = lines[0][HOUR_AT]
             same_hour = lines
-            if lines[-1][HOUR_AT] != hour:  # lines are nearly in order, so that the hour changes within a batch only at its turn
+            if lines[-1][HOUR_AT] != hour:  # lines are nearly in order: only a batch at the turn of the hour has two
                 same_hour = [line for line in lines if line[HOUR_AT] == hour]
             self._files.write(hour, "".join(same_hour).encode("ascii"), now_ms)
             self._lines_written.mark(len(same_hour))
             lines = [] if same_hour is lines else [line for line in lines if line[HOUR_AT] != hour]
 
-    def _complain(self) -> None:
+    def _warn_of_drops(self) -> None:
         now_ns, dropped = self._clock.monotonic_ns(), self.dropped
-        if dropped == self._told_dropped and self._error is None:
+        if dropped == self._reported_dropped and self._error is None:
             return
-        if self._told_at_ns is not None and now_ns - self._told_at_ns < _COMPLAINT_INTERVAL_NS:
+        if self._reported_at_ns is not None and now_ns - self._reported_at_ns < _WARNING_INTERVAL_NS:
             return
-        why = f": {self._error}" if self._error is not None else ", for the queue was full"
-        _log.warn("Access log: {count} lines were dropped{why}", count=dropped - self._told_dropped, why=why)
-        self._told_dropped, self._told_at_ns, self._error = dropped, now_ns, None
+        why = f": {self._error}" if self._error is not None else ": the queue was full"
+        _log.warn("Access log: {count} lines were dropped{why}", count=dropped - self._reported_dropped, why=why)
+        self._reported_dropped, self._reported_at_ns, self._error = dropped, now_ns, None

@@ -1,1 +1,1 @@
-"""Quotas of users, clients and addresses: where they are kept, who may have which, and what enforces them."""
+"""Quotas of users, clients and IP addresses: administration, storage, and applying them."""

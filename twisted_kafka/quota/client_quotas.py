@@ -1,4 +1,4 @@
-"""Quotas as administrators ask for them and change them. (Kafka: ZkAdminManager.describeClientQuotas, alterClientQuotas.)"""
+"""Describing and altering quotas. (Kafka: ZkAdminManager.describeClientQuotas, alterClientQuotas.)"""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,14 +13,14 @@ from twisted_kafka.quota.entities import CLIENT_ID, CLIENT_KEYS, IP, IP_KEYS, US
 from twisted_kafka.quota.interfaces import IConfigs
 
 _WHOLE = 1e-6
-"""A number that is so close to a whole one is taken as it."""
+"""A value this close to an integer counts as that integer."""
 
 _BITS = {INT: 31}
 _LONG_BITS = 63
 
 
 class Match(IntEnum):
-    """How a filter's component chooses, by the codes of DescribeClientQuotas."""
+    """How a component of a filter matches; the codes of DescribeClientQuotas."""
 
     EXACT = 0
     DEFAULT = 1
@@ -28,20 +28,20 @@ class Match(IntEnum):
 
 
 class Component(NamedTuple):
-    """What a filter says of one type: exactly that name, the default, or anybody who has any."""
+    """The component of a filter for one entity type: an exact name, the default, or any entity that has a name of this type."""
 
     match: Match
     name: str | None
 
     def accepts(self, name: str | None) -> bool:
-        """Whether the name of an entity, None for the default, is meant."""
+        """Return whether the name of an entity, None for the default, matches."""
         if self.match is Match.SPECIFIED:
             return True
         return name == (self.name if self.match is Match.EXACT else None)
 
 
 class Operation(NamedTuple):
-    """A quota's new value; None takes it back."""
+    """A new value of a quota; None removes it."""
 
     key: str
     value: float | None
@@ -54,9 +54,9 @@ class ClientQuotas:
         self._configs = configs
 
     def describe(self, components: Mapping[str, Component], *, strict: bool) -> list[tuple[Entity, dict[str, float]]]:
-        """Return who has which quotas, of those that have the filter's types, with ``strict`` no others.
+        """Return the matching entities with their quotas; with ``strict``, only entities that have no other types than the filter.
 
-        Raises InvalidRequestError, UnsupportedVersionError for a filter that makes no sense.
+        Raises InvalidRequestError and UnsupportedVersionError for an invalid filter.
         """
         for kind in components:
             if not kind:
@@ -87,9 +87,9 @@ class ClientQuotas:
                 yield ((IP, entity_name(address)),), IP_KEYS, read(f"ips/{address}")
 
     def alter(self, entity: Sequence[tuple[str, str | None]], operations: Iterable[Operation], *, validate_only: bool) -> None:
-        """Set and take back quotas of an entity.
+        """Set and remove quotas of an entity.
 
-        Raises InvalidRequestError for what makes no sense, UnsupportedVersionError for users and clients.
+        Raises InvalidRequestError for an invalid entity, key or value, UnsupportedVersionError for users and clients.
         """
         names = _checked(entity)
         keys, path = (IP_KEYS, f"ips/{node_name(names[IP])}") if IP in names else (CLIENT_KEYS, "")

@@ -1,4 +1,4 @@
-"""Who has quotas, which, and under what name in the metadata store. (Kafka: ClientQuotaEntity, QuotaConfigs, Sanitizer.)"""
+"""Quota entities, their keys, and their names in the metadata store. (Kafka: ClientQuotaEntity, QuotaConfigs, Sanitizer.)"""
 
 from collections.abc import Mapping
 from typing import Final
@@ -11,7 +11,7 @@ CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
 
 DEFAULT_NODE: Final = "<default>"
-"""The node of those that have none of their own."""
+"""The node of the default entity."""
 
 CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 
@@ -21,20 +21,20 @@ CLIENT_KEYS: Final[Mapping[str, str]] = {
     "request_percentage": DOUBLE,
     "controller_mutation_rate": DOUBLE,
 }
-"""Quotas of users and clients, by their types."""
+"""The quota keys of users and clients, with their types."""
 
 IP_KEYS: Final[Mapping[str, str]] = {CONNECTION_CREATION_RATE: INT}
-"""Quotas of addresses."""
+"""The quota keys of IP addresses."""
 
 Entity = tuple[tuple[str, str | None], ...]
-"""Types and names, sorted by type; without a name it is the default of that type."""
+"""Pairs of type and name, sorted by type; the name None means the default entity."""
 
 
 def node_name(name: str | None) -> str:
-    """Return the name as a node's, percent-encoded."""
+    """Return the node name of an entity, percent-encoded."""
     return DEFAULT_NODE if name is None else quote(name, safe="").replace("~", "%7E")
 
 
 def entity_name(node: str) -> str | None:
-    """Return what a node's name stands for."""
+    """Return the entity name of a node; None for the default."""
     return None if node == DEFAULT_NODE else unquote(node)

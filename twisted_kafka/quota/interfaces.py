@@ -1,4 +1,4 @@
-"""What the quotas need of others."""
+"""What quotas need from other packages."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -8,13 +8,13 @@ class IConfigs(Protocol):
     """Configs of entities in the metadata store: the controller's ConfigRepository."""
 
     def config(self, entity_path: str) -> dict[str, str]:
-        """Return an entity's config; empty when there is none."""
+        """Return an entity's config, empty if there is none."""
 
     def names(self, entity_type: str) -> list[str]:
-        """Return the nodes of a type's entities."""
+        """Return the node names of all entities of a type."""
 
     def write(self, entity_path: str, config: dict[str, str]) -> None:
-        """Set an entity's whole config and announce it."""
+        """Replace an entity's config and notify listeners."""
 
     def add_listener(self, entity_type: str, listener: Callable[[str, dict[str, str]], None]) -> None:
-        """Have ``listener`` called after changes."""
+        """Call ``listener`` after each change."""

@@ -1,8 +1,8 @@
-"""Principals of clients that show a certificate. (Kafka: DefaultKafkaPrincipalBuilder, SslPrincipalMapper.)
+"""Principals of clients with a TLS certificate. (Kafka: DefaultKafkaPrincipalBuilder, SslPrincipalMapper.)
 
-``ssl.principal.mapping.rules`` is a list of rules, the first that fits makes the name: ``DEFAULT`` takes the distinguished
-name as it is, ``RULE:pattern/replacement/`` replaces the whole of it (``$1`` is the first group), with an ``L`` or ``U``
-behind it in small or capital letters. A slash in a pattern or replacement is written with a backslash.
+``ssl.principal.mapping.rules`` is a list of rules, of which the first that matches the distinguished name is used. ``DEFAULT``
+keeps the name. ``RULE:pattern/replacement/`` must match the whole name and replaces it, with ``$1`` as the first group; a trailing
+``L`` or ``U`` converts the result to lower or upper case. Slashes in patterns and replacements are escaped with a backslash.
 """
 
 import re
@@ -21,31 +21,31 @@ _REFERENCE: Final = re.compile(r"\\(.)|\$(\d+)|\$\{([A-Za-z][A-Za-z0-9]*)\}", re
 
 
 class NoMatchingRuleError(ValueError):
-    """No rule fits a name."""
+    """No rule matches a name."""
 
 
 class MappingRule(NamedTuple):
-    """One rule; without a pattern it takes any name as it is."""
+    """One rule. Without a pattern it keeps any name."""
 
     pattern: re.Pattern[str] | None
     replacement: str
     case: str
 
     def apply(self, name: str) -> str | None:
-        """Return the new name, None when the rule does not fit."""
+        """Return the new name, or None if the rule does not match."""
         if self.pattern is None:
             return name
         if self.pattern.fullmatch(name) is None:
             return None
-        # As Java's replaceAll: a pattern that finds less than the whole, or more than once, replaces that.
+        # As Java's replaceAll: every match in the name is replaced, also partial ones.
         text = self.pattern.sub(lambda match: _replaced(self.replacement, match), name)
         return text.lower() if self.case == "L" else text.upper() if self.case == "U" else text
 
 
 def ssl_principal_builder(rules: str) -> Callable[[str], str]:
-    """Return what makes the principal of a distinguished name; raises ConfigError for rules that are none.
+    """Return a function from distinguished names to principals; raises ConfigError for invalid rules.
 
-    What it returns raises NoMatchingRuleError for a name that no rule fits.
+    The function raises NoMatchingRuleError.
     """
     parsed = parse_mapping_rules(rules)
 
@@ -56,16 +56,16 @@ def ssl_principal_builder(rules: str) -> Callable[[str], str]:
 
 
 def mapped_name(rules: Sequence[MappingRule], name: str) -> str:
-    """Return what the first rule that fits makes of a distinguished name; raises NoMatchingRuleError."""
+    """Return the result of the first rule that matches a distinguished name; raises NoMatchingRuleError."""
     for rule in rules:
         mapped = rule.apply(name)
         if mapped is not None:
             return mapped
-    raise NoMatchingRuleError(f"no rule of {_KEY} fits the certificate's name {name}")
+    raise NoMatchingRuleError(f"no rule of {_KEY} matches the certificate's name {name}")
 
 
 def parse_mapping_rules(text: str) -> tuple[MappingRule, ...]:
-    """Read a list of rules; an empty one fits nobody, as in Kafka. Raises ConfigError."""
+    """Parse a list of rules. An empty list matches no name, as in Kafka. Raises ConfigError."""
     rules: list[MappingRule] = []
     position = 0
     while position < len(text):
@@ -86,7 +86,7 @@ def parse_mapping_rules(text: str) -> tuple[MappingRule, ...]:
 
 
 def _until_slash(text: str, start: int) -> tuple[str, int]:
-    """Return what stands before the next slash that is not escaped, and the position behind it."""
+    """Return the text before the next unescaped slash, and the position after it."""
     position = start
     while position < len(text):
         if text[position] == "\\":
@@ -107,7 +107,7 @@ def _end_of_rule(text: str, position: int) -> int:
 
 def _malformed(text: str, at: str) -> ConfigError:
     allowed = "a list of DEFAULT and RULE:pattern/replacement/[LU]"
-    return ConfigError(f"Invalid value {text!r} for {_KEY}: must be {allowed}; it is not at {at[:40]!r}")
+    return ConfigError(f"Invalid value {text!r} for {_KEY}: must be {allowed}; invalid at {at[:40]!r}")
 
 
 def _compile(pattern: str) -> re.Pattern[str]:
@@ -118,7 +118,7 @@ def _compile(pattern: str) -> re.Pattern[str]:
 
 
 def _replaced(replacement: str, match: re.Match[str]) -> str:
-    """Fill in the groups, as Java does: of ``$12`` as many digits count as make a group that is there."""
+    """Insert the groups as Java does: ``$12`` means the longest group number that exists, followed by the other digits."""
 
     def fill(reference: re.Match[str]) -> str:
         escaped, number, name = reference.groups()

@@ -1,1 +1,1 @@
-"""Time: the clock that is passed around, the scheduler and the purgatory of delayed operations."""
+"""Time: clocks, the scheduler of background tasks, and the timer of delayed operations."""

@@ -1,4 +1,4 @@
-"""The clock that everything is given, so that a test can hold time still and move it."""
+"""The clock that is passed to everything that needs the time, so that a test can control it."""
 
 import time
 
@@ -6,21 +6,21 @@ from zope.interface import Interface, implementer
 
 
 class IClock(Interface):
-    """What time it is."""
+    """A source of the current time."""
 
     def wall_ms() -> int:
-        """Milliseconds since the epoch: timestamps of records and files."""
+        """Return milliseconds since the epoch, for the timestamps of records and files."""
 
     def monotonic_ns() -> int:
-        """Nanoseconds of a clock that never goes back: durations and deadlines."""
+        """Return nanoseconds of a clock that never goes backwards, for durations and deadlines."""
 
 
 @implementer(IClock)
 class SystemClock:
-    """The machine's clock."""
+    """The system's clock."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """Return milliseconds since the epoch."""
         return time.time_ns() // 1_000_000
 
     monotonic_ns = staticmethod(time.monotonic_ns)
@@ -28,22 +28,22 @@ class SystemClock:
 
 @implementer(IClock)
 class ManualClock:
-    """A clock that moves only when told, both of its times together."""
+    """A clock that only ``advance_ms`` moves, both of its times together."""
 
     def __init__(self, wall_ms: int = 1_700_000_000_000) -> None:
         self._wall_ns = wall_ms * 1_000_000
         self._monotonic_ns = 1_000_000_000
 
     def wall_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """Return milliseconds since the epoch."""
         return self._wall_ns // 1_000_000
 
     def monotonic_ns(self) -> int:
-        """Nanoseconds since some moment."""
+        """Return nanoseconds since an arbitrary moment."""
         return self._monotonic_ns
 
     def advance_ms(self, ms: float) -> None:
-        """Let ``ms`` milliseconds pass."""
+        """Move the clock forward by ``ms`` milliseconds."""
         passed = int(ms * 1_000_000)
         self._wall_ns += passed
         self._monotonic_ns += passed

@@ -1,7 +1,7 @@
-"""Background work at a time, once or again and again.
+"""Background tasks, one-time or periodic.
 
-``KafkaScheduler`` runs it on a few threads of its own (Kafka's ``KafkaScheduler``, key ``background.threads``);
-``ManualScheduler`` runs it when a test says so.
+``KafkaScheduler`` runs them on threads of its own (Kafka's class of this name, key ``background.threads``); ``ManualScheduler``
+runs them when a test calls ``run_due``.
 """
 
 import heapq
@@ -16,7 +16,7 @@ from twisted_kafka.timing.clock import IClock
 Action = Callable[[], None]
 
 MAX_WAIT_S = 60.0
-"""No worker waits longer than this without looking again."""
+"""Most time that a worker waits before it checks the queue again."""
 
 THREAD_NAME_PREFIX = "kafka-scheduler-"
 
@@ -24,7 +24,7 @@ _log = Logger()
 
 
 class ScheduledTask:
-    """An action that is to run; ``cancel`` keeps it from running (again), but does not interrupt it."""
+    """A scheduled action. ``cancel`` prevents further runs but does not interrupt one."""
 
     __slots__ = ("_action", "due_ns", "name", "period_ns")
 
@@ -36,15 +36,15 @@ class ScheduledTask:
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether it was cancelled, or has run for its only time."""
+        """Whether it was cancelled, or was a one-time task and has run."""
         return self._action is None
 
     def cancel(self) -> None:
-        """Let it not run any more; harmless when it already has."""
+        """Prevent further runs. Does nothing if the task has ended already."""
         self._action = None
 
     def run(self) -> None:
-        """Run the action; what it raises is logged and goes no further."""
+        """Run the action. An exception is logged and not propagated."""
         action = self._action
         if action is None:
             return
@@ -52,33 +52,33 @@ class ScheduledTask:
             self._action = None
         try:
             action()
-        except Exception:  # noqa: BLE001 one failing action must not end the thread that runs the others
+        except Exception:  # noqa: BLE001 a failing task must not end the thread that runs the others
             _log.failure("Uncaught exception in scheduled task '{name}'", name=self.name)
 
     def next_due_ns(self, now_ns: int) -> int:
-        """Say when a periodic task is due next: rounds that were missed meanwhile are left out, not made up for."""
+        """Return when a periodic task is due next. Missed runs are skipped, not made up for."""
         missed = max(0, now_ns - self.due_ns) // self.period_ns
         return self.due_ns + (missed + 1) * self.period_ns
 
 
 class IScheduler(Interface):
-    """Runs actions later, away from the caller's thread."""
+    """Runs tasks later, on another thread than the caller's."""
 
     def startup() -> None:
-        """Begin to run what is due."""
+        """Start running tasks."""
 
     def shutdown(timeout_s: float = 10.0) -> None:  # noqa: N805
-        """Forget what has not begun, and wait at most ``timeout_s`` seconds for what has."""
+        """Drop tasks that have not started, and wait at most ``timeout_s`` seconds for those that have."""
 
     def schedule_once(name: str, action: Action, delay_ms: float = 0) -> ScheduledTask:  # noqa: N805
-        """Run ``action`` once, ``delay_ms`` milliseconds from now."""
+        """Run ``action`` once, after ``delay_ms`` milliseconds."""
 
     def schedule(name: str, action: Action, delay_ms: float, period_ms: float) -> ScheduledTask:  # noqa: N805
         """Run ``action`` after ``delay_ms`` milliseconds and then every ``period_ms``."""
 
 
 class _TaskQueue:
-    """Tasks in the order in which they are due; not safe among threads."""
+    """Tasks ordered by due time. Not thread-safe."""
 
     __slots__ = ("_heap", "_sequence")
 
@@ -87,20 +87,20 @@ class _TaskQueue:
         self._sequence = 0
 
     def add(self, task: ScheduledTask) -> bool:
-        """Add it; return whether it is now the first."""
+        """Add a task; return whether it is now the first."""
         self._sequence += 1
         entry = (task.due_ns, self._sequence, task)
         heapq.heappush(self._heap, entry)
         return self._heap[0] is entry
 
     def next_due_ns(self) -> int | None:
-        """Say when the first is due, dropping cancelled ones on the way."""
+        """Return when the first task is due. Drops cancelled tasks."""
         while self._heap and self._heap[0][2].is_cancelled:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now_ns: int) -> ScheduledTask | None:
-        """Take the first if it is due."""
+        """Remove and return the first task if it is due."""
         due_ns = self.next_due_ns()
         if due_ns is None or due_ns > now_ns:
             return None
@@ -134,7 +134,7 @@ class KafkaScheduler:
         self._stopped = False
 
     def startup(self) -> None:
-        """Begin to run what is due. Raises RuntimeError when it was started before."""
+        """Start running tasks. Raises RuntimeError if it was started before."""
         with self._condition:
             if self._running or self._stopped:
                 raise RuntimeError("This scheduler has already been started.")
@@ -143,7 +143,7 @@ class KafkaScheduler:
                 self._add_thread()
 
     def shutdown(self, timeout_s: float = 10.0) -> None:
-        """Forget what has not begun, and wait at most ``timeout_s`` seconds in all for what has."""
+        """Drop tasks that have not started, and wait at most ``timeout_s`` seconds in total for those that have."""
         with self._condition:
             self._running = False
             self._stopped = True
@@ -158,7 +158,7 @@ class KafkaScheduler:
                 _log.warn("Scheduler thread {name} did not end within {seconds} s", name=thread.name, seconds=timeout_s)
 
     def resize(self, threads: int) -> None:
-        """Have at most ``threads`` threads; those too many end after what they are doing (KafkaScheduler.resizeThreadPool)."""
+        """Set the maximum number of threads. Surplus threads end after their current task (KafkaScheduler.resizeThreadPool)."""
         with self._condition:
             self._max_threads = threads
             self._condition.notify_all()
@@ -166,19 +166,19 @@ class KafkaScheduler:
                 self._add_thread()
 
     def schedule_once(self, name: str, action: Action, delay_ms: float = 0) -> ScheduledTask:
-        """Run ``action`` once, ``delay_ms`` milliseconds from now; after a shutdown it is dropped with a log line."""
+        """Run ``action`` once, after ``delay_ms`` milliseconds. After shutdown it is dropped and logged."""
         return self._add(_new_task(self._clock, name, action, delay_ms, 0))
 
     def schedule(self, name: str, action: Action, delay_ms: float, period_ms: float) -> ScheduledTask:
-        """Run ``action`` after ``delay_ms`` milliseconds and then every ``period_ms``."""
+        """Run ``action`` after ``delay_ms`` milliseconds and then every ``period_ms``; raises ValueError for a period of 0."""
         if period_ms <= 0:
-            raise ValueError(f"the period of task '{name}' is {period_ms} ms, it must be above 0")
+            raise ValueError(f"the period of task '{name}' must be positive, not {period_ms} ms")
         return self._add(_new_task(self._clock, name, action, delay_ms, period_ms))
 
     def _add(self, task: ScheduledTask) -> ScheduledTask:
         with self._condition:
             if self._stopped:
-                _log.info("The scheduler is shut down, task '{name}' is dropped", name=task.name)
+                _log.info("Dropping task '{name}': the scheduler is shut down", name=task.name)
                 task.cancel()
                 return task
             is_first = self._queue.add(task)
@@ -190,7 +190,7 @@ class KafkaScheduler:
         return task
 
     def _add_thread(self) -> None:
-        # Threads are made as they are needed: most brokers never need all of background.threads at once.
+        # Threads are made on demand: most brokers never need all of background.threads at once.
         if len(self._threads) < self._max_threads:
             thread = threading.Thread(target=self._work, name=f"{self._prefix}{self._thread_number}", daemon=True)
             self._thread_number += 1
@@ -211,12 +211,12 @@ class KafkaScheduler:
             while self._running:
                 if len(self._threads) > self._max_threads:
                     self._threads.remove(threading.current_thread())
-                    self._condition.notify()  # another may have waited less long than it should now
+                    self._condition.notify()  # another worker has to recompute its wait
                     return None
                 now_ns = self._clock.monotonic_ns()
                 task = self._queue.pop_due(now_ns)
                 if task is not None:
-                    self._hand_on()
+                    self._ensure_waiter()
                     return task
                 due_ns = self._queue.next_due_ns()
                 wait_s = MAX_WAIT_S if due_ns is None else min(MAX_WAIT_S, (due_ns - now_ns) / 1e9)
@@ -227,8 +227,8 @@ class KafkaScheduler:
                     self._idle -= 1
             return None
 
-    def _hand_on(self) -> None:
-        # The one that leaves with a task sees to it that somebody waits for the next.
+    def _ensure_waiter(self) -> None:
+        # A worker that takes a task makes sure that another one waits for the next task.
         if self._queue.next_due_ns() is None:
             return
         if self._idle:
@@ -239,7 +239,7 @@ class KafkaScheduler:
 
 @implementer(IScheduler)
 class ManualScheduler:
-    """Runs due actions on the thread that calls ``run_due``: for tests, with a ``ManualClock``."""
+    """Runs due tasks on the thread that calls ``run_due``: for tests, with a ``ManualClock``."""
 
     def __init__(self, clock: IClock) -> None:
         self._clock = clock
@@ -247,10 +247,10 @@ class ManualScheduler:
         self._stopped = False
 
     def startup(self) -> None:
-        """Do nothing: it runs when told."""
+        """Do nothing."""
 
     def shutdown(self, timeout_s: float = 10.0) -> None:
-        """Forget all tasks."""
+        """Drop all tasks."""
         self._stopped = True
         self._queue.clear()
 
@@ -263,7 +263,7 @@ class ManualScheduler:
         return self._add(_new_task(self._clock, name, action, delay_ms, period_ms))
 
     def run_due(self) -> int:
-        """Run what is due at the clock's time, first what is due first; return how many actions ran."""
+        """Run the tasks that are due, in order; return how many ran."""
         now_ns = self._clock.monotonic_ns()
         count = 0
         while (task := self._queue.pop_due(now_ns)) is not None:

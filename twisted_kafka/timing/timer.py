@@ -1,7 +1,7 @@
-"""A timer for very many short waits of which nearly all are cancelled.
+"""A timer for very many short timeouts, nearly all of which are cancelled.
 
-The ticks of a wheel in a dictionary: adding and cancelling are a dictionary operation each, and a tick all of whose
-entries were cancelled costs nothing more. (Kafka: ``SystemTimer`` over a hierarchical ``TimingWheel``.)
+It is a timing wheel whose ticks are in a dictionary: adding and cancelling take one dictionary operation each, and a tick whose
+entries were all cancelled costs nothing more. (Kafka: ``SystemTimer`` with a hierarchical ``TimingWheel``.)
 """
 
 import heapq
@@ -13,10 +13,10 @@ from twisted.logger import Logger
 from twisted_kafka.timing.clock import IClock
 
 TICK_MS = 1
-"""Entries fall due together in ticks of this many milliseconds, never early."""
+"""The length of a tick in milliseconds. Entries expire at the end of their tick, never early."""
 
 MAX_WAIT_S = 60.0
-"""The reaper never sleeps longer than this without looking again."""
+"""Most time that the reaper sleeps before it checks again."""
 
 _log = Logger()
 
@@ -24,7 +24,7 @@ Expire = Callable[[], object]
 
 
 class TimerEntry:
-    """One wait; ``cancel`` ends it."""
+    """One timeout, which ``cancel`` removes."""
 
     __slots__ = ("_expire", "_tick", "_timer")
 
@@ -34,19 +34,19 @@ class TimerEntry:
         self._expire = expire
 
     def cancel(self) -> None:
-        """Let it not expire any more; harmless when it already has."""
+        """Remove the timeout. Does nothing if it has expired already."""
         self._timer.discard(self._tick, self)
 
     def expire(self) -> None:
-        """Call what was to be called; what it raises is logged."""
+        """Call the callback. An exception is logged."""
         try:
             self._expire()
-        except Exception:  # noqa: BLE001 one failing expiration must not keep the others from theirs
+        except Exception:  # noqa: BLE001 one failing callback must not prevent the others
             _log.failure("Uncaught exception while an operation expired")
 
 
 class Timer:
-    """Calls back after a delay, on its reaper thread (``start``) or when pumped (``expire_due``)."""
+    """Calls back after a delay, on its reaper thread (``start``) or on the thread that calls ``expire_due``."""
 
     def __init__(self, clock: IClock, name: str = "purgatory", tick_ms: int = TICK_MS) -> None:
         self._clock = clock
@@ -57,10 +57,10 @@ class Timer:
         self._order: list[int] = []
         self._thread: threading.Thread | None = None
         self._stopped = False
-        self._waits_for: int | None = None
+        self._waiting_for: int | None = None
 
     def __len__(self) -> int:
-        """How many entries wait."""
+        """How many timeouts are pending."""
         with self._condition:
             return sum(map(len, self._ticks.values()))
 
@@ -71,7 +71,7 @@ class Timer:
             self._thread.start()
 
     def add(self, delay_ms: float, expire: Expire) -> TimerEntry:
-        """Call ``expire`` once ``delay_ms`` milliseconds have passed."""
+        """Call ``expire`` after ``delay_ms`` milliseconds."""
         tick_ns = self._tick_ns
         tick = -((-self._clock.monotonic_ns() - int(max(0, delay_ms) * 1_000_000)) // tick_ns)
         entry = TimerEntry(self, tick, expire)
@@ -80,21 +80,21 @@ class Timer:
             if entries is None:
                 self._ticks[tick] = {entry: None}
                 heapq.heappush(self._order, tick)
-                if self._waits_for is not None and tick < self._waits_for:
+                if self._waiting_for is not None and tick < self._waiting_for:
                     self._condition.notify()
             else:
                 entries[entry] = None
         return entry
 
     def discard(self, tick: int, entry: TimerEntry) -> None:
-        """Forget the entry of that tick, if it is still there."""
+        """Remove an entry of this tick if it is still pending."""
         with self._condition:
             entries = self._ticks.get(tick)
             if entries is not None:
                 entries.pop(entry, None)
 
     def expire_due(self) -> int:
-        """Call back what is due at the clock's time; return how many were."""
+        """Call the callbacks that are due; return how many."""
         now = self._clock.monotonic_ns() // self._tick_ns
         count = 0
         while True:
@@ -109,7 +109,7 @@ class Timer:
             count += len(entries)
 
     def shutdown(self, timeout_s: float = 5.0) -> None:
-        """Forget all entries and end the reaper, waiting for it at most ``timeout_s`` seconds."""
+        """Remove all timeouts and end the reaper, waiting for it at most ``timeout_s`` seconds."""
         with self._condition:
             self._stopped = True
             self._ticks.clear()
@@ -138,6 +138,6 @@ class Timer:
                 if tick is not None:
                     wait_s = min(MAX_WAIT_S, (tick * self._tick_ns - self._clock.monotonic_ns()) / 1e9)
                 if wait_s > 0:
-                    self._waits_for = tick if tick is not None else 1 << 62
+                    self._waiting_for = tick if tick is not None else 1 << 62
                     self._condition.wait(wait_s)
-                    self._waits_for = None
+                    self._waiting_for = None

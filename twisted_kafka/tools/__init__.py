@@ -1,1 +1,1 @@
-"""Command-line tools that work on files, without a broker: ``twisted-kafka dump-log`` and ``twisted-kafka verify``."""
+"""The command ``twisted-kafka``: ``serve`` runs a broker, ``dump-log`` and ``verify`` inspect the files of one."""

@@ -1,4 +1,4 @@
-"""``twisted-kafka dump-log`` and ``twisted-kafka verify``: look into the files of a broker without starting one."""
+"""``twisted-kafka dump-log`` and ``twisted-kafka verify``: inspect the files of a broker without starting one."""
 
 import argparse
 from collections.abc import Iterable
@@ -19,34 +19,34 @@ from twisted_kafka.tools.verify import verify
 from twisted_kafka.tools.verify_partition import ERROR
 
 EXIT_FOUND = 1
-"""Exit status when something is wrong with the files."""
+"""Exit status for errors in the files."""
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add ``dump-log`` and ``verify`` to a parser's commands.
 
     Each sets ``run``, a function of the parsed options that returns the exit status. It raises OSError, ValueError or
-    LogDirectoryError for what the caller of the command can put right.
+    LogDirectoryError for errors that the user can correct.
     """
     dump = commands.add_parser(
         "dump-log",
-        help="print what files hold",
-        description="Print what files of a log directory hold: segments (.log), indexes (.index, .timeindex, .txnindex), producer "
-        "snapshots (.snapshot), checkpoints, partition.metadata and meta.properties. A broker may be running.",
+        help="print the contents of files",
+        description="Print the contents of files of a log directory: segments (.log), indexes (.index, .timeindex, .txnindex), "
+        "producer snapshots (.snapshot), checkpoints, partition.metadata and meta.properties. The broker may be running.",
     )
     dump.add_argument("files", nargs="+", type=Path, metavar="FILE")
-    dump.add_argument("--records", action="store_true", help="print the records, too, and decode those of __consumer_offsets")
-    dump.add_argument("--json", action="store_true", help="print one JSON object a line")
+    dump.add_argument("--records", action="store_true", help="also print the records, and decode those of __consumer_offsets")
+    dump.add_argument("--json", action="store_true", help="print one JSON object per line")
     dump.set_defaults(run=_dump)
     check = commands.add_parser(
         "verify",
         help="check a log directory of a stopped broker",
-        description="Check log directories that no broker is using: every batch, record, index and checkpoint. Nothing is changed. "
-        "The exit status is 1 if there is an error. Notes are what the next start of a broker repairs.",
+        description="Check log directories of a stopped broker: every batch, record, index and checkpoint. Nothing is modified. "
+        "The exit status is 1 if there are errors. The next start of the broker repairs what is reported as a note.",
     )
     check.add_argument("directories", nargs="+", type=Path, metavar="DIR")
-    check.add_argument("--headers-only", action="store_true", help="do not decompress and parse the records: faster")
-    check.add_argument("--json", action="store_true", help="print one JSON object a line")
+    check.add_argument("--headers-only", action="store_true", help="do not decompress and parse the records (faster)")
+    check.add_argument("--json", action="store_true", help="print one JSON object per line")
     check.set_defaults(run=_verify)
 
 
@@ -83,7 +83,7 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _log_directories(given: Path) -> Iterable[Path]:
-    """Return the directory, or the one named log in it when it is the data directory of ``twistd -n kafka``."""
+    """Return the directory, or its subdirectory ``log`` if it is a data directory (``--data-dir``)."""
     if not given.is_dir():
         raise ValueError(f"{given} is not a directory")
     inside = given / "log"

@@ -1,6 +1,6 @@
-"""What the files of a log directory hold, one item after the other, as dictionaries of JSON's types.
+"""Reads the files of a log directory as sequences of items: dictionaries of JSON types.
 
-Every item has a ``kind``. What cannot be read is an item of kind ``error`` with a ``problem``, and the end of that file.
+Every item has a ``kind``. Unreadable data becomes an item of kind ``error`` with a ``problem``, which is the last one of its file.
 """
 
 import base64
@@ -33,13 +33,13 @@ from twisted_kafka.protocol.types import uuid_text
 
 Item = dict[str, Any]
 DescribeRecord = Callable[[Record], Item]
-"""Tells what a record's key and value mean; an empty dictionary when it is not known."""
+"""Decodes the key and value of a record; an empty dictionary if it is not known how."""
 
 MARKERS: Final = {0: "ABORT", 1: "COMMIT"}
 
 
 def items(path: Path, *, with_records: bool = False, describe: DescribeRecord | None = None) -> Iterator[Item]:
-    """Yield what the file holds; raises OSError, and ValueError for a file that is none of a log directory."""
+    """Yield the items of a file; raises OSError, and ValueError for a file that does not belong in a log directory."""
     name = path.name
     for suffix in UNFINISHED_SUFFIXES:
         name = name.removesuffix(suffix)
@@ -64,14 +64,14 @@ def items(path: Path, *, with_records: bool = False, describe: DescribeRecord | 
     elif name == META_PROPERTIES:
         yield from _meta_properties(path)
     else:
-        raise ValueError(f"{path} is no file of a log directory that is known here")
+        raise ValueError(f"{path} is not a known file of a log directory")
 
 
 def _base_offset(path: Path, name: str) -> int:
     try:
         return offset_of_name(name)
     except ValueError:
-        raise ValueError(f"{path} is not named after the offset that its segment begins with") from None
+        raise ValueError(f"{path} is not named after the base offset of its segment") from None
 
 
 def _error(problem: object) -> Item:
@@ -82,12 +82,12 @@ def _error(problem: object) -> Item:
 
 
 def segment_batches(data: mmap.mmap | bytes) -> Iterator[RecordBatch]:
-    """Yield the batches of a segment's bytes; raises CorruptRecordError where none can be read any more."""
+    """Yield the batches of a segment's bytes; raises CorruptRecordError at the first one that cannot be read."""
     yield from batches(memoryview(data))
 
 
 def mapped(path: Path) -> mmap.mmap | bytes:
-    """Return the file's bytes without reading them; raises OSError."""
+    """Map a file into memory; raises OSError."""
     with path.open("rb") as file:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else b""
 
@@ -105,7 +105,7 @@ def _batches(path: Path, with_records: bool, describe: DescribeRecord | None) ->
         yield _error(error)
         return
     if end < len(data):
-        yield _error(f"{len(data) - end} bytes after position {end} are no whole batch")
+        yield _error(f"{len(data) - end} bytes after position {end} are not a complete batch")
 
 
 def batch_item(batch: RecordBatch) -> Item:
@@ -156,7 +156,7 @@ def _records(batch: RecordBatch, describe: DescribeRecord | None) -> Iterator[It
 
 
 def text_of(data: bytes | None) -> str | dict[str, str] | None:
-    """Return bytes as text, those that are no UTF-8 as ``{"base64": ...}``."""
+    """Return bytes as text, or as ``{"base64": ...}`` if they are not UTF-8."""
     if data is None:
         return None
     try:
@@ -169,21 +169,21 @@ def text_of(data: bytes | None) -> str | dict[str, str] | None:
 
 
 def _whole(path: Path, entries: Iterator[Item], first: str, second: str, size: int) -> Iterator[Item]:
-    """Yield an index's entries, and as an error what ends them before their time: one out of order, or a part of one."""
+    """Yield the entries of an index up to the first error: an entry out of order, or an incomplete one."""
     last: tuple[int, int] | None = None
     for item in entries:
         entry = (item[first], item[second])
         if last is not None and (entry[0] <= last[0] or entry[1] < last[1]):
-            yield _error(f"{first} {entry[0]}, {second} {entry[1]} cannot come after {last[0]}, {last[1]}")
+            yield _error(f"{first} {entry[0]}, {second} {entry[1]} after {last[0]}, {last[1]}: the entries must be in order")
             return
         last = entry
         yield item
     if rest := path.stat().st_size % size:
-        yield _error(f"{rest} bytes at the end are no whole entry")
+        yield _error(f"{rest} bytes at the end are not a complete entry")
 
 
 def offset_index(path: Path, base_offset: int) -> Iterator[Item]:
-    """Yield the entries of an ``.index``; unused zeros at the end of a preallocated file are none."""
+    """Yield the entries of an ``.index``, without the unused zeros at the end of a preallocated file."""
     entries = _entries(path, OffsetIndex.entry)
     last = -1
     for relative, position in entries:
@@ -215,7 +215,7 @@ def transaction_index(path: Path) -> Iterator[Item]:
         yield _error(error)
 
 
-# What else lies there
+# Other files
 
 
 def producer_snapshot(path: Path) -> Iterator[Item]:
@@ -249,7 +249,7 @@ def leader_epochs(path: Path) -> Iterator[Item]:
 
 
 def offset_checkpoint(path: Path) -> Iterator[Item]:
-    """Yield the partitions of a checkpoint of offsets."""
+    """Yield the partitions and offsets of a checkpoint."""
     try:
         for partition, offset in OffsetCheckpoint(path).read().items():
             yield {"kind": "checkpoint", "topic": partition.topic, "partition": partition.partition, "offset": offset}

@@ -1,4 +1,4 @@
-"""The command ``twisted-kafka``: runs a broker, and looks into the files of one."""
+"""The command ``twisted-kafka``: runs a broker, or inspects the files of one."""
 
 import sys
 from collections.abc import Sequence
@@ -8,13 +8,13 @@ SERVE = "serve"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return the exit status: 0, 1 if something is wrong with the files, 2 if with the command line.
+    """Run the command; return the exit status: 0, 1 for errors in the files, 2 for errors in the command line.
 
-    ``serve`` ends as ``twistd kafka`` does.
+    ``serve`` exits like ``twistd kafka``.
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
     if given[:1] == [SERVE]:
-        # Before anything else is imported: the options are twistd's to parse, and a start is short.
+        # Before other imports, for a fast start. twistd parses the options.
         from twisted_kafka.tools.serve import serve
 
         return serve(given[1:])
@@ -29,7 +29,7 @@ def _inspect(arguments: Sequence[str]) -> int:
     from twisted_kafka.tools import inspection
 
     parser = argparse.ArgumentParser(
-        prog="twisted-kafka", description="Run a Kafka broker, or look into the files of one, this project's or Apache Kafka's."
+        prog="twisted-kafka", description="Run a Kafka broker, or inspect the files of one, this project's or Apache Kafka's."
     )
     parser.add_argument("--version", action="version", version=f"twisted_kafka {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -40,7 +40,7 @@ def _inspect(arguments: Sequence[str]) -> int:
         status: int = options.run(options)
         sys.stdout.flush()
     except BrokenPipeError:
-        sys.stderr.close()  # the reader has seen enough
+        sys.stderr.close()  # the reader of a pipe has closed it
         return 0
     except (OSError, ValueError, LogDirectoryError) as error:
         print(f"twisted-kafka: {' '.join(str(error).split())}", file=sys.stderr)

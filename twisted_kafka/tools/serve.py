@@ -1,4 +1,4 @@
-"""``twisted-kafka serve``: a broker in the foreground, with the options and exit statuses of ``twistd --nodaemon kafka``."""
+"""``twisted-kafka serve``: runs a broker in the foreground, with the options and exit statuses of ``twistd --nodaemon kafka``."""
 
 import sys
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from twisted_kafka.start_up import SERVE_COMMAND
 def serve(options: Sequence[str]) -> int:
     """Run twistd in this process, without a pid file.
 
-    Return 0 when the broker has stopped in order; otherwise raise SystemExit, as twistd does.
+    Returns 0 after a clean stop. Otherwise raises SystemExit, as twistd does.
     """
     from twisted.scripts import twistd
 

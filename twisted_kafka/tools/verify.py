@@ -1,7 +1,6 @@
-"""Checks a log directory that no broker is using: what its files say, and whether they agree with each other. Nothing is changed.
+"""Checks the log directory of a stopped broker: its files, and whether they are consistent with each other. Nothing is modified.
 
-An *error* is what a broker would have to repair, or what consumers would not get; a *note* is what the next start puts right by
-itself, as it does after every crash.
+An *error* means that data is damaged or cannot be consumed. A *note* is repaired by the next start, as after any crash.
 """
 
 from collections.abc import Iterator
@@ -32,14 +31,14 @@ CHECKPOINTS: Final = (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LOG_
 
 
 class Bounds(NamedTuple):
-    """Where a partition's log begins and ends."""
+    """The first offset of a partition's log, and the offset after its last."""
 
     first_offset: int
     end_offset: int
 
 
 def verify(directory: Path, *, with_records: bool = True) -> Iterator[Finding]:
-    """Check a log directory; yield what is found. ``with_records`` decompresses and parses every record as well."""
+    """Check a log directory; yield the findings. With ``with_records`` every record is decompressed and parsed too."""
     try:
         if read_meta_properties(directory) is None:
             yield note(directory, "there is no meta.properties: is this a log directory?")
@@ -47,16 +46,16 @@ def verify(directory: Path, *, with_records: bool = True) -> Iterator[Finding]:
         yield error(directory / "meta.properties", problem)
     was_clean = (directory / CLEAN_SHUTDOWN_FILE).exists()
     if not was_clean:
-        yield note(directory, "the broker was not stopped in order: its next start recovers the ends of the logs")
+        yield note(directory, "the broker was not shut down cleanly: its next start recovers the ends of the logs")
     bounds: dict[TopicPartition, Bounds] = {}
     for path in sorted(each for each in directory.iterdir() if each.is_dir()):
         if path.name.endswith(MARKED):
-            yield note(path, "is to be deleted, is a stray or a move under way: not checked")
+            yield note(path, "is scheduled for deletion, stray, or being moved: not checked")
             continue
         try:
             partition = parse_partition_directory(path.name)
         except ValueError:
-            yield note(path, "is no partition's directory: not checked")
+            yield note(path, "is not a partition directory: not checked")
             continue
         check = PartitionCheck(path, was_clean=was_clean, with_records=with_records)
         yield from check.findings()
@@ -76,6 +75,6 @@ def _checkpoints(directory: Path, bounds: dict[TopicPartition, Bounds]) -> Itera
             name = f"{partition.topic}-{partition.partition}"
             known = bounds.get(partition)
             if known is None:
-                yield note(path, f"names {name}, which is not there")
+                yield note(path, f"contains {name}, which does not exist")
             elif offset > known.end_offset:
                 yield error(path, f"has offset {offset} for {name}, which ends at {known.end_offset}")

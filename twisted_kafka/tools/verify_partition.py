@@ -33,11 +33,11 @@ from twisted_kafka.tools.log_files import (
 ERROR: Final = "error"
 NOTE: Final = "note"
 MAX_FINDINGS_OF_A_FILE: Final = 10
-"""Further ones are counted only: a file that is wrong is wrong in every entry."""
+"""Further findings are only counted: a damaged file often has an error in every entry."""
 
 
 class Finding(NamedTuple):
-    """Something about a file: ``severity`` is ERROR or NOTE."""
+    """An observation about a file; ``severity`` is ERROR or NOTE."""
 
     severity: str
     path: Path
@@ -45,24 +45,24 @@ class Finding(NamedTuple):
 
 
 def error(path: Path, what: object) -> Finding:
-    """Return a finding that a broker would have to repair."""
+    """Return a finding of damage."""
     return Finding(ERROR, path, str(what))
 
 
 def note(path: Path, what: object) -> Finding:
-    """Return a finding that the next start puts right."""
+    """Return a finding that the next start repairs."""
     return Finding(NOTE, path, str(what))
 
 
 class _Place(NamedTuple):
-    """What indexes say of a batch."""
+    """What indexes record about a batch."""
 
     last_offset: int
     max_timestamp_ms: int
 
 
 class PartitionCheck:
-    """One run over a partition's files; the offsets are known after ``findings``."""
+    """One pass over a partition's files. The offsets are set by ``findings``."""
 
     def __init__(self, directory: Path, *, was_clean: bool, with_records: bool) -> None:
         self._directory = directory
@@ -72,11 +72,11 @@ class PartitionCheck:
         self.end_offset = 0
 
     def findings(self) -> Iterator[Finding]:
-        """Yield all that is wrong or worth a note."""
+        """Check the files; yield errors and notes."""
         names = sorted(path.name for path in self._directory.iterdir())
         for name in names:
             if name.endswith(UNFINISHED_SUFFIXES):
-                yield note(self._directory / name, "is left from an unfinished step: the next start deletes or completes it")
+                yield note(self._directory / name, "was left by an unfinished operation: the next start completes or deletes it")
         segments = [self._directory / name for name in names if name.endswith(LOG_SUFFIX)]
         if segments:
             self.first_offset = self.end_offset = offset_of_name(segments[0].name)
@@ -91,7 +91,7 @@ class PartitionCheck:
     def _segment(self, path: Path, limit: int | None) -> Iterator[Finding]:
         base_offset = offset_of_name(path.name)
         if base_offset < self.end_offset:
-            yield error(path, f"begins at {base_offset}, though the segment before it ends at {self.end_offset}")
+            yield error(path, f"begins at {base_offset}, but the previous segment ends at {self.end_offset}")
         places: dict[int, _Place] = {}
         yield from _few(path, self._batches(path, base_offset, limit, places))
         stem = path.name.removesuffix(LOG_SUFFIX)
@@ -113,11 +113,11 @@ class PartitionCheck:
             yield self._torn(path, f"after position {end}: {problem}", limit)
         else:
             if end < len(data):
-                yield self._torn(path, f"{len(data) - end} bytes after position {end} are no whole batch", limit)
+                yield self._torn(path, f"{len(data) - end} bytes after position {end} are not a complete batch", limit)
         self.end_offset = max(self.end_offset, next_offset)
 
     def _torn(self, path: Path, what: str, limit: int | None) -> Finding:
-        return error(path, what) if self._was_clean or limit is not None else note(path, f"{what}: recovery cuts it off")
+        return error(path, what) if self._was_clean or limit is not None else note(path, f"{what}: recovery truncates it")
 
     def _batch(self, path: Path, batch: RecordBatch, next_offset: int, limit: int | None) -> Iterator[Finding]:
         where = f"batch at {batch.position}, offsets {batch.base_offset} to {batch.last_offset}"
@@ -125,7 +125,7 @@ class PartitionCheck:
             yield error(path, f"{where}: its CRC does not match")
             return
         if batch.base_offset < next_offset:
-            yield error(path, f"{where}: offset {next_offset} was to come next")
+            yield error(path, f"{where}: offset {next_offset} was expected")
         if limit is not None and batch.last_offset >= limit:
             yield error(path, f"{where}: the next segment begins at {limit}")
         if self._with_records:
@@ -135,17 +135,17 @@ class PartitionCheck:
                 yield error(path, f"{where}: {problem}")
                 return
             if any(later <= earlier for earlier, later in itertools.pairwise(offsets)):
-                yield error(path, f"{where}: the offsets of its records do not rise")
+                yield error(path, f"{where}: the offsets of its records are not increasing")
             if offsets and not batch.base_offset <= offsets[0] <= offsets[-1] <= batch.last_offset:
                 yield error(path, f"{where}: its records have offsets {offsets[0]} to {offsets[-1]}")
 
     def _indexes(self, stem: str, base_offset: int, places: dict[int, _Place], *, is_active: bool) -> Iterator[Finding]:
-        # The index of the active segment may end early after a crash, or be missing: recovery builds it anew.
+        # After a crash the index of the active segment may be incomplete or missing: recovery rebuilds it.
         severity = NOTE if is_active and not self._was_clean else ERROR
         for suffix, check in ((INDEX_SUFFIX, _offset_index), (TIME_INDEX_SUFFIX, _time_index)):
             path = self._directory / (stem + suffix)
             if not path.exists():
-                yield note(path, "is missing: it is built anew")
+                yield note(path, "is missing: it is rebuilt")
                 continue
             found = (Finding(severity, path, what) for what in check(path, base_offset, places))
             yield from _few(path, found)
@@ -160,7 +160,7 @@ class PartitionCheck:
             yield from _only_errors(path, entries)
             epochs = [(item["epoch"], item["start_offset"]) for item in entries if item["kind"] != "error"]
             if any(later[0] <= earlier[0] or later[1] < earlier[1] for earlier, later in itertools.pairwise(epochs)):
-                yield error(path, "epochs and their offsets do not rise")
+                yield error(path, "epochs and offsets are not increasing")
         path = self._directory / PARTITION_METADATA
         if path.exists():
             yield from _only_errors(path, items(path))
@@ -177,13 +177,13 @@ def _offset_index(path: Path, base_offset: int, places: dict[int, _Place]) -> It
         last = offset
         place = places.get(position)
         if place is None:
-            yield f"offset {offset} points to {position}, where no batch begins"
+            yield f"offset {offset} points to position {position}, where no batch begins"
         elif offset > place.last_offset:
-            yield f"offset {offset} points to {position}, where a batch ends at offset {place.last_offset}"
+            yield f"offset {offset} points to position {position}, whose batch ends at offset {place.last_offset}"
 
 
 def _time_index(path: Path, base_offset: int, places: dict[int, _Place]) -> Iterator[str]:
-    # An entry promises that no record up to its offset is later than its timestamp.
+    # An entry guarantees that no record up to its offset has a later timestamp.
     batches = sorted(places.values())
     last_timestamp_ms, last_offset, at, latest_ms = -1, -1, 0, -1
     for entry in time_index(path, base_offset):
@@ -195,7 +195,7 @@ def _time_index(path: Path, base_offset: int, places: dict[int, _Place]) -> Iter
             latest_ms = max(latest_ms, batches[at].max_timestamp_ms)
             at += 1
         if latest_ms > timestamp_ms:
-            yield f"says that nothing up to offset {offset} is later than {timestamp_ms}, but something is of {latest_ms}"
+            yield f"has timestamp {timestamp_ms} for offset {offset}, but an earlier record has timestamp {latest_ms}"
 
 
 def _only_errors(path: Path, found: Iterable[Item]) -> Iterator[Finding]:
@@ -205,8 +205,8 @@ def _only_errors(path: Path, found: Iterable[Item]) -> Iterator[Finding]:
 
 
 def _few(path: Path, found: Iterator[Finding]) -> Iterator[Finding]:
-    """Yield the first findings of a file, and count the others."""
+    """Yield the first findings of a file and the number of the others."""
     yield from itertools.islice(found, MAX_FINDINGS_OF_A_FILE)
     more = sum(1 for _ in found)
     if more:
-        yield error(path, f"{more} more findings like these")
+        yield error(path, f"{more} more findings")

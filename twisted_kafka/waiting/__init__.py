@@ -1,1 +1,1 @@
-"""Waiting without a thread: futures, and purgatories of operations that complete later."""
+"""Waiting without blocking a thread: futures, and purgatories of delayed operations."""

@@ -1,4 +1,4 @@
-"""Chaining ``concurrent.futures``: an answer that comes later is such a future (docs/architecture.md)."""
+"""Chaining of ``concurrent.futures``, which handlers return for delayed responses (docs/architecture.md)."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -10,13 +10,13 @@ R = TypeVar("R")
 
 
 def then(future: "Future[R]", convert: Callable[[R], T]) -> "Future[T]":
-    """Return a future of what ``convert`` makes of the result; failures are passed on."""
+    """Return a future of ``convert(result)``. Exceptions are propagated."""
     answer: Future[T] = Future()
 
     def done(finished: "Future[R]") -> None:
         try:
             answer.set_result(convert(finished.result()))
-        except Exception as error:  # noqa: BLE001 the future carries it to the caller
+        except Exception as error:  # noqa: BLE001 set on the future
             answer.set_exception(error)
 
     future.add_done_callback(done)
@@ -24,12 +24,12 @@ def then(future: "Future[R]", convert: Callable[[R], T]) -> "Future[T]":
 
 
 def when_done(value: "R | Future[R]", convert: Callable[[R], T]) -> "T | Future[T]":
-    """Return ``convert(value)``: at once, or where ``value`` is a future, as another one."""
+    """Return ``convert(value)``, or a future of it if ``value`` is a future."""
     return then(value, convert) if isinstance(value, Future) else convert(value)
 
 
-def and_then(future: "Future[R]", go_on: "Callable[[R], Future[T]]") -> "Future[T]":
-    """Return a future of the result of the future that ``go_on`` returns for this one's; failures are passed on."""
+def and_then(future: "Future[R]", continuation: "Callable[[R], Future[T]]") -> "Future[T]":
+    """Return a future of the result of the future that ``continuation(result)`` returns. Exceptions are propagated."""
     answer: Future[T] = Future()
 
     def finish(last: "Future[T]") -> None:
@@ -41,8 +41,8 @@ def and_then(future: "Future[R]", go_on: "Callable[[R], Future[T]]") -> "Future[
 
     def done(finished: "Future[R]") -> None:
         try:
-            go_on(finished.result()).add_done_callback(finish)
-        except Exception as error:  # noqa: BLE001 the future carries it to the caller
+            continuation(finished.result()).add_done_callback(finish)
+        except Exception as error:  # noqa: BLE001 set on the future
             answer.set_exception(error)
 
     future.add_done_callback(done)
@@ -50,7 +50,7 @@ def and_then(future: "Future[R]", go_on: "Callable[[R], Future[T]]") -> "Future[
 
 
 def gather(values: "Sequence[T | Future[T]]", convert: "Callable[[list[T]], R]") -> "R | Future[R]":
-    """Return what ``convert`` makes of all values: at once if they are all there, else a future."""
+    """Return ``convert`` of all values, or a future of it if some values are futures."""
     waiting = [value for value in values if isinstance(value, Future)]
     if not waiting:
         return convert([value for value in values if not isinstance(value, Future)])
@@ -58,11 +58,11 @@ def gather(values: "Sequence[T | Future[T]]", convert: "Callable[[list[T]], R]")
     finished = itertools.count(1)
 
     def done(_: "Future[T]") -> None:
-        if next(finished) < len(waiting):  # one step of the counter is atomic: exactly one call is the last
+        if next(finished) < len(waiting):  # next() is atomic: exactly one call is the last
             return
         try:
             answer.set_result(convert([value.result() if isinstance(value, Future) else value for value in values]))
-        except Exception as error:  # noqa: BLE001 the future carries it to the caller
+        except Exception as error:  # noqa: BLE001 set on the future
             answer.set_exception(error)
 
     for value in waiting:

@@ -1,8 +1,8 @@
-"""Operations that wait until something happens or their time is over.
+"""Operations that wait until a condition holds or a timeout expires.
 
-A produce that waits for replicas, a fetch that waits for bytes, a join that waits for members: each is a
-``DelayedOperation``, watched under keys in a ``DelayedOperationPurgatory``, and completed exactly once. Named after
-Kafka's classes, whose contract they keep.
+A produce that waits for replicas, a fetch that waits for bytes, a join that waits for members: each is a ``DelayedOperation``,
+watched under keys in a ``DelayedOperationPurgatory`` and completed exactly once. Both have the contract of Kafka's classes of these
+names.
 """
 
 import threading
@@ -17,11 +17,11 @@ _log = Logger(__name__)
 
 
 class DelayedOperation:
-    """Something that completes when its condition holds, or after ``delay_ms`` milliseconds.
+    """An operation that completes when its condition holds, or after ``delay_ms`` milliseconds.
 
-    Subclasses say what: ``try_complete`` looks whether the condition holds and, if it does, returns what
-    ``force_complete()`` returns; ``on_complete`` does the work, exactly once; ``on_expiration`` notes that time ran out.
-    ``lock`` is held while ``try_complete`` runs: one of the caller's own can be given.
+    Subclasses implement ``try_complete``, which checks the condition and, if it holds, returns ``force_complete()``;
+    ``on_complete``, which does the work exactly once; and ``on_expiration``. ``lock`` is held while ``try_complete`` runs; the
+    caller may pass one.
     """
 
     __slots__ = ("_entry", "_keys", "_lock", "_pending", "_purgatory", "delay_ms")
@@ -29,29 +29,29 @@ class DelayedOperation:
     def __init__(self, delay_ms: float, lock: "threading.RLock | None" = None) -> None:
         self.delay_ms = delay_ms
         self._lock = threading.RLock() if lock is None else lock
-        self._pending = [True]  # list.pop is atomic: the one thread that gets the item completes the operation
+        self._pending = [True]  # list.pop is atomic: only the thread that gets the item completes the operation
         self._entry: TimerEntry | None = None
         self._purgatory: DelayedOperationPurgatory | None = None
         self._keys: Sequence[Hashable] = ()
 
     @property
     def is_completed(self) -> bool:
-        """Whether it was completed, in time or by expiring."""
+        """Whether it was completed, by its condition or by expiring."""
         return not self._pending
 
     def try_complete(self) -> bool:
-        """Complete it if its condition holds; return whether this call completed it."""
+        """Complete the operation if its condition holds; return whether this call completed it."""
         raise NotImplementedError
 
     def on_complete(self) -> None:
-        """Do what is to be done at the end; called exactly once."""
+        """Do the work on completion. Called exactly once."""
         raise NotImplementedError
 
     def on_expiration(self) -> None:
-        """Note that it expired; called after ``on_complete``."""
+        """Handle the expiration. Called after ``on_complete``."""
 
     def force_complete(self) -> bool:
-        """Complete it now, whatever its condition says; return False when it had been completed before."""
+        """Complete the operation now, whatever its condition; return False if it was completed before."""
         try:
             self._pending.pop()
         except IndexError:
@@ -65,7 +65,7 @@ class DelayedOperation:
         return True
 
     def safe_try_complete(self) -> bool:
-        """Call ``try_complete`` under the lock, unless it is completed already."""
+        """Call ``try_complete`` with the lock held, unless the operation is completed already."""
         with self._lock:
             return bool(self._pending) and self.try_complete()
 
@@ -77,9 +77,9 @@ class DelayedOperation:
 class DelayedOperationPurgatory:
     """Watches delayed operations under keys.
 
-    Asking for a key under which nothing waits costs one dictionary look-up and takes no lock. Whoever changes the state
-    that an operation waits for changes it first and calls ``check_and_complete`` then, without holding a lock that
-    ``try_complete`` or ``on_complete`` needs.
+    Checking a key that has no operations takes one dictionary lookup and no lock. A thread that changes the state an operation
+    waits for calls ``check_and_complete`` after the change, without holding any lock that ``try_complete`` or ``on_complete``
+    needs.
     """
 
     def __init__(self, name: str, clock: IClock, timer: Timer) -> None:
@@ -93,23 +93,23 @@ class DelayedOperationPurgatory:
 
     @property
     def num_delayed(self) -> int:
-        """Operations that wait (Kafka's metric ``NumDelayedOperations``)."""
+        """How many operations wait (Kafka's metric ``NumDelayedOperations``)."""
         return self._delayed
 
     @property
     def watched(self) -> int:
-        """Operations summed up over the keys they are watched under (Kafka's metric ``PurgatorySize``)."""
+        """The number of operations summed over all keys (Kafka's metric ``PurgatorySize``)."""
         with self._lock:
             return sum(map(len, self._watched.values()))
 
     def try_complete_else_watch(self, operation: DelayedOperation, keys: Sequence[Hashable]) -> bool:
-        """Complete ``operation`` if it can be, else watch it under ``keys`` until it can or its time is over.
+        """Complete ``operation`` if its condition holds, else watch it under ``keys`` until it does or the operation expires.
 
-        Returns whether it is completed now by the caller. It is tried once before it is watched and once after: what
-        happens in between is not missed.
+        Returns whether this call completed it. The condition is checked before and after watching starts, so that no change in
+        between is missed. Raises ValueError without keys.
         """
         if not keys:
-            raise ValueError("an operation needs a key to be watched under")
+            raise ValueError("an operation must have at least one key")
         if operation.safe_try_complete():
             return True
         self._watch(operation, keys)
@@ -118,14 +118,14 @@ class DelayedOperationPurgatory:
         if not operation.is_completed:
             operation._entry = self._timer.add(operation.delay_ms, operation._expire)
         if operation.is_completed:
-            # Another thread completed it before it could see the timer's entry or the keys.
+            # Another thread completed it before the timer entry or the keys were visible to it.
             if operation._entry is not None:
                 operation._entry.cancel()
             self._unwatch(operation)
         return False
 
     def check_and_complete(self, key: Hashable) -> int:
-        """Try the operations that are watched under ``key``; return how many this completed."""
+        """Try to complete the operations watched under ``key``; return how many this call completed."""
         if key not in self._watched:
             return 0
         count = 0
@@ -135,18 +135,18 @@ class DelayedOperationPurgatory:
             try:
                 if operation.safe_try_complete():
                     count += 1
-            except Exception:  # noqa: BLE001 one failing operation must not keep the others waiting
+            except Exception:  # noqa: BLE001 one failing operation must not block the others
                 _log.failure("Uncaught exception while completing an operation in purgatory {name}", name=self.name)
         return count
 
     def cancel_for_key(self, key: Hashable) -> list[DelayedOperation]:
-        """Stop watching what waits under ``key`` (under its other keys and its timer it still does) and return it."""
+        """Stop watching ``key`` and return its operations. They stay watched under their other keys, and their timeouts remain."""
         with self._lock:
             operations = self._watched.pop(key, {})
         return [operation for operation in operations if not operation.is_completed]
 
     def shutdown(self) -> None:
-        """Forget all operations: they are not completed any more. The timer is its owner's to stop."""
+        """Drop all operations without completing them. The owner of the timer shuts it down."""
         with self._lock:
             self._is_shut_down = True
             operations = {operation for watched in self._watched.values() for operation in watched}
