@@ -27,13 +27,21 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 # The checkout itself is put on the path (see setup.py): changes take effect at once, and twistd finds twisted/plugins.
+$(VENV)/.run-installed: pyproject.toml setup.py | $(BIN)/python
+	$(PIP) install --editable .
+	$(COMPILE)
+	touch $@
+
 $(VENV)/.installed: pyproject.toml setup.py | $(BIN)/python
 	$(PIP) install --editable '.[test]'
 	$(COMPILE)
 	touch $@
 
+# To run a broker, the tests' packages are not required; an environment that has them will do.
+RUN_INSTALLED := $(or $(wildcard $(VENV)/.installed),$(VENV)/.run-installed)
+
 # Includes a Java runtime for machines without one.
-$(VENV)/.spark-installed: $(VENV)/.installed
+$(VENV)/.spark-installed: $(RUN_INSTALLED)
 	$(PIP) install 'twisted_kafka[spark,jdk]'
 	touch $@
 
@@ -41,7 +49,7 @@ $(VENV)/.dev-installed: $(VENV)/.installed
 	$(PIP) install 'twisted_kafka[dev]'
 	touch $@
 
-run: $(VENV)/.installed
+run: $(RUN_INSTALLED)
 	@$(COMPILE)
 	$(BIN)/twistd --pidfile= -n kafka --data-dir $(DATA_DIR)
 

@@ -31,7 +31,7 @@ def index_readme(readme: str, source: str | None) -> str:
         if link["image"]:
             return ""
         path = link["target"].partition("#")[0]
-        return link["text"] if link["text"].strip("`") == path else f"{link['text']} (`{path}`)"
+        return link["text"] if path.startswith(link["text"].strip("`")) else f"{link['text']} (`{path}`)"
 
     return _RELATIVE_LINK.sub(replace, readme)
 

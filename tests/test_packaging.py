@@ -36,6 +36,7 @@ def test_a_package_index_gets_no_link_that_leads_nowhere(index_readme: Callable[
     [
         ("see [how](docs/a.md#b)", "see [how](https://example.org/r/blob/HEAD/docs/a.md#b)", "see how (`docs/a.md`)"),
         ("[docs/a.md](docs/a.md)", "[docs/a.md](https://example.org/r/blob/HEAD/docs/a.md)", "docs/a.md"),
+        ("[docs/b/](docs/b/README.md)", "[docs/b/](https://example.org/r/blob/HEAD/docs/b/README.md)", "docs/b/"),
         ("![page](docs/a.png)!", "![page](https://example.org/r/raw/HEAD/docs/a.png)!", "!"),
         (
             "[there](#below) [out](https://example.org)",
