@@ -30,7 +30,7 @@ from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.protocol.topic_partition import INTERNAL_TOPICS, TopicPartition
 from twisted_kafka.replication.append_result import PartitionResult
 from twisted_kafka.replication.delayed_produce import DelayedProduce
-from twisted_kafka.replication.partition import ACKS_ALL, Partition
+from twisted_kafka.replication.partition import ACKS_ALL
 from twisted_kafka.replication.partition_table import PartitionTable
 from twisted_kafka.replication.purgatories import Purgatories
 from twisted_kafka.replication.topic_stats import (
@@ -99,7 +99,7 @@ class RecordAppender:
         waits = False
         for topic_partition, records in entries.items():
             try:
-                partition = self._partitions.get(topic_partition)
+                partition = self._partitions.online.get(topic_partition)
                 if topic_partition[0] in INTERNAL_TOPICS and not internal_topics_allowed:
                     self._partitions.ensure_known(topic_partition)
                     raise InvalidTopicError(f"Cannot append to internal topic {topic_partition[0]}")
@@ -109,8 +109,14 @@ class RecordAppender:
             except Exception as error:  # noqa: BLE001 one partition's failure does not fail the others
                 results[topic_partition] = self._failed(topic_partition, error, len(records))
                 continue
-            result = results[topic_partition] = PartitionResult.appended(info)
-            self._appended(partition, len(records), info.record_count, moved)
+            result = results[topic_partition] = PartitionResult(0, info=info)
+            if partition.produce_meters is None:
+                partition.produce_meters = ProduceMeters(partition.stats, self._stats.all_topics)
+            partition.produce_meters.mark(len(records), info.record_count)
+            if moved:
+                self._purgatories.check_all(topic_partition)
+            else:
+                self._purgatories.fetch.check_and_complete(topic_partition)  # followers wait for the log end offset
             if required_acks == ACKS_ALL and partition.log.high_watermark <= info.last_offset:
                 result.required_offset = info.last_offset + 1
                 waits = True
@@ -119,17 +125,6 @@ class RecordAppender:
         operation = DelayedProduce(timeout_ms, self._partitions, results)
         self._purgatories.produce.try_complete_else_watch(operation, operation.pending)
         return operation.future
-
-    def _appended(self, partition: Partition, size_bytes: int, records: int, moved: bool) -> None:
-        """Count an append, and complete what waited for it."""
-        meters = partition.produce_meters
-        if meters is None:
-            meters = partition.produce_meters = ProduceMeters(partition.stats, self._stats.all_topics)
-        meters.mark(size_bytes, records)
-        if moved:
-            self._purgatories.check_all(partition.topic_partition)
-        else:
-            self._purgatories.fetch.check_and_complete(partition.topic_partition)  # followers wait for the log's end
 
     def _count_invalid(self, error: Exception) -> None:
         everything = self._stats.all_topics

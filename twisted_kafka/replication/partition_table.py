@@ -14,23 +14,24 @@ class PartitionTable:
     Lookups are safe on any thread. Changes happen under the lock of ``StateChanges``.
     """
 
-    __slots__ = ("_metadata", "_offline", "_online")
+    __slots__ = ("_metadata", "_offline", "online")
 
     def __init__(self, metadata: MetadataCache) -> None:
         self._metadata = metadata
-        self._online: dict[TopicPartition, Partition] = {}
+        self.online: dict[TopicPartition, Partition] = {}
+        """The partitions that are hosted and online. Only this class changes it."""
         self._offline: set[TopicPartition] = set()
 
-    def get(self, topic_partition: TopicPartition | None) -> Partition | None:
+    def get(self, topic_partition: TopicPartition) -> Partition | None:
         """Return the partition if it is hosted and online."""
-        return self._online.get(topic_partition)  # type: ignore[arg-type]  # None is never a key
+        return self.online.get(topic_partition)
 
     def get_or_raise(self, topic_partition: TopicPartition) -> Partition:
         """Return the partition if it is hosted and online.
 
         Raises KafkaStorageError (offline), NotLeaderOrFollowerError (other brokers have it), UnknownTopicOrPartitionError.
         """
-        partition = self._online.get(topic_partition)
+        partition = self.online.get(topic_partition)
         if partition is not None:
             return partition
         if topic_partition in self._offline:
@@ -41,7 +42,7 @@ class PartitionTable:
 
     def ensure_known(self, topic_partition: TopicPartition) -> None:
         """Raise UnknownTopicOrPartitionError unless the partition exists, here or on another broker."""
-        if topic_partition not in self._online and self._metadata.partition(topic_partition) is None:
+        if topic_partition not in self.online and self._metadata.partition(topic_partition) is None:
             raise UnknownTopicOrPartitionError(f"there is no partition {topic_partition}")
 
     def is_offline(self, topic_partition: TopicPartition) -> bool:
@@ -51,17 +52,17 @@ class PartitionTable:
     def add(self, partition: Partition) -> None:
         """Add a partition."""
         self._offline.discard(partition.topic_partition)
-        self._online[partition.topic_partition] = partition
+        self.online[partition.topic_partition] = partition
 
     def remove(self, topic_partition: TopicPartition) -> Partition | None:
         """Remove a partition; return it if it was online."""
         self._offline.discard(topic_partition)
-        return self._online.pop(topic_partition, None)
+        return self.online.pop(topic_partition, None)
 
     def mark_offline(self, topic_partition: TopicPartition) -> None:
         """Take a partition offline: it answers KAFKA_STORAGE_ERROR."""
         self._offline.add(topic_partition)
-        self._online.pop(topic_partition, None)
+        self.online.pop(topic_partition, None)
 
     def forget_offline(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Let the next request create these partitions again."""
@@ -73,11 +74,11 @@ class PartitionTable:
         return len(self._offline)
 
     def __iter__(self) -> Iterator[Partition]:
-        return iter(list(self._online.values()))
+        return iter(list(self.online.values()))
 
     def __len__(self) -> int:
-        return len(self._online)
+        return len(self.online)
 
     def hosts_topic(self, topic: str) -> bool:
         """Return whether any partition of the topic is hosted."""
-        return any(topic_partition.topic == topic for topic_partition in list(self._online))
+        return any(topic_partition.topic == topic for topic_partition in list(self.online))

@@ -89,7 +89,7 @@ class LogReader:
         min_one_message = not params.hard_max_bytes
         reads = []
         for fetch in fetches:
-            partition = self._partitions.get(fetch.topic_partition)
+            partition = self._partitions.online.get(fetch.topic_partition)  # type: ignore[arg-type]  # None is never a key
             max_bytes = fetch.max_bytes
             if max_bytes > left:
                 max_bytes = left

@@ -61,7 +61,7 @@ class KafkaApis:
                 self._fail(request, api, None, error)
                 return
             if result is not None:
-                self._take(request, api, None, result)
+                self._finish(request, api, None, result, by_handler=True)
                 return
         try:
             message = api.request_class.decode(request.frame, version, request.body_offset)
@@ -73,14 +73,7 @@ class KafkaApis:
         except Exception as error:  # noqa: BLE001 an error response is sent
             self._fail(request, api, message, error)
             return
-        self._take(request, api, message, result)
-
-    def _take(self, request: Request, api: Api, message: Message | None, result: Result) -> None:
-        if isinstance(result, Future):
-            request.local_complete_ns = self._clock.monotonic_ns()
-            result.add_done_callback(lambda future: self._complete(request, api, message, future))
-        else:
-            self._finish(request, api, message, result, by_handler=True)
+        self._finish(request, api, message, result, by_handler=True)
 
     def _complete(self, request: Request, api: Api, message: Message | None, future: "Future[Any]") -> None:
         try:
@@ -90,9 +83,12 @@ class KafkaApis:
             return
         self._finish(request, api, message, result)
 
-    def _finish(
-        self, request: Request, api: Api, message: Message | None, result: Response | Outcome, by_handler: bool = False
-    ) -> None:
+    def _finish(self, request: Request, api: Api, message: Message | None, result: Result, by_handler: bool = False) -> None:
+        """Send a handler's result, now or when its future is done."""
+        if isinstance(result, Future):
+            request.local_complete_ns = self._clock.monotonic_ns()
+            result.add_done_callback(lambda future: self._complete(request, api, message, future))
+            return
         if isinstance(result, Outcome):
             if result is NO_RESPONSE:
                 request.context.error_counts = _NO_ERROR_COUNTS

@@ -271,21 +271,42 @@ class RequestChannel:
 
     # Responses, from any thread.
 
-    def send_response(self, request: Request, parts: Sequence[Part], size_bytes: int, by_handler: bool = False) -> None:
+    def send_response(
+        self,
+        request: Request,
+        parts: Sequence[Part],
+        size_bytes: int,
+        by_handler: bool = False,
+        kind: int = SEND,
+        is_claimed: bool = False,
+    ) -> None:
         """Answer with these bytes, which include the size prefix; ``size_bytes`` is their total length.
 
         ``by_handler`` says that the calling thread is a handler that will call ``receive`` next. Only then may waking the processor
         be postponed until there are more responses. Raises AlreadyAnsweredError.
         """
-        self._answer(request, SEND, parts, size_bytes, by_handler)
+        if not is_claimed and not request.claim():
+            raise AlreadyAnsweredError(f"request {request.context.correlation_id} of {request.context.connection_id}")
+        request.response_kind = kind
+        request.parts = parts
+        request.response_bytes = size_bytes
+        now_ns = request.response_ready_ns = self._now_ns()
+        if not request.local_complete_ns:
+            request.local_complete_ns = now_ns
+        processor = request.processor
+        processor.append_response(request)
+        if by_handler:
+            self._unsignalled_responses += 1  # approximate when several threads count, which is enough
+        else:
+            processor.wake_for_responses()
 
     def send_no_op(self, request: Request, by_handler: bool = False) -> None:
         """Complete a request that gets no response (a produce with acks=0). Raises AlreadyAnsweredError."""
-        self._answer(request, NO_OP, (), 0, by_handler)
+        self.send_response(request, (), 0, by_handler, NO_OP)
 
     def close_connection(self, request: Request) -> None:
         """Close the request's connection instead of answering. Raises AlreadyAnsweredError."""
-        self._answer(request, CLOSE_CONNECTION, (), 0, False)
+        self.send_response(request, (), 0, kind=CLOSE_CONNECTION)
 
     def start_throttling(self, request: Request) -> None:
         """Mute the request's channel until ``end_throttling``. The response is sent as usual.
@@ -305,25 +326,7 @@ class RequestChannel:
 
     def abandon(self, request: Request) -> None:
         """Close the connection of a claimed request that its handler failed to answer."""
-        self._answer(request, CLOSE_CONNECTION, (), 0, False, is_claimed=True)
-
-    def _answer(
-        self, request: Request, kind: int, parts: Sequence[Part], size_bytes: int, by_handler: bool, is_claimed: bool = False
-    ) -> None:
-        if not is_claimed and not request.claim():
-            raise AlreadyAnsweredError(f"request {request.context.correlation_id} of {request.context.connection_id}")
-        request.response_kind = kind
-        request.parts = parts
-        request.response_bytes = size_bytes
-        now_ns = request.response_ready_ns = self._now_ns()
-        if not request.local_complete_ns:
-            request.local_complete_ns = now_ns
-        processor = request.processor
-        processor.append_response(request)
-        if by_handler:
-            self._unsignalled_responses += 1  # approximate when several threads count, which is enough
-        else:
-            processor.wake_for_responses()
+        self.send_response(request, (), 0, kind=CLOSE_CONNECTION, is_claimed=True)
 
     def _wake_processors(self) -> None:
         self._unsignalled_responses = 0
