@@ -134,6 +134,24 @@ def test_what_cannot_be_made_is_refused_alone(topics, topic, error):
     assert list(topics.cluster.brokers.cache.topic_names()) == ["fine"]
 
 
+def test_messages_have_the_terms_that_scripts_search_for(topics):
+    topics.create(NewTopic("t", 1, 1))
+    for topic, term in (
+        (NewTopic("t", 1, 1), "already exists"),
+        (NewTopic("u", 1, 9), "Replication factor: 9 larger than available brokers: 2"),
+        (NewTopic("u", 1, 0), "must be larger than 0"),
+        (NewTopic("u", 0, 1), "must be larger than 0"),
+        (NewTopic("u/", 1, 1), "topic name is invalid"),
+        (NewTopic("u", assignments={0: [9]}), "Unknown brokers in replica assignment: 9"),
+        (NewTopic("u", assignments={0: [1, 1]}), "Duplicate brokers"),
+        (NewTopic("u", 1, 1, configs={"nope": "1"}), "Unknown topic config name: nope"),
+    ):
+        (result,) = topics.create(topic)
+        assert term in result.message, topic
+    (result,) = topics.grow(NewPartitions("nobody", 2))
+    assert "does not exist" in result.message
+
+
 def test_a_request_cannot_use_up_the_memory(topics):
     for count in (10_001, 2**31 - 1):
         assert errors(topics.create(NewTopic("t", count, 1), NewTopic("u", -count, 1))) == [ErrorCode.POLICY_VIOLATION] * 2
@@ -212,7 +230,8 @@ def test_an_internal_topic_that_cannot_be_made_is_one_line_however_often_it_is_a
         for _ in range(3):
             topics.manager.create_internal_topic("__consumer_offsets")
     (line,) = map(formatEvent, events)
-    assert line == ("Topic __consumer_offsets cannot be made: INVALID_REPLICATION_FACTOR: Only 1 brokers are alive for 3 replicas")
+    reason = "INVALID_REPLICATION_FACTOR: Replication factor: 3 larger than available brokers: 1."
+    assert line == f"Topic __consumer_offsets cannot be made: {reason}"
 
 
 def test_topics_that_are_asked_about_come_by_themselves(topics):

@@ -74,17 +74,18 @@ def test_network_threads_of_all_and_of_one_listener(running: Running) -> None:
 def test_more_threads_than_twice_as_many_are_refused(running: Running) -> None:
     dynamic = running.broker._server.dynamic
     assert dynamic is not None
-    for settings, text in (
-        ({"num.network.threads": "5"}, "num.network.threads=5, value should not be greater than double the current value 2"),
-        ({"background.threads": "4"}, "background.threads=4, value should be at least half the current value 10"),
+    for settings, what, why in (
+        ({"num.network.threads": "5"}, "5 for num.network.threads", "not be greater than double the current value 2"),
+        ({"background.threads": "4"}, "4 for background.threads", "be at least half the current value 10"),
         (
             {"listener.name.plaintext.num.network.threads": "9"},
-            "listener.name.plaintext.num.network.threads=9, value should not be greater than double the current value 2",
+            "9 for listener.name.plaintext.num.network.threads",
+            "not be greater than double the current value 2",
         ),
     ):
         with pytest.raises(ConfigError) as refused:
             dynamic.validate(settings, per_broker=True)
-        assert str(refused.value) == f"Dynamic thread count update validation failed for {text}"
+        assert str(refused.value) == f"Invalid value {what}: Dynamic thread count update validation failed, value should {why}"
 
 
 def test_a_listener_comes_with_its_address_and_goes(running: Running) -> None:

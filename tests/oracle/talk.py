@@ -1,11 +1,12 @@
 """Ask a broker one request after another and note its answers in a form that two brokers' answers can be compared in."""
 
+import re
 import socket
 import struct
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from twisted_kafka.protocol.api import request_class, response_class
 from twisted_kafka.protocol.codec import Message
@@ -25,8 +26,6 @@ CHANGING = {
     "port": lambda value: "<port>" if value > 0 else value,
     "cluster_id": lambda value: "<cluster>" if value else value,
     "topic_id": lambda value: "<none>" if value == NO_UUID else "<id>",
-    "error_message": lambda value: "<text>" if value else value,
-    "batch_index_error_message": lambda value: "<text>" if value else value,
     "session_id": lambda value: "<session>" if value else 0,
     "producer_id": lambda value: "<producer>" if value >= 0 else value,
     "log_append_time_ms": lambda value: "<now>" if value > 0 else value,
@@ -35,6 +34,50 @@ CHANGING = {
     "documentation": lambda value: "<text>" if value else value,
 }
 """Fields whose values differ between any two brokers, by what is compared instead."""
+
+TERMS = (
+    "already exists",
+    "do(es)? not exist",
+    "not found",
+    "replication factor",
+    "not authorized",
+    "illegal",
+    "invalid|not (a )?valid",
+    "unknown",
+    "larger than",
+    "higher than",
+    "duplicate",
+    "collides",
+    "not allowed",
+    "not supported",
+    "must be",
+    "in progress",
+    "not alive",
+    "not available",
+    "not enabled|disabled",
+    "not the",
+    "authorization failed",
+    "timed out",
+    "does not host",
+    "in-sync replicas",
+    "out of (order|range)",
+    "empty",
+    "null",
+)
+"""What people and programs search for in the messages of errors, as regular expressions: one in Kafka's message must be in ours."""
+
+
+class ErrorText(NamedTuple):
+    """The message of an error. The sentences are each broker's own, the terms are Kafka's."""
+
+    text: str
+    has_failed: bool
+    """Whether there is an error; without one some fields have a text too."""
+
+    def terms(self) -> set[str]:
+        """Return the terms in it."""
+        return {term for term in TERMS if re.search(term, self.text, re.IGNORECASE)}
+
 
 UNORDERED = {
     ("MetadataResponseTopic", "partitions"): "partition_index",
@@ -87,19 +130,18 @@ def _sorted(values: list[Any], order: str) -> list[Any]:
 
 
 def _plain_struct(struct: Any) -> dict[str, Any]:
-    fields = {}
-    failed = bool(getattr(struct, "error_code", 0))
+    fields: dict[str, Any] = {}
+    has_failed = bool(getattr(struct, "error_code", True))
     for field in struct.FIELDS:
         name = field.name
         value = getattr(struct, name)
-        if name == "error_message" and failed:
-            # What is said of an error is each broker's own, and Kafka often says nothing.
-            value = "<text>"
         order = UNORDERED.get((type(struct).__name__, name))
         if order is not None and value:
             value = _sorted(value, order)
         if (type(struct).__name__, name) in BY_NAME and value:
             fields[name] = {each.name: plain(each) for each in value}
+        elif name in ("error_message", "batch_index_error_message"):
+            fields[name] = ErrorText(value or "", has_failed)
         elif name != "throttle_time_ms":
             fields[name] = plain(value, name)
     return fields
@@ -119,7 +161,14 @@ def _plain_batch(batch: Any) -> Any:
 
 def differences(expected: Any, found: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
     """Yield where two plain values differ, as (path, expected, found)."""
-    if isinstance(expected, dict) and isinstance(found, dict):
+    if isinstance(expected, ErrorText) and isinstance(found, ErrorText):
+        if not expected.has_failed and bool(expected.text) != bool(found.text):
+            yield path, expected.text, found.text
+        # Kafka often says nothing of an error.
+        missing = expected.terms() - found.terms()
+        if missing:
+            yield f"{path} without {', '.join(sorted(missing))}", expected.text, found.text
+    elif isinstance(expected, dict) and isinstance(found, dict):
         for name in expected.keys() | found.keys():
             yield from differences(expected.get(name, "<absent>"), found.get(name, "<absent>"), f"{path}.{name}")
     elif isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):

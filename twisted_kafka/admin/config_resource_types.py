@@ -11,11 +11,15 @@ CLIENT_METRICS: Final = 16
 GROUP: Final = 32
 
 
-def ensure_own_broker(name: str, broker_id: int) -> None:
-    """Raise InvalidRequestError unless ``name`` is this broker's id: other brokers' configs and loggers are theirs to tell."""
+def ensure_own_broker(name: str, broker_id: int, *, may_be_empty: bool = False) -> None:
+    """Raise InvalidRequestError unless ``name`` is this broker's id: each broker tells its own configs and loggers.
+
+    ``may_be_empty`` only changes the message: the caller takes an empty name for all brokers.
+    """
     try:
         named = int(name)
     except ValueError:
-        raise InvalidRequestError(f"The id of a broker is a number, not {name!r}") from None
+        raise InvalidRequestError(f"The id of a broker must be an integer, not {name!r}") from None
     if named != broker_id:
-        raise InvalidRequestError(f"This is broker {broker_id}, ask broker {named} itself for its configs")
+        expected = f"{broker_id} or an empty name" if may_be_empty else str(broker_id)
+        raise InvalidRequestError(f"Unexpected broker id {named}: this broker expects {expected}")

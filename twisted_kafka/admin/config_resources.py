@@ -39,9 +39,9 @@ class TopicConfigs:
     def entity_path(self, name: str) -> str:
         """Return where the topic's config is kept; raises InvalidRequestError, UnknownTopicOrPartitionError."""
         if not name:
-            raise InvalidRequestError("A topic needs a name: topics have no common config of their own")
+            raise InvalidRequestError("A topic needs a name: default configs of all topics are not allowed")
         if not self._metadata.contains(name):
-            raise UnknownTopicOrPartitionError(f"There is no topic {name!r}")
+            raise UnknownTopicOrPartitionError(f"Topic {name!r} does not exist")
         return f"topics/{name}"
 
     def list_default(self, key: str) -> str:
@@ -101,7 +101,7 @@ class ClientMetricsConfigs:
     def entity_path(self, name: str) -> str:
         """Return where the subscription is kept; raises InvalidRequestError."""
         if not name or "/" in name:
-            raise InvalidRequestError(f"{name!r} is not a name that a subscription to metrics can have")
+            raise InvalidRequestError(f"The name of a subscription to client metrics is invalid: {name!r}")
         return f"client-metrics/{name}"
 
     def list_default(self, key: str) -> str:

@@ -118,13 +118,13 @@ class ConfigAdmin:
 def _ensure_once(keys: Iterable[str]) -> None:
     repeated = [key for key, times in Counter(keys).items() if times > 1]
     if repeated:
-        raise InvalidRequestError(f"The request names these configs more than once: {', '.join(repeated)}")
+        raise InvalidRequestError(f"Duplicate configs in the request: {', '.join(repeated)}")
 
 
 def _ensure_values(without: Iterable[str]) -> None:
     keys = list(without)
     if keys:
-        raise InvalidRequestError(f"These configs have null as their value: {', '.join(keys)}")
+        raise InvalidRequestError(f"Null value not supported for these configs: {', '.join(keys)}")
 
 
 def _apply(resource: IConfigResource, config: dict[str, str], change: ConfigChange) -> None:
@@ -143,7 +143,7 @@ def _apply(resource: IConfigResource, config: dict[str, str], change: ConfigChan
             items = [item for item in present if item not in given]
         config[change.name] = ",".join(items)
     else:
-        raise InvalidRequestError(f"There is no operation {change.operation} on configs")
+        raise InvalidRequestError(f"Unknown operation {change.operation} on configs")
 
 
 def _items(text: str) -> list[str]:
@@ -153,4 +153,4 @@ def _items(text: str) -> list[str]:
 def ensure_list(is_list: bool, key: str) -> None:
     """Raise InvalidConfigurationError unless the key is one whose values are lists."""
     if not is_list:
-        raise InvalidConfigurationError(f"Only lists can be appended to or subtracted from, and {key} is none")
+        raise InvalidConfigurationError(f"Append and subtract are not allowed for {key}, which is not a list")

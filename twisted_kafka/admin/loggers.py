@@ -81,11 +81,13 @@ class LoggerLevels:
     def validate(self, logger: str, level: str | None) -> None:
         """Raise InvalidConfigurationError or InvalidRequestError when the logger cannot have the level; None takes its own back."""
         if logger != ROOT and logger not in _known():
-            raise InvalidConfigurationError(f"There is no logger {logger!r}")
+            raise InvalidConfigurationError(f"Logger {logger} does not exist")
         if level is None and logger == ROOT:
-            raise InvalidRequestError("The root logger must keep a level")
+            raise InvalidRequestError("Removing the level of the root logger is not allowed")
         if level is not None and level not in LEVELS:
-            raise InvalidConfigurationError(f"Invalid value {level!r} for logger {logger}: must be one of {', '.join(LEVELS)}")
+            raise InvalidConfigurationError(
+                f"Invalid value {level!r} for logger {logger}: it is not a supported log level, which are {', '.join(LEVELS)}"
+            )
 
     def set(self, logger: str, level: str | None) -> None:
         """Give the logger a level, or with None take its own one back; raises what ``validate`` does."""

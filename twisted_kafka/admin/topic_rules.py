@@ -20,13 +20,13 @@ _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 def name_error(name: str) -> str | None:
     """Return what is wrong with a topic's name; None when nothing is."""
     if not name:
-        return "A topic needs a name"
+        return "The topic name is invalid: it is empty, and the empty string is not allowed"
     if name in (".", ".."):
-        return f"A topic cannot be named {name!r}"
+        return f"The topic name is invalid: {name!r} is not allowed"
     if len(name) > MAX_NAME_LENGTH:
-        return f"The topic name has {len(name)} characters, {MAX_NAME_LENGTH} are allowed"
+        return f"The topic name is invalid: its length {len(name)} is longer than {MAX_NAME_LENGTH}, which is the max allowed"
     if _LEGAL.fullmatch(name) is None:
-        return f"The topic name {name!r} has characters other than letters and digits of ASCII, '.', '_' and '-'"
+        return f"The topic name is invalid: {name!r} has characters other than ASCII alphanumerics, '.', '_' and '-'"
     return None
 
 
@@ -52,11 +52,11 @@ def assign_replicas(
     """
     ids = sorted(brokers)
     if partitions <= 0:
-        raise InvalidPartitionsError(f"A topic needs at least one partition, not {partitions}")
+        raise InvalidPartitionsError(f"The number of partitions must be larger than 0, not {partitions}")
     if replication_factor <= 0:
-        raise InvalidReplicationFactorError(f"The replication factor must be at least one, not {replication_factor}")
+        raise InvalidReplicationFactorError(f"The replication factor must be larger than 0, not {replication_factor}")
     if replication_factor > len(ids):
-        raise InvalidReplicationFactorError(f"Only {len(ids)} brokers are alive for {replication_factor} replicas")
+        raise InvalidReplicationFactorError(f"Replication factor: {replication_factor} larger than available brokers: {len(ids)}.")
     count = len(ids)
     assigned: dict[int, list[int]] = {}
     for partition in range(first_partition, first_partition + partitions):
@@ -71,7 +71,9 @@ def assign_replicas(
 def ensure_valid_assignment(assignment: Mapping[int, Sequence[int]], brokers: Iterable[int]) -> None:
     """Raise InvalidReplicaAssignmentError unless partitions are numbered from 0, and as ``ensure_valid_replicas`` does."""
     if sorted(assignment) != list(range(len(assignment))):
-        raise InvalidReplicaAssignmentError("The assigned partitions must be numbered from 0, without a gap")
+        raise InvalidReplicaAssignmentError(
+            "The partitions of a replica assignment must be numbered from 0 without a gap, a consecutive 0-based sequence"
+        )
     ensure_valid_replicas(assignment.values(), brokers)
 
 
@@ -81,12 +83,12 @@ def ensure_valid_replicas(lists: Iterable[Sequence[int]], brokers: Iterable[int]
     sizes = set()
     for replicas in lists:
         if not replicas:
-            raise InvalidReplicaAssignmentError("A partition is assigned to no broker")
+            raise InvalidReplicaAssignmentError("The replica assignment of a partition is empty")
         if len(set(replicas)) != len(replicas):
-            raise InvalidReplicaAssignmentError(f"A partition is assigned to a broker twice: {list(replicas)}")
+            raise InvalidReplicaAssignmentError(f"Duplicate brokers are not allowed in a replica assignment: {list(replicas)}")
         unknown = sorted(set(replicas) - known)
         if unknown:
-            raise InvalidReplicaAssignmentError(f"There are no brokers {unknown}")
+            raise InvalidReplicaAssignmentError(f"Unknown brokers in replica assignment: {', '.join(map(str, unknown))}")
         sizes.add(len(replicas))
     if len(sizes) > 1:
-        raise InvalidReplicaAssignmentError("All partitions must have the same number of replicas")
+        raise InvalidReplicaAssignmentError("Inconsistent replication factor: all partitions must have the same number of replicas")

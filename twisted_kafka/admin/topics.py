@@ -111,7 +111,7 @@ class TopicManager:
         for topic, result in zip(topics, results, strict=True):
             try:
                 if times[topic.name] > 1:
-                    raise InvalidRequestError("The request names this topic more than once")
+                    raise InvalidRequestError("Duplicate topic: the request has multiple entries for it")
                 self._ensure_new(topic.name, existing, asked)
                 planned.append((result, self._plan(topic, result)))
                 asked[collision_key(topic.name)] = topic.name
@@ -137,20 +137,22 @@ class TopicManager:
     def _ensure_new(self, name: str, existing: Collection[str], asked: Mapping[str, str]) -> None:
         """Raise a KafkaError when there is such a topic, in ``existing`` say, or one like it, also in ``asked`` of this request."""
         if name == CLUSTER_TOPIC:
-            raise InvalidRequestError(f"{name} is a name that no topic can have here")
+            raise InvalidRequestError(f"Creation of internal topic {name} is not allowed")
         ensure_valid_name(name)
         if name in existing or self._metadata.contains(name):
-            raise TopicExistsError(f"There is a topic {name!r} already")
+            raise TopicExistsError(f"Topic '{name}' already exists.")
         other = asked.get(collision_key(name)) or next(iter(self._existing(self._colliding.like(name))), None)
         if other is not None:
-            raise InvalidTopicError(f"The name {name!r} is too similar to {other!r}: metrics could not tell them apart")
+            raise InvalidTopicError(f"Topic '{name}' collides with existing topic '{other}': metrics write '.' as '_'")
 
     def _plan(self, topic: NewTopic, result: TopicResult) -> TopicNode:
         """Return the topic's node; raises a KafkaError that says why there cannot be such a topic."""
         brokers = self._metadata.snapshot.brokers
         if topic.assignments:
             if topic.num_partitions != DEFAULT_COUNT or topic.replication_factor != DEFAULT_COUNT:
-                raise InvalidRequestError("Either assignments or numbers of partitions and replicas can be given, not both")
+                raise InvalidRequestError(
+                    "Either replica assignments or the number of partitions and the replication factor can be set, not both"
+                )
             ensure_valid_assignment(topic.assignments, brokers)
             assignment = {index: list(replicas) for index, replicas in sorted(topic.assignments.items())}
         else:
@@ -238,7 +240,7 @@ class TopicManager:
             return _done(results)
         if not self._config.boolean("delete.topic.enable"):
             for result in results:
-                result.refuse(TopicDeletionDisabledError("delete.topic.enable is false"))
+                result.refuse(TopicDeletionDisabledError("Topic deletion is disabled: delete.topic.enable is false"))
             return _done(results)
         for result in results:
             if not self._metadata.contains(result.name):
@@ -278,7 +280,7 @@ class TopicManager:
         for topic, result, node in zip(topics, results, found, strict=True):
             try:
                 if times[topic.name] > 1:
-                    raise InvalidRequestError("The request names this topic more than once")
+                    raise InvalidRequestError("Duplicate topic: the request has multiple entries for it")
                 change = self._grown(topic, result, node)
             except KafkaError as error:
                 result.refuse(error)
@@ -301,13 +303,16 @@ class TopicManager:
 
     def _grown(self, topic: NewPartitions, result: TopicResult, found: tuple[bytes, Stat] | None) -> Operation:
         if found is None or self._controller.is_to_be_deleted(topic.name):
-            raise UnknownTopicOrPartitionError(f"There is no topic {topic.name!r}")
+            raise UnknownTopicOrPartitionError(f"The topic '{topic.name}' does not exist.")
         node = TopicNode.decode(found[0])
         if node.adding_replicas or node.removing_replicas:
-            raise ReassignmentInProgressError(f"Topic {topic.name!r} is being reassigned")
+            raise ReassignmentInProgressError(f"A reassignment of topic '{topic.name}' is in progress")
         before = len(node.partitions)
         if topic.count <= before:
-            raise InvalidPartitionsError(f"The topic has {before} partitions already and cannot have {topic.count}")
+            wrong = f"already has {before} partitions"
+            if topic.count < before:
+                wrong += f", which is higher than {topic.count}"
+            raise InvalidPartitionsError(f"Topic {topic.name!r} {wrong}")
         added = topic.count - before
         if added > MAX_NEW_PARTITIONS:
             raise PolicyViolationError(f"A request can make {MAX_NEW_PARTITIONS} partitions at most")
@@ -315,10 +320,14 @@ class TopicManager:
         first = node.partitions[0]
         if topic.assignments is not None:
             if len(topic.assignments) != added:
-                raise InvalidReplicaAssignmentError(f"{added} partitions are new, but {len(topic.assignments)} are assigned")
+                raise InvalidReplicaAssignmentError(
+                    f"{added} partitions are new, but {len(topic.assignments)} replica assignments are given"
+                )
             ensure_valid_replicas([*topic.assignments, topic.assignments[0]], brokers)
             if len(topic.assignments[0]) != len(first):
-                raise InvalidReplicaAssignmentError(f"The topic's partitions have {len(first)} replicas each")
+                raise InvalidReplicaAssignmentError(
+                    f"Inconsistent replication factor: the topic's partitions have {len(first)} replicas each"
+                )
             new = {before + index: list(replicas) for index, replicas in enumerate(topic.assignments)}
         else:
             ids = sorted(brokers)
@@ -342,9 +351,9 @@ def _refuse_all(results: Iterable[TopicResult], error: KafkaError) -> None:
 
 def _refuse_storing(result: TopicResult, error: StoreError) -> None:
     if isinstance(error, NodeExistsError):
-        result.refuse(TopicExistsError(f"There is a topic {result.name!r} already"))
+        result.refuse(TopicExistsError(f"Topic '{result.name}' already exists."))
     elif isinstance(error, NoNodeError):
-        result.refuse(UnknownTopicOrPartitionError(f"There is no topic {result.name!r} any more"))
+        result.refuse(UnknownTopicOrPartitionError(f"The topic '{result.name}' does not exist any more."))
     else:
         result.refuse(UnknownServerError(str(error)))
 

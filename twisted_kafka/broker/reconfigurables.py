@@ -28,7 +28,7 @@ _SECURITY_PREFIXES: Final = ("ssl.", "sasl.", "principal.builder.class")
 
 def ensure_gentle(name: str, old: int, new: int) -> None:
     """Raise ConfigError for a number of threads that is more than twice or less than half the present one."""
-    failed = f"Dynamic thread count update validation failed for {name}={new}"
+    failed = f"Invalid value {new} for {name}: Dynamic thread count update validation failed"
     if new != old:
         if new < 1:
             raise ConfigError(f"{failed}, value should be at least 1")

@@ -120,7 +120,9 @@ def validated_overrides(config: KafkaConfig, overrides: Mapping[str, str | None]
     valid = {name: value for name, value in overrides.items() if value is not None}
     effective = LogConfig.from_broker(config, valid)
     if effective.remote_storage_enable and not config.boolean("remote.log.storage.system.enable"):
-        raise InvalidConfigurationError("remote.storage.enable requires remote.log.storage.system.enable, which is false")
+        raise InvalidConfigurationError(
+            "Invalid value 'true' for remote.storage.enable: tiered storage is disabled, remote.log.storage.system.enable is false"
+        )
     return valid
 
 

@@ -33,9 +33,11 @@ class ControlledShutdown:
         """
         context = self._context
         if broker not in context.brokers:
-            raise BrokerNotAvailableError(f"Broker {broker} is not alive")
+            raise BrokerNotAvailableError(f"Broker {broker} is not available: it is not alive")
         if broker_epoch != UNKNOWN_EPOCH and broker_epoch < context.brokers[broker].epoch:
-            raise StaleBrokerEpochError(f"Broker {broker} has epoch {context.brokers[broker].epoch}, not {broker_epoch}")
+            raise StaleBrokerEpochError(
+                f"The broker epoch {broker_epoch} is stale: broker {broker} has {context.brokers[broker].epoch}"
+            )
         self.log.info("Broker {broker} is shutting down", broker=broker)
         context.shutting_down.add(broker)
         held = [

@@ -99,20 +99,26 @@ class LeaderElections:
         context = self._context
         leadership = context.leaderships.get(partition)
         if leadership is None:
-            return UnknownTopicOrPartitionError("There is no such partition")
+            return UnknownTopicOrPartitionError("The partition does not exist.")
         if context.is_to_be_deleted(partition.topic):
-            return InvalidTopicError("The topic is being deleted")
+            return InvalidTopicError("The topic is invalid: it is being deleted")
         if election is ElectionType.PREFERRED:
             is_needed = leadership.leader != context.assignment(partition).replicas[0]
         else:
             is_needed = leadership.leader == NO_LEADER or leadership.leader not in context.brokers
-        return None if is_needed else ElectionNotNeededError("The partition has the leader that the election would give it")
+        return (
+            None
+            if is_needed
+            else ElectionNotNeededError("Leader election is not needed: the partition has the leader that it would get")
+        )
 
     def _failure(self, partition: TopicPartition, election: ElectionType) -> KafkaError:
         if election is ElectionType.PREFERRED:
             preferred = self._context.assignment(partition).replicas[0]
-            return PreferredLeaderNotAvailableError(f"Broker {preferred}, the preferred leader, is not alive or not in sync")
-        return EligibleLeadersNotAvailableError("No replica of the partition is alive")
+            return PreferredLeaderNotAvailableError(
+                f"The preferred leader is not available: broker {preferred} is not alive or not in sync"
+            )
+        return EligibleLeadersNotAvailableError("Eligible leaders are not available: no replica of the partition is alive")
 
     def _preferred(self, partition: TopicPartition, leadership: Leadership, alive: Sequence[int]) -> Elected | None:
         return preferred_leader(self._context.assignment(partition).replicas, leadership.isr, alive)

@@ -74,13 +74,13 @@ class Reassignments:
             planned = current.reassigned_to(targets)
             unknown = sorted(set(planned.adding) - self._context.brokers.keys())
             if unknown:
-                raise InvalidReplicaAssignmentError(f"Brokers {unknown} are not alive")
+                raise InvalidReplicaAssignmentError(f"Replica assignment has brokers that are not alive: {unknown}")
         elif current.is_reassigned:
             planned = current.reassigned_to(current.origin)
         else:
             raise NoReassignmentInProgressError("")
         if not current.replicas or self._context.is_to_be_deleted(partition.topic):
-            raise UnknownTopicOrPartitionError("There is no such partition")
+            raise UnknownTopicOrPartitionError("The partition does not exist.")
         return planned
 
     def _begin(self, partition: TopicPartition, planned: ReplicaAssignment) -> None:
@@ -147,7 +147,7 @@ class Reassignments:
 
 def _ensure_possible(targets: Sequence[int]) -> None:
     if not targets:
-        raise InvalidReplicaAssignmentError("The list of replicas is empty")
+        raise InvalidReplicaAssignmentError("The replica list of the partition is empty")
     if len(set(targets)) != len(targets):
         raise InvalidReplicaAssignmentError(f"Duplicate replica in {list(targets)}")
     if min(targets) < 0:

@@ -60,11 +60,11 @@ class ClientQuotas:
         """
         for kind in components:
             if not kind:
-                raise InvalidRequestError("A filter's entity type is empty")
+                raise InvalidRequestError("The entity type of a filter is empty")
             if kind not in (USER, CLIENT_ID, IP):
-                raise UnsupportedVersionError(f"There is no entity type '{kind}'")
+                raise UnsupportedVersionError(f"Entity type '{kind}' is not supported: it is unknown")
         if IP in components and len(components) > 1:
-            raise InvalidRequestError("A filter for addresses cannot be for users or clients too")
+            raise InvalidRequestError("Invalid combination: a filter for IP addresses cannot be for users or clients too")
         found = []
         for entity, keys, config in self._entities(components.keys()):
             quotas = {key: _number(config[key]) for key in keys if key in config}
@@ -98,7 +98,7 @@ class ClientQuotas:
             if operation.value is None:
                 config.pop(operation.key, None)
             elif operation.key not in keys:
-                raise InvalidRequestError(f"There is no quota {operation.key} for this entity")
+                raise InvalidRequestError(f"Invalid quota key {operation.key}: this entity has no such quota")
             else:
                 config[operation.key] = _text(operation.key, keys[operation.key], operation.value)
         if IP not in names:
@@ -115,16 +115,16 @@ def _matches(names: Mapping[str, str | None], components: Mapping[str, Component
 
 def _checked(entity: Sequence[tuple[str, str | None]]) -> dict[str, str | None]:
     if not entity:
-        raise InvalidRequestError("There is no entity")
+        raise InvalidRequestError("Invalid entity: it is empty")
     for kind, name in entity:
         if kind not in (USER, CLIENT_ID, IP):
-            raise InvalidRequestError(f"There is no entity type '{kind}'")
+            raise InvalidRequestError(f"Entity type '{kind}' is not supported: it is unknown")
         if name == "":
-            raise InvalidRequestError(f"An empty {kind} has no quotas")
+            raise InvalidRequestError(f"Empty {kind} is not supported")
     names = dict(entity)
     if IP in names:
         if len(names) > 1:
-            raise InvalidRequestError("An address cannot be combined with a user or client")
+            raise InvalidRequestError("Invalid combination: an IP address cannot be combined with a user or client")
         address = names[IP]
         if address is not None:
             try:

@@ -310,7 +310,7 @@ class Partition:
                 f"{fetch.fetch_offset} comes"
             )
         if fetch.fetch_offset < result.log_start_offset:
-            raise OffsetOutOfRangeError(f"{fetch.fetch_offset} is before {result.log_start_offset}, where the log begins")
+            raise OffsetOutOfRangeError(f"offset {fetch.fetch_offset} is out of range: the log begins at {result.log_start_offset}")
         if epoch < fetch.last_fetched_epoch or end_offset < fetch.fetch_offset:
             result.diverging_epoch = (epoch, end_offset)
             return True
@@ -362,7 +362,9 @@ class Partition:
             high_watermark = log.high_watermark
             wanted = high_watermark if offset == DELETE_TO_HIGH_WATERMARK else offset
             if wanted < 0 or wanted > high_watermark:
-                raise OffsetOutOfRangeError(f"{wanted} is not among the committed offsets of {self.topic_partition}")
+                raise OffsetOutOfRangeError(
+                    f"offset {wanted} is out of range: it is not among the committed ones of {self.topic_partition}"
+                )
             if wanted > log.log_start_offset:
                 log.increment_log_start_offset(wanted, "a client deleted records")
             return wanted, self.low_watermark()

@@ -113,7 +113,7 @@ class LogReader:
     def _missing(self, fetch: PartitionFetch) -> Partition:
         """Return the partition if it is hosted by now; raise the error for one that is not."""
         if fetch.topic_partition is None:
-            raise UnknownTopicIdError("no topic has that id")
+            raise UnknownTopicIdError("unknown topic id: this broker does not host it")
         return self._partitions.get_or_raise(fetch.topic_partition)
 
     def _follower_fetched(self, partition: Partition, params: FetchParams, fetch: PartitionFetch, read: PartitionRead) -> None:

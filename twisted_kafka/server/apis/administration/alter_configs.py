@@ -53,7 +53,7 @@ class AlterConfigApis:
         def alter(resource: AlterConfigsRequestAlterConfigsResource) -> None:
             if resource.resource_type not in (TOPIC, BROKER):
                 raise InvalidRequestError(
-                    f"Invalid resource type {resource.resource_type}: AlterConfigs supports topics and brokers"
+                    f"Unknown resource type {resource.resource_type}: AlterConfigs supports topics and brokers"
                 )
             settings = [(each.name, each.value) for each in resource.configs]
             kind = self._resources[resource.resource_type]
@@ -104,11 +104,11 @@ class AlterConfigApis:
         levels: dict[str, str | None] = {}
         for each in changes:
             if each.operation not in (ConfigOperation.SET, ConfigOperation.DELETE):
-                raise InvalidRequestError("Invalid operation for a logger: its level can only be set or deleted")
+                raise InvalidRequestError("This operation is not allowed for a logger: its level can only be set or deleted")
             if each.name in levels:
                 raise InvalidRequestError(f"Duplicate logger in the request: {each.name!r}")
             if each.operation == ConfigOperation.SET and each.value is None:
-                raise InvalidRequestError(f"Invalid level of logger {each.name!r}: null")
+                raise InvalidRequestError(f"Null value not supported for logger {each.name!r}")
             level = each.value if each.operation == ConfigOperation.SET else None
             self._loggers.validate(each.name, level)
             levels[each.name] = level
@@ -126,7 +126,7 @@ def _each(
     for resource in resources:
         try:
             if times[resource.resource_type, resource.resource_name] > 1:
-                raise InvalidRequestError("Duplicate resource in the request")
+                raise InvalidRequestError("Duplicate resource: it must appear at most once in the request")
             alter(resource)
         except KafkaError as error:
             code = error_of(error)

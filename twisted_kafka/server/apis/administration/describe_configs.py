@@ -72,11 +72,11 @@ class DescribeConfigApis:
         if resource.resource_type == BROKER:
             if not name:
                 return self._describer.dynamic_broker_defaults(wanted)
-            ensure_own_broker(name, self._config.broker_id)
+            ensure_own_broker(name, self._config.broker_id, may_be_empty=True)
             return self._describer.broker(wanted)
         if resource.resource_type == BROKER_LOGGER:
             if not name:
-                raise InvalidRequestError("Invalid broker id: it must not be empty for loggers")
+                raise InvalidRequestError("Invalid broker id for loggers: it must be an integer and not empty")
             ensure_own_broker(name, self._config.broker_id)
             return [_logger(logger, level) for logger, level in self._loggers.all().items() if wanted is None or logger in wanted]
         if resource.resource_type == CLIENT_METRICS:

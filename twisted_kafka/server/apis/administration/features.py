@@ -1,5 +1,7 @@
 """UpdateFeatures v0-1: v1 upgrade types and validate only (KIP-584, KIP-778). Kafka 4's version 2 is not supported."""
 
+from typing import Final
+
 from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode, NotControllerError
@@ -10,6 +12,9 @@ from twisted_kafka.protocol.messages.cluster import (
     UpdateFeaturesResponse,
 )
 from twisted_kafka.server.dispatch import api
+
+_UPGRADE_TYPES: Final = (1, 2, 3)
+"""Upgrade, safe and unsafe downgrade."""
 
 
 class FeatureApis:
@@ -35,6 +40,8 @@ class FeatureApis:
 def _refusal(update: FeatureUpdateKey) -> str:
     if not update.feature:
         return "Invalid feature: the name is empty"
+    if update.upgrade_type not in _UPGRADE_TYPES:
+        return f"Unknown upgrade type {update.upgrade_type}"
     if update.max_version_level < 1:
         return f"Feature {update.feature!r} is not finalized and cannot be deleted"
     return f"Feature {update.feature!r} is not supported by this broker"

@@ -41,7 +41,7 @@ class ProducerApis:
         try:
             ensure_valid_name(topic)
             if not self._metadata.contains(topic):
-                raise UnknownTopicOrPartitionError(f"Unknown topic {topic!r}: it does not exist")
+                raise UnknownTopicOrPartitionError(f"This broker does not host topic {topic!r}: it does not exist")
             partition = self._replicas.get_partition_or_error(TopicPartition(topic, index))
             answer.active_producers = [_producer(entry) for entry in partition.log.active_producers()]
         except KafkaError as error:
