@@ -38,12 +38,12 @@ class PartitionTable:
             raise KafkaStorageError(f"the log directory of {topic_partition} is offline")
         if self._metadata.partition(topic_partition) is not None:
             raise NotLeaderOrFollowerError(f"this broker has no replica of {topic_partition}")
-        raise UnknownTopicOrPartitionError(f"there is no partition {topic_partition}")
+        raise UnknownTopicOrPartitionError(f"partition {topic_partition} does not exist")
 
     def ensure_known(self, topic_partition: TopicPartition) -> None:
         """Raise UnknownTopicOrPartitionError unless the partition exists, here or on another broker."""
         if topic_partition not in self.online and self._metadata.partition(topic_partition) is None:
-            raise UnknownTopicOrPartitionError(f"there is no partition {topic_partition}")
+            raise UnknownTopicOrPartitionError(f"partition {topic_partition} does not exist")
 
     def is_offline(self, topic_partition: TopicPartition) -> bool:
         """Return whether its log directory failed."""

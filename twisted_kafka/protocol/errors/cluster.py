@@ -28,11 +28,11 @@ class StaleBrokerEpochError(KafkaError, code=ErrorCode.STALE_BROKER_EPOCH):
 
 
 class ResourceNotFoundError(KafkaError, code=ErrorCode.RESOURCE_NOT_FOUND):
-    """The resource was not found."""
+    """The resource does not exist: it is illegal to refer to it."""
 
 
 class DuplicateResourceError(KafkaError, code=ErrorCode.DUPLICATE_RESOURCE):
-    """The resource already exists, or the request names it twice."""
+    """The resource already exists, or the request names it twice, which is illegal."""
 
 
 class InconsistentVoterSetError(KafkaError, code=ErrorCode.INCONSISTENT_VOTER_SET):

@@ -20,11 +20,11 @@ class NotCoordinatorError(RetriableError, code=ErrorCode.NOT_COORDINATOR):
 
 
 class IllegalGenerationError(KafkaError, code=ErrorCode.ILLEGAL_GENERATION):
-    """The member's generation is not the group's current generation."""
+    """The member's generation is not valid: it is not the group's current generation."""
 
 
 class InconsistentGroupProtocolError(KafkaError, code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL):
-    """The member's protocol type or protocols are inconsistent with those of the group."""
+    """The member's protocol type or protocols are empty or inconsistent with those of the group."""
 
 
 class InvalidGroupIdError(KafkaError, code=ErrorCode.INVALID_GROUP_ID):
@@ -44,11 +44,11 @@ class RebalanceInProgressError(KafkaError, code=ErrorCode.REBALANCE_IN_PROGRESS)
 
 
 class InvalidCommitOffsetSizeError(KafkaError, code=ErrorCode.INVALID_COMMIT_OFFSET_SIZE):
-    """The offset commit is too large."""
+    """The size of the offset commit is not valid: it is too large."""
 
 
 class GroupNotEmptyError(KafkaError, code=ErrorCode.NON_EMPTY_GROUP):
-    """The group still has members."""
+    """The group is not empty: it still has members."""
 
 
 class GroupIdNotFoundError(KafkaError, code=ErrorCode.GROUP_ID_NOT_FOUND):
@@ -92,7 +92,7 @@ class StaleMemberEpochError(KafkaError, code=ErrorCode.STALE_MEMBER_EPOCH):
 
 
 class InvalidRecordStateError(KafkaError, code=ErrorCode.INVALID_RECORD_STATE):
-    """The record is not in a state that allows this acknowledgement."""
+    """The state of the record is invalid for this acknowledgement."""
 
 
 class ShareSessionNotFoundError(RetriableError, code=ErrorCode.SHARE_SESSION_NOT_FOUND):

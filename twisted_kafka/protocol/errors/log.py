@@ -8,7 +8,7 @@ class OffsetOutOfRangeError(KafkaError, code=ErrorCode.OFFSET_OUT_OF_RANGE):
 
 
 class CorruptRecordError(RetriableError, code=ErrorCode.CORRUPT_MESSAGE):
-    """A record batch is corrupt: its checksum, size or format is invalid."""
+    """A record batch is corrupt: its checksum, size or format is invalid, or it has a null key in a compacted topic."""
 
 
 class InvalidFetchSizeError(KafkaError, code=ErrorCode.INVALID_FETCH_SIZE):

@@ -20,7 +20,7 @@ class NetworkError(InvalidMetadataError, code=ErrorCode.NETWORK_EXCEPTION):
 
 
 class InvalidRequiredAcksError(KafkaError, code=ErrorCode.INVALID_REQUIRED_ACKS):
-    """Acks must be -1, 0 or 1."""
+    """The value for required acks is invalid: it must be -1, 0 or 1."""
 
 
 class UnsupportedVersionError(KafkaError, code=ErrorCode.UNSUPPORTED_VERSION):
@@ -56,7 +56,7 @@ class UnsupportedEndpointTypeError(KafkaError, code=ErrorCode.UNSUPPORTED_ENDPOI
 
 
 class UnknownSubscriptionIdError(KafkaError, code=ErrorCode.UNKNOWN_SUBSCRIPTION_ID):
-    """The telemetry subscription id is unknown or outdated."""
+    """The telemetry subscription id is invalid: it is unknown or outdated."""
 
 
 class TelemetryTooLargeError(KafkaError, code=ErrorCode.TELEMETRY_TOO_LARGE):

@@ -4,15 +4,15 @@ from twisted_kafka.protocol.errors.base import ErrorCode, KafkaError
 
 
 class TopicAuthorizationError(KafkaError, code=ErrorCode.TOPIC_AUTHORIZATION_FAILED):
-    """The principal is not authorized to access the topic."""
+    """Topic authorization failed: the principal is not authorized to access the topic."""
 
 
 class GroupAuthorizationError(KafkaError, code=ErrorCode.GROUP_AUTHORIZATION_FAILED):
-    """The principal is not authorized to access the group."""
+    """Group authorization failed: the principal is not authorized to access the group."""
 
 
 class ClusterAuthorizationError(KafkaError, code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
-    """The principal is not authorized for this operation on the cluster."""
+    """Cluster authorization failed: the principal is not authorized for this operation."""
 
 
 class UnsupportedSaslMechanismError(KafkaError, code=ErrorCode.UNSUPPORTED_SASL_MECHANISM):
@@ -20,11 +20,11 @@ class UnsupportedSaslMechanismError(KafkaError, code=ErrorCode.UNSUPPORTED_SASL_
 
 
 class IllegalSaslStateError(KafkaError, code=ErrorCode.ILLEGAL_SASL_STATE):
-    """The request is illegal in the current state of the SASL exchange."""
+    """The request is illegal, not valid in the current state of the SASL exchange."""
 
 
 class TransactionalIdAuthorizationError(KafkaError, code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED):
-    """The principal is not authorized to use the transactional id."""
+    """Transactional id authorization failed: the principal is not authorized to use it."""
 
 
 class SecurityDisabledError(KafkaError, code=ErrorCode.SECURITY_DISABLED):
@@ -44,7 +44,7 @@ class DelegationTokenNotFoundError(KafkaError, code=ErrorCode.DELEGATION_TOKEN_N
 
 
 class DelegationTokenOwnerMismatchError(KafkaError, code=ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH):
-    """The principal is neither the owner nor a renewer of the delegation token."""
+    """The principal is not a valid owner or renewer of the delegation token."""
 
 
 class UnsupportedByAuthenticationError(KafkaError, code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED):
@@ -52,7 +52,7 @@ class UnsupportedByAuthenticationError(KafkaError, code=ErrorCode.DELEGATION_TOK
 
 
 class DelegationTokenAuthorizationError(KafkaError, code=ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED):
-    """The principal is not authorized to access the delegation token."""
+    """Delegation token authorization failed: the principal is not authorized to access it."""
 
 
 class DelegationTokenExpiredError(KafkaError, code=ErrorCode.DELEGATION_TOKEN_EXPIRED):

@@ -64,7 +64,7 @@ class PreferredLeaderNotAvailableError(InvalidMetadataError, code=ErrorCode.PREF
 
 
 class EligibleLeadersNotAvailableError(InvalidMetadataError, code=ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE):
-    """No replica is eligible to become the leader."""
+    """Eligible leaders are not available: no replica may become the leader."""
 
 
 class ElectionNotNeededError(InvalidMetadataError, code=ErrorCode.ELECTION_NOT_NEEDED):
@@ -76,7 +76,7 @@ class NoReassignmentInProgressError(KafkaError, code=ErrorCode.NO_REASSIGNMENT_I
 
 
 class UnknownTopicIdError(InvalidMetadataError, code=ErrorCode.UNKNOWN_TOPIC_ID):
-    """The topic id is unknown to this broker."""
+    """This broker does not host this topic ID: it is unknown."""
 
 
 class InconsistentTopicIdError(InvalidMetadataError, code=ErrorCode.INCONSISTENT_TOPIC_ID):

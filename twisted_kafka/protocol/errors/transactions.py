@@ -4,11 +4,11 @@ from twisted_kafka.protocol.errors.base import ErrorCode, KafkaError, RetriableE
 
 
 class OutOfOrderSequenceError(KafkaError, code=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
-    """The sequence number does not follow the last one of this producer."""
+    """The sequence number is out of order: it does not follow the last one of this producer."""
 
 
 class DuplicateSequenceError(KafkaError, code=ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-    """The broker already has records with these sequence numbers."""
+    """The sequence number is a duplicate: the broker already has records with it."""
 
 
 class InvalidProducerEpochError(KafkaError, code=ErrorCode.INVALID_PRODUCER_EPOCH):
