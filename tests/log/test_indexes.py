@@ -34,7 +34,7 @@ def times(tmp_path):
 @pytest.mark.parametrize("where", ["memory", "file", "large file"])
 def test_positions_are_found(index, where, monkeypatch):
     if where == "large file":
-        monkeypatch.setattr(indexes, "LARGEST_KEPT_BYTES", 39)
+        monkeypatch.setattr(indexes, "MAX_CACHED_FILE_BYTES", 39)
     if where != "memory":
         index.release()
         assert not index.in_memory
@@ -56,7 +56,7 @@ def test_times_are_found(times, where):
 
 
 def test_what_is_kept_of_index_files_is_bounded_and_follows_them(tmp_path, monkeypatch):
-    monkeypatch.setattr(indexes, "KEPT_BYTES", 100)
+    monkeypatch.setattr(indexes, "MAX_CACHED_BYTES", 100)
     many = []
     for number in range(5):
         index = OffsetIndex(tmp_path / f"{number}.index", BASE, 1000)

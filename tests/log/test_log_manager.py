@@ -401,7 +401,7 @@ def test_many_logs_go_to_disk_at_once(tmp_path, monkeypatch, fails):
         if fails:
             raise OSError(errno.EIO, "no disk")
 
-    monkeypatch.setattr(log_directories, "FEWEST_TO_SYNC_AT_ONCE", 2)
+    monkeypatch.setattr(log_directories, "MIN_LOGS_FOR_SYNCFS", 2)
     monkeypatch.setattr(log_directories, "sync_file_system", sync)
     broker = Broker(tmp_path)
     manager = broker.start()

@@ -327,7 +327,7 @@ def test_a_small_request_cannot_keep_a_partition_waiting_for_minutes(records: in
 
 
 def test_messages_of_old_formats_cannot_either(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(validation_convert, "MOST_REWRITTEN", 1000)
+    monkeypatch.setattr(validation_convert, "MAX_REWRITTEN_RECORDS", 1000)
     message = build_batch([SimpleRecord(NOW, None, b"")], magic=1)
     inner = b"".join([struct.pack(">q", offset) + message[8:] for offset in range(1001)])
     value = compress(Compression.GZIP, inner)

@@ -13,7 +13,7 @@ def _ignore(_directory: Path, _error: OSError) -> None:
     pass
 
 
-def _count_nothing(_took_ms: float) -> None:
+def _ignore_flush(_took_ms: float) -> None:
     pass
 
 
@@ -21,7 +21,7 @@ def _never() -> bool:
     return False
 
 
-def _need_no_checkpoint(_directory: Path) -> None:
+def _ignore_truncation(_directory: Path) -> None:
     pass
 
 
@@ -51,8 +51,8 @@ class LogEnvironment:
         *,
         on_storage_failure: Callable[[Path, OSError], None] = _ignore,
         producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS,
-        on_flush_ms: Callable[[float], None] = _count_nothing,
-        on_truncated: Callable[[Path], None] = _need_no_checkpoint,
+        on_flush_ms: Callable[[float], None] = _ignore_flush,
+        on_truncated: Callable[[Path], None] = _ignore_truncation,
         are_transactions_verified: Callable[[], bool] = _never,
     ) -> None:
         self.clock = clock

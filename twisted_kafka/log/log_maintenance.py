@@ -12,7 +12,7 @@ from twisted_kafka.log.partition_metadata import write_topic_id
 from twisted_kafka.log.read_limits import make_limits
 from twisted_kafka.log.results import LogOffsetMetadata
 from twisted_kafka.log.segment.log_segment import LogSegment
-from twisted_kafka.log.segment.log_segments import Segments
+from twisted_kafka.log.segment.log_segments import LogSegments
 from twisted_kafka.protocol.errors import InconsistentTopicIdError
 
 
@@ -40,7 +40,7 @@ class LogMaintenance(LogState):
         kept = self.segments.starting_before(offset)
         dropped = list(self.segments)[len(kept) :]
         self._active = kept[-1]
-        self._set_limits(segments=Segments(kept))
+        self._set_limits(segments=LogSegments(kept))
         # The last one first and durably: neither a death in between nor what is appended next may leave old records after new ones.
         for segment in reversed(dropped):
             segment.remove()
@@ -73,7 +73,7 @@ class LogMaintenance(LogState):
             self.producer_state.reset([], offset)
             end = LogOffsetMetadata(offset, offset, 0)
             start = offset if log_start_offset is None else log_start_offset
-            self._set_limits(log_end=end, high_watermark=end, log_start_offset=start, segments=Segments([self._active]))
+            self._set_limits(log_end=end, high_watermark=end, log_start_offset=start, segments=LogSegments([self._active]))
             self.recovery_point = offset
         self._environment.on_truncated(self.parent)
 
@@ -119,7 +119,7 @@ class LogMaintenance(LogState):
         return doomed
 
     def _remove_segments(self, doomed: list[LogSegment]) -> None:
-        kept = Segments([segment for segment in self.segments if segment not in doomed])
+        kept = LogSegments([segment for segment in self.segments if segment not in doomed])
         first = kept.first.base_offset
         self._set_log_start(max(self.log_start_offset, first), kept)
         self.recovery_point = max(self.recovery_point, first)
@@ -161,7 +161,7 @@ class LogMaintenance(LogState):
                 sync_directory(self.dir)
                 at = present.index(old[0])
                 present[at : at + len(old)] = [cleaned]
-                self._forget_positions(Segments(present), {segment.base_offset for segment in old})
+                self._install_segments(LogSegments(present), {segment.base_offset for segment in old})
                 for segment in old[1:]:
                     self._snapshots.remove(segment.base_offset)
         except OSError as error:
@@ -169,7 +169,7 @@ class LogMaintenance(LogState):
         self._remove_later(doomed)
         return True
 
-    def _forget_positions(self, segments: Segments, base_offsets: set[int]) -> None:
+    def _install_segments(self, segments: LogSegments, base_offsets: set[int]) -> None:
         """Go on with ``segments``, and look up again where offsets lie that were known to be in one of the replaced ones."""
         end, mark, _, start, _, unstable = self.limits
         if end.segment_base_offset in base_offsets:

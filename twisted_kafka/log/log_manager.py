@@ -16,7 +16,7 @@ from twisted_kafka.log.directories.loading_progress import LoadingProgress
 from twisted_kafka.log.directories.log_directories import LogDirectories
 from twisted_kafka.log.directories.log_directory import NO_BROKER_EPOCH, LogDirectory
 from twisted_kafka.log.directories.log_removal import LogRemover
-from twisted_kafka.log.directories.preferred_directories import DirectoryWishes
+from twisted_kafka.log.directories.preferred_directories import PreferredDirectories
 from twisted_kafka.log.environment import LogEnvironment
 from twisted_kafka.log.files import (
     FUTURE_DIRECTORY_SUFFIX,
@@ -67,7 +67,7 @@ class LogManager:
         self._topic_configs: TopicConfigLookup = lambda _topic: {}
         self._logs: dict[TopicPartition, UnifiedLog] = {}
         self._future_logs: dict[TopicPartition, UnifiedLog] = {}
-        self._wishes = DirectoryWishes()
+        self._wishes = PreferredDirectories()
         self._lock = threading.Lock()
         self._has_begun_loading = False
         self._all = LogDirectories(config.log_dirs, on_directory_failure)

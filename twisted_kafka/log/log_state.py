@@ -17,7 +17,7 @@ from twisted_kafka.log.producer_state.producer_state_manager import ProducerEntr
 from twisted_kafka.log.read_limits import make_limits, read_limits_of
 from twisted_kafka.log.results import LogOffsetMetadata
 from twisted_kafka.log.segment.log_segment import LogSegment
-from twisted_kafka.log.segment.log_segments import Segments
+from twisted_kafka.log.segment.log_segments import LogSegments
 from twisted_kafka.protocol.errors import KafkaStorageError, OffsetOutOfRangeError
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
@@ -108,7 +108,7 @@ class LogState:
         return sum([segment.size_bytes for segment in self.limits.segments])
 
     @property
-    def segments(self) -> Segments:
+    def segments(self) -> LogSegments:
         """The segments as they are now."""
         return self.limits.segments
 
@@ -151,7 +151,7 @@ class LogState:
         log_end: LogOffsetMetadata | None = None,
         high_watermark: LogOffsetMetadata | None = None,
         log_start_offset: int | None = None,
-        segments: Segments | None = None,
+        segments: LogSegments | None = None,
     ) -> None:
         """Replace what is given, and find the first unstable offset anew; under the lock."""
         old = self.limits
@@ -190,7 +190,7 @@ class LogState:
             self._set_log_start(new_offset)
             return True
 
-    def _set_log_start(self, offset: int, segments: Segments | None = None) -> None:
+    def _set_log_start(self, offset: int, segments: LogSegments | None = None) -> None:
         mark = LogOffsetMetadata(offset) if self.high_watermark < offset else None
         self._set_limits(log_start_offset=offset, high_watermark=mark, segments=segments)
         try:
@@ -242,7 +242,7 @@ class LogState:
         self._active = active
         # The end lies in the new segment from now on: a position in the old one would be wrong once that is compacted.
         end = LogOffsetMetadata(self.log_end_offset, active.base_offset, active.size_bytes)
-        self._set_limits(log_end=end, segments=Segments([*kept, active]))
+        self._set_limits(log_end=end, segments=LogSegments([*kept, active]))
         self._environment.scheduler.schedule_once("flush-log", self._flush_rolled)
         return active
 
@@ -321,7 +321,7 @@ class LogState:
         if self._is_closed:
             raise KafkaStorageError(f"the log of {self.topic_partition} in {self.dir} is closed")
 
-    def _has_moved_on(self, segments: Segments) -> bool:
+    def _segments_changed(self, segments: LogSegments) -> bool:
         """Whether the log has other segments now; waits for whoever is replacing or renaming them."""
         with self._lock:
             return segments is not self.limits.segments

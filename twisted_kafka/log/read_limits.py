@@ -5,7 +5,7 @@ from functools import partial
 from typing import NamedTuple, cast
 
 from twisted_kafka.log.results import LogOffsetMetadata
-from twisted_kafka.log.segment.log_segments import Segments
+from twisted_kafka.log.segment.log_segments import LogSegments
 
 
 class ReadLimits(NamedTuple):
@@ -21,13 +21,15 @@ class ReadLimits(NamedTuple):
     last_stable: LogOffsetMetadata
     """Up to here every transaction is decided; at most the high watermark."""
     log_start_offset: int
-    segments: Segments
+    segments: LogSegments
     first_unstable: LogOffsetMetadata | None
     """Where the first transaction begins that is open, or whose marker is above the high watermark."""
 
 
 read_limits_of = cast(
-    Callable[[tuple[LogOffsetMetadata, LogOffsetMetadata, LogOffsetMetadata, int, Segments, LogOffsetMetadata | None]], ReadLimits],
+    Callable[
+        [tuple[LogOffsetMetadata, LogOffsetMetadata, LogOffsetMetadata, int, LogSegments, LogOffsetMetadata | None]], ReadLimits
+    ],
     partial(tuple.__new__, ReadLimits),
 )
 """Makes one of a plain tuple, in half the time that the class takes: for appends."""
@@ -37,7 +39,7 @@ def make_limits(
     log_end: LogOffsetMetadata,
     high_watermark: LogOffsetMetadata,
     log_start_offset: int,
-    segments: Segments,
+    segments: LogSegments,
     first_unstable: LogOffsetMetadata | None,
 ) -> ReadLimits:
     """Return the limits with the last stable offset that follows from the others."""

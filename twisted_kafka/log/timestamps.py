@@ -13,7 +13,7 @@ from twisted_kafka.log.batch_headers import (
 )
 from twisted_kafka.log.results import TimestampAndOffset
 from twisted_kafka.log.segment.log_segment import Located, LogSegment
-from twisted_kafka.log.segment.log_segments import Segments
+from twisted_kafka.log.segment.log_segments import LogSegments
 from twisted_kafka.protocol.errors import InvalidRecordError
 from twisted_kafka.protocol.records.batch import DefaultBatch, batches
 from twisted_kafka.protocol.records.record import COMPRESSION_MASK, TIMESTAMP_TYPE_MASK
@@ -23,7 +23,7 @@ _CODEC_AT = 22
 _base_timestamp = struct.Struct(">27xq").unpack_from
 
 
-def find_timestamp(segments: Segments, timestamp_ms: int, start_offset: int) -> TimestampAndOffset | None:
+def find_timestamp(segments: LogSegments, timestamp_ms: int, start_offset: int) -> TimestampAndOffset | None:
     """Return the first record from ``start_offset`` on not older than ``timestamp_ms``; raises OSError, CorruptRecordError."""
     for segment in segments.reaching(timestamp_ms, start_offset):
         least_offset = max(segment.first_later(timestamp_ms - 1), start_offset)
@@ -34,7 +34,7 @@ def find_timestamp(segments: Segments, timestamp_ms: int, start_offset: int) -> 
     return None
 
 
-def find_max_timestamp(segments: Segments) -> TimestampAndOffset | None:
+def find_max_timestamp(segments: LogSegments) -> TimestampAndOffset | None:
     """Return the first record with the largest timestamp, or None when there is none; raises OSError, CorruptRecordError."""
     latest = max(segments, key=lambda segment: segment.max_timestamp.timestamp_ms)
     timestamp_ms, offset = latest.max_timestamp

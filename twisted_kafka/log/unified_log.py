@@ -9,7 +9,7 @@ from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log.batch_headers import BatchLike
 from twisted_kafka.log.environment import LogEnvironment
 from twisted_kafka.log.files import remove_if_there
-from twisted_kafka.log.loading.log_loader import UNKNOWN_STOP, LastStop, LogLoader, SegmentListener, tell_nobody
+from twisted_kafka.log.loading.log_loader import UNKNOWN_STOP, LastStop, LogLoader, SegmentListener, ignore_progress
 from twisted_kafka.log.log_maintenance import LogMaintenance
 from twisted_kafka.log.partition_metadata import PARTITION_METADATA, read_topic_id
 from twisted_kafka.log.producer_state.producer_state_manager import NO_PRODUCER_ID, ProducerBatch, VerificationGuard
@@ -26,7 +26,7 @@ from twisted_kafka.log.results import (
     log_offset_metadata_of,
 )
 from twisted_kafka.log.segment.log_segment import MAX_RELATIVE_OFFSET, LogSegment
-from twisted_kafka.log.segment.log_segments import Segments
+from twisted_kafka.log.segment.log_segments import LogSegments
 from twisted_kafka.log.timestamps import find_max_timestamp, find_timestamp
 from twisted_kafka.log.validation.follower_append import check_replicated
 from twisted_kafka.log.validation.log_validator import AppendOrigin, ValidationContext, validate_and_assign_offsets
@@ -55,7 +55,7 @@ class UnifiedLog(LogMaintenance):
         config: LogConfig,
         environment: LogEnvironment,
         last_stop: LastStop = UNKNOWN_STOP,
-        on_segment: SegmentListener = tell_nobody,
+        on_segment: SegmentListener = ignore_progress,
     ) -> "UnifiedLog":
         """Open the log in ``directory``, which is made when missing; reads it when the last stop was not clean.
 
@@ -273,7 +273,7 @@ class UnifiedLog(LogMaintenance):
             return self._read(segments, start_offset, max_bytes, limit, min_one_message, isolation == _TXN_COMMITTED)
         except OSError as error:
             # Its file may have been removed or renamed before it was opened.
-            if self._has_moved_on(segments):
+            if self._segments_changed(segments):
                 return self.read(start_offset, max_bytes, isolation, min_one_message)
             if isinstance(error, FileNotFoundError) and not is_retry:
                 return self.read(start_offset, max_bytes, isolation, min_one_message, is_retry=True)
@@ -281,7 +281,7 @@ class UnifiedLog(LogMaintenance):
 
     def _read(
         self,
-        segments: Segments,
+        segments: LogSegments,
         start_offset: int,
         max_bytes: int,
         limit: LogOffsetMetadata,
@@ -334,23 +334,23 @@ class UnifiedLog(LogMaintenance):
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampAndOffset | None:
         """Return the first record that is not older than ``timestamp_ms``, or None."""
-        return self._searched(lambda limits: find_timestamp(limits.segments, timestamp_ms, limits.log_start_offset))
+        return self._search(lambda limits: find_timestamp(limits.segments, timestamp_ms, limits.log_start_offset))
 
     def max_timestamp_offset(self) -> TimestampAndOffset | None:
         """Return the record with the largest timestamp, the first of them, or None when the log is empty (KIP-734)."""
-        return self._searched(lambda limits: find_max_timestamp(limits.segments))
+        return self._search(lambda limits: find_max_timestamp(limits.segments))
 
-    def _searched(
+    def _search(
         self, search: Callable[[ReadLimits], TimestampAndOffset | None], *, is_retry: bool = False
     ) -> TimestampAndOffset | None:
         limits = self.limits
         try:
             return search(limits)
         except OSError as error:
-            if self._has_moved_on(limits.segments):
-                return self._searched(search)
+            if self._segments_changed(limits.segments):
+                return self._search(search)
             if isinstance(error, FileNotFoundError) and not is_retry:
-                return self._searched(search, is_retry=True)
+                return self._search(search, is_retry=True)
             raise self._storage_error("search", error) from error
 
     # Leader epochs.
@@ -364,7 +364,7 @@ class UnifiedLog(LogMaintenance):
         return self.leader_epochs.epoch_for_offset(offset)
 
 
-def _aborted_between(segments: Segments, fetch_offset: int, upper_bound: int) -> list[AbortedTransaction]:
+def _aborted_between(segments: LogSegments, fetch_offset: int, upper_bound: int) -> list[AbortedTransaction]:
     found = []
     for segment in segments.since(fetch_offset):
         entries, is_complete = segment.transaction_index.collect(fetch_offset, upper_bound)

@@ -196,7 +196,7 @@ def _put(offset_map: OffsetMap, block: Block, transactions: CleanedTransactions,
     data = []
     for batch in block.batches:
         if batch.is_control:
-            transactions.is_marker_idle(batch, block)
+            transactions.is_marker_discardable(batch, block)
         elif not (batch.is_transactional and transactions.is_batch_aborted(batch)) and batch.record_count > 0:
             data.append(DataBatch(batch.base_offset, batch.last_offset, batch.record_count, block.payload(batch)))
     return not data or offset_map.put(data, start_offset)

@@ -109,7 +109,7 @@ class BlockFilter:
         return out
 
     def _batches(self, block: Block) -> Output:
-        idle_markers, data = self._judge(block)
+        discardable_markers, data = self._classify(block)
         survivors = self._survivors(block, data)
         out = Output()
         view = memoryview(block.data)
@@ -132,7 +132,7 @@ class BlockFilter:
             horizon_ms = batch.delete_horizon_ms
             if not batch.is_control or not batch.record_count:
                 self._maybe_add_empty(out, batch)
-            elif batch.position not in idle_markers or (horizon_ms is not None and horizon_ms > now_ms):
+            elif batch.position not in discardable_markers or (horizon_ms is not None and horizon_ms > now_ms):
                 out.add(view[batch.position : batch.end], batch.base_offset, batch.last_offset, batch.max_timestamp_ms)
             elif horizon_ms is None:
                 self._add_rebuilt(
@@ -142,9 +142,9 @@ class BlockFilter:
                 self._maybe_add_empty(out, batch)
         return out
 
-    def _judge(self, block: Block) -> tuple[set[int], list[Batch]]:
+    def _classify(self, block: Block) -> tuple[set[int], list[Batch]]:
         """Return where the markers lie whose transactions have no data, and the batches whose records count."""
-        idle_markers = set()
+        discardable_markers = set()
         data = []
         transactions = self._transactions
         for batch in block.batches:
@@ -152,11 +152,11 @@ class BlockFilter:
                 if batch.record_count > 0:
                     data.append(batch)
             elif batch.is_control:
-                if transactions.is_marker_idle(batch, block):
-                    idle_markers.add(batch.position)
+                if transactions.is_marker_discardable(batch, block):
+                    discardable_markers.add(batch.position)
             elif not transactions.is_batch_aborted(batch) and batch.record_count > 0:
                 data.append(batch)
-        return idle_markers, data
+        return discardable_markers, data
 
     def _survivors(self, block: Block, data: list[Batch]) -> Survivors | None:
         if not data:

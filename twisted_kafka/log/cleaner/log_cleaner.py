@@ -11,7 +11,7 @@ from twisted.logger import Logger
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.log.cleaner.cleaner import Cleaner, CleanerLimits, CleanerStats, LogCleaningAbortedError
-from twisted_kafka.log.cleaner.log_cleaner_manager import CleanerManager, Logs, LogToClean
+from twisted_kafka.log.cleaner.log_cleaner_manager import LogCleanerManager, Logs, LogToClean
 from twisted_kafka.log.cleaner.throttle import CleanerThrottle
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.metrics.registry import MetricsRegistry
@@ -31,11 +31,11 @@ RECONFIGURABLE = frozenset(
 """The keys that ``reconfigure`` goes by (Kafka: LogCleaner.ReconfigurableConfigs)."""
 
 STOP_TIMEOUT_S = 30.0
-MOST_MAP_BYTES = 2**31 - 1
-LEAST_BLOCK_BYTES = 1 << 20
+MAX_MAP_BYTES = 2**31 - 1
+MIN_BLOCK_BYTES = 1 << 20
 """However little ``log.cleaner.io.buffer.size`` says: with smaller blocks, what is done once for each takes most of the time."""
 
-_NOT_THE_DISKS_FAULT = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
+_NO_DISK_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 """Errors of writing the new segments that leave the log as good as it was."""
 
 _log = Logger()
@@ -68,10 +68,10 @@ class CleanerSettings(NamedTuple):
 
     @property
     def limits(self) -> CleanerLimits:
-        """What each thread may use: half of the input and output buffers is for reading, or LEAST_BLOCK_BYTES."""
+        """What each thread may use: half of the input and output buffers is for reading, or MIN_BLOCK_BYTES."""
         threads = max(1, self.threads)
-        map_bytes = min(self.dedupe_buffer_bytes // threads, MOST_MAP_BYTES)
-        return CleanerLimits(map_bytes, self.load_factor, max(self.io_buffer_bytes // threads // 2, LEAST_BLOCK_BYTES))
+        map_bytes = min(self.dedupe_buffer_bytes // threads, MAX_MAP_BYTES)
+        return CleanerLimits(map_bytes, self.load_factor, max(self.io_buffer_bytes // threads // 2, MIN_BLOCK_BYTES))
 
 
 class LogCleaner:
@@ -81,7 +81,7 @@ class LogCleaner:
     """
 
     def __init__(self, config: KafkaConfig, logs: Logs, metrics: MetricsRegistry | None = None) -> None:
-        self.manager = CleanerManager(logs)
+        self.manager = LogCleanerManager(logs)
         self.settings = CleanerSettings.of(config)
         self._logs = logs
         self._throttle = CleanerThrottle(logs.clock, self.settings.max_bytes_per_second)
@@ -89,7 +89,7 @@ class LogCleaner:
         self._threads: list[threading.Thread] = []
         self._last_stats: dict[str, CleanerStats] = {}
         if metrics is not None:
-            self._tell(metrics)
+            self._register_gauges(metrics)
 
     # Starting and stopping.
 
@@ -160,7 +160,7 @@ class LogCleaner:
             cleaner = Cleaner(self._logs.clock, self.settings.limits)
             end_offset, stats = cleaner.clean(log, chosen.first_dirty_offset, chosen.first_uncleanable_offset, permit)
             self._last_stats[threading.current_thread().name] = stats
-            _tell_of(log, end_offset, stats)
+            _log_stats(log, end_offset, stats)
         except LogCleaningAbortedError as aborted:
             _log.info("{why}", why=aborted)
         finally:
@@ -189,7 +189,7 @@ class LogCleaner:
     def _failed(self, log: UnifiedLog, error: OSError) -> None:
         if self._logs.get_log(log.topic_partition) is not log:
             return
-        if error.errno in _NOT_THE_DISKS_FAULT:
+        if error.errno in _NO_DISK_FAILURES:
             _log.error("{log} was not compacted, and is as it was: {error}", log=log.topic_partition, error=error)
             self._stopping.wait(self.settings.backoff_ms / 1000)
             return
@@ -210,7 +210,7 @@ class LogCleaner:
         """How many threads ended by themselves."""
         return sum([not thread.is_alive() for thread in self._threads])
 
-    def _tell(self, metrics: MetricsRegistry) -> None:
+    def _register_gauges(self, metrics: MetricsRegistry) -> None:
         manager, last = self.manager, self._last_stats
 
         def largest(value: Callable[[CleanerStats], float]) -> Callable[[], int]:
@@ -252,7 +252,7 @@ def _length(sized: Callable[[], Sized]) -> int:
     return len(sized())
 
 
-def _tell_of(log: UnifiedLog, end_offset: int, stats: CleanerStats) -> None:
+def _log_stats(log: UnifiedLog, end_offset: int, stats: CleanerStats) -> None:
     _log.info(
         "Compacted {log} up to offset {end}: {read:.1f} MB became {written:.1f} MB in {seconds:.1f} s "
         "({index:.1f} s for the {keys} keys of {dirty:.1f} MB, {full:.0%} of the table)",

@@ -57,7 +57,7 @@ class LogToClean(NamedTuple):
         return self.cleanable_bytes / total if total else 0.0
 
 
-class CleanerManager:
+class LogCleanerManager:
     """Chooses logs, keeps two threads from one log, and keeps the checkpoints; safe among threads.
 
     A partition's state: nothing, a CleaningState, or the number of those that keep cleaners away from it.
@@ -81,7 +81,7 @@ class CleanerManager:
         now_ms = self._clock.wall_ms()
         with self._condition:
             self._last_run_ms = now_ms
-            candidates = [found for log in self._candidates() if (found := self._guarded_to_clean(log, now_ms)) is not None]
+            candidates = [found for log in self._candidates() if (found := self._try_to_clean(log, now_ms)) is not None]
             self.max_compaction_delay_ms = max((each.delay_ms for each in candidates), default=0)
             self._dirtiest_ratio = max((each.cleanable_ratio for each in candidates), default=0.0)
             worthy = [
@@ -106,7 +106,7 @@ class CleanerManager:
             and not self._is_uncleanable(log)
         ]
 
-    def _guarded_to_clean(self, log: UnifiedLog, now_ms: int) -> LogToClean | None:
+    def _try_to_clean(self, log: UnifiedLog, now_ms: int) -> LogToClean | None:
         try:
             return self._to_clean(log, now_ms)
         except OSError as error:
@@ -176,16 +176,16 @@ class CleanerManager:
         """Note that a log is clean up to ``end_offset``, unless somebody wanted the cleaning to end before."""
         with self._condition:
             directory = self._directory_of(log)
-            if self._let_go(log.topic_partition) and directory is not None and self._logs.get_log(log.topic_partition) is log:
+            if self._release(log.topic_partition) and directory is not None and self._logs.get_log(log.topic_partition) is log:
                 self._write(directory, {log.topic_partition: end_offset})
 
     def done_deleting(self, logs: Iterable[UnifiedLog]) -> None:
         """Let go of logs that ``grab_deletable`` returned."""
         with self._condition:
             for log in logs:
-                self._let_go(log.topic_partition)
+                self._release(log.topic_partition)
 
-    def _let_go(self, topic_partition: TopicPartition) -> bool:
+    def _release(self, topic_partition: TopicPartition) -> bool:
         state = self._states.pop(topic_partition, None)
         if state is CleaningState.ABORTED:
             self._states[topic_partition] = 1
@@ -347,7 +347,7 @@ class CleanerManager:
             log = self._logs.get_log(topic_partition)
             if log is not None:
                 with self._condition:
-                    found = self._guarded_to_clean(log, now_ms)
+                    found = self._try_to_clean(log, now_ms)
                 total += found.cleanable_bytes if found else 0
         return total
 

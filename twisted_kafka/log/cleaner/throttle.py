@@ -4,7 +4,7 @@ import threading
 
 from twisted_kafka.timing.clock import IClock
 
-LONGEST_DELAY_S = 10.0
+MAX_DELAY_S = 10.0
 """A wait is no longer than this, so that a very low rate does not hold up a thread for hours."""
 
 
@@ -22,6 +22,6 @@ class CleanerThrottle:
         now_ns = self._clock.monotonic_ns()
         with self._lock:
             self._free_at_ns = max(self._free_at_ns, now_ns) + int(size_bytes / max(1.0, self.bytes_per_second) * 1e9)
-            delay_s = min((self._free_at_ns - now_ns) / 1e9, LONGEST_DELAY_S)
+            delay_s = min((self._free_at_ns - now_ns) / 1e9, MAX_DELAY_S)
             self._free_at_ns = now_ns + int(delay_s * 1e9)
             return delay_s

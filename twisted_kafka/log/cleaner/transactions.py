@@ -37,7 +37,7 @@ class CleanedTransactions:
         self._committed_with_data.add(batch.producer_id)
         return False
 
-    def is_marker_idle(self, batch: Batch, block: Block) -> bool:
+    def is_marker_discardable(self, batch: Batch, block: Block) -> bool:
         """Note a control batch; returns whether its transaction had no data before it, so that nobody needs the marker."""
         self._begin_up_to(batch.last_offset)
         if not batch.record_count:

@@ -21,8 +21,8 @@ Numbers = NDArray[np.int64]
 
 _WORD_BYTES = 8
 _BITS = 8
-_MOST_WORDS = 16
-_LONGEST_KEY = _MOST_WORDS * _WORD_BYTES
+_MAX_WORDS = 16
+_LONGEST_KEY = _MAX_WORDS * _WORD_BYTES
 _DIGEST_BYTES = 16
 _DIGESTED = 1 << 32
 """Added to the length of long keys, so that none equals a short key's."""
@@ -45,11 +45,11 @@ class VectorOffsetMap:
     """The table, of ``slots`` of which ``load_factor`` are used at most; it grows to that size as keys come."""
 
     def __init__(self, slots: int, load_factor: float) -> None:
-        self._most_slots = _prime_below(max(slots, 3))
+        self._max_slots = _prime_below(max(slots, 3))
         self._load_factor = load_factor
-        self.max_entries = max(1, int(self._most_slots * load_factor))
+        self.max_entries = max(1, int(self._max_slots * load_factor))
         self.latest_offset = -1
-        self._table = _Table(min(self._most_slots, _SMALLEST_TABLE))
+        self._table = _Table(min(self._max_slots, _SMALLEST_TABLE))
         self._hash = _KeyHash()
 
     def __len__(self) -> int:
@@ -84,11 +84,11 @@ class VectorOffsetMap:
 
     def _make_room(self, number: int) -> None:
         table = self._table
-        if table.used + number <= table.slots * self._load_factor or table.slots == self._most_slots:
+        if table.used + number <= table.slots * self._load_factor or table.slots == self._max_slots:
             return
         wanted = int((table.used + number) / self._load_factor) * _GROWTH
-        self._table = _Table(min(self._most_slots, _prime_below(max(wanted, _SMALLEST_TABLE))))
-        self._table.take_over(table)
+        self._table = _Table(min(self._max_slots, _prime_below(max(wanted, _SMALLEST_TABLE))))
+        self._table.add_all(table)
 
     def survivors(self, batches: Sequence[DataBatch]) -> "VectorSurvivors":
         """See OffsetMap."""
@@ -199,7 +199,7 @@ class _KeyHash:
 
     def __init__(self) -> None:
         # One to add, two for the length, two for each word.
-        numbers = 1 + 2 + 2 * _MOST_WORDS
+        numbers = 1 + 2 + 2 * _MAX_WORDS
         self._coefficients = np.frombuffer(os.urandom(_LANES * numbers * 8), np.uint64).reshape(_LANES, numbers)
         self._secret = os.urandom(32)
 
@@ -309,7 +309,7 @@ class _Table:
             slot = (slot[other] + step) % self.slots
         return found
 
-    def take_over(self, other: "_Table") -> None:
+    def add_all(self, other: "_Table") -> None:
         """Put everything in that another table has."""
         rows = other._rows[other._rows[:, 2] > 0]
         for start in range(0, len(rows), _REHASHED_AT_ONCE):

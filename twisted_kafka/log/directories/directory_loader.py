@@ -167,7 +167,7 @@ class DirectoryLoader:
         other = logs.get(topic_partition)
         directory.logs[topic_partition] = log
         if other is not None:
-            log = _better_of(other, log)
+            log = _set_aside_shorter(other, log)
         logs[topic_partition] = log
 
 
@@ -183,7 +183,7 @@ def _call(job: Job) -> UnifiedLog | None:
     return job()
 
 
-def _better_of(one: UnifiedLog, other: UnifiedLog) -> UnifiedLog:
+def _set_aside_shorter(one: UnifiedLog, other: UnifiedLog) -> UnifiedLog:
     """Set the shorter of two logs of a partition aside, and return the other; raises OSError, ValueError for two topics' logs.
 
     A broker that dies while it replaces a replica by the one in another directory leaves both. Kafka's refuses to start then;

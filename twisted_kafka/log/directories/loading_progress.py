@@ -22,7 +22,7 @@ class LoadingInterruptedError(Exception):
     """The broker was told to stop while it loaded its logs."""
 
 
-class _Share:
+class _DirectoryProgress:
     """What is to be done in one directory."""
 
     __slots__ = ("done", "path", "segments", "threads", "total")
@@ -46,7 +46,7 @@ class LoadingProgress:
         self._metrics = metrics
         self._terminal = terminal
         self._lock = threading.Lock()
-        self._shares: dict[str, _Share] = {}
+        self._shares: dict[str, _DirectoryProgress] = {}
         self._bytes = 0
         self._began_ms = self._logged_ms = self._drawn_ms = 0
         self._interrupted = False
@@ -64,7 +64,7 @@ class LoadingProgress:
         """Note how many logs a directory has."""
         path = str(directory.path)
         self._began_ms = self._logged_ms = self._clock.monotonic_ns() // 1_000_000
-        self._shares[path] = share = _Share(directory, count)
+        self._shares[path] = share = _DirectoryProgress(directory, count)
         if self._metrics is not None:
             self._metrics.gauge("LogManager", "remainingLogsToRecover", lambda: share.total - share.done, dir=path)
 
@@ -73,7 +73,7 @@ class LoadingProgress:
         share = self._shares[str(directory.path)]
         return lambda remaining, size_bytes: self._segment_done(share, remaining, size_bytes)
 
-    def _segment_done(self, share: _Share, remaining: int, size_bytes: int) -> None:
+    def _segment_done(self, share: _DirectoryProgress, remaining: int, size_bytes: int) -> None:
         self.check()
         with self._lock:
             is_new = threading.get_ident() not in share.threads

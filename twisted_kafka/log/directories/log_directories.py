@@ -17,9 +17,9 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 
 DirectoryFailureListener = Callable[[LogDirectory], None]
 
-LEAST_CLOSING_THREADS = 8
+MIN_CLOSING_THREADS = 8
 LOGS_PER_CLOSING_THREAD = 16
-FEWEST_TO_SYNC_AT_ONCE = 64
+MIN_LOGS_FOR_SYNCFS = 64
 """From so many logs on, all of the file system is written at once before each log is flushed, which then waits for little."""
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
@@ -158,10 +158,10 @@ def _close_logs(directory: LogDirectory, broker_epoch: int, threads: int) -> Non
         return
     try:
         # More threads than that: they wait for the disk, which takes little longer for what several want than for one.
-        threads = max(threads, min(LEAST_CLOSING_THREADS, len(logs) // LOGS_PER_CLOSING_THREAD + 1))
+        threads = max(threads, min(MIN_CLOSING_THREADS, len(logs) // LOGS_PER_CLOSING_THREAD + 1))
         with ThreadPoolExecutor(threads, thread_name_prefix=f"log-closing-{directory.path}-") as pool:
             unflushed = [log for log in logs if log.recovery_point < log.log_end_offset]
-            if len(unflushed) >= FEWEST_TO_SYNC_AT_ONCE:
+            if len(unflushed) >= MIN_LOGS_FOR_SYNCFS:
                 list(pool.map(UnifiedLog.write_out, unflushed))
                 sync_file_system(directory.path)
             list(pool.map(UnifiedLog.flush_and_close, logs))

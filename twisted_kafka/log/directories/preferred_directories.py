@@ -5,11 +5,11 @@ from typing import Final
 from twisted_kafka.log.directories.log_directory import LogDirectory
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
-MAX_WISHES: Final = 10_000
+MAX_PREFERRED_DIRECTORIES: Final = 10_000
 """So many partitions that do not exist yet may have a directory wished for them; the oldest wish is forgotten first."""
 
 
-class DirectoryWishes:
+class PreferredDirectories:
     """Used under the lock of the log manager, who makes the logs."""
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class DirectoryWishes:
         if topic_partition in directory.logs:
             return
         self.forget(topic_partition)
-        while len(self._wished) >= MAX_WISHES:
+        while len(self._wished) >= MAX_PREFERRED_DIRECTORIES:
             del self._wished[next(iter(self._wished))]
         self._wished[topic_partition] = directory
 

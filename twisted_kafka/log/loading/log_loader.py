@@ -28,12 +28,12 @@ from twisted_kafka.log.files import (
     sync_directory,
 )
 from twisted_kafka.log.leader_epoch import LeaderEpochCache
-from twisted_kafka.log.loading.segment_overflow import OverflowedSegmentError, find_sound_end, split, split_closed
+from twisted_kafka.log.loading.segment_overflow import OverflowedSegmentError, find_valid_end, split, split_closed
 from twisted_kafka.log.loading.swap_files import complete_swaps
 from twisted_kafka.log.producer_state.producer_snapshot import CorruptSnapshotError, SnapshotFiles
-from twisted_kafka.log.producer_state.producer_state_manager import NO_PRODUCER_ID, ProducerState
+from twisted_kafka.log.producer_state.producer_state_manager import NO_PRODUCER_ID, ProducerStateManager
 from twisted_kafka.log.segment.log_segment import LogSegment
-from twisted_kafka.log.segment.log_segments import Segments
+from twisted_kafka.log.segment.log_segments import LogSegments
 from twisted_kafka.log.segment.transaction_index import ENTRY_BYTES as TRANSACTION_ENTRY_BYTES
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
@@ -43,7 +43,7 @@ SegmentListener = Callable[[int, int], None]
 _log = Logger()
 
 
-def tell_nobody(remaining: int, size_bytes: int) -> None:
+def ignore_progress(remaining: int, size_bytes: int) -> None:
     """Be the listener where nobody wants to know."""
 
 
@@ -69,7 +69,9 @@ class LoadedLog:
 
     __slots__ = ("epochs", "log_end_offset", "log_start_offset", "producers", "recovery_point", "segments", "snapshots")
 
-    def __init__(self, segments: Segments, epochs: LeaderEpochCache, producers: ProducerState, snapshots: SnapshotFiles) -> None:
+    def __init__(
+        self, segments: LogSegments, epochs: LeaderEpochCache, producers: ProducerStateManager, snapshots: SnapshotFiles
+    ) -> None:
         self.segments = segments
         self.epochs = epochs
         self.producers = producers
@@ -88,7 +90,7 @@ class LogLoader:
         topic_partition: TopicPartition,
         config: LogConfig,
         environment: LogEnvironment,
-        on_segment: SegmentListener = tell_nobody,
+        on_segment: SegmentListener = ignore_progress,
     ) -> None:
         self._directory = directory
         self._topic_partition = topic_partition
@@ -115,9 +117,9 @@ class LogLoader:
         segments = self._open_segments() or [self._new_segment(log_start_offset)]
         epochs = LeaderEpochCache(self._directory, lambda error: _log.warn("{error}", error=error))
         epochs.load()
-        producers = ProducerState(self._topic_partition, self._are_transactions_verified)
+        producers = ProducerStateManager(self._topic_partition, self._are_transactions_verified)
         snapshots = self._snapshots
-        loaded = LoadedLog(Segments(segments), epochs, producers, snapshots)
+        loaded = LoadedLog(LogSegments(segments), epochs, producers, snapshots)
         loaded.log_start_offset = max(log_start_offset, segments[0].base_offset)
         end = self._opened_end(loaded) if was_clean else None
         if end is None:
@@ -130,7 +132,7 @@ class LogLoader:
             _log.warn("{log} ends at {end}, before its start offset: it begins anew there", log=self._topic_partition, end=end)
             for segment in loaded.segments:
                 segment.remove()
-            loaded.segments = Segments([self._new_segment(loaded.log_start_offset)])
+            loaded.segments = LogSegments([self._new_segment(loaded.log_start_offset)])
             end = recovery_point = loaded.log_start_offset
         loaded.log_end_offset = end
         loaded.recovery_point = recovery_point
@@ -183,7 +185,7 @@ class LogLoader:
         )
 
     def _split(self, segment: LogSegment) -> None:
-        end = find_sound_end(segment)
+        end = find_valid_end(segment)
         if end < segment.size_bytes:
             # As recovery does, which would get here after the splitting.
             _log.warn("{path} is cut off at byte {end}, where it is torn or corrupt", path=str(segment.path), end=end)
@@ -224,7 +226,7 @@ class LogLoader:
         segment.created_ms = status.st_mtime_ns // 1_000_000
         for index in (segment.offset_index, segment.time_index):
             index_file = found.get(index.path.name)
-            if index_file is None or not index.know_size(index_file.stat().st_size):
+            if index_file is None or not index.set_file_size(index_file.stat().st_size):
                 self._rebuild_indexes(segment)
                 break
         transactions = found.get(segment.transaction_index.path.name)
@@ -239,7 +241,7 @@ class LogLoader:
         for header in segment.headers():
             if header.base_offset < next_offset or header.last_offset < header.base_offset or not segment.fits(header.last_offset):
                 break  # garbage that a crash left: recovery will see to it
-            segment.note_batch(header, header.position)
+            segment.index_batch(header, header.position)
             next_offset = header.last_offset + 1
         segment.seal()
 
@@ -275,7 +277,7 @@ class LogLoader:
             if segment is not unchecked[-1]:
                 segment.seal()
                 loaded.snapshots.write(end, loaded.producers.producers.values())
-        loaded.segments = Segments(checked)
+        loaded.segments = LogSegments(checked)
         active = loaded.segments.active
         if not active.offset_index.in_memory:
             active.open_for_append()
@@ -313,7 +315,7 @@ class LogLoader:
                 break
             if not segment.fits(header.last_offset):
                 raise OverflowedSegmentError(segment)
-            segment.note_batch(header, header.position)
+            segment.index_batch(header, header.position)
             if header.leader_epoch > epochs.latest_epoch:
                 epochs.assign(header.leader_epoch, header.base_offset)
             if header.producer_id != NO_PRODUCER_ID:
@@ -375,7 +377,7 @@ def reload_producers(loaded: LoadedLog, end_offset: int) -> None:
     replay_producers(producers, loaded.segments, end_offset)
 
 
-def replay_producers(producers: ProducerState, segments: Segments, end_offset: int) -> None:
+def replay_producers(producers: ProducerStateManager, segments: LogSegments, end_offset: int) -> None:
     """Update the state with the batches between what it covers and ``end_offset``."""
     start = producers.map_end_offset
     for segment in segments.since(start):

@@ -38,7 +38,7 @@ def split_closed(segments: list[LogSegment], make: SegmentMaker) -> list[LogSegm
     for segment, following in pairwise(segments):
         if segment.fits(following.base_offset - 1) or not _is_overflowed(segment):
             found.append(segment)
-        elif find_sound_end(segment) < segment.size_bytes:
+        elif find_valid_end(segment) < segment.size_bytes:
             _log.warn("{path} has offsets that do not fit its indexes, but is damaged: it is not split", path=str(segment.path))
             found.append(segment)
         else:
@@ -50,7 +50,7 @@ def _is_overflowed(segment: LogSegment) -> bool:
     return any(not segment.fits(header.last_offset) for header in segment.headers())
 
 
-def _sound_batches(segment: LogSegment) -> Iterator[tuple[BatchHeader, memoryview]]:
+def _valid_batches(segment: LogSegment) -> Iterator[tuple[BatchHeader, memoryview]]:
     next_offset = segment.base_offset
     for header, batch in scan_batches(segment.file.fileno(), 0, segment.size_bytes):
         if header.base_offset < next_offset or header.last_offset < header.base_offset or not crc_matches(batch):
@@ -59,10 +59,10 @@ def _sound_batches(segment: LogSegment) -> Iterator[tuple[BatchHeader, memoryvie
         next_offset = header.last_offset + 1
 
 
-def find_sound_end(segment: LogSegment) -> int:
+def find_valid_end(segment: LogSegment) -> int:
     """Return where the last of the sound batches ends that a segment begins with; raises OSError."""
     end = 0
-    for header, _ in _sound_batches(segment):
+    for header, _ in _valid_batches(segment):
         end = header.position + header.size_bytes
     return end
 
@@ -73,7 +73,7 @@ def split(segment: LogSegment, make: SegmentMaker) -> list[LogSegment]:
     pieces = [make(segment.base_offset)]
     try:
         _fill(pieces, segment, make)
-        _divide_aborted(pieces, segment)
+        _split_aborted(pieces, segment)
         modified_ms = segment.last_modified_ms()
         for piece in pieces:
             piece.seal()
@@ -89,7 +89,7 @@ def split(segment: LogSegment, make: SegmentMaker) -> list[LogSegment]:
 
 def _fill(pieces: list[LogSegment], segment: LogSegment, make: SegmentMaker) -> None:
     next_offset = segment.base_offset
-    for header, batch in _sound_batches(segment):
+    for header, batch in _valid_batches(segment):
         if not pieces[-1].fits(header.last_offset):
             # The first offset in a message of an old format is not in its header, but cannot be farther from the last.
             first = header.base_offset
@@ -99,7 +99,7 @@ def _fill(pieces: list[LogSegment], segment: LogSegment, make: SegmentMaker) -> 
         pieces[-1].append(batch, [header])
 
 
-def _divide_aborted(pieces: list[LogSegment], segment: LogSegment) -> None:
+def _split_aborted(pieces: list[LogSegment], segment: LogSegment) -> None:
     ends = [piece.base_offset for piece in pieces[1:]]
     for aborted in segment.transaction_index.entries:
         pieces[sum(end <= aborted.last_offset for end in ends)].transaction_index.append(aborted)

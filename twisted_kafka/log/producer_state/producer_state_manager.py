@@ -123,7 +123,7 @@ def _never() -> bool:
     return False
 
 
-class ProducerState:
+class ProducerStateManager:
     """The producers of one partition and its open transactions; covers the log up to ``map_end_offset``."""
 
     __slots__ = ("_completed", "_is_verified", "_ongoing", "_verifications", "map_end_offset", "producers", "topic_partition")

@@ -32,9 +32,9 @@ _MUST_SWAP = sys.byteorder == "little"
 Columns = tuple["array[int]", "array[int]"]
 """Keys and values."""
 
-LARGEST_KEPT_BYTES = 1 << 20
+MAX_CACHED_FILE_BYTES = 1 << 20
 """Larger index files are searched by reading single entries of them."""
-KEPT_BYTES = 16 << 20
+MAX_CACHED_BYTES = 16 << 20
 """So much of the content of index files is kept in memory, of all logs together."""
 
 
@@ -45,8 +45,8 @@ class TimestampOffset(NamedTuple):
     offset: int
 
 
-class _Kept:
-    """Which indexes keep their file's content in memory; beyond KEPT_BYTES the first of them lose it."""
+class _ContentCache:
+    """Which indexes keep their file's content in memory; beyond MAX_CACHED_BYTES the first of them lose it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -57,13 +57,13 @@ class _Kept:
         with self._lock:
             self._indexes.append((index, size_bytes))
             self._bytes += size_bytes
-            while self._bytes > KEPT_BYTES:
+            while self._bytes > MAX_CACHED_BYTES:
                 oldest, size = self._indexes.popleft()
                 oldest._content = None
                 self._bytes -= size
 
 
-_kept = _Kept()
+_content_cache = _ContentCache()
 
 
 class _Index:
@@ -116,7 +116,7 @@ class _Index:
         """Whether entries can be added."""
         return self._columns is not None
 
-    def know_size(self, size_bytes: int) -> bool:
+    def set_file_size(self, size_bytes: int) -> bool:
         """Take the file's size from who has listed the directory; returns whether an index can have it."""
         self._file_entries, rest = divmod(size_bytes, self.entry.size)
         return not rest
@@ -248,12 +248,12 @@ class _Index:
         version, count, size = self._version, self.entries, self.entry.size
         if not count:
             return self._columns_of(b"")
-        if count * size > LARGEST_KEPT_BYTES:
+        if count * size > MAX_CACHED_FILE_BYTES:
             return None
         data = read_whole(self.path)
         columns = self._columns_of(data[: min(count, len(data) // size) * size])
         self._content = (version, columns)
-        _kept.add(self, len(data))
+        _content_cache.add(self, len(data))
         return columns
 
     def _floor_by_entries(self, key: int) -> tuple[int, int] | None:

@@ -152,10 +152,10 @@ class LogSegment(SegmentFiles):
         if start == 0 and batches:
             self.first_timestamp_ms = batches[0].max_timestamp_ms
         for batch in batches:
-            self.note_batch(batch, start + batch.position)
+            self.index_batch(batch, start + batch.position)
         self.size_bytes = start + len(records)
 
-    def note_batch(self, batch: IndexedBatch, position: int) -> None:
+    def index_batch(self, batch: IndexedBatch, position: int) -> None:
         """Index the batch that lies at ``position``, the end of what was noted before."""
         last_offset, size, timestamp_ms = batch.last_offset, batch.size_bytes, batch.max_timestamp_ms
         largest = self._max_timestamp or self.max_timestamp
@@ -266,7 +266,7 @@ class LogSegment(SegmentFiles):
             valid_end = header.position + header.size_bytes
             if header.max_timestamp_ms > largest.timestamp_ms:
                 largest = TimestampOffset(header.max_timestamp_ms, header.last_offset)
-            self._remember(header)
+            self._remember_position(header)
         self.is_index_full = self.offset_index.is_full or self.time_index.is_full
         self._bytes_since_index_entry = valid_end - position
         self._max_timestamp = largest
@@ -274,7 +274,7 @@ class LogSegment(SegmentFiles):
         self.is_checked = True
         return next_offset
 
-    def _remember(self, header: BatchHeader) -> None:
+    def _remember_position(self, header: BatchHeader) -> None:
         self._recent.append((header.last_offset, header.position, header.position + header.size_bytes, header.base_offset))
         if len(self._recent) > 2 * RECENT_BATCHES:
             self._recent = self._recent[RECENT_BATCHES:]

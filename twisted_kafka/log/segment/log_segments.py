@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from twisted_kafka.log.segment.log_segment import LogSegment
 
 
-class Segments:
+class LogSegments:
     """An immutable sequence of segments with ascending base offsets: a reader goes on with the one that it has.
 
     There is always at least one; the last is the active one.

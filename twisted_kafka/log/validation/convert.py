@@ -24,7 +24,7 @@ DECOMPRESSION_LIMIT_BYTES = 64 * 1024 * 1024
 """How much the records of one batch from a client may hold decompressed, unless the topic takes batches a quarter as large."""
 _DECOMPRESSION_RATIO = 4
 
-MOST_REWRITTEN = 200_000
+MAX_REWRITTEN_RECORDS = 200_000
 """So many records are written anew for an append at most. It takes some microseconds for each, in which the partition waits, and a
 compressed request of a few KB can have millions."""
 
@@ -72,10 +72,10 @@ def ensure_checksum(batch: RecordBatch) -> None:
         raise InvalidChecksumError(f"the record batch is corrupt: its checksum {batch.crc} is not that of its bytes")
 
 
-def ensure_few(count: int) -> None:
+def check_rewritten_count(count: int) -> None:
     """Raise RecordTooLargeError for more records than are written anew."""
-    if count > MOST_REWRITTEN:
-        raise RecordTooLargeError(f"{count} records would have to be written anew, more than {MOST_REWRITTEN}")
+    if count > MAX_REWRITTEN_RECORDS:
+        raise RecordTooLargeError(f"{count} records would have to be written anew, more than {MAX_REWRITTEN_RECORDS}")
 
 
 def validate_message_set(view: memoryview, context: ValidationContext) -> LogAppendInfo:
@@ -137,7 +137,7 @@ def _checked_messages(view: memoryview, context: ValidationContext) -> Sequence[
         check_size(message.size_bytes, context)
         ensure_checksum(message)
         messages.append(message)
-        ensure_few(len(messages))
+        check_rewritten_count(len(messages))
     legacy = [message for message in messages if isinstance(message, LegacyBatch) and message.magic == messages[0].magic]
     if len(legacy) != len(messages):
         raise InvalidMagicError(f"a batch has another magic than the first one's, {messages[0].magic}")
@@ -146,7 +146,7 @@ def _checked_messages(view: memoryview, context: ValidationContext) -> Sequence[
 
 def _inner_messages(message: LegacyBatch, limit_bytes: int) -> list[LegacyBatch]:
     try:
-        return message.inner_messages(limit_bytes, MOST_REWRITTEN)
+        return message.inner_messages(limit_bytes, MAX_REWRITTEN_RECORDS)
     except CorruptRecordError as error:
         # The outer checksum is right, so sending it again would not help: a code that clients don't retry.
         raise InvalidRecordError(str(error)) from None

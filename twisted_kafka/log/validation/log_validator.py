@@ -9,15 +9,15 @@ from typing import NoReturn
 
 from twisted_kafka.log.results import Conversion, LogAppendInfo
 from twisted_kafka.log.validation.convert import (
+    check_rewritten_count,
     check_size,
     decompression_limit,
     ensure_checksum,
-    ensure_few,
     target_compression,
     target_level,
     validate_message_set,
 )
-from twisted_kafka.log.validation.records import LOG_APPEND_TIME, breaks_rules, check_records
+from twisted_kafka.log.validation.records import LOG_APPEND_TIME, check_records, may_break_rules
 from twisted_kafka.log.validation.types import (
     AppendOrigin,
     BatchInfo,
@@ -156,7 +156,7 @@ def _validate_batch(view: memoryview, header: tuple[int, ...], context: Validati
     payload = bytes(view[HEADER_SIZE:]) if not number else _decompressed(CODECS[number], view[HEADER_SIZE:], context)
     scan = scan_records(payload, count)
     sent_append_time = max_timestamp if attributes & TIMESTAMP_TYPE_MASK else None
-    if breaks_rules(scan, base_timestamp, sent_append_time, context):
+    if may_break_rules(scan, base_timestamp, sent_append_time, context):
         parsed = parse_records(payload, count, 0, base_timestamp, sent_append_time)
         check_records(parsed, context, sent_append_time=sent_append_time is not None)
     return _assign(view, header, payload, scan, context)
@@ -244,7 +244,7 @@ def _rewritten(
     base_timestamp, count = header[7], header[12]
     records: Buffer = payload
     if not keeps_payload:
-        ensure_few(count)
+        check_rewritten_count(count)
         append_time = header[8] if header[5] & TIMESTAMP_TYPE_MASK else None
         records = encode_records(list(parse_records(payload, count, 0, base_timestamp, append_time)), base_timestamp)
     if target:

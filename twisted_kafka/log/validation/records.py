@@ -8,11 +8,11 @@ from twisted_kafka.protocol.records.scan_python import RecordScan
 
 LOG_APPEND_TIME = "LogAppendTime"
 _SHOWN_ERRORS = 3
-MOST_ERRORS = 10_000
+MAX_RECORD_ERRORS = 10_000
 """So many records of a batch are told of: a compressed one can have a million."""
 
 
-def breaks_rules(scan: RecordScan, base_timestamp_ms: int, sent_append_time_ms: int | None, context: ValidationContext) -> bool:
+def may_break_rules(scan: RecordScan, base_timestamp_ms: int, sent_append_time_ms: int | None, context: ValidationContext) -> bool:
     """Whether a record of a batch of format 2 could break a rule, so that each must be looked at."""
     config = context.config
     if scan.lacks_keys and config.compact:
@@ -33,7 +33,7 @@ def breaks_rules(scan: RecordScan, base_timestamp_ms: int, sent_append_time_ms: 
 def check_records(records: Iterable[Record], context: ValidationContext, *, sent_append_time: bool) -> None:
     """Check each record of a batch; ``sent_append_time`` tells that the batch calls its timestamps the broker's.
 
-    Raises InvalidTimestampsError or InvalidRecordsError, with the errors of the first MOST_ERRORS of them.
+    Raises InvalidTimestampsError or InvalidRecordsError, with the errors of the first MAX_RECORD_ERRORS of them.
     """
     config = context.config
     append_time = config.message_timestamp_type == LOG_APPEND_TIME
@@ -54,7 +54,7 @@ def check_records(records: Iterable[Record], context: ValidationContext, *, sent
         elif sent_append_time:
             bad_timestamp = True
             errors.append((index, "a producer must not set the timestamp type to LogAppendTime"))
-        if len(errors) == MOST_ERRORS:
+        if len(errors) == MAX_RECORD_ERRORS:
             break
     if bad_timestamp:
         raise InvalidTimestampsError("one or more records have been rejected due to invalid timestamps", errors, keyless)
