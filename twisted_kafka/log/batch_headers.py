@@ -1,9 +1,9 @@
-"""Batch headers as the log needs them: walked in a file or in memory, without looking at records.
+"""Headers of batches in a file or in memory, read without the records.
 
 A batch is laid out as offset (8 bytes), size of the rest (4), then for format 2: leader epoch (4), magic (1), CRC (4),
 attributes (2), last offset delta (4), base timestamp (8), largest timestamp (8), producer id (8), producer epoch (2), base
-sequence (4), count (4). Formats 0 and 1 have CRC (4), magic (1), attributes (1) and, in format 1, a timestamp (8); their offset
-is that of the last record inside.
+sequence (4), count (4). Formats 0 and 1 have CRC (4), magic (1), attributes (1) and, in format 1, a timestamp (8). The offset of
+a compressed message of theirs is that of the last record inside.
 """
 
 import os
@@ -18,7 +18,7 @@ from twisted_kafka.protocol.regions import Buffer
 OVERHEAD_BYTES = 12
 HEADER_BYTES = 61
 SCAN_BYTES = 27
-"""As much of a header as finding the next one and its offsets takes, in any format."""
+"""The part of a header with the size and the offsets, in any format."""
 SMALLEST_LEGACY_BYTES = 26
 NEWEST_MAGIC = 2
 CRC_START = 21
@@ -27,7 +27,7 @@ CRC_START = 21
 CHUNK_BYTES = 1 << 20
 PROBE_BYTES = 4096
 LARGE_BATCH_BYTES = 8192
-"""Batches from this size on are looked for at the very place that an index has."""
+"""Batches of this size or more are looked up at the exact position of an index entry first."""
 
 _MAX_SEQUENCE = 2**31 - 1
 _HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -39,7 +39,7 @@ _CONTROL = 0x20
 
 
 class IndexedBatch(Protocol):
-    """What a segment and its indexes want to know of a batch."""
+    """The properties of a batch that a segment and its indexes use."""
 
     @property
     def base_offset(self) -> int: ...  # noqa: D102
@@ -54,7 +54,7 @@ class IndexedBatch(Protocol):
 
 
 class BatchLike(IndexedBatch, Protocol):
-    """What the log wants to know of a batch: ``validation.BatchInfo`` and ``BatchHeader`` both tell it."""
+    """The properties of a batch that the log uses; ``validation.BatchInfo`` and ``BatchHeader`` have them."""
 
     @property
     def producer_id(self) -> int: ...  # noqa: D102
@@ -71,7 +71,7 @@ class BatchLike(IndexedBatch, Protocol):
 
 
 class BatchHeader:
-    """One batch's header and where it lies."""
+    """The header of a batch, and its position."""
 
     __slots__ = (
         "base_offset",
@@ -91,7 +91,7 @@ class BatchHeader:
     )
 
     def __init__(self, data: Buffer, at: int, position: int) -> None:
-        """Read the header at ``at`` in ``data``; there must be HEADER_BYTES, or as many as a smaller batch has."""
+        """Read the header at ``at`` in ``data``, which must have HEADER_BYTES there; for a smaller batch, all of its bytes."""
         self.position = position
         self.magic = magic = data[at + 16]
         if magic < NEWEST_MAGIC:
@@ -132,30 +132,30 @@ class BatchHeader:
 
 
 def advance_sequence(sequence: int, by: int) -> int:
-    """Return the sequence number ``by`` further; after the largest comes 0."""
+    """Return the sequence number ``by`` steps later; the largest is followed by 0."""
     advanced = sequence + by
     return advanced if advanced <= _MAX_SEQUENCE else advanced - _MAX_SEQUENCE - 1
 
 
 def retreat_sequence(sequence: int, by: int) -> int:
-    """Return the sequence number ``by`` before."""
+    """Return the sequence number ``by`` steps earlier."""
     return sequence - by if sequence >= by else _MAX_SEQUENCE - (by - sequence) + 1
 
 
 def is_plausible(size_bytes: int, magic: int) -> bool:
-    """Tell whether a batch of that size in that format can exist."""
+    """Return whether a batch of this format can have this size."""
     return size_bytes >= (HEADER_BYTES if magic == NEWEST_MAGIC else SMALLEST_LEGACY_BYTES) and magic <= NEWEST_MAGIC
 
 
 def crc_matches(batch: memoryview) -> bool:
-    """Tell whether the whole batch in ``batch`` has the CRC that it says."""
+    """Return whether the CRC of a complete batch is right."""
     if batch[16] == NEWEST_MAGIC:
         return crc32c(batch[CRC_START:]) == int.from_bytes(batch[17:21])
     return zlib.crc32(batch[16:]) == int.from_bytes(batch[12:16])
 
 
 def batches_in(data: Buffer) -> Iterator[BatchHeader]:
-    """Yield the headers of the whole batches in ``data``; ends before the first that is incomplete or cannot be one."""
+    """Yield the headers of the complete batches in ``data``, up to the first incomplete or invalid one."""
     position, end = 0, len(data)
     while end - position >= SMALLEST_LEGACY_BYTES:
         size = int.from_bytes(data[position + 8 : position + 12], signed=True) + OVERHEAD_BYTES
@@ -166,10 +166,10 @@ def batches_in(data: Buffer) -> Iterator[BatchHeader]:
 
 
 def find_batch(fd: int, position: int, end: int, offset: int, following: int = -1) -> tuple[int, int, int, int] | None:
-    """Return (last offset, position, end position, base offset) of the first batch with ``offset`` or one after it.
+    """Return (last offset, position, end position, base offset) of the first batch with ``offset`` or a higher one, or None.
 
-    Looks from ``position``, which must be the start of a batch, up to ``end``; None when there is no such batch. ``following``
-    is the start of a later one, which is tried first where the batches are so large that it may well be the one.
+    Searches from ``position``, which must be the start of a batch, up to ``end``. ``following`` is the start of a later batch; if
+    batches are large, it is tried first.
     """
     unpack = _SCAN.unpack_from
     if position + LARGE_BATCH_BYTES < following <= end - HEADER_BYTES:
@@ -197,7 +197,7 @@ def find_batch(fd: int, position: int, end: int, offset: int, following: int = -
 
 
 def scan_headers(fd: int, position: int, end: int) -> Iterator[BatchHeader]:
-    """Yield the headers of the batches in a file from ``position``; ends before the first that does not fit before ``end``."""
+    """Yield the headers of the batches in a file from ``position`` on, up to the first that is invalid or exceeds ``end``."""
     chunk = b""
     start = position
     while end - position >= SMALLEST_LEGACY_BYTES:
@@ -215,9 +215,9 @@ def scan_headers(fd: int, position: int, end: int) -> Iterator[BatchHeader]:
 
 
 def scan_batches(fd: int, position: int, end: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Yield headers and whole batches of a file; a batch's memory is used again for the next ones.
+    """Yield headers and complete batches of a file. The memory of a batch is reused for the next ones.
 
-    Ends before the first batch that does not fit before ``end`` or cannot be one; CRCs are not looked at.
+    Ends at the first batch that is invalid or exceeds ``end``. CRCs are not checked.
     """
     window = _Window(fd, position, end)
     while end - position >= SMALLEST_LEGACY_BYTES:
@@ -233,7 +233,7 @@ def scan_batches(fd: int, position: int, end: int) -> Iterator[tuple[BatchHeader
 
 
 class _Window:
-    """The part of a file that is in memory while it is read from front to back."""
+    """The part of a file that is in memory during a sequential read."""
 
     __slots__ = ("_end", "_fd", "_filled", "memory", "start")
 
@@ -245,7 +245,7 @@ class _Window:
         self.memory = memoryview(bytearray(min(CHUNK_BYTES, max(0, end - position)) + HEADER_BYTES))
 
     def reach(self, position: int, size_bytes: int) -> bool:
-        """Have ``size_bytes`` from ``position`` in memory; False when the file is shorter."""
+        """Load ``size_bytes`` from ``position``; returns False if the file is shorter."""
         if position + size_bytes <= self.start + self._filled:
             return True
         if size_bytes + HEADER_BYTES > len(self.memory):

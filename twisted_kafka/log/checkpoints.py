@@ -1,6 +1,6 @@
-"""Checkpoint files: small text files that are replaced as a whole.
+"""Checkpoint files: small text files that are replaced atomically.
 
-An offset checkpoint has a line with version 0, a line with the number of entries, and ``topic partition offset`` per line.
+An offset checkpoint has a line with version 0, a line with the number of entries, and a line ``topic partition offset`` per entry.
 """
 
 import threading
@@ -21,7 +21,7 @@ _Entry = TypeVar("_Entry")
 
 
 class MalformedCheckpointError(ValueError):
-    """A checkpoint file is not one."""
+    """A checkpoint file is malformed."""
 
 
 def write_entries(path: Path, lines: Iterable[str], *, sync: bool = True) -> None:
@@ -32,9 +32,9 @@ def write_entries(path: Path, lines: Iterable[str], *, sync: bool = True) -> Non
 
 
 def read_entries(path: Path, parse: Callable[[str], _Entry]) -> list[_Entry]:
-    """Read the checkpoint at ``path``; one that is missing or has 0 bytes has no entries.
+    """Read the checkpoint at ``path``; a missing or empty file has no entries.
 
-    Raises MalformedCheckpointError with the file and line, OSError.
+    Raises OSError, and MalformedCheckpointError with the file and line.
     """
     try:
         text = read_whole(path).decode()
@@ -46,7 +46,7 @@ def read_entries(path: Path, parse: Callable[[str], _Entry]) -> list[_Entry]:
     if not lines:
         return []
     if not text.endswith("\n"):
-        raise MalformedCheckpointError(f"{path}, line {len(lines)}: it ends within a line")
+        raise MalformedCheckpointError(f"{path}, line {len(lines)}: the last line is incomplete")
     if lines[0].strip() != _VERSION:
         raise MalformedCheckpointError(f"{path}: version {lines[0][:20]!r} is unknown, expected {_VERSION}")
     entries = []
@@ -56,12 +56,12 @@ def read_entries(path: Path, parse: Callable[[str], _Entry]) -> list[_Entry]:
         except ValueError as error:
             raise MalformedCheckpointError(f"{path}, line {number}: {line[:100]!r}: {error}") from error
     if len(lines) < 2 or lines[1].strip() != str(len(entries)):
-        raise MalformedCheckpointError(f"{path}: line 2 does not count its {len(entries)} entries")
+        raise MalformedCheckpointError(f"{path}, line 2: the number of entries is wrong, there are {len(entries)}")
     return entries
 
 
 class OffsetCheckpoint:
-    """An offset per partition, in one file of a log directory; may be used from several threads."""
+    """An offset per partition, in one file of a log directory; thread-safe."""
 
     __slots__ = ("_lock", "path")
 

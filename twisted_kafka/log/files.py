@@ -1,4 +1,4 @@
-"""File names of a partition's directory, and writing that survives a crash at any point."""
+"""File names in a partition's directory, and crash-safe writes."""
 
 import contextlib
 import os
@@ -18,30 +18,30 @@ DELETED_SUFFIX = ".deleted"
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 UNFINISHED_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
-"""What marks a file of a step that is not complete yet."""
+"""The suffixes of files that belong to an unfinished step."""
 TEMPORARY_SUFFIX = ".tmp"
 DELETED_DIRECTORY_SUFFIX = "-delete"
 FUTURE_DIRECTORY_SUFFIX = "-future"
 STRAY_DIRECTORY_SUFFIX = "-stray"
 MAX_NAME_BYTES = 255
-"""What file systems allow."""
+"""The limit of file systems."""
 
 _PARTITION_DIRECTORY = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
 _MARKED_DIRECTORY = re.compile(r"(?P<name>.+-\d+)\.[0-9a-zA-Z_-]+-(?:delete|future|stray)")
 
 
 def offset_name(offset: int) -> str:
-    """Return the 20 digits that name the files of the segment beginning at ``offset``."""
+    """Return the 20 digits in the file names of the segment with this base offset."""
     return f"{offset:020d}"
 
 
 def offset_of_name(name: str) -> int:
-    """Return the offset in a file's name; raises ValueError when there is none."""
+    """Return the offset in a file's name; raises ValueError if there is none."""
     return int(name[: name.index(".")])
 
 
 def parse_partition_directory(name: str) -> TopicPartition:
-    """Return whose directory ``name`` is, also one marked for deletion; raises ValueError when it is no partition's."""
+    """Return the partition whose directory has this name, with or without a mark; raises ValueError for other directories."""
     marked = _MARKED_DIRECTORY.fullmatch(name)
     match = _PARTITION_DIRECTORY.fullmatch(marked["name"] if marked else name)
     if match is None:
@@ -50,9 +50,9 @@ def parse_partition_directory(name: str) -> TopicPartition:
 
 
 def marked_directory_name(topic_partition: TopicPartition, suffix: str, *, may_cut: bool = True) -> str:
-    """Return a new name for a partition's directory that is deleted, stray, or of a replica being moved.
+    """Return a new name for a partition's directory that is deleted, stray, or a future replica.
 
-    With ``may_cut`` a topic's name that is too long for the mark is cut, for nobody reads it back.
+    ``may_cut`` shortens a topic name that is too long with the suffix: for directories whose name is never parsed again.
     """
     ending = f"-{topic_partition.partition}.{uuid.uuid4().hex}{suffix}"
     topic = topic_partition.topic
@@ -60,7 +60,7 @@ def marked_directory_name(topic_partition: TopicPartition, suffix: str, *, may_c
 
 
 def read_whole(path: Path) -> bytes:
-    """Return what the file at ``path`` holds; takes half of ``Path.read_bytes``'s time for a small one. Raises OSError."""
+    """Return the content of the file at ``path``, in half the time of ``Path.read_bytes`` for a small file. Raises OSError."""
     fd = os.open(path, os.O_RDONLY)
     try:
         size = os.fstat(fd).st_size
@@ -83,9 +83,9 @@ def write_fully(fd: int, data: Buffer, position: int) -> None:
 
 
 def write_atomically(path: Path, data: bytes, *, sync: bool = True) -> None:
-    """Replace the file at ``path``: a reader, also one after a crash, sees the old or the new content, never a mixture.
+    """Replace the file at ``path``: readers see the old or the new content, never a mixture, even after a crash.
 
-    Without ``sync`` that holds when the process dies; with it, also when the machine does. Raises OSError.
+    Without ``sync`` this holds for a crash of the process only; with it, for a power failure too. Raises OSError.
     """
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     with open(temporary, "wb", buffering=0) as file:
@@ -110,7 +110,7 @@ def sync_file(path: Path) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Make names created, renamed and removed in ``path`` durable; raises OSError."""
+    """Make the names that were created, changed or removed in ``path`` durable; raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
@@ -119,10 +119,9 @@ def sync_directory(path: Path) -> None:
 
 
 def sync_file_system(path: Path) -> None:
-    """Begin to make all durable that was written to the file system of ``path``, and wait for it, where the system can do that.
+    """Write everything to the file system of ``path`` with one ``syncfs``, if the platform has it.
 
-    It takes the place of no other call, whose error would tell which file is concerned: those that follow take less time.
-    Raises OSError.
+    It makes the fsyncs that follow fast, but does not replace them: their errors say which file failed. Raises OSError.
     """
     import ctypes
 
@@ -139,6 +138,6 @@ def sync_file_system(path: Path) -> None:
 
 
 def remove_if_there(path: Path) -> None:
-    """Remove the file at ``path``, which may be gone already; raises OSError."""
+    """Remove the file at ``path``, if it exists; raises OSError."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)

@@ -1,4 +1,4 @@
-"""Which leader wrote from which offset on: KIP-101's leader epochs, in ``leader-epoch-checkpoint``."""
+"""The leader epochs of a log and their start offsets (KIP-101), in ``leader-epoch-checkpoint``."""
 
 import bisect
 import threading
@@ -17,16 +17,16 @@ _UNDEFINED = EpochEndOffset(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
 
 
 class EpochEntry(NamedTuple):
-    """An epoch and the first offset that was written in it."""
+    """An epoch and its first offset."""
 
     epoch: int
     start_offset: int
 
 
 class LeaderEpochCache:
-    """The epochs of one log in ascending order; changed under the log's lock, read without.
+    """The epochs of one log in ascending order. Changes need the log's lock, reads do not.
 
-    Every change is written at once but only made durable by ``sync``, with the flush of the records that it belongs to.
+    Every change is written at once, but made durable only by ``sync``, when the records are flushed.
     """
 
     __slots__ = ("_entries", "_is_written", "_on_malformed", "_unsynced", "_writing", "is_damaged", "latest_epoch", "path")
@@ -36,15 +36,15 @@ class LeaderEpochCache:
         self._unsynced = False
         self._is_written = True
         self._writing = threading.Lock()
-        """The log's lock is not held while it is flushed."""
+        """Held to write the file: the log's lock is not held during a flush."""
         self.is_damaged = False
-        """Whether ``load`` found a file, but no epochs in it that can be read."""
+        """Whether ``load`` found a file without readable epochs."""
         self._on_malformed = on_malformed
         self._entries: tuple[EpochEntry, ...] = ()
         self.latest_epoch = UNDEFINED_EPOCH
 
     def load(self) -> None:
-        """Read the file. One that is damaged counts as empty and is told: the epochs then come from the batches."""
+        """Read the file. A malformed one is reported and counts as empty: the caller rebuilds the epochs from the batches."""
         try:
             entries = read_entries(self.path, parse_epoch_entry)
             self.is_damaged = not entries and self.path.exists()
@@ -60,7 +60,7 @@ class LeaderEpochCache:
         return self._entries
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Note that ``epoch`` began at ``start_offset``; entries that contradict it are dropped. Raises OSError."""
+        """Add ``epoch``, which begins at ``start_offset``, and remove conflicting entries. Raises OSError."""
         if epoch < 0 or start_offset < 0:
             return
         if self._entries and epoch == self.latest_epoch and start_offset >= self._entries[-1].start_offset:
@@ -69,7 +69,7 @@ class LeaderEpochCache:
         self._replace((*kept, EpochEntry(epoch, start_offset)))
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
-        """Return the largest known epoch up to ``epoch`` and where it ended (KIP-101, KIP-320)."""
+        """Return the largest known epoch up to ``epoch``, and its end offset (KIP-101, KIP-320)."""
         entries = self._entries
         if epoch == UNDEFINED_EPOCH or not entries:
             return _UNDEFINED
@@ -82,34 +82,34 @@ class LeaderEpochCache:
         return EpochEndOffset(found, entries[above].start_offset)
 
     def epoch_for_offset(self, offset: int) -> int | None:
-        """Return the epoch that ``offset`` was written in, or None when it is older than all known."""
+        """Return the epoch of ``offset``; None if it is before the first known epoch."""
         at = bisect.bisect_right(self._entries, offset, key=lambda entry: entry.start_offset) - 1
         return self._entries[at].epoch if at >= 0 else None
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Forget the epochs that began at ``end_offset`` or later; raises OSError."""
+        """Remove the epochs that begin at ``end_offset`` or later; raises OSError."""
         if self._entries and self._entries[-1].start_offset >= end_offset:
             self._replace(tuple([entry for entry in self._entries if entry.start_offset < end_offset]))
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget the epochs that ended before ``start_offset``; the one there begins at it from now on. Raises OSError."""
+        """Remove the epochs that end before ``start_offset``; the epoch of this offset begins there from now on. Raises OSError."""
         at = bisect.bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset) - 1
         if at > 0 or (at == 0 and self._entries[0].start_offset < start_offset):
             self._replace((EpochEntry(self._entries[at].epoch, start_offset), *self._entries[at + 1 :]))
 
     def clear(self) -> None:
-        """Forget everything; raises OSError."""
+        """Remove all epochs; raises OSError."""
         self._replace(())
 
     def rebuild(self, start_offsets: Mapping[int, int]) -> None:
-        """Have exactly these epochs, oldest first, by a single write: half of them would look like all. Raises OSError."""
+        """Replace all epochs, oldest first, in a single write: a partial list would look complete. Raises OSError."""
         self._replace(tuple([EpochEntry(epoch, offset) for epoch, offset in start_offsets.items()]))
 
     def sync(self) -> bool:
-        """Make the file's content durable, its name not yet; returns whether that was needed. Raises OSError."""
+        """Make the file's content durable, but not its name; returns whether anything was unsynced. Raises OSError."""
         if not self._unsynced:
             return False
-        self._unsynced = False  # before: what is written meanwhile is not durable
+        self._unsynced = False  # first: a write during the sync is not durable
         try:
             if not self._is_written:
                 self._write()
@@ -138,6 +138,6 @@ class LeaderEpochCache:
 
 
 def parse_epoch_entry(line: str) -> EpochEntry:
-    """Read a line of the file; raises ValueError."""
+    """Parse a line of the file; raises ValueError."""
     epoch, start_offset = line.split()
     return EpochEntry(int(epoch), int(start_offset))

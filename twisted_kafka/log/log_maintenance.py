@@ -146,7 +146,7 @@ class LogMaintenance(LogState):
         """
         try:
             for segment in old:
-                segment.hold()
+                segment.preload()
         except OSError as error:
             raise self._storage_error("replace segments of", error) from error
         try:

@@ -1,4 +1,4 @@
-"""Finding records by time: the time index, then batch headers, then the records of one batch."""
+"""Finds records by timestamp: in the time index, then in batch headers, then in the records of one batch."""
 
 import os
 import struct
@@ -24,7 +24,7 @@ _base_timestamp = struct.Struct(">27xq").unpack_from
 
 
 def find_timestamp(segments: LogSegments, timestamp_ms: int, start_offset: int) -> TimestampAndOffset | None:
-    """Return the first record from ``start_offset`` on not older than ``timestamp_ms``; raises OSError, CorruptRecordError."""
+    """Return the first record from ``start_offset`` on that is not older, or None; raises OSError, CorruptRecordError."""
     for segment in segments.reaching(timestamp_ms, start_offset):
         least_offset = max(segment.first_later(timestamp_ms - 1), start_offset)
         located = segment.locate(least_offset)
@@ -35,13 +35,13 @@ def find_timestamp(segments: LogSegments, timestamp_ms: int, start_offset: int) 
 
 
 def find_max_timestamp(segments: LogSegments) -> TimestampAndOffset | None:
-    """Return the first record with the largest timestamp, or None when there is none; raises OSError, CorruptRecordError."""
+    """Return the first record with the largest timestamp, or None; raises OSError, CorruptRecordError."""
     latest = max(segments, key=lambda segment: segment.max_timestamp.timestamp_ms)
     timestamp_ms, offset = latest.max_timestamp
     located = latest.locate(offset) if timestamp_ms >= 0 else None
     if located is None:
         return None
-    # Any record of that batch: where a compressed batch of an old format begins is known only by reading it.
+    # Any record of that batch: the base offset of a compressed message of an old format is not in its header.
     found = _find_in(latest, located, latest.base_offset, timestamp_ms)
     return found or TimestampAndOffset(timestamp_ms, offset, -1)
 
@@ -50,7 +50,7 @@ def _find_in(segment: LogSegment, located: Located, start_offset: int, timestamp
     _, position, batch_end, _ = located
     file, end = segment.file, segment.size_bytes
     fd = file.fileno()
-    # Most often it is the first batch.
+    # The first batch is most likely the one.
     read_bytes = max(batch_end - position, PROBE_BYTES)
     data, start = b"", position
     while end - position >= SMALLEST_LEGACY_BYTES:
@@ -73,7 +73,7 @@ def _find_in(segment: LogSegment, located: Located, start_offset: int, timestamp
 
 
 def _find_record(data: bytes, at: int, header: BatchHeader, wanted: tuple[int, int]) -> tuple[int, int] | None:
-    """Return time and offset of the first record of the batch at ``at`` with the least time and offset that are ``wanted``.
+    """Return time and offset of the first record of the batch at ``at`` with at least the time and the offset in ``wanted``.
 
     Raises CorruptRecordError, InvalidRecordError.
     """
@@ -99,7 +99,7 @@ def _find_created(
     base_offset = header.base_offset
     try:
         for _ in range(header.count):
-            # Integers of one or two bytes are read in place, for a call would double their time.
+            # Integers of one or two bytes are decoded inline: a call would take twice the time.
             size, start = payload[position], position + 1
             if size >= 0x80:
                 byte = payload[start]
@@ -117,7 +117,7 @@ def _find_created(
                     return base_timestamp_ms + delta_ms, offset
             position = start + size
             if position <= start:
-                raise ValueError(f"a record of {size} bytes")
+                raise ValueError(f"the size of a record is {size} bytes")
     except (IndexError, ValueError) as error:
         raise InvalidRecordError(f"a record of the batch at offset {base_offset} is malformed: {error}") from None
     return None

@@ -1,7 +1,7 @@
-"""Checks whether a closed segment's index files are its own, and rebuilds them if not.
+"""Checks that the indexes of a closed segment match its batches, and rebuilds them if not.
 
-Kafka does not check the indexes of a log that was closed cleanly, and wrong ones make its readers fail. Here the last entries are
-compared with the batches that they point to when the indexes are first needed: opening a log with many segments reads none of them.
+Kafka does not check the indexes of a log that was closed cleanly, and readers fail on wrong ones. Here the last entries are
+compared with the batches that they point to, on the first use of the indexes: opening a log does not read them.
 """
 
 import os
@@ -22,7 +22,7 @@ class BatchFile(NamedTuple):
 
 
 def indexes_fit(batches: BatchFile, offsets: OffsetIndex, times: TimeIndex) -> bool:
-    """Return whether the last entries of the indexes point to batches of the file; raise OSError."""
+    """Return whether the last entries of the indexes point to batches of the file; raises OSError."""
     offset, position = offsets.last_entry()
     if not batches.size_bytes:
         return not offsets.entries
@@ -40,7 +40,7 @@ def indexes_fit(batches: BatchFile, offsets: OffsetIndex, times: TimeIndex) -> b
 
 
 def rebuild_indexes(batches: BatchFile, offsets: OffsetIndex, times: TimeIndex, interval_bytes: int) -> None:
-    """Index the batches into new files, which replace the old ones; readers use the old ones meanwhile. Raises OSError."""
+    """Build new index files from the batches, and replace the old ones, which readers use until then. Raises OSError."""
     limit = offsets.max_entries * offsets.entry.size
     new_offsets = OffsetIndex(_temporary(offsets), batches.base_offset, limit)
     new_times = TimeIndex(_temporary(times), batches.base_offset, limit)

@@ -1,11 +1,11 @@
-"""The sparse indexes beside a segment: by offset and by time.
+"""The sparse indexes of a segment: by offset and by time.
 
 An ``.index`` entry is (offset - base offset, position), two 32-bit numbers; a ``.timeindex`` entry is (timestamp in ms, 64
 bits; offset - base offset, 32 bits); all big-endian and ascending. The files exist from the segment's creation, empty at first:
-Kafka's DumpLogSegments fails on a missing one. The index of the active segment is kept in memory and its new entries are written
-when the log is flushed, rolled or closed: after a crash, recovery reads every segment from the recovery point on and builds its
-index again. (Kafka preallocates the file and maps it; such files, with unused zeros at the end, are recognised and cut.) The index
-of an older segment is read when it is searched, and what was read is kept for the next search.
+Kafka's DumpLogSegments fails on a missing one. The index of the active segment is kept in memory; its new entries are written
+when the log is flushed, rolled or closed. After a crash, recovery rebuilds the indexes of all segments from the recovery point on.
+(Kafka preallocates the file and maps it; the unused zeros at the end of such files are recognised and cut.) The index of an older
+segment is read when it is searched, and its content is cached for the next search.
 """
 
 import bisect
@@ -26,16 +26,16 @@ from twisted_kafka.log.files import read_whole, remove_if_there, sync_file, writ
 _OFFSET_ENTRY = struct.Struct(">II")
 _TIME_ENTRY = struct.Struct(">qI")
 _NOTHING_YET = -1
-"""Instead of a number of entries in the file: it is to be written anew."""
+"""In place of the number of entries in the file: the whole file must be written."""
 _MUST_SWAP = sys.byteorder == "little"
 
 Columns = tuple["array[int]", "array[int]"]
 """Keys and values."""
 
 MAX_CACHED_FILE_BYTES = 1 << 20
-"""Larger index files are searched by reading single entries of them."""
+"""Larger index files are not cached; a search reads single entries."""
 MAX_CACHED_BYTES = 16 << 20
-"""So much of the content of index files is kept in memory, of all logs together."""
+"""The most content of index files that is cached in memory, of all logs together."""
 
 
 class TimestampOffset(NamedTuple):
@@ -46,7 +46,7 @@ class TimestampOffset(NamedTuple):
 
 
 class _ContentCache:
-    """Which indexes keep their file's content in memory; beyond MAX_CACHED_BYTES the first of them lose it."""
+    """The indexes whose file content is cached in memory. Above MAX_CACHED_BYTES the oldest contents are dropped."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -67,7 +67,7 @@ _content_cache = _ContentCache()
 
 
 class _Index:
-    """What both kinds share: keys and values in two arrays while in memory, a file of entries otherwise."""
+    """The base of both indexes: two arrays, of keys and values, while in memory; a file of entries otherwise."""
 
     __slots__ = (
         "_columns",
@@ -93,14 +93,14 @@ class _Index:
         self._file_entries = -1
         self._content: tuple[int, Columns] | None = None
         self._version = 0
-        """Counts the changes of the file: what was read of an earlier one is not used."""
+        """Counts changes of the file: content of an earlier version is not used."""
         self._written = self._synced = _NOTHING_YET
         self.is_cut = False
-        """Whether the file had entries that were taken out, which is not durable yet."""
+        """Whether entries were removed from the file, and that is not durable yet."""
 
     @property
     def entries(self) -> int:
-        """How many entries there are."""
+        """The number of entries."""
         columns = self._columns
         if columns is not None:
             return len(columns[0])
@@ -117,12 +117,12 @@ class _Index:
         return self._columns is not None
 
     def set_file_size(self, size_bytes: int) -> bool:
-        """Take the file's size from who has listed the directory; returns whether an index can have it."""
+        """Set the file's size, as a listing of the directory has it; returns whether the size is valid for an index."""
         self._file_entries, rest = divmod(size_bytes, self.entry.size)
         return not rest
 
     def load(self) -> None:
-        """Read the entries into memory, as appending needs; unused entries that Kafka preallocated are left out."""
+        """Read the entries into memory, for appends; unused entries that Kafka preallocated are left out."""
         keys, values = array(self.key_type), array("I")
         is_first = self._written == _NOTHING_YET
         if self._file_entries == 0:
@@ -148,22 +148,22 @@ class _Index:
         self._columns = (keys, values)
         self._written = len(keys) if len(keys) == file_entries else _NOTHING_YET
         if is_first:
-            self._synced = self._written  # what an unclean stop may have left unsynced, recovery builds anew
+            self._synced = self._written  # recovery rebuilds what an unclean shutdown may have left unsynced
 
     def reset(self) -> None:
-        """Begin anew without entries, in memory."""
+        """Remove all entries; the index is in memory then."""
         self._columns = (array(self.key_type), array("I"))
         self._written = self._synced = _NOTHING_YET
 
     def replace_file(self, built: Self) -> None:
-        """Take the file of an index that was built of the same batches; whoever reads the old one goes on. Raises OSError."""
+        """Replace the file by that of ``built``, an index of the same batches. Searches of the old one continue. Raises OSError."""
         built.release()
         os.replace(built.path, self.path)
         self._file_entries = built.entries
         self._version += 1
 
     def release(self) -> None:
-        """Write what is new and forget the entries in memory."""
+        """Write new entries to the file, and drop those in memory."""
         if self._columns is not None:
             self.write()
             self._file_entries = len(self._columns[0])
@@ -193,7 +193,7 @@ class _Index:
         self._written = count
 
     def sync(self) -> None:
-        """Make the written entries durable, unless they are; raises OSError."""
+        """Make the written entries durable, if they are not yet; raises OSError."""
         written = self._written
         if self.is_cut or (written > 0 and written != self._synced):
             sync_file(self.path)
@@ -211,7 +211,7 @@ class _Index:
         keys.append(key)
 
     def _keep(self, count: int) -> None:
-        """Cut to the first ``count`` entries; readers may go on with the arrays that they have."""
+        """Cut to the first ``count`` entries. Readers may still use the old arrays."""
         if self._columns is None:
             self.load()
         assert self._columns is not None
@@ -223,11 +223,11 @@ class _Index:
 
     @classmethod
     def _columns_of(cls, data: bytes) -> Columns:
-        """Split whole entries, as they are in a file, into their columns."""
+        """Decode the entries of a file into columns."""
         raise NotImplementedError
 
     def _now(self) -> Columns | None:
-        """Return the entries, read if they must be; None when the file is too large for that. Raises OSError."""
+        """Return the entries, reading them if needed; None if the file is too large to cache. Raises OSError."""
         columns = self._columns
         if columns is not None:
             return columns
@@ -244,7 +244,7 @@ class _Index:
         return (keys[at], values[at]) if at >= 0 else None
 
     def _read_content(self) -> Columns | None:
-        """Read the file and keep that for later; None when it is too large for that."""
+        """Read the file and cache its content; None if it is too large."""
         version, count, size = self._version, self.entries, self.entry.size
         if not count:
             return self._columns_of(b"")
@@ -269,7 +269,7 @@ class _Index:
             return read(at) if at >= 0 else None
 
     def _at(self, number: int) -> tuple[int, int] | None:
-        """Return entry ``number``, counted from the end when negative."""
+        """Return entry ``number``; a negative one counts from the end."""
         count = self.entries
         number += count if number < 0 else 0
         if not 0 <= number < count:
@@ -287,7 +287,7 @@ def _ascend(compare: Callable[[int, int], bool], column: "array[int]") -> bool:
 
 
 class OffsetIndex(_Index):
-    """Where in the segment the batch with about a given offset begins."""
+    """Maps offsets to positions of batches in the segment."""
 
     __slots__ = ()
     entry: ClassVar[struct.Struct] = _OFFSET_ENTRY
@@ -295,7 +295,7 @@ class OffsetIndex(_Index):
 
     @property
     def is_full(self) -> bool:
-        """Whether no entry fits any more, so that the segment must be rolled."""
+        """Whether there is no room for another entry, so the segment must be rolled."""
         return self._columns is not None and len(self._columns[0]) >= self.max_entries
 
     def append(self, offset: int, position: int) -> None:
@@ -310,9 +310,9 @@ class OffsetIndex(_Index):
         return numbers[0::2], numbers[1::2]
 
     def positions_around(self, offset: int) -> tuple[int, int]:
-        """Return the start of a batch at or before the one with ``offset``, as near as the index knows, and of the next it knows.
+        """Return the positions of the two indexed batches around ``offset``: at or before its batch, and the next one.
 
-        That next one is -1 when it knows none, and may be the one with ``offset``: entries are of batches' last offsets.
+        The next one is -1 if there is none. It may be the batch with ``offset``, as entries have the last offsets of batches.
         """
         relative = offset - self.base_offset
         columns = self._now()
@@ -324,12 +324,12 @@ class OffsetIndex(_Index):
         return values[after - 1] if after else 0, values[after] if after < len(keys) else -1
 
     def last_entry(self) -> tuple[int, int]:
-        """Return (offset, position) of the last entry, or of the segment's start."""
+        """Return (offset, position) of the last entry; of the segment's start if there is none."""
         found = self._at(-1)
         return (self.base_offset + found[0], found[1]) if found else (self.base_offset, 0)
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the entries from ``offset`` on."""
+        """Remove the entries from ``offset`` on."""
         if self._columns is None:
             self.load()
         assert self._columns is not None
@@ -337,7 +337,7 @@ class OffsetIndex(_Index):
 
 
 class TimeIndex(_Index):
-    """Up to which offset everything is older than a given time."""
+    """Maps timestamps to the offsets up to which no record is later."""
 
     __slots__ = ()
     entry: ClassVar[struct.Struct] = _TIME_ENTRY
@@ -345,11 +345,11 @@ class TimeIndex(_Index):
 
     @property
     def is_full(self) -> bool:
-        """Whether only the entry that is written on closing still fits."""
+        """Whether there is room only for the entry that is written when the segment is closed."""
         return self._columns is not None and len(self._columns[0]) >= self.max_entries - 1
 
     def maybe_append(self, timestamp_ms: int, offset: int) -> None:
-        """Add an entry when it is later than the last one; needs the index in memory."""
+        """Add an entry if it is later than the last one; the index must be in memory."""
         assert self._columns is not None
         keys, values = self._columns
         relative = offset - self.base_offset
@@ -367,17 +367,17 @@ class TimeIndex(_Index):
         return keys, numbers[2::3]
 
     def lookup(self, timestamp_ms: int) -> TimestampOffset:
-        """Return the last entry that is not later than ``timestamp_ms``, or (-1, base offset)."""
+        """Return the last entry not later than ``timestamp_ms``; (-1, base offset) if there is none."""
         found = self._floor(timestamp_ms)
         return TimestampOffset(found[0], self.base_offset + found[1]) if found else TimestampOffset(-1, self.base_offset)
 
     def last_entry(self) -> TimestampOffset:
-        """Return the last entry, or (-1, base offset)."""
+        """Return the last entry; (-1, base offset) if there is none."""
         found = self._at(-1)
         return TimestampOffset(found[0], self.base_offset + found[1]) if found else TimestampOffset(-1, self.base_offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the entries whose offset is ``offset`` or later."""
+        """Remove the entries whose offset is ``offset`` or higher."""
         if self._columns is None:
             self.load()
         assert self._columns is not None

@@ -1,7 +1,7 @@
 """One segment: a file of batches with its indexes.
 
-Appends and truncations happen under the log's lock; reads need no lock. A reader is given the end that it may see, and a file
-region keeps the open file alive, so a region stays readable when the segment is deleted meanwhile.
+Appends and truncations happen under the log's lock; reads need no lock. The caller says up to where a reader may read. A file
+region keeps the file open, so it stays readable after the segment is deleted.
 """
 
 import bisect
@@ -23,7 +23,7 @@ from twisted_kafka.protocol.regions import Buffer
 _log = Logger()
 
 RECENT_BATCHES = 128
-"""So many of the last batches' positions are remembered (at most twice as many), so that a reader at the end needs no file read."""
+"""The positions of this many last batches, at most twice as many, stay in memory: a reader at the end does not search the file."""
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
 
@@ -32,9 +32,9 @@ Located = tuple[int, int, int, int]
 
 
 class LogSegment(SegmentFiles):
-    """The batches from ``base_offset`` on, until the next segment's.
+    """The batches from ``base_offset`` up to the next segment.
 
-    ``index_interval_bytes``: about so many bytes of batches per index entry.
+    ``index_interval_bytes`` is the approximate number of bytes of batches per index entry.
     """
 
     __slots__ = (
@@ -70,20 +70,20 @@ class LogSegment(SegmentFiles):
         self.created_ms = 0
         self.jitter_ms = 0
         self.is_index_full = False
-        """Whether an index has no place left, so that the segment must be rolled."""
+        """Whether an index is full, so the segment must be rolled."""
         self.is_checked = False
-        """Whether the index files were checked: that happens when they are first needed."""
+        """Whether the index files were checked, which happens on first use."""
         self._checking = threading.Lock()
-        """Held meanwhile: two readers would rebuild the same files."""
+        """Held during the check: two readers would rebuild the same files."""
         self._file: SegmentFile | None = None
         self._is_reserved = False
         self._recent: list[Located] = []
         self._bytes_since_index_entry = 0
         self._max_timestamp: TimestampOffset | None = None
         self.indexed_end = 0
-        """Up to which position ``open_for_append`` found sound batches."""
+        """The end of the valid batches that ``open_for_append`` found."""
         self.first_timestamp_ms: int | None = None
-        """The largest timestamp of the first batch, by which the segment's age is told; None until ``find_first_timestamp_ms``."""
+        """The largest timestamp of the first batch, the base of the segment's age; None until ``find_first_timestamp_ms``."""
 
     @classmethod
     def create(
@@ -97,10 +97,10 @@ class LogSegment(SegmentFiles):
         suffix: str = "",
         reserve_bytes: int = 0,
     ) -> "LogSegment":
-        """Make an empty segment, ready for appends; raises OSError, after which there is no new file.
+        """Create an empty segment, ready for appends; raises OSError and leaves no new file.
 
-        ``suffix`` marks files that are not part of a log yet. ``reserve_bytes`` are taken from the disk at once: what is not used
-        of them is given back by ``seal``, or by recovery.
+        ``suffix`` marks files that are not part of a log yet. ``reserve_bytes`` are allocated on disk at once; ``seal`` or
+        recovery frees what is not used.
         """
         segment = cls(
             directory,
@@ -115,7 +115,7 @@ class LogSegment(SegmentFiles):
         is_new = not segment.path.exists()
         try:
             segment.clear()
-            segment.write_indexes()  # empty as they are: tools expect the files beside the batches
+            segment.write_indexes()  # empty, but tools expect the files
             if reserve_bytes:
                 segment.reserve(reserve_bytes)
         except OSError:
@@ -129,8 +129,8 @@ class LogSegment(SegmentFiles):
         """The file of batches, opened on first use; raises OSError."""
         file = self._file
         if file is None:
-            # Without a lock: a disk that hangs must keep nobody waiting who reads from another. Of two threads that open the file
-            # one wins, and none that opened it after ``hold``: its name may belong to another segment by then.
+            # Without a lock: a disk that hangs must not block readers of other disks. If two threads open the file, one wins; never
+            # one that opened it after ``preload``, as the name may belong to another segment by then.
             opened = SegmentFile(self.path, "r+")
             file = self._file
             if file is None:
@@ -140,7 +140,7 @@ class LogSegment(SegmentFiles):
     # Appending, under the log's lock.
 
     def append(self, records: Buffer, batches: Sequence[IndexedBatch]) -> None:
-        """Write ``records``, whose whole batches are ``batches``; raises OSError and leaves the segment as it was."""
+        """Write ``records``, which consist of ``batches``; raises OSError and leaves the segment unchanged."""
         start = self.size_bytes
         fd = self.file.fileno()
         try:
@@ -156,7 +156,7 @@ class LogSegment(SegmentFiles):
         self.size_bytes = start + len(records)
 
     def index_batch(self, batch: IndexedBatch, position: int) -> None:
-        """Index the batch that lies at ``position``, the end of what was noted before."""
+        """Add the batch at ``position``, right after the last indexed one, to the indexes."""
         last_offset, size, timestamp_ms = batch.last_offset, batch.size_bytes, batch.max_timestamp_ms
         largest = self._max_timestamp or self.max_timestamp
         if timestamp_ms > largest[0]:
@@ -174,11 +174,11 @@ class LogSegment(SegmentFiles):
         recent.append((last_offset, position, position + size, batch.base_offset))
 
     def fits(self, offset: int) -> bool:
-        """Whether ``offset`` can be written relative to the base offset in the indexes."""
+        """Return whether ``offset`` relative to the base offset fits the indexes."""
         return 0 <= offset - self.base_offset <= MAX_RELATIVE_OFFSET
 
     def reserve(self, size_bytes: int) -> None:
-        """Take room for so many bytes from the disk (``preallocate``); raises OSError."""
+        """Allocate ``size_bytes`` on disk (``preallocate``); raises OSError."""
         os.posix_fallocate(self.file.fileno(), 0, size_bytes)
         self._is_reserved = True
 
@@ -190,12 +190,12 @@ class LogSegment(SegmentFiles):
                 return
             batches = BatchFile(self.file.fileno(), self.base_offset, self.size_bytes)
             if not indexes_fit(batches, self.offset_index, self.time_index):
-                _log.warn("{path}: its indexes do not fit its batches and are rebuilt", path=str(self.path))
+                _log.warn("The indexes of {path} do not match its batches and are rebuilt", path=str(self.path))
                 rebuild_indexes(batches, self.offset_index, self.time_index, self.index_interval_bytes)
             self.is_checked = True
 
     def locate(self, offset: int) -> Located | None:
-        """Return the first batch with ``offset`` or one after it, or None when this segment has none; raises OSError."""
+        """Return the first batch with ``offset`` or a higher one; None if this segment has none. Raises OSError."""
         recent = self._recent
         if recent:
             last = recent[-1]
@@ -213,18 +213,18 @@ class LogSegment(SegmentFiles):
 
     def headers(self, position: int = 0) -> Iterator[BatchHeader]:
         """Yield the headers of the batches from ``position`` on."""
-        file = self.file  # which stays open while there is somebody who reads
+        file = self.file  # the reference keeps it open
         yield from scan_headers(file.fileno(), position, self.size_bytes)
 
     def first_later(self, timestamp_ms: int) -> int:
-        """Return an offset before which no record is later than ``timestamp_ms``, as near as the index knows; raises OSError."""
+        """Return the highest offset that the index has before which no record is later than ``timestamp_ms``; raises OSError."""
         if not self.is_checked:
             self._check_indexes()
         found = self.time_index.lookup(timestamp_ms)
         return found.offset + 1 if found.timestamp_ms >= 0 else self.base_offset
 
     def find_first_timestamp_ms(self) -> int:
-        """Return ``first_timestamp_ms``, -1 when the segment is empty; raises OSError."""
+        """Return ``first_timestamp_ms``, -1 if the segment is empty; raises OSError."""
         if self.first_timestamp_ms is None:
             if not self.size_bytes:
                 return -1
@@ -234,7 +234,7 @@ class LogSegment(SegmentFiles):
 
     @property
     def max_timestamp(self) -> TimestampOffset:
-        """The largest timestamp, and the last offset of the batch that has it; (-1, base offset) when unknown."""
+        """The largest timestamp, and the last offset of its batch; (-1, base offset) if unknown."""
         if self._max_timestamp is None:
             if not self.is_checked:
                 self._check_indexes()
@@ -242,12 +242,12 @@ class LogSegment(SegmentFiles):
         return self._max_timestamp
 
     def largest_timestamp_ms(self) -> int:
-        """Return by what age retention judges the segment: its largest timestamp, else the time of its last change."""
+        """Return the timestamp that retention uses: the largest one, or if there is none the file's modification time."""
         largest = self.max_timestamp.timestamp_ms
         return largest if largest >= 0 else self.last_modified_ms()
 
     def last_modified_ms(self) -> int:
-        """Return when the file was last changed; raises OSError."""
+        """Return the file's modification time; raises OSError."""
         return os.stat(self.path).st_mtime_ns // 1_000_000
 
     # Opening and closing.
@@ -255,7 +255,7 @@ class LogSegment(SegmentFiles):
     def open_for_append(self) -> int:
         """Make this the active segment: load its indexes and return the offset after its last batch; raises OSError."""
         for index in (self.offset_index, self.time_index):
-            # What is in memory already may have entries that the file has not.
+            # An index in memory may have entries that its file lacks.
             if not index.in_memory:
                 index.load()
         next_offset, position = self.base_offset, self.offset_index.last_entry()[1]
@@ -280,7 +280,7 @@ class LogSegment(SegmentFiles):
             self._recent = self._recent[RECENT_BATCHES:]
 
     def seal(self) -> None:
-        """Write the indexes with a last entry for the largest timestamp, and keep only what reading needs; raises OSError."""
+        """Write the indexes, with a last entry for the largest timestamp, and free what only appends need; raises OSError."""
         if self._is_reserved:
             os.ftruncate(self.file.fileno(), self.size_bytes)
             self._is_reserved = False
@@ -305,11 +305,11 @@ class LogSegment(SegmentFiles):
     def _sync_indexes(self) -> None:
         self.offset_index.sync()
         if self.offset_index.entries or self.time_index.is_cut:
-            # Else all batches are looked at when the segment is opened or its indexes are checked.
+            # Without entries, all batches are read when the segment is opened or its indexes are checked.
             self.time_index.sync()
 
     def close(self) -> None:
-        """Write the indexes, durably, and let go of the file; regions that were handed out stay readable. Raises OSError."""
+        """Write the indexes durably, and release the file; regions in use stay readable. Raises OSError."""
         is_cut = self._is_reserved
         self.seal()
         if is_cut:
@@ -318,13 +318,13 @@ class LogSegment(SegmentFiles):
         self.release_file()
 
     def release_file(self) -> None:
-        """Let go of the file alone."""
+        """Release the file of batches, and write nothing."""
         self._file = None
 
     # Rebuilding and removing.
 
     def clear(self) -> None:
-        """Make the files anew and empty; raises OSError."""
+        """Create the files, empty; raises OSError."""
         self._file = SegmentFile(self.path, "w+")
         self.size_bytes = 0
         self.reset_indexes()
@@ -332,7 +332,7 @@ class LogSegment(SegmentFiles):
         self.first_timestamp_ms = None
 
     def reset_indexes(self) -> None:
-        """Forget what is indexed, to note the batches anew."""
+        """Clear the indexes, to index the batches again."""
         self.offset_index.reset()
         self.time_index.reset()
         self.is_index_full = False
@@ -341,18 +341,18 @@ class LogSegment(SegmentFiles):
         self._max_timestamp = TimestampOffset(-1, self.base_offset)
 
     def truncate_file(self, size_bytes: int) -> None:
-        """Cut the file of batches alone, durably; raises OSError.
+        """Cut only the file of batches, durably; raises OSError.
 
-        What is appended next may reach the disk before a cut that was not synced: old batches would follow new ones.
+        The next append may reach the disk before a cut that was not synced: old batches would follow new ones.
         """
         os.ftruncate(self.file.fileno(), size_bytes)
         os.fdatasync(self.file.fileno())
         self.size_bytes = size_bytes
 
     def truncate_to(self, offset: int) -> int:
-        """Drop the batch with ``offset`` and everything after it, durably, and become the active segment; raises OSError.
+        """Remove the batch with ``offset`` and all after it, durably, and become the active segment; raises OSError.
 
-        Returns where the segment ends now: before ``offset`` when that lay inside a batch.
+        Returns the new end offset, which is lower than ``offset`` if that is inside a batch.
         """
         found = self.locate(offset)
         self._recent = []
@@ -366,10 +366,10 @@ class LogSegment(SegmentFiles):
         self.open_for_append()
         return min(offset, found[3]) if found else offset
 
-    def hold(self) -> None:
-        """Take all that reading needs into memory: the files are about to get other names; raises OSError.
+    def preload(self) -> None:
+        """Open the file and load the indexes, before the files are renamed; raises OSError.
 
-        Readers that have this segment go on with it, and never see the file that gets its name.
+        Readers of this segment can continue, and never open a new file of the same name.
         """
         if not self.is_checked:
             self._check_indexes()

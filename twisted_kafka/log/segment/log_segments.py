@@ -7,9 +7,9 @@ from twisted_kafka.log.segment.log_segment import LogSegment
 
 
 class LogSegments:
-    """An immutable sequence of segments with ascending base offsets: a reader goes on with the one that it has.
+    """An immutable sequence of segments with ascending base offsets, so a reader can keep using the one that it got.
 
-    There is always at least one; the last is the active one.
+    It is never empty; the last segment is the active one.
     """
 
     __slots__ = ("_base_offsets", "_latest_known", "_latest_ms", "_segments", "active", "first")
@@ -19,7 +19,7 @@ class LogSegments:
         self._base_offsets = [segment.base_offset for segment in self._segments]
         self.first = self._segments[0]
         self.active = self._segments[-1]
-        # The largest timestamp up to each closed segment, as far as somebody asked: threads that do so at once write the same.
+        # The largest timestamp up to each closed segment, computed on demand. Concurrent threads write the same values.
         self._latest_ms = [0] * (len(self._segments) - 1)
         self._latest_known = 0
 
@@ -30,18 +30,18 @@ class LogSegments:
         return iter(self._segments)
 
     def floor(self, offset: int) -> LogSegment:
-        """Return the segment that ``offset`` belongs to: the first one for an offset before it."""
+        """Return the segment that ``offset`` belongs to; the first one for lower offsets."""
         if offset >= self.active.base_offset:
             return self.active
         return self._segments[max(0, bisect.bisect_right(self._base_offsets, offset) - 1)]
 
     def after(self, segment: LogSegment) -> LogSegment | None:
-        """Return the one that follows ``segment``, or None."""
+        """Return the segment after ``segment``, or None."""
         at = bisect.bisect_right(self._base_offsets, segment.base_offset)
         return self._segments[at] if at < len(self._segments) else None
 
     def reaching(self, timestamp_ms: int, offset: int) -> Iterator[LogSegment]:
-        """Yield the segments with a record not older than ``timestamp_ms``, from the one with ``offset`` on; raises OSError."""
+        """Yield the segments, from the one with ``offset`` on, with a record not older than ``timestamp_ms``; raises OSError."""
         at = max(bisect.bisect_right(self._base_offsets, offset) - 1, self._first_reaching(timestamp_ms))
         while at < len(self._segments):
             segment = self._segments[at]
@@ -50,7 +50,7 @@ class LogSegments:
             at += 1
 
     def _first_reaching(self, timestamp_ms: int) -> int:
-        """Return the number of the first segment with such a record, of the active one if no closed one has any."""
+        """Return the index of the first closed segment with such a record; of the active one if there is none."""
         latest, known = self._latest_ms, self._latest_known
         closed = len(latest)
         largest_ms = latest[known - 1] if known else -1
@@ -61,7 +61,7 @@ class LogSegments:
         return bisect.bisect_left(latest, timestamp_ms, 0, known)
 
     def starting_before(self, offset: int) -> list[LogSegment]:
-        """Return the segments whose base offset is below ``offset``."""
+        """Return the segments with a base offset below ``offset``."""
         return list(self._segments[: bisect.bisect_left(self._base_offsets, offset)])
 
     def since(self, offset: int) -> list[LogSegment]:

@@ -4,7 +4,7 @@ import io
 
 
 class SegmentFile(io.FileIO):
-    """Closes itself when the last region that refers to it is gone."""
+    """Closes itself when nothing refers to it any more, neither the segment nor a file region."""
 
     def __del__(self) -> None:
         self.close()

@@ -1,4 +1,4 @@
-"""The files of a segment: batches, indexes by offset and time, aborted transactions; their names, and what changes those."""
+"""The files of a segment: batches, indexes by offset and time, aborted transactions; their names and renames."""
 
 import os
 from pathlib import Path
@@ -17,7 +17,7 @@ from twisted_kafka.log.segment.transaction_index import TransactionIndex
 
 
 class SegmentFiles:
-    """The files named after ``base_offset`` in ``directory``; ``suffix`` marks those that are not part of a log yet."""
+    """The files named after ``base_offset`` in ``directory``; ``suffix`` marks files that are not part of a log yet."""
 
     __slots__ = ("_name", "_suffix", "base_offset", "directory", "offset_index", "time_index", "transaction_index")
 
@@ -36,13 +36,13 @@ class SegmentFiles:
         return self.directory / (self._name + LOG_SUFFIX + self._suffix)
 
     def move_to(self, directory: Path) -> None:
-        """Follow the log's directory after it was renamed."""
+        """Use the new path of the log's directory, which was renamed."""
         self.directory = directory
         for index in (self.offset_index, self.time_index, self.transaction_index):
             index.path = directory / index.path.name
 
     def change_suffix(self, suffix: str) -> None:
-        """Give the files another suffix; raises OSError.
+        """Rename the files to end with another suffix; raises OSError.
 
         The file with the batches gets one last, for a start goes by it; and loses it first: those of the replaced segments are
         gone then, and a start removes no more of their names.
@@ -56,7 +56,7 @@ class SegmentFiles:
         self._suffix = suffix
 
     def mark_deleted(self) -> list[Path]:
-        """Rename the files so that the next start removes them if nobody did; returns their new paths. Raises OSError."""
+        """Rename the files, so that the next start removes them if they are still there; returns the new paths. Raises OSError."""
         renamed = []
         for path in self._paths():
             marked = path.with_name(path.name + DELETED_SUFFIX)

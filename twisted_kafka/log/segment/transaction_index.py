@@ -1,6 +1,6 @@
-"""The ``.txnindex`` beside a segment: the aborted transactions whose marker lies in it.
+"""The ``.txnindex`` of a segment: the aborted transactions whose marker is in the segment.
 
-An entry is version 0 (16 bits), producer id, first offset, last offset and the last stable offset at that moment (64 bits each).
+An entry is version 0 (16 bits), producer id, first offset, last offset and the last stable offset at that time (64 bits each).
 """
 
 import os
@@ -15,14 +15,14 @@ _ENTRY = struct.Struct(">hqqqq")
 ENTRY_BYTES = _ENTRY.size
 _VERSION = 0
 _publishing = threading.Lock()
-"""Whoever reads a file while somebody else appends to its entries must not put back what was there before.
+"""Held to publish the entries of a file: a concurrent append must not be overwritten by what was read before it.
 
-Never held during I/O: a disk that hangs must keep nobody waiting who reads from another.
+Never held during I/O: a disk that hangs must not block readers of other disks.
 """
 
 
 class TransactionIndex:
-    """Entries of one segment, read on first use and kept; the file exists only when there are any."""
+    """The entries of one segment, read on first use and kept. The file exists only if there are any."""
 
     __slots__ = ("_entries", "_written", "path")
 
@@ -45,7 +45,7 @@ class TransactionIndex:
         return entries
 
     def append(self, aborted: AbortedTransaction) -> None:
-        """Add an entry and write it; raises OSError, after which it is there all the same: the next call or ``sync`` writes it."""
+        """Add an entry and write it. It is added even if the write raises OSError: the next call or ``sync`` writes it."""
         self._entries = (*self.entries, aborted)
         self._write()
 
@@ -62,7 +62,7 @@ class TransactionIndex:
         self._written = len(entries)
 
     def collect(self, fetch_offset: int, upper_bound: int) -> tuple[list[AbortedTransaction], bool]:
-        """Return what was aborted between the offsets, and whether no later segment can have more of it."""
+        """Return the transactions aborted between the offsets, and whether the result is complete: no later segment has more."""
         found = []
         for entry in self.entries:
             if entry.last_offset >= fetch_offset and entry.first_offset < upper_bound:
@@ -72,7 +72,7 @@ class TransactionIndex:
         return found, False
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the entries whose marker is at ``offset`` or later; raises OSError."""
+        """Remove the entries whose marker is at ``offset`` or above; raises OSError."""
         kept = tuple([entry for entry in self.entries if entry.last_offset < offset])
         if len(kept) < len(self.entries):
             if len(kept) < self._written:
@@ -81,7 +81,7 @@ class TransactionIndex:
             self._entries = kept
 
     def reset(self) -> None:
-        """Begin anew; raises OSError."""
+        """Remove all entries; raises OSError."""
         if self.path.exists():
             self._cut_file(0)
         self.remove()
@@ -89,7 +89,7 @@ class TransactionIndex:
         self._written = 0
 
     def _cut_file(self, size_bytes: int) -> None:
-        # Durably: entries that came back would tell of transactions that the log does not have.
+        # Durably: after a power failure, entries of transactions that the log no longer has must not come back.
         os.truncate(self.path, size_bytes)
         sync_file(self.path)
 
@@ -105,12 +105,12 @@ class TransactionIndex:
         sync_file(self.path)
 
     def _read(self) -> tuple[tuple[AbortedTransaction, ...], int]:
-        """Return the entries of the file and how many they are."""
+        """Return the entries of the file, and their number."""
         try:
             data = self.path.read_bytes()
         except FileNotFoundError:
             if not self.path.parent.exists():
-                raise  # the log is being moved: this says nothing
+                raise  # the log is being moved: the file may exist
             return (), 0
         whole = len(data) // _ENTRY.size * _ENTRY.size
         found = tuple([AbortedTransaction(*fields[1:]) for fields in _ENTRY.iter_unpack(data[:whole])])
