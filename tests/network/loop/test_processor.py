@@ -1,5 +1,6 @@
 import random
 import socket
+from collections import deque
 
 import pytest
 from zope.interface import implementer
@@ -9,6 +10,7 @@ from tests.network.network_fakes import Layer, frame
 from twisted_kafka.network.accepting.interfaces import NEW_CONNECTIONS, IBlockedAcceptor, NoQuotas
 from twisted_kafka.network.connection.channel import READ_AHEAD_BYTES
 from twisted_kafka.network.connection.expiry import HALF_CLOSED_S
+from twisted_kafka.network.requests.request import Request, ThrottlingResponse
 from twisted_kafka.network.requests.request_channel import AlreadyAnsweredError, Parker
 
 
@@ -441,3 +443,22 @@ def test_a_full_processor_tells_the_acceptor_when_it_has_room() -> None:
     assert told == [True]
     for _, theirs in pairs:
         theirs.close()
+
+
+@pytest.mark.pure
+def test_a_response_that_is_appended_while_the_thread_ends_is_completed() -> None:
+    layer = Layer()
+    channel, transport = layer.connect()
+    channel.dataReceived(frame(1))
+    request = layer.take()
+    assert request is not None
+    transport.abortConnection()
+
+    class Interrupted(deque[Request | ThrottlingResponse]):
+        def append(self, response: Request | ThrottlingResponse) -> None:
+            layer.processor.end()
+            super().append(response)
+
+    layer.processor._responses = Interrupted()
+    layer.channel.send_no_op(request)
+    assert layer.observer.completed == [request]
