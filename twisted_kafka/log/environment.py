@@ -1,4 +1,4 @@
-"""What the logs of one broker share."""
+"""The context that the logs of one broker share."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -26,12 +26,12 @@ def _ignore_truncation(_directory: Path) -> None:
 
 
 class LogEnvironment:
-    """Clock, scheduler, and whom to tell when a disk fails.
+    """Clock, scheduler and callbacks.
 
-    ``on_storage_failure`` is given the log's directory and the error, before the operation that met it raises KafkaStorageError;
-    ``on_flush_ms`` how long a flush took. ``on_truncated`` writes the recovery points of the directory
-    before it returns: a recovery from an old one on would take what is appended from now on for flushed.
-    ``are_transactions_verified`` says whether a leader's append that begins a transaction must show a VerificationGuard (KIP-890).
+    ``on_storage_failure`` gets the log directory and the error, before the failed operation raises KafkaStorageError.
+    ``on_flush_ms`` gets the duration of a flush. ``on_truncated`` writes the recovery points of the log directory before it
+    returns: recovery from an old one would take records that are appended from now on for flushed.
+    ``are_transactions_verified`` returns whether a leader's append that begins a transaction needs a VerificationGuard (KIP-890).
     """
 
     __slots__ = (

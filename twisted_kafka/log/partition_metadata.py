@@ -10,9 +10,9 @@ _VERSION = "0"
 
 
 def read_topic_id(directory: Path) -> bytes | None:
-    """Return the topic's id, or None when the file is missing or empty.
+    """Return the topic's id, or None if the file is missing or empty.
 
-    Raises ValueError when it says something else than version 0 and an id; OSError.
+    Raises OSError, and ValueError if the file does not have version 0 and an id.
     """
     path = directory / PARTITION_METADATA
     try:

@@ -1,4 +1,4 @@
-"""ReadLimits: where a log begins and ends for each kind of reader, at one moment."""
+"""ReadLimits: a consistent view of where a log begins and ends for each kind of reader."""
 
 from collections.abc import Callable
 from functools import partial
@@ -9,21 +9,21 @@ from twisted_kafka.log.segment.log_segments import LogSegments
 
 
 class ReadLimits(NamedTuple):
-    """An immutable value: a log replaces it whole, under its lock, and a reader takes it once and reads by it.
+    """An immutable value: the log replaces it under its lock, and a reader takes it once per read.
 
-    The first three are where the readers of each ``FetchIsolation`` must stop, in its order.
+    The first three fields are the upper bounds of each ``FetchIsolation``, in its order.
     """
 
     log_end: LogOffsetMetadata
-    """The offset that the next record gets."""
+    """The offset of the next record to be appended."""
     high_watermark: LogOffsetMetadata
-    """Up to here all in-sync replicas have the log."""
+    """The offset up to which all in-sync replicas have the log."""
     last_stable: LogOffsetMetadata
-    """Up to here every transaction is decided; at most the high watermark."""
+    """The offset up to which all transactions are complete; at most the high watermark."""
     log_start_offset: int
     segments: LogSegments
     first_unstable: LogOffsetMetadata | None
-    """Where the first transaction begins that is open, or whose marker is above the high watermark."""
+    """The start of the first transaction that is open, or whose marker is above the high watermark."""
 
 
 read_limits_of = cast(
@@ -32,7 +32,7 @@ read_limits_of = cast(
     ],
     partial(tuple.__new__, ReadLimits),
 )
-"""Makes one of a plain tuple, in half the time that the class takes: for appends."""
+"""Creates ReadLimits from a plain tuple, in half the time of the class; for appends."""
 
 
 def make_limits(
@@ -42,7 +42,7 @@ def make_limits(
     segments: LogSegments,
     first_unstable: LogOffsetMetadata | None,
 ) -> ReadLimits:
-    """Return the limits with the last stable offset that follows from the others."""
+    """Return the limits, with the last stable offset derived from the others."""
     is_stable = first_unstable is None or first_unstable[0] >= high_watermark[0]
     last_stable = high_watermark if first_unstable is None or is_stable else first_unstable
     return read_limits_of((log_end, high_watermark, last_stable, log_start_offset, segments, first_unstable))

@@ -1,4 +1,4 @@
-"""What the log answers with."""
+"""Results of appends, reads and searches of a log."""
 
 from collections.abc import Callable, Sequence
 from enum import IntEnum
@@ -12,7 +12,7 @@ UNKNOWN_POSITION = -1
 
 
 class FetchIsolation(IntEnum):
-    """Up to where a reader may see."""
+    """The upper bound of a read."""
 
     LOG_END = 0
     HIGH_WATERMARK = 1
@@ -20,7 +20,7 @@ class FetchIsolation(IntEnum):
 
 
 class LogOffsetMetadata(NamedTuple):
-    """An offset and where in the log it lies; UNKNOWN_POSITION when nobody has looked yet."""
+    """An offset and its position in the log; UNKNOWN_POSITION if it was not looked up yet."""
 
     message_offset: int
     segment_base_offset: int = UNKNOWN_POSITION
@@ -28,11 +28,11 @@ class LogOffsetMetadata(NamedTuple):
 
 
 log_offset_metadata_of = cast(Callable[[tuple[int, int, int]], LogOffsetMetadata], partial(tuple.__new__, LogOffsetMetadata))
-"""Makes one of a plain tuple, in half the time that the class takes: for hot paths."""
+"""Creates LogOffsetMetadata from a plain tuple, in half the time of the class; for hot paths."""
 
 
 class TimestampAndOffset(NamedTuple):
-    """The record found for a time; ``leader_epoch`` is -1 when its batch says none."""
+    """A record found by its timestamp; ``leader_epoch`` is -1 if its batch has none."""
 
     timestamp_ms: int
     offset: int
@@ -40,7 +40,7 @@ class TimestampAndOffset(NamedTuple):
 
 
 class EpochEndOffset(NamedTuple):
-    """Where a leader epoch ended; both are -1 when unknown."""
+    """A leader epoch and its end offset; both are -1 if unknown."""
 
     leader_epoch: int
     end_offset: int
@@ -56,10 +56,10 @@ class AbortedTransaction(NamedTuple):
 
 
 class Conversion(NamedTuple):
-    """What records cost that were not written, or sent, as they were. (Kafka: RecordValidationStats.)
+    """The cost of converting records, on an append or a fetch (Kafka: RecordValidationStats).
 
-    How many were built anew (for another format, codec, offsets or timestamps), how long that took, and how much memory it and
-    decompressing took beside what came in.
+    The number of records that were rewritten (for another format, codec, offsets or timestamps), the time that took, and the
+    temporary memory of rewriting and decompressing.
     """
 
     records: int
@@ -68,11 +68,10 @@ class Conversion(NamedTuple):
 
 
 class LogAppendInfo:
-    """What is appended, as its validation found it, and then what the append did (Kafka: LogAppendInfo).
+    """The records of an append after validation, and the result of the append (Kafka: LogAppendInfo).
 
-    Offsets are -1 without a complete batch; ``log_append_time_ms`` is -1 unless the topic stamps records. ``records`` has what is
-    written, ``batches`` what the log wants to know of it. ``conversion`` is None for records that were written as they came and are
-    not compressed.
+    Offsets are -1 without a complete batch; ``log_append_time_ms`` is -1 unless the topic uses LogAppendTime. ``records`` are the
+    bytes to write, ``batches`` describe them. ``conversion`` is None for uncompressed records that were not rewritten.
     """
 
     __slots__ = (
@@ -109,10 +108,10 @@ class LogAppendInfo:
 
 
 class FetchDataInfo:
-    """What a read found: a region of a segment's file, or ``b""``.
+    """The result of a read: a region of a segment's file, or ``b""``.
 
-    ``first_entry_incomplete``: the first batch is larger than was asked for and was cut.
-    ``aborted_transactions`` is None unless committed data was asked for.
+    ``first_entry_incomplete``: the first batch exceeds the requested size and was cut.
+    ``aborted_transactions`` is None unless only committed data was requested.
     """
 
     __slots__ = ("aborted_transactions", "fetch_offset", "first_entry_incomplete", "records")

@@ -1,8 +1,9 @@
-"""Opening a log's directory: quickly after a clean stop, by reading everything since the recovery point after a crash.
+"""Opens a log's directory: quickly after a clean shutdown; after a crash, reading all segments from the recovery point on.
 
-Recovery walks those segments batch by batch, checks every CRC, builds the indexes, the producer state and the leader epochs anew,
-and cuts the log at the first batch that is torn or corrupt; later segments are removed. So are those from one on that begins before
-the end of its predecessor or, in a log that was never compacted, after it: a tail that was not flushed was lost with the machine.
+Recovery reads these segments batch by batch, checks every CRC, rebuilds the indexes, the producer state and the leader epochs, and
+cuts the log at the first torn or corrupt batch; later segments are removed. A segment that overlaps its predecessor is removed with
+all later ones. In a log that was never compacted this also applies to a segment that follows a gap: the unflushed end of its
+predecessor was lost in a power failure.
 """
 
 import os
@@ -38,20 +39,20 @@ from twisted_kafka.log.segment.transaction_index import ENTRY_BYTES as TRANSACTI
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 SegmentListener = Callable[[int, int], None]
-"""Told during recovery how many segments are still to be read, and the size in bytes of the one that was."""
+"""Called during recovery with the number of segments left, and the size in bytes of the one that was read."""
 
 _log = Logger()
 
 
 def ignore_progress(remaining: int, size_bytes: int) -> None:
-    """Be the listener where nobody wants to know."""
+    """Do nothing: the default listener."""
 
 
 class LastStop(NamedTuple):
-    """What the broker's last life left to know of a log: its offsets in the checkpoints, and how it ended."""
+    """The state of a log at the broker's last shutdown: its offsets in the checkpoints, and whether the shutdown was clean."""
 
     recovery_point: int = 0
-    """Up to where the log is known to be on disk and whole."""
+    """The offset up to which the log is flushed and valid."""
     log_start_offset: int = 0
     was_clean: bool = False
     was_compacted: bool = True
@@ -59,13 +60,13 @@ class LastStop(NamedTuple):
 
 
 UNKNOWN_STOP = LastStop()
-"""Nothing is known: everything is read."""
+"""Nothing is known: the whole log is recovered."""
 CLEAN_STOP = LastStop(was_clean=True)
-"""Nothing is to be recovered, as in a log that is being made."""
+"""Nothing needs recovery, as for a new log."""
 
 
 class LoadedLog:
-    """What was found in a log's directory."""
+    """The content of a log's directory."""
 
     __slots__ = ("epochs", "log_end_offset", "log_start_offset", "producers", "recovery_point", "segments", "snapshots")
 
@@ -103,7 +104,7 @@ class LogLoader:
         self._may_have_gaps = True
 
     def load(self, last_stop: LastStop) -> LoadedLog:
-        """Open the directory and recover what is not known to be whole; raises OSError."""
+        """Open the directory, and recover the log if needed; raises OSError."""
         self._may_have_gaps = last_stop.was_compacted or self._config.compact
         recovery_point = last_stop.recovery_point
         while True:
@@ -128,8 +129,13 @@ class LogLoader:
         else:
             recovery_point = end
         if end < loaded.log_start_offset:
-            # The log lost what lay between, to a machine's crash say: nothing that a reader may see is left.
-            _log.warn("{log} ends at {end}, before its start offset: it begins anew there", log=self._topic_partition, end=end)
+            # The records in between were lost, for example in a power failure: no readable record is left.
+            _log.warn(
+                "{log} ends at {end}, before its start offset {start}: all segments are removed, and it begins at the start offset",
+                log=self._topic_partition,
+                end=end,
+                start=loaded.log_start_offset,
+            )
             for segment in loaded.segments:
                 segment.remove()
             loaded.segments = LogSegments([self._new_segment(loaded.log_start_offset)])
@@ -146,18 +152,18 @@ class LogLoader:
         return loaded
 
     def _opened_end(self, loaded: LoadedLog) -> int | None:
-        """Return where the log ends that was closed cleanly; None when its last segment is not as a clean stop leaves it."""
+        """Return the end offset of a log that was closed cleanly; None if its last segment contradicts that."""
         active = loaded.segments.active
         end = active.open_for_append()
         if active.indexed_end != active.size_bytes or active.offset_index.last_entry()[1] >= max(active.size_bytes, 1):
-            _log.warn("{path} is not as it was when it was closed: the log is recovered", path=str(active.path))
+            _log.warn("{path} was changed since its clean shutdown: the log is recovered", path=str(active.path))
             return None
         if not active.fits(end - 1) and active.size_bytes:
             raise OverflowedSegmentError(active)
         if loaded.epochs.is_damaged:
             _find_epochs(loaded.epochs, list(loaded.segments))
         for segment in self._damaged:
-            _log.warn("{path} is damaged and built anew", path=str(segment.transaction_index.path))
+            _log.warn("{path} is corrupt and is rebuilt", path=str(segment.transaction_index.path))
             rebuild_producers(loaded, segment.base_offset)
             _, valid_end = self._recover_segment(loaded, segment)
             if valid_end < segment.size_bytes:
@@ -187,8 +193,8 @@ class LogLoader:
     def _split(self, segment: LogSegment) -> None:
         end = find_valid_end(segment)
         if end < segment.size_bytes:
-            # As recovery does, which would get here after the splitting.
-            _log.warn("{path} is cut off at byte {end}, where it is torn or corrupt", path=str(segment.path), end=end)
+            # As recovery would do, but it runs after the split.
+            _log.warn("{path} is torn or corrupt at byte {end} and is truncated there", path=str(segment.path), end=end)
             self._drop([later for later in self._open_segments() if later.base_offset > segment.base_offset])
             segment.truncate_file(end)
         split(segment, self._new_piece)
@@ -198,7 +204,7 @@ class LogLoader:
         if any(name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)) for name in found):
             complete_swaps(self._directory)
             found = self._scan()
-        self._snapshots.know(found)
+        self._snapshots.set_names(found)
         segments = []
         for name, entry in found.items():
             if name.endswith((DELETED_SUFFIX, TEMPORARY_SUFFIX)):
@@ -235,18 +241,18 @@ class LogLoader:
         return segment
 
     def _rebuild_indexes(self, segment: LogSegment) -> None:
-        _log.info("{path}: an index is missing or damaged and built anew", path=str(segment.path))
+        _log.info("An index of {path} is missing or corrupt: the indexes are rebuilt", path=str(segment.path))
         segment.reset_indexes()
         next_offset = segment.base_offset
         for header in segment.headers():
             if header.base_offset < next_offset or header.last_offset < header.base_offset or not segment.fits(header.last_offset):
-                break  # garbage that a crash left: recovery will see to it
+                break  # garbage that a crash left: recovery removes it
             segment.index_batch(header, header.position)
             next_offset = header.last_offset + 1
         segment.seal()
 
     def _recover(self, loaded: LoadedLog, recovery_point: int) -> int:
-        """Check the segments from the recovery point on; returns the offset after the last sound batch."""
+        """Check the segments from the recovery point on; returns the offset after the last valid batch."""
         unchecked = loaded.segments.since(recovery_point)
         self._on_segment(len(unchecked), 0)
         checked = [segment for segment in loaded.segments if segment.base_offset < unchecked[0].base_offset]
@@ -265,12 +271,12 @@ class LogLoader:
             checked.append(segment)
             if valid_end < size_bytes:
                 _log.warn(
-                    "{path}: {cut} bytes after offset {end} are torn or corrupt and are cut off",
+                    "{path}: {cut} bytes from offset {end} on are torn or corrupt and are removed",
                     path=str(segment.path),
                     cut=size_bytes - valid_end,
                     end=end,
                 )
-                # Before the cut: when the machine dies in between, the next start still sees why they have to go.
+                # Before the cut: after a crash in between, the next start still sees why they must be removed.
                 self._drop(unchecked[number + 1 :])
                 segment.truncate_file(valid_end)
                 break
@@ -285,7 +291,7 @@ class LogLoader:
         return end
 
     def _follows(self, segment: LogSegment, end: int, log_start_offset: int) -> bool:
-        """Tell whether a segment can come after the one that ends at ``end``."""
+        """Return whether a segment can follow the one that ends at ``end``."""
         base = segment.base_offset
         if base < end:
             _log.warn("{path} overlaps the segment before it, which ends at {end}", path=str(segment.path), end=end)
@@ -296,16 +302,16 @@ class LogLoader:
         return True
 
     def _drop(self, segments: list[LogSegment]) -> None:
-        # The last one first: what a death in between leaves ends with what is damaged.
+        # The last one first: after a crash in between, the log still ends with the damaged segment.
         for segment in reversed(segments):
-            _log.warn("{path} lies after what is damaged and is removed", path=str(segment.path))
+            _log.warn("{path} follows a corrupt or missing part of the log and is removed", path=str(segment.path))
             segment.remove()
             self._snapshots.remove(segment.base_offset)
         if segments:
             sync_directory(self._directory)
 
     def _recover_segment(self, loaded: LoadedLog, segment: LogSegment) -> tuple[int, int]:
-        """Check one segment; returns the offset after its last sound batch and that batch's end."""
+        """Check one segment; returns the offset after its last valid batch, and the position where that batch ends."""
         segment.reset_indexes()
         segment.transaction_index.reset()
         producers, epochs = loaded.producers, loaded.epochs
@@ -329,7 +335,7 @@ class LogLoader:
         return next_offset, valid_end
 
     def _remove_stray_snapshots(self, loaded: LoadedLog) -> None:
-        """Remove the snapshots that no segment begins with, but for the newest, which a clean stop wrote at the end."""
+        """Remove snapshots at offsets where no segment begins, except the newest: a clean shutdown writes one at the log end."""
         bases = {segment.base_offset for segment in loaded.segments}
         offsets = loaded.snapshots.offsets()
         for offset in offsets:
@@ -338,7 +344,7 @@ class LogLoader:
 
 
 def _find_epochs(epochs: LeaderEpochCache, segments: Iterable[LogSegment]) -> None:
-    """Take the epochs from the batches: their file was damaged by a crash."""
+    """Rebuild the epochs from the batches, as a crash damaged their file."""
     found: dict[int, int] = {}
     latest = -1
     for segment in segments:
@@ -350,15 +356,15 @@ def _find_epochs(epochs: LeaderEpochCache, segments: Iterable[LogSegment]) -> No
 
 
 def rebuild_producers(loaded: LoadedLog, end_offset: int) -> None:
-    """Have the producer state of exactly the log up to ``end_offset``, if it is not that already."""
+    """Build the producer state of the log up to ``end_offset``, unless it is that already."""
     if loaded.producers.map_end_offset != end_offset:
         reload_producers(loaded, end_offset)
 
 
 def reload_producers(loaded: LoadedLog, end_offset: int) -> None:
-    """Build the producer state of the log up to ``end_offset`` from the newest usable snapshot and the batches after it.
+    """Build the producer state of the log up to ``end_offset`` from the newest valid snapshot and the batches after it.
 
-    Snapshots beyond that are removed; raises OSError.
+    Snapshots above ``end_offset`` are removed. Raises OSError.
     """
     producers, snapshots = loaded.producers, loaded.snapshots
     start = loaded.log_start_offset
@@ -370,7 +376,7 @@ def reload_producers(loaded: LoadedLog, end_offset: int) -> None:
         try:
             producers.reset(snapshots.read(offset), offset)
         except CorruptSnapshotError as error:
-            _log.warn("{path}: {error}; it is removed", path=str(snapshots.path(offset)), error=error)
+            _log.warn("{path} is corrupt and is removed: {error}", path=str(snapshots.path(offset)), error=error)
             snapshots.remove(offset)
             continue
         break
@@ -378,7 +384,7 @@ def reload_producers(loaded: LoadedLog, end_offset: int) -> None:
 
 
 def replay_producers(producers: ProducerStateManager, segments: LogSegments, end_offset: int) -> None:
-    """Update the state with the batches between what it covers and ``end_offset``."""
+    """Update the state with the batches from its end up to ``end_offset``."""
     start = producers.map_end_offset
     for segment in segments.since(start):
         if segment.base_offset >= end_offset or start >= end_offset:

@@ -1,8 +1,8 @@
-"""Segments with offsets too far from their base offset for the 32 bits of an index entry, and their splitting.
+"""Splits segments with offsets that do not fit the 32-bit relative offset of an index entry.
 
-Compactions of old brokers made such segments (KAFKA-6264). What is split holds the same batches in several segments, in which every
-offset fits; it takes the place of the old one as a compacted segment does, so that a start after a crash in between undoes or
-finishes it. (Kafka: LocalLog.splitOverflowedSegment, LogLoader.retryOnOffsetOverflow.)
+Compactions of old brokers made such segments (KAFKA-6264). The batches go to several segments in which every offset fits. They
+replace the old segment in the way that a compacted one does, so the next start after a crash undoes or completes the split.
+(Kafka: LocalLog.splitOverflowedSegment, LogLoader.retryOnOffsetOverflow.)
 """
 
 import os
@@ -16,13 +16,13 @@ from twisted_kafka.log.files import SWAP_SUFFIX, remove_if_there, sync_directory
 from twisted_kafka.log.segment.log_segment import MAX_RELATIVE_OFFSET, LogSegment
 
 SegmentMaker = Callable[[int], LogSegment]
-"""Makes an empty segment with this base offset, whose files end with ``.cleaned``."""
+"""Creates an empty segment with this base offset, whose files end with ``.cleaned``."""
 
 _log = Logger()
 
 
 class OverflowedSegmentError(Exception):
-    """A sound batch has an offset that does not fit its segment, which has to be split."""
+    """A valid batch has an offset that does not fit the indexes: its segment must be split."""
 
     def __init__(self, segment: LogSegment) -> None:
         super().__init__(f"{segment.path} has offsets that do not fit its indexes")
@@ -30,16 +30,16 @@ class OverflowedSegmentError(Exception):
 
 
 def split_closed(segments: list[LogSegment], make: SegmentMaker) -> list[LogSegment]:
-    """Return the segments with those split that overflow and have another after them; raises OSError.
+    """Return the segments, with overflowed ones split, except the last; raises OSError.
 
-    Only those are read whose successor begins so far away. One that is damaged is left as it is: recovery sees to that.
+    Only segments whose successor is too far away are read. A corrupt segment is not split: recovery handles it.
     """
     found: list[LogSegment] = []
     for segment, following in pairwise(segments):
         if segment.fits(following.base_offset - 1) or not _is_overflowed(segment):
             found.append(segment)
         elif find_valid_end(segment) < segment.size_bytes:
-            _log.warn("{path} has offsets that do not fit its indexes, but is damaged: it is not split", path=str(segment.path))
+            _log.warn("{path} has offsets that do not fit its indexes, but is corrupt: it is not split", path=str(segment.path))
             found.append(segment)
         else:
             found += split(segment, make)
@@ -60,7 +60,7 @@ def _valid_batches(segment: LogSegment) -> Iterator[tuple[BatchHeader, memoryvie
 
 
 def find_valid_end(segment: LogSegment) -> int:
-    """Return where the last of the sound batches ends that a segment begins with; raises OSError."""
+    """Return the end position of the valid batches at the front of a segment; raises OSError."""
     end = 0
     for header, _ in _valid_batches(segment):
         end = header.position + header.size_bytes
@@ -68,7 +68,7 @@ def find_valid_end(segment: LogSegment) -> int:
 
 
 def split(segment: LogSegment, make: SegmentMaker) -> list[LogSegment]:
-    """Put segments in which every offset fits in the place of one that is sound to its end, and return them; raises OSError."""
+    """Replace a valid segment by several in which every offset fits, and return these; raises OSError."""
     _log.info("{path} has offsets that do not fit its indexes and is split", path=str(segment.path))
     pieces = [make(segment.base_offset)]
     try:
@@ -91,7 +91,7 @@ def _fill(pieces: list[LogSegment], segment: LogSegment, make: SegmentMaker) -> 
     next_offset = segment.base_offset
     for header, batch in _valid_batches(segment):
         if not pieces[-1].fits(header.last_offset):
-            # The first offset in a message of an old format is not in its header, but cannot be farther from the last.
+            # The base offset of a message of an old format is not in its header, but cannot be further from its last offset.
             first = header.base_offset
             pieces.append(make(first if header.magic == NEWEST_MAGIC else max(next_offset, first - MAX_RELATIVE_OFFSET)))
         next_offset = header.last_offset + 1

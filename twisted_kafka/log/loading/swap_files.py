@@ -1,7 +1,7 @@
-"""What a crash amid compaction left in a log's directory: finished if the new segment was whole, undone if not.
+"""Completes a compaction that a crash interrupted if the new segment was complete, and undoes it if not.
 
-The cleaner writes a segment into files that end with ``.cleaned``. When they are durable it renames them to ``.swap``, marks the
-segments that they replace as deleted, and drops the suffix. (Kafka: LogLoader.removeTempFilesAndCollectSwapFiles.)
+The cleaner writes a segment into files that end with ``.cleaned``. When they are durable, it renames them to ``.swap``, marks the
+segments that they replace as deleted, and removes the suffix. (Kafka: LogLoader.removeTempFilesAndCollectSwapFiles.)
 """
 
 import os
@@ -27,7 +27,7 @@ _log = Logger()
 
 
 def complete_swaps(directory: Path) -> None:
-    """Leave no file that ends with ``.cleaned`` or ``.swap``, and each record in one segment only; raises OSError."""
+    """Remove or rename all ``.cleaned`` and ``.swap`` files, and leave each record in one segment only; raises OSError."""
     names = os.listdir(directory)
     cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
     swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
@@ -52,7 +52,7 @@ def _remove_replaced(directory: Path, names: list[str], swaps: list[str]) -> Non
     logs = [name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
     if not logs:
         return
-    _log.info("{path}: a compaction that a stop interrupted is finished", path=str(directory))
+    _log.info("Completing an interrupted compaction in {path}", path=str(directory))
     first = min(offset_of_name(name) for name in logs)
     end = max(_next_offset(directory / name) for name in logs)
     for name in names:
@@ -61,7 +61,7 @@ def _remove_replaced(directory: Path, names: list[str], swaps: list[str]) -> Non
 
 
 def _next_offset(path: Path) -> int:
-    """Return the offset after the last batch of a file; its base offset when there is none."""
+    """Return the offset after the last batch of a file; its base offset if there is none."""
     last = offset_of_name(path.name) - 1
     with open(path, "rb") as file:
         for header in scan_headers(file.fileno(), 0, os.fstat(file.fileno()).st_size):

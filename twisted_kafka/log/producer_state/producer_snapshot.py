@@ -1,7 +1,7 @@
-"""Producer state in ``.snapshot`` files: named by the offset up to which it covers the log.
+"""Producer state in ``.snapshot`` files, named after the offset up to which they cover the log.
 
-Version 1 (16 bits), CRC-32C of what follows it (32), count (32), and per producer: id (64), epoch (16), last sequence (32), last
-offset (64), offset delta (32), timestamp (64), coordinator epoch (32), first offset of its open transaction or -1 (64).
+Version 1 (16 bits), CRC-32C of the rest (32), count (32), and per producer: id (64), epoch (16), last sequence (32), last offset
+(64), offset delta (32), timestamp (64), coordinator epoch (32), first offset of its open transaction or -1 (64).
 """
 
 import os
@@ -55,14 +55,14 @@ def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
 def decode_snapshot(data: bytes) -> list[ProducerEntry]:
     """Return the entries of a snapshot file's content; raises CorruptSnapshotError."""
     if len(data) < _HEADER.size:
-        raise CorruptSnapshotError(f"a snapshot has at least {_HEADER.size} bytes, this one {len(data)}")
+        raise CorruptSnapshotError(f"a snapshot must have at least {_HEADER.size} bytes, not {len(data)}")
     version, crc, count = _HEADER.unpack_from(data)
     if version != _VERSION:
         raise CorruptSnapshotError(f"version {version} is unknown, expected {_VERSION}")
     if crc32c(data[_CRC_START:]) != crc:
         raise CorruptSnapshotError("the CRC does not match")
     if len(data) != _HEADER.size + count * _ENTRY.size:
-        raise CorruptSnapshotError(f"{count} entries do not fill {len(data)} bytes")
+        raise CorruptSnapshotError(f"the size of {len(data)} bytes does not match the {count} entries")
     return [_entry(fields) for fields in _ENTRY.iter_unpack(data[_HEADER.size :])]
 
 
@@ -92,20 +92,20 @@ class SnapshotFiles:
         """Return the file of the snapshot at ``offset``."""
         return self.directory / (offset_name(offset) + SNAPSHOT_SUFFIX)
 
-    def know(self, names: Iterable[str]) -> None:
-        """Take the names of the directory's files from who has listed them; raises ValueError for one that is no snapshot's."""
+    def set_names(self, names: Iterable[str]) -> None:
+        """Set the snapshots from a listing of the directory; raises ValueError for a snapshot without an offset in its name."""
         self._known = {offset_of_name(name) for name in names if name.endswith(SNAPSHOT_SUFFIX)}
 
     def offsets(self) -> list[int]:
         """Return the offsets of all snapshots, ascending; raises OSError."""
         if self._known is None:
-            self.know(os.listdir(self.directory))
+            self.set_names(os.listdir(self.directory))
         return sorted(self._known or ())
 
     def write(self, offset: int, entries: Iterable[ProducerEntry]) -> None:
-        """Write the snapshot at ``offset``; durable after ``sync`` if there are any entries. Raises OSError.
+        """Write the snapshot at ``offset``; ``sync`` makes it durable if it has entries. Raises OSError.
 
-        One without entries that a power failure takes or tears is not missed: the batches tell the same.
+        A snapshot without entries may be lost in a power failure: the state is rebuilt from the batches.
         """
         data = encode_snapshot(entries)
         write_atomically(self.path(offset), data, sync=False)
@@ -122,7 +122,7 @@ class SnapshotFiles:
         return entries
 
     def remove(self, offset: int) -> None:
-        """Remove the snapshot at ``offset``, if there is one; raises OSError."""
+        """Remove the snapshot at ``offset``, if it exists; raises OSError."""
         remove_if_there(self.path(offset))
         if self._known is not None:
             self._known.discard(offset)
@@ -130,12 +130,12 @@ class SnapshotFiles:
             self.last_written = -1
 
     def sync(self) -> bool:
-        """Make the content of the snapshots written so far durable, their names not yet; returns whether there were any.
+        """Make the content of the snapshots written so far durable, but not their names; returns whether there were any.
 
         Raises OSError.
         """
         unsynced = list(self._unsynced)
         for offset in unsynced:
             sync_file(self.path(offset))
-        del self._unsynced[: len(unsynced)]  # a roll may have added one meanwhile
+        del self._unsynced[: len(unsynced)]  # a concurrent roll may have added one
         return bool(unsynced)

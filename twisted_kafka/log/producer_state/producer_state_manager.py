@@ -1,8 +1,7 @@
-"""What each producer last wrote to a partition: duplicates are recognised, gaps and fenced producers refused (KIP-98, KIP-360).
+"""The producers of a partition and their last batches: detects duplicates, gaps and fenced producers (KIP-98, KIP-360).
 
-``check`` judges a batch before it is appended, ``update`` notes one that was; updating with every batch rebuilds the state.
-It is written to ``.snapshot`` files, so that a start need not read the log; see ``producer_snapshot``.
-Changed under the log's lock only.
+``check`` validates a batch before it is appended, ``update`` records it afterwards; updating with every batch rebuilds the state.
+Snapshots of it (``producer_snapshot``) save reading the whole log at a start. Changed only under the log's lock.
 """
 
 import struct
@@ -19,7 +18,7 @@ from twisted_kafka.protocol.errors import (
 from twisted_kafka.protocol.regions import Buffer
 
 REMEMBERED_BATCHES = 5
-"""A client has at most this many requests in flight, so a repeated batch is among the last ones."""
+"""An idempotent producer has at most this many requests in flight, so a duplicate is one of these batches."""
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
@@ -33,7 +32,7 @@ _COMMIT = 1
 
 
 class ProducerBatch:
-    """One batch that a producer wrote."""
+    """The sequence numbers and offsets of a batch."""
 
     __slots__ = ("last_offset", "last_sequence", "offset_delta", "timestamp_ms")
 
@@ -55,7 +54,7 @@ class ProducerBatch:
 
 
 class ProducerEntry:
-    """What one producer last wrote."""
+    """The state of one producer."""
 
     __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp_ms", "producer_id", "transaction_first_offset")
 
@@ -69,11 +68,11 @@ class ProducerEntry:
 
     @property
     def last_sequence(self) -> int:
-        """The last sequence number written in this epoch, or NO_SEQUENCE."""
+        """The last sequence number of this epoch, or NO_SEQUENCE."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     def duplicate_of(self, batch: BatchLike) -> ProducerBatch | None:
-        """Return the remembered batch that ``batch`` repeats."""
+        """Return the batch of which ``batch`` is a duplicate, or None."""
         if batch.producer_epoch != self.epoch:
             return None
         last_sequence = batch.last_sequence
@@ -84,7 +83,7 @@ class ProducerEntry:
 
 
 class CompletedTransaction:
-    """A transaction that a marker ended; readers of committed data wait until the marker is below the high watermark."""
+    """A transaction with a marker; readers of committed data wait until the marker is below the high watermark."""
 
     __slots__ = ("first_offset", "is_aborted", "last_offset", "producer_id")
 
@@ -96,13 +95,13 @@ class CompletedTransaction:
 
 
 class VerificationGuard:
-    """Ties the first append of a transaction to the verification that allowed it (KIP-890); each verification has its own."""
+    """Ties the first append of a transaction to its verification (KIP-890); each verification has its own guard."""
 
     __slots__ = ()
 
 
 class _Verification:
-    """A verification that no append or marker has ended yet (Kafka: VerificationStateEntry)."""
+    """A verification in progress; an append or a marker ends it (Kafka: VerificationStateEntry)."""
 
     __slots__ = ("epoch", "guard", "lowest_sequence", "started_ms")
 
@@ -110,7 +109,7 @@ class _Verification:
         self.guard = VerificationGuard()
         self.epoch = epoch
         self.lowest_sequence = sequence
-        """A higher one waits until this one is appended: else it would be out of order for good."""
+        """Higher ones must wait until this one is appended: otherwise it would stay out of order."""
         self.started_ms = started_ms
 
     def note(self, epoch: int, sequence: int) -> None:
@@ -129,7 +128,7 @@ class ProducerStateManager:
     __slots__ = ("_completed", "_is_verified", "_ongoing", "_verifications", "map_end_offset", "producers", "topic_partition")
 
     def __init__(self, topic_partition: object, is_verified: Callable[[], bool] = _never) -> None:
-        """``is_verified`` says whether a transaction must be verified before it begins here."""
+        """``is_verified`` returns whether a transaction must be verified before it begins in this partition."""
         self.topic_partition = topic_partition
         self.producers: dict[int, ProducerEntry] = {}
         self.map_end_offset = 0
@@ -139,7 +138,7 @@ class ProducerStateManager:
         self._completed: list[CompletedTransaction] = []
 
     def reset(self, entries: Iterable[ProducerEntry], offset: int) -> None:
-        """Replace everything by what a snapshot at ``offset`` says."""
+        """Replace the state by the entries of a snapshot at ``offset``."""
         self.producers = {entry.producer_id: entry for entry in entries}
         self._completed = []
         self._verifications = {}
@@ -151,10 +150,10 @@ class ProducerStateManager:
     # Before an append.
 
     def start_verification(self, producer_id: int, epoch: int, sequence: int, now_ms: int) -> VerificationGuard | None:
-        """Return the guard that an append needs to begin the producer's transaction here.
+        """Return the guard that an append needs to begin the producer's transaction in this partition.
 
-        None when it needs no guard: it goes on with its transaction, or transactions are not verified. ``sequence`` is that of its
-        first batch, NO_SEQUENCE for a coordinator's.
+        None if no guard is needed: the transaction has begun already, or transactions are not verified. ``sequence`` is that of the
+        first batch, NO_SEQUENCE for a coordinator.
         """
         entry = self.producers.get(producer_id)
         if _has_open_transaction(entry, epoch) or not self._is_verified():
@@ -167,9 +166,9 @@ class ProducerStateManager:
         return verification.guard
 
     def _check_verification(self, batch: BatchLike, guard: VerificationGuard | None, *, is_client: bool) -> None:
-        """Refuse a batch that begins a transaction, unless ``guard`` is of the verification under way.
+        """Reject a batch that begins a transaction, unless ``guard`` belongs to the verification in progress.
 
-        A marker, which ends the verification too, may have come since the coordinator was asked.
+        A marker since the request to the coordinator ends the verification too.
         """
         verification = self._verifications.get(batch.producer_id)
         if self._is_verified() and (guard is None or verification is None or verification.guard is not guard):
@@ -180,14 +179,14 @@ class ProducerStateManager:
         if is_client and verification is not None and batch.base_sequence > verification.lowest_sequence:
             raise OutOfOrderSequenceError(
                 f"{self.topic_partition}: producer {batch.producer_id}, epoch {batch.producer_epoch}, "
-                f"sent sequence {batch.base_sequence}, and {verification.lowest_sequence} before it is still to be appended"
+                f"sent sequence {batch.base_sequence}, but {verification.lowest_sequence} must be appended first"
             )
 
     def check(self, batch: BatchLike, guard: VerificationGuard | None, *, is_client: bool) -> ProducerBatch | None:
-        """Judge a batch of data; returns the one that it repeats, if so. Coordinators need no sequence numbers.
+        """Validate a batch of data; returns the original if it is a duplicate. Sequence numbers are checked for clients only.
 
-        Raises InvalidProducerEpochError for a producer that a newer one replaced, OutOfOrderSequenceError when batches are missing,
-        InvalidTxnStateError for a batch outside of the transaction that its producer has open, or of one that is not verified.
+        Raises InvalidProducerEpochError for a fenced producer, OutOfOrderSequenceError for a gap in the sequence numbers,
+        InvalidTxnStateError for a batch outside its producer's open transaction, or of a transaction that is not verified.
         """
         entry = self.producers.get(batch.producer_id)
         if batch.is_transactional and not _has_open_transaction(entry, batch.producer_epoch):
@@ -198,7 +197,7 @@ class ProducerStateManager:
         if entry is None:
             if batch.producer_epoch < NO_PRODUCER_EPOCH:
                 raise InvalidProducerEpochError(
-                    f"{self.topic_partition}: a batch of producer {batch.producer_id} came with epoch {batch.producer_epoch}"
+                    f"{self.topic_partition}: a batch of producer {batch.producer_id} has invalid epoch {batch.producer_epoch}"
                 )
             return None
         if entry.transaction_first_offset != NO_OFFSET and not batch.is_transactional:
@@ -206,8 +205,8 @@ class ProducerStateManager:
             if duplicate is None:
                 self._check_epoch(entry, batch)
                 raise InvalidTxnStateError(
-                    f"{self.topic_partition}: producer {batch.producer_id}, epoch {batch.producer_epoch}, has a transaction open "
-                    "and sent a batch that does not belong to it"
+                    f"{self.topic_partition}: producer {batch.producer_id}, epoch {batch.producer_epoch}, sent a "
+                    "non-transactional batch during an open transaction"
                 )
             return duplicate
         if batch.producer_epoch == entry.epoch and entry.batches and batch.base_sequence == entry.batches[-1].last_sequence + 1:
@@ -227,7 +226,7 @@ class ProducerStateManager:
         return None
 
     def check_marker(self, batch: BatchLike, records: Buffer) -> None:
-        """Judge a transaction marker from a coordinator; raises InvalidProducerEpochError, TransactionCoordinatorFencedError."""
+        """Validate a transaction marker from a coordinator; raises InvalidProducerEpochError, TransactionCoordinatorFencedError."""
         entry = self.producers.get(batch.producer_id)
         if entry is None:
             return
@@ -235,15 +234,15 @@ class ProducerStateManager:
         marker = read_marker(records, batch)
         if marker is not None and marker[1] < entry.coordinator_epoch:
             raise TransactionCoordinatorFencedError(
-                f"{self.topic_partition}: a marker for producer {batch.producer_id} is from coordinator epoch {marker[1]}, "
-                f"the current one is {entry.coordinator_epoch}"
+                f"{self.topic_partition}: a marker for producer {batch.producer_id} has coordinator epoch {marker[1]}, "
+                f"which is smaller than the last seen one, {entry.coordinator_epoch}"
             )
 
     def _check_epoch(self, entry: ProducerEntry, batch: BatchLike) -> None:
         if batch.producer_epoch < entry.epoch:
             raise InvalidProducerEpochError(
-                f"{self.topic_partition}: producer {batch.producer_id} has epoch {entry.epoch}, "
-                f"a batch came with epoch {batch.producer_epoch}"
+                f"{self.topic_partition}: the epoch {batch.producer_epoch} of a batch of producer {batch.producer_id} "
+                f"is smaller than the last seen epoch, {entry.epoch}"
             )
 
     def _gap(self, batch: BatchLike, last_sequence: int) -> str:
@@ -255,7 +254,7 @@ class ProducerStateManager:
     # After an append.
 
     def update(self, batch: BatchLike, records: Buffer) -> AbortedTransaction | None:
-        """Note a batch in ``records`` that has a producer id; returns the transaction that it aborts, if so."""
+        """Record an appended batch of ``records`` that has a producer id; returns the transaction that it aborts, or None."""
         producer_id = batch.producer_id
         entry = self.producers.get(producer_id)
         if entry is None:
@@ -296,13 +295,13 @@ class ProducerStateManager:
         return AbortedTransaction(entry.producer_id, first_offset, batch.last_offset, stable)
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Forget the ended transactions whose marker is replicated."""
+        """Remove the completed transactions whose marker is replicated."""
         if self._completed:
             self._completed = [done for done in self._completed if done.last_offset >= high_watermark]
 
     @property
     def has_transactions(self) -> bool:
-        """Whether a transaction is open, or ended above the high watermark."""
+        """Whether a transaction is open, or its marker is above the high watermark."""
         return bool(self._ongoing or self._completed)
 
     @property
@@ -312,9 +311,9 @@ class ProducerStateManager:
         return min(offsets, default=None)
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers without an open transaction that wrote nothing for ``expiration_ms``; returns how many.
+        """Remove producers without an open transaction that wrote nothing for ``expiration_ms``; returns how many.
 
-        So are verifications that nothing followed for so long.
+        Verifications of this age are removed too.
         """
         self._verifications = {
             producer_id: verification
@@ -336,7 +335,7 @@ def _has_open_transaction(entry: ProducerEntry | None, epoch: int) -> bool:
 
 
 def read_marker(records: Buffer, batch: BatchLike) -> tuple[bool, int] | None:
-    """Return (is aborted, coordinator epoch) of a transaction marker, or None for a control batch of another kind."""
+    """Return (is aborted, coordinator epoch) of a transaction marker; None for another type of control batch."""
     data = memoryview(records)[batch.position : batch.position + batch.size_bytes]
     key, value = _first_record(data)
     if key is None or len(key) < _MARKER_KEY.size:
@@ -349,7 +348,7 @@ def read_marker(records: Buffer, batch: BatchLike) -> tuple[bool, int] | None:
 
 
 def _first_record(batch: memoryview) -> tuple[memoryview | None, memoryview | None]:
-    """Return key and value of the first record of an uncompressed batch of format 2, as control batches are."""
+    """Return key and value of the first record of an uncompressed batch of format 2; control batches are always such."""
     position = 61
     _, position = _varint(batch, position)
     position += 1

@@ -1,1 +1,1 @@
-"""What is checked of records before they are appended."""
+"""Validation of records before they are appended."""

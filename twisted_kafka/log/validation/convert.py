@@ -1,4 +1,4 @@
-"""Validate message sets of the formats 0 and 1 and bring them into one batch of format 2, which is what the log keeps."""
+"""Validates message sets of formats 0 and 1, and converts them to one batch of format 2, the format of the log."""
 
 from collections.abc import Sequence
 
@@ -21,21 +21,21 @@ _CODECS = {codec.text: codec for codec in Compression} | {"uncompressed": Compre
 _PRODUCER = "producer"
 
 DECOMPRESSION_LIMIT_BYTES = 64 * 1024 * 1024
-"""How much the records of one batch from a client may hold decompressed, unless the topic takes batches a quarter as large."""
+"""The limit for the decompressed records of one batch; higher for a topic whose ``max.message.bytes`` is above a quarter of it."""
 _DECOMPRESSION_RATIO = 4
 
 MAX_REWRITTEN_RECORDS = 200_000
-"""So many records are written anew for an append at most. It takes some microseconds for each, in which the partition waits, and a
+"""The most records that are rewritten for one append. Each takes some microseconds, during which the partition is blocked, and a
 compressed request of a few KB can have millions."""
 
 
 def decompression_limit(context: ValidationContext) -> int:
-    """Return how many bytes a batch may hold decompressed, so that a small request cannot take much memory."""
+    """Return the limit for the decompressed bytes of a batch, so that a small request cannot use much memory."""
     return max(DECOMPRESSION_LIMIT_BYTES, _DECOMPRESSION_RATIO * context.config.max_message_bytes)
 
 
 def target_compression(source: Compression, context: ValidationContext) -> Compression:
-    """Return the codec that the topic wants for what came in ``source`` (``compression.type``)."""
+    """Return the codec that the topic sets (``compression.type``) for records that were sent with ``source``."""
     name = context.config.compression_type
     return source if name == _PRODUCER else _CODECS[name]
 
@@ -43,7 +43,7 @@ def target_compression(source: Compression, context: ValidationContext) -> Compr
 def target_level(codec: Compression, context: ValidationContext) -> int | None:
     """Return the level that the topic sets for a codec (``compression.gzip.level`` and siblings).
 
-    With ``producer``, the default.
+    With ``compression.type=producer`` it is None, the default.
     """
     config = context.config
     if config.compression_type == _PRODUCER:
@@ -67,19 +67,19 @@ def check_size(size_bytes: int, context: ValidationContext) -> None:
 
 
 def ensure_checksum(batch: RecordBatch) -> None:
-    """Raise InvalidChecksumError unless the checksum is right."""
+    """Raise InvalidChecksumError if the checksum is wrong."""
     if not batch.is_valid():
-        raise InvalidChecksumError(f"the record batch is corrupt: its checksum {batch.crc} is not that of its bytes")
+        raise InvalidChecksumError(f"the record batch is corrupt: its checksum {batch.crc} does not match its content")
 
 
 def check_rewritten_count(count: int) -> None:
-    """Raise RecordTooLargeError for more records than are written anew."""
+    """Raise RecordTooLargeError if there are too many records to rewrite."""
     if count > MAX_REWRITTEN_RECORDS:
-        raise RecordTooLargeError(f"{count} records would have to be written anew, more than {MAX_REWRITTEN_RECORDS}")
+        raise RecordTooLargeError(f"{count} records would have to be rewritten, more than the maximum, {MAX_REWRITTEN_RECORDS}")
 
 
 def validate_message_set(view: memoryview, context: ValidationContext) -> LogAppendInfo:
-    """Validate messages of format 0 or 1 and return them as one batch of format 2, with the offsets that follow the log's end."""
+    """Validate messages of format 0 or 1, and return them as one batch of format 2 with offsets from the log end on."""
     started_ns = context.now_ns()
     messages = _checked_messages(view, context)
     if not messages:
@@ -116,7 +116,7 @@ def validate_message_set(view: memoryview, context: ValidationContext) -> LogApp
 
 
 def batch_info(batch: DefaultBatch) -> BatchInfo:
-    """Return what the log wants to know of a batch."""
+    """Return the properties of a batch that the log uses."""
     info = BatchInfo()
     info.base_offset = batch.base_offset
     info.last_offset = batch.last_offset
@@ -140,7 +140,7 @@ def _checked_messages(view: memoryview, context: ValidationContext) -> Sequence[
         check_rewritten_count(len(messages))
     legacy = [message for message in messages if isinstance(message, LegacyBatch) and message.magic == messages[0].magic]
     if len(legacy) != len(messages):
-        raise InvalidMagicError(f"a batch has another magic than the first one's, {messages[0].magic}")
+        raise InvalidMagicError(f"all batches must have the same magic as the first one, {messages[0].magic}")
     return legacy
 
 
@@ -148,12 +148,12 @@ def _inner_messages(message: LegacyBatch, limit_bytes: int) -> list[LegacyBatch]
     try:
         return message.inner_messages(limit_bytes, MAX_REWRITTEN_RECORDS)
     except CorruptRecordError as error:
-        # The outer checksum is right, so sending it again would not help: a code that clients don't retry.
+        # The outer checksum is right, so a retry would not help: use an error code that clients do not retry.
         raise InvalidRecordError(str(error)) from None
 
 
 def _records(message: LegacyBatch, context: ValidationContext, limit_bytes: int) -> tuple[list[Record], int]:
-    """Return a message's records, checked, and how many bytes they had when decompressed, 0 when they were not compressed."""
+    """Return a message's records, checked, and their decompressed size in bytes, 0 if they were not compressed."""
     decompressed_bytes = 0
     if message.compression:
         for index, inner in enumerate(_inner_messages(message, limit_bytes)):

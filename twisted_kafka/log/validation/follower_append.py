@@ -1,4 +1,4 @@
-"""What a follower checks of batches that its leader sent: offsets and epochs are taken as they are."""
+"""A follower's checks of batches from its leader, whose offsets and epochs it keeps."""
 
 from twisted_kafka.log.batch_headers import BatchHeader, batches_in, crc_matches
 from twisted_kafka.protocol.errors import CorruptRecordError
@@ -6,9 +6,9 @@ from twisted_kafka.protocol.regions import Buffer
 
 
 def check_replicated(records: Buffer, log_end_offset: int, topic_partition: object) -> list[BatchHeader]:
-    """Return the whole batches of a fetched piece of a log; what follows the last whole one is left for the next fetch.
+    """Return the complete batches in the fetched records; an incomplete one at the end is left to the next fetch.
 
-    Raises CorruptRecordError for a CRC that does not match, and for offsets below the log's end or out of order.
+    Raises CorruptRecordError for a wrong CRC, and for offsets below the log end or out of order.
     """
     view = memoryview(records)
     headers = []
@@ -19,7 +19,7 @@ def check_replicated(records: Buffer, log_end_offset: int, topic_partition: obje
         if header.last_offset < header.base_offset or header.base_offset < expected:
             raise CorruptRecordError(
                 f"{topic_partition}: a batch with offsets {header.base_offset} to {header.last_offset} "
-                f"came where at least {expected} was expected"
+                f"is out of order: at least {expected} was expected"
             )
         expected = header.last_offset + 1
         headers.append(header)

@@ -1,7 +1,7 @@
-"""Check what is about to be appended, and give it offsets (Kafka: UnifiedLog.analyzeAndValidateRecords and LogValidator).
+"""Validates records before an append, and assigns offsets (Kafka: UnifiedLog.analyzeAndValidateRecords and LogValidator).
 
-A batch of format 2 whose codec suits the topic is patched where it lies. What else arrives (formats 0 and 1, another codec, offset
-deltas that aren't 0, 1, 2...) is written anew. Records that would not parse at a consumer are refused in every case.
+A batch of format 2 whose codec suits the topic is patched in place. Anything else (formats 0 and 1, another codec, offset deltas
+other than 0, 1, 2...) is rewritten. Records that a consumer could not parse are always rejected.
 """
 
 import struct
@@ -84,20 +84,20 @@ _FIRST_VERSION_WITH_ZSTD = 7
 
 
 def validate_and_assign_offsets(records: Buffer, context: ValidationContext) -> LogAppendInfo:
-    """Check the records of one partition and return them with the offsets that follow ``context.offset``.
+    """Validate the records of one partition, and return them with offsets from ``context.offset`` on.
 
-    Where possible the bytes are patched in place when they are writable, and in one copy when not. A last batch that isn't there
-    in full is left out.
+    Where possible the bytes are patched: in place if they are writable, else in one copy. An incomplete batch at the end is left
+    out.
 
-    Raises CorruptRecordError (size, magic, CRC), InvalidRecordError (records that don't parse, counts and offsets that lie, control
-    batches of clients, more than one batch), InvalidRecordsError and InvalidTimestampsError (single records, listed),
+    Raises CorruptRecordError (size, magic, CRC), InvalidRecordError (malformed records, wrong counts and offsets, control batches
+    from clients, more than one batch), InvalidRecordsError and InvalidTimestampsError (for single records, which are listed),
     RecordTooLargeError, UnsupportedCompressionTypeError, InvalidProducerEpochError.
     """
     view = records if type(records) is memoryview else memoryview(records)
     if len(view) >= HEADER_SIZE:
         header = _unpack_header(view)
         if header[1] == len(view) - LOG_OVERHEAD and header[3] == _LATEST_MAGIC:
-            return _validate_batch(view, header, context)  # one batch of format 2, no less and no more, as nearly all are
+            return _validate_batch(view, header, context)  # exactly one batch of format 2, the usual case
     size = batch_size(view)
     if size is None or size > len(view):
         return LogAppendInfo(b"", (), 0)
@@ -110,7 +110,7 @@ def validate_and_assign_offsets(records: Buffer, context: ValidationContext) -> 
 
 
 def _check_all(view: memoryview, context: ValidationContext) -> None:
-    """Check every batch's header, and that there is one only: further ones have their faults reported first, as Kafka does."""
+    """Check every batch's header, and that there is only one batch. As in Kafka, errors of single batches come first."""
     count = 0
     for batch in batches(view):
         if context.origin is _CLIENT and batch.magic == _LATEST_MAGIC and batch.base_offset:
@@ -119,11 +119,11 @@ def _check_all(view: memoryview, context: ValidationContext) -> None:
         ensure_checksum(batch)
         count += 1
     if count > 1:
-        raise InvalidRecordError(f"{count} record batches for {context.topic_partition} where one is allowed")
+        raise InvalidRecordError(f"{count} record batches for {context.topic_partition}, only one is allowed")
 
 
 def _refuse_base_offset(base_offset: int) -> NoReturn:
-    raise InvalidRecordError(f"the base offset of a batch from a client should be 0, and is {base_offset}")
+    raise InvalidRecordError(f"the base offset of a batch from a client must be 0, not {base_offset}")
 
 
 def _validate_batch(view: memoryview, header: tuple[int, ...], context: ValidationContext) -> LogAppendInfo:
@@ -135,24 +135,24 @@ def _validate_batch(view: memoryview, header: tuple[int, ...], context: Validati
         if base_offset:
             _refuse_base_offset(base_offset)
     elif context.origin is _RAFT_LEADER and leader_epoch != context.leader_epoch:
-        raise InvalidRecordError(f"the batch has leader epoch {leader_epoch}, the append {context.leader_epoch}")
+        raise InvalidRecordError(f"the leader epoch of the batch is {leader_epoch}, that of the append {context.leader_epoch}")
     size = len(view)
     if size > context.config.max_message_bytes:
         check_size(size, context)
     if crc32c(view[CRC_START:]) != crc:
         raise InvalidChecksumError(
-            f"the record batch for {context.topic_partition} is corrupt: its CRC {crc} is not that of its bytes"
+            f"the record batch for {context.topic_partition} is corrupt: its CRC {crc} does not match its content"
         )
     if from_client:
         if attributes & CONTROL_FLAG:
             raise InvalidRecordError("clients are not allowed to write control records")
         if producer >= 0 and sequence < 0:
-            raise InvalidOffsetOrSequenceError(f"a batch of producer {producer} has sequence number {sequence}")
+            raise InvalidOffsetOrSequenceError(f"invalid sequence number {sequence} in a batch of producer {producer}")
     number = attributes & COMPRESSION_MASK
     if number >= _CODEC_COUNT:
         raise UnsupportedCompressionTypeError(f"unknown compression type {number}")
     if count <= 0 or last_delta != count - 1:
-        raise InvalidOffsetOrSequenceError(f"the batch says that it has {count} records and a last offset delta of {last_delta}")
+        raise InvalidOffsetOrSequenceError(f"the batch has {count} records, but a last offset delta of {last_delta}")
     payload = bytes(view[HEADER_SIZE:]) if not number else _decompressed(CODECS[number], view[HEADER_SIZE:], context)
     scan = scan_records(payload, count)
     sent_append_time = max_timestamp if attributes & TIMESTAMP_TYPE_MASK else None
@@ -166,12 +166,12 @@ def _decompressed(codec: Compression, data: memoryview, context: ValidationConte
     try:
         return decompress(codec, data, limit_bytes=decompression_limit(context))
     except CorruptRecordError as error:
-        # The checksum is right, so sending it again would not help: a code that clients don't retry.
+        # The checksum is right, so a retry would not help: use an error code that clients do not retry.
         raise InvalidRecordError(str(error)) from None
 
 
 def _timestamps(header: tuple[int, ...], scan: RecordScan, context: ValidationContext) -> tuple[int, int]:
-    """Return the attributes and the largest timestamp that the batch gets."""
+    """Return the new attributes and largest timestamp of the batch."""
     attributes, base_timestamp, max_timestamp = header[5], header[7], header[8]
     if context.config.message_timestamp_type == LOG_APPEND_TIME:
         return attributes | TIMESTAMP_TYPE_MASK, context.now_ms
@@ -224,7 +224,7 @@ def _assign(
 
 
 def _patched(view: memoryview, header: tuple[int, ...], fields: tuple[int, int], context: ValidationContext) -> memoryview:
-    """Write offset and leader epoch, which the CRC doesn't cover, and where they change, attributes and largest timestamp."""
+    """Write offset and leader epoch, which the CRC does not cover; and if they change, attributes and largest timestamp."""
     if view.readonly:
         view = memoryview(bytearray(view))
     _PREFIX.pack_into(view, 0, context.offset, header[1], context.leader_epoch)
@@ -239,7 +239,7 @@ def _patched(view: memoryview, header: tuple[int, ...], fields: tuple[int, int],
 def _rewritten(
     header: tuple[int, ...], payload: bytes, fields: tuple[int, int, Compression], keeps_payload: bool, context: ValidationContext
 ) -> bytearray:
-    """Return the batch with another codec; without ``keeps_payload``, also with deltas 0, 1, 2... and timestamps as read."""
+    """Return the batch with another codec; without ``keeps_payload``, also with deltas 0, 1, 2... and the parsed timestamps."""
     attributes, max_timestamp, target = fields
     base_timestamp, count = header[7], header[12]
     records: Buffer = payload
@@ -257,10 +257,10 @@ def _rewritten(
 
 
 def check_produced_records(records: Buffer | None, version: int) -> None:
-    """Check what Produce of a version may carry for one partition (Kafka: ProduceRequest.validateRecords); before any append.
+    """Check one partition's records against the version of a Produce request (Kafka: ProduceRequest.validateRecords).
 
-    From version 3 on that is exactly one batch of format 2, and zstd only from version 7 on. Raises InvalidRecordError,
-    UnsupportedCompressionTypeError, CorruptRecordError.
+    From version 3 on they must be exactly one batch of format 2; zstd is allowed from version 7 on. Called before any append.
+    Raises InvalidRecordError, UnsupportedCompressionTypeError, CorruptRecordError.
     """
     if version < _FIRST_VERSION_OF_FORMAT_2 or records is None:
         return
@@ -273,4 +273,4 @@ def check_produced_records(records: Buffer | None, version: int) -> None:
         raise UnsupportedCompressionTypeError(f"Produce of version {version} must not have batches compressed with zstd")
     following = batch_size(records, size)
     if following is not None and following <= len(records) - size:
-        raise InvalidRecordError(f"Produce of version {version} must have one record batch for each partition, and no more")
+        raise InvalidRecordError(f"Produce of version {version} must have exactly one record batch for each partition")

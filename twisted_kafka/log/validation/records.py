@@ -9,11 +9,11 @@ from twisted_kafka.protocol.records.scan_python import RecordScan
 LOG_APPEND_TIME = "LogAppendTime"
 _SHOWN_ERRORS = 3
 MAX_RECORD_ERRORS = 10_000
-"""So many records of a batch are told of: a compressed one can have a million."""
+"""The most record errors that are reported for a batch: a compressed one can have a million records."""
 
 
 def may_break_rules(scan: RecordScan, base_timestamp_ms: int, sent_append_time_ms: int | None, context: ValidationContext) -> bool:
-    """Whether a record of a batch of format 2 could break a rule, so that each must be looked at."""
+    """Return whether a record of a format 2 batch may break a rule, so that each must be checked."""
     config = context.config
     if scan.lacks_keys and config.compact:
         return True
@@ -31,9 +31,9 @@ def may_break_rules(scan: RecordScan, base_timestamp_ms: int, sent_append_time_m
 
 
 def check_records(records: Iterable[Record], context: ValidationContext, *, sent_append_time: bool) -> None:
-    """Check each record of a batch; ``sent_append_time`` tells that the batch calls its timestamps the broker's.
+    """Check each record of a batch; ``sent_append_time`` says that the batch was sent with timestamp type LogAppendTime.
 
-    Raises InvalidTimestampsError or InvalidRecordsError, with the errors of the first MAX_RECORD_ERRORS of them.
+    Raises InvalidTimestampsError or InvalidRecordsError, with at most MAX_RECORD_ERRORS errors.
     """
     config = context.config
     append_time = config.message_timestamp_type == LOG_APPEND_TIME
@@ -46,7 +46,7 @@ def check_records(records: Iterable[Record], context: ValidationContext, *, sent
     for index, record in enumerate(records):
         if compact and record.key is None:
             keyless += 1
-            errors.append((index, f"the compacted topic of {context.topic_partition} takes no record without a key"))
+            errors.append((index, f"records of the compacted topic of {context.topic_partition} must have a key"))
         elif not append_time and record.timestamp_ms != NO_TIMESTAMP:
             if not earliest <= record.timestamp_ms <= latest:
                 bad_timestamp = True

@@ -1,4 +1,4 @@
-"""What validation is given and what it answers."""
+"""Parameters, results and errors of the validation."""
 
 from collections.abc import Callable
 from enum import IntEnum
@@ -10,7 +10,7 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 
 
 class AppendOrigin(IntEnum):
-    """Who appends; clients are trusted least."""
+    """Who appends; clients are checked most strictly."""
 
     CLIENT = 0
     REPLICATION = 1
@@ -19,7 +19,7 @@ class AppendOrigin(IntEnum):
 
 
 class TopicRules(Protocol):
-    """The topic settings that validation reads; LogConfig has them."""
+    """The topic configs that validation uses; LogConfig has them."""
 
     @property
     def compression_type(self) -> str: ...  # noqa: D102
@@ -42,9 +42,9 @@ class TopicRules(Protocol):
 
 
 class ValidationContext:
-    """One append: where to, with which first offset and leader epoch, when, from whom, under which settings.
+    """One append: its partition, first offset, leader epoch, time, origin and topic config.
 
-    ``now_ms`` is the time of day, ``now_ns`` tells the monotonic one.
+    ``now_ms`` is the wall clock time, ``now_ns`` reads the monotonic clock.
     """
 
     __slots__ = ("config", "leader_epoch", "now_ms", "now_ns", "offset", "origin", "topic_partition")
@@ -69,7 +69,7 @@ class ValidationContext:
 
 
 class BatchInfo:
-    """A batch as it goes to the log; ``position`` is where it begins in the result's records. Whoever makes one sets all of it."""
+    """A batch as it is appended; ``position`` is its start in the result's records. The creator sets all fields."""
 
     __slots__ = (
         "base_offset",
@@ -97,29 +97,29 @@ class BatchInfo:
 
     @property
     def last_sequence(self) -> int:
-        """The last record's sequence number, -1 without an idempotent producer."""
+        """The last record's sequence number, -1 if the producer is not idempotent."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return increment_sequence(self.base_sequence, self.last_offset - self.base_offset)
 
 
 class InvalidChecksumError(CorruptRecordError):
-    """A batch or message whose checksum is not that of its bytes."""
+    """A batch or message has a wrong checksum."""
 
 
 class InvalidMagicError(InvalidRecordError):
-    """Messages of several formats where one is allowed."""
+    """Messages have different formats where only one is allowed."""
 
 
 class InvalidOffsetOrSequenceError(InvalidRecordError):
-    """Counts, offset deltas or sequence numbers that cannot be."""
+    """Invalid counts, offset deltas or sequence numbers."""
 
 
 class RecordValidationError(KafkaError):
-    """Single records of a batch were refused, and the batch with them (Kafka: RecordValidationException).
+    """A batch was rejected because of single records (Kafka: RecordValidationException).
 
-    ``record_errors`` has the index in the batch and the reason of each, for Produce from version 8 on; ``keyless`` of them lack the
-    key that a compacted topic wants.
+    ``record_errors`` has the index in the batch and the reason of each, for Produce from version 8 on. ``keyless`` is the number of
+    records that lack the key that a compacted topic requires.
     """
 
     def __init__(self, message: str, record_errors: list[tuple[int, str]], keyless: int = 0) -> None:
@@ -129,8 +129,8 @@ class RecordValidationError(KafkaError):
 
 
 class InvalidRecordsError(RecordValidationError, InvalidRecordError):
-    """Records without a key for a compacted topic, say."""
+    """Invalid records, such as those without a key for a compacted topic."""
 
 
 class InvalidTimestampsError(RecordValidationError, InvalidTimestampError):
-    """Records with timestamps out of the topic's range."""
+    """Records with timestamps outside the topic's range."""
