@@ -150,6 +150,11 @@ class _Index:
         if is_first:
             self._synced = self._written  # recovery rebuilds what an unclean shutdown may have left unsynced
 
+    def create(self) -> None:
+        """Create the empty file of an index without entries; raises OSError."""
+        os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644))
+        self._written = 0
+
     def reset(self) -> None:
         """Remove all entries; the index is in memory then."""
         self._columns = (array(self.key_type), array("I"))

@@ -112,16 +112,13 @@ class LogSegment(SegmentFiles):
         )
         segment.created_ms = now_ms
         segment.is_checked = True
-        is_new = not segment.path.exists()
+        segment.reset_indexes()
         try:
-            segment.clear()
-            segment.write_indexes()  # empty, but tools expect the files
-            if reserve_bytes:
-                segment.reserve(reserve_bytes)
-        except OSError:
-            if is_new:
-                segment.remove()
-            raise
+            segment._file = SegmentFile(segment.path, "x+")
+        except FileExistsError:
+            segment._make_anew(reserve_bytes)
+        else:
+            segment._create_others(reserve_bytes)
         return segment
 
     @property
@@ -323,13 +320,25 @@ class LogSegment(SegmentFiles):
 
     # Rebuilding and removing.
 
-    def clear(self) -> None:
-        """Create the files, empty; raises OSError."""
+    def _create_others(self, reserve_bytes: int) -> None:
+        try:
+            # Empty, but tools expect the files.
+            self.offset_index.create()
+            self.time_index.create()
+            self.transaction_index.expect_no_file()
+            if reserve_bytes:
+                self.reserve(reserve_bytes)
+        except OSError:
+            self.remove()
+            raise
+
+    def _make_anew(self, reserve_bytes: int) -> None:
+        """Empty the files that are left of another segment with this base offset."""
         self._file = SegmentFile(self.path, "w+")
-        self.size_bytes = 0
-        self.reset_indexes()
+        self.write_indexes()
         self.transaction_index.reset()
-        self.first_timestamp_ms = None
+        if reserve_bytes:
+            self.reserve(reserve_bytes)
 
     def reset_indexes(self) -> None:
         """Clear the indexes, to index the batches again."""

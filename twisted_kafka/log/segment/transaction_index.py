@@ -80,6 +80,10 @@ class TransactionIndex:
                 self._written = len(kept)
             self._entries = kept
 
+    def expect_no_file(self) -> None:
+        """Begin without entries: the segment is new."""
+        self._entries = ()
+
     def reset(self) -> None:
         """Remove all entries; raises OSError."""
         if self.path.exists():
