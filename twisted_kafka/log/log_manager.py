@@ -23,7 +23,6 @@ from twisted_kafka.log.files import (
     marked_directory_name,
     sync_directory,
 )
-from twisted_kafka.log.loading.log_loader import CLEAN_STOP
 from twisted_kafka.log.log_metrics import LogMetrics
 from twisted_kafka.log.log_tasks import LogTasks
 from twisted_kafka.log.unified_log import UnifiedLog
@@ -290,7 +289,7 @@ class LogManager:
                 causes.append(f"{directory.path} has another log of it")
                 continue
             try:
-                log = UnifiedLog.open(directory.path / name, topic_partition, config, self._environment, CLEAN_STOP)
+                log = UnifiedLog.create(directory.path / name, topic_partition, config, self._environment)
             except OSError as error:
                 self._all.failed(directory, error)
                 causes.append(f"{directory.path}: {error}")

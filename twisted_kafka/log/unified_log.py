@@ -9,7 +9,7 @@ from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log.batch_headers import BatchLike
 from twisted_kafka.log.environment import LogEnvironment
 from twisted_kafka.log.files import remove_if_there
-from twisted_kafka.log.loading.log_loader import UNKNOWN_STOP, LastStop, LogLoader, SegmentListener, ignore_progress
+from twisted_kafka.log.loading.log_loader import CLEAN_STOP, UNKNOWN_STOP, LastStop, LogLoader, SegmentListener, ignore_progress
 from twisted_kafka.log.log_maintenance import LogMaintenance
 from twisted_kafka.log.partition_metadata import PARTITION_METADATA, read_topic_id
 from twisted_kafka.log.producer_state.producer_state_manager import NO_PRODUCER_ID, ProducerBatch, VerificationGuard
@@ -48,6 +48,18 @@ class UnifiedLog(LogMaintenance):
     """
 
     @classmethod
+    def create(
+        cls, directory: Path, topic_partition: TopicPartition, config: LogConfig, environment: LogEnvironment
+    ) -> "UnifiedLog":
+        """Create a log in ``directory``; one that exists already is opened. Raises OSError."""
+        try:
+            directory.mkdir()
+        except FileExistsError:
+            return cls.open(directory, topic_partition, config, environment, CLEAN_STOP)
+        loaded = LogLoader(directory, topic_partition, config, environment).create()
+        return cls(directory, topic_partition, loaded, config, environment)
+
+    @classmethod
     def open(
         cls,
         directory: Path,
@@ -57,7 +69,7 @@ class UnifiedLog(LogMaintenance):
         last_stop: LastStop = UNKNOWN_STOP,
         on_segment: SegmentListener = ignore_progress,
     ) -> "UnifiedLog":
-        """Open the log in ``directory``, which is made when missing; reads it when the last stop was not clean.
+        """Open the log in ``directory``, which is created if missing; recover it if the last stop was not clean.
 
         Raises OSError; ValueError for a bad partition.metadata after a clean stop.
         """

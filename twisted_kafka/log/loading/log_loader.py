@@ -103,6 +103,10 @@ class LogLoader:
         self._damaged: list[LogSegment] = []
         self._may_have_gaps = True
 
+    def create(self) -> LoadedLog:
+        """Create the files of a new log in its empty directory; raises OSError."""
+        return self._loaded([self._new_segment(0)])
+
     def load(self, last_stop: LastStop) -> LoadedLog:
         """Open the directory, and recover the log if needed; raises OSError."""
         self._may_have_gaps = last_stop.was_compacted or self._config.compact
@@ -116,11 +120,9 @@ class LogLoader:
 
     def _load(self, recovery_point: int, log_start_offset: int, was_clean: bool) -> LoadedLog:
         segments = self._open_segments() or [self._new_segment(log_start_offset)]
-        epochs = LeaderEpochCache(self._directory, lambda error: _log.warn("{error}", error=error))
+        loaded = self._loaded(segments)
+        epochs, snapshots = loaded.epochs, loaded.snapshots
         epochs.load()
-        producers = ProducerStateManager(self._topic_partition, self._are_transactions_verified)
-        snapshots = self._snapshots
-        loaded = LoadedLog(LogSegments(segments), epochs, producers, snapshots)
         loaded.log_start_offset = max(log_start_offset, segments[0].base_offset)
         end = self._opened_end(loaded) if was_clean else None
         if end is None:
@@ -150,6 +152,11 @@ class LogLoader:
                 snapshots.remove(offset)
         rebuild_producers(loaded, end)
         return loaded
+
+    def _loaded(self, segments: list[LogSegment]) -> LoadedLog:
+        epochs = LeaderEpochCache(self._directory, lambda error: _log.warn("{error}", error=error))
+        producers = ProducerStateManager(self._topic_partition, self._are_transactions_verified)
+        return LoadedLog(LogSegments(segments), epochs, producers, self._snapshots)
 
     def _opened_end(self, loaded: LoadedLog) -> int | None:
         """Return the end offset of a log that was closed cleanly; None if its last segment contradicts that."""
