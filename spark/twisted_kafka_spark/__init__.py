@@ -1,1 +1,1 @@
-"""Summaries of a broker's access log, made with PySpark; imports nothing of the broker."""
+"""Reports on a broker's access log with PySpark; imports nothing of the broker."""

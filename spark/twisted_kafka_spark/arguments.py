@@ -1,4 +1,4 @@
-"""The arguments of the command line, and the times that they may name."""
+"""The command-line arguments, and the parsing of times and durations in them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _GRAINS = {"minute": MINUTE_S, "hour": HOUR_S, "day": DAY_S}
 
 
 def duration_s(text: str) -> int:
-    """Return the seconds of a duration such as 90s, 15m, 2h or 1d; raise ValueError."""
+    """Return the seconds of a duration such as 90s, 15m, 2h or 1d; raise ValueError for an invalid one."""
     found = re.fullmatch(r"(\d+)([smhd])", text.strip())
     if found is None:
         raise ValueError(f"{text!r} is not a duration such as 90s, 15m, 2h or 1d")
@@ -22,9 +22,9 @@ def duration_s(text: str) -> int:
 
 
 def moment(text: str, now: datetime.datetime | None = None) -> str:
-    """Return a moment as the field `time` is written.
+    """Return a time in the format of the field `time`.
 
-    `text`: a date, a date and a time of day in UTC (2026-11-21T08:15), or a duration before now. Raises ValueError.
+    `text`: a date, a date with a time in UTC (2026-11-21T08:15), or a duration before now. Raises ValueError.
     """
     if not text:
         return ""
@@ -37,7 +37,7 @@ def moment(text: str, now: datetime.datetime | None = None) -> str:
 
 
 def utc_offset_s(text: str) -> int:
-    """Return the seconds of an offset such as +02:00 or -0330; raise ValueError."""
+    """Return the seconds of an offset such as +02:00 or -0330; raise ValueError for an invalid one."""
     found = re.fullmatch(r"([+-])(\d\d):?(\d\d)", text)
     if found is None:
         raise ValueError(f"{text!r} is not an offset such as +02:00")
@@ -53,74 +53,86 @@ def _group(text: str) -> list[str]:
     names = _names(text)
     for name in names:
         if name not in GROUPABLE:
-            raise argparse.ArgumentTypeError(f"{name}: known are {', '.join(GROUPABLE)}")
+            raise argparse.ArgumentTypeError(f"invalid field {name}: must be one of {', '.join(GROUPABLE)}")
     return names
 
 
 def _common(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--master", default="", help="Spark's master; default: all cores of this machine")
-    command.add_argument("--bootstrap-servers", default="", metavar="HOST:PORT", help="read the topic of a broker instead of files")
-    command.add_argument("--topic", default="__access_log", help="the topic that --bootstrap-servers reads; default %(default)s")
-    command.add_argument("--verbose", action="store_true", help="show Spark's own log")
+    command.add_argument("--master", default="", help="Spark master; default: all cores of this machine")
+    command.add_argument(
+        "--bootstrap-servers", default="", metavar="HOST:PORT", help="read a topic of this broker instead of files"
+    )
+    command.add_argument("--topic", default="__access_log", help="the topic to read with --bootstrap-servers; default %(default)s")
+    command.add_argument("--verbose", action="store_true", help="show Spark's log")
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
     whole = argparse.ArgumentParser(
-        prog="twisted_kafka_spark", description="Say who does what on a Kafka broker, from its request log."
+        prog="twisted_kafka_spark", description="Report who does what on a Kafka broker, from its request log."
     )
     commands = whole.add_subparsers(dest="command", required=True)
-    _report(commands.add_parser("report", help="report on a period: HTML and JSON, a summary in the terminal"))
-    _follow(commands.add_parser("follow", help="follow a log while it is written: rollups into Parquet, findings as they arise"))
-    commands.add_parser("prepare", help="make Spark start faster on this machine: a cache of 160 MB, made once")
-    demo = commands.add_parser("demo", help="write a made-up day with incidents")
-    demo.add_argument("directory", type=Path, help="where the files go")
-    demo.add_argument("--rows", type=int, default=300_000, help="about how many lines; default %(default)s")
-    demo.add_argument("--topics", type=int, default=40, help="default %(default)s")
-    demo.add_argument("--seed", type=int, default=1, help="default %(default)s")
+    _report(commands.add_parser("report", help="report on a period: HTML, JSON, and a summary on the terminal"))
+    _follow(commands.add_parser("follow", help="follow a log while it is written: Parquet rollups, and findings as they occur"))
+    commands.add_parser("prepare", help="make Spark start faster on this machine: creates a cache of 160 MB once")
+    demo = commands.add_parser("demo", help="write a synthetic day with incidents")
+    demo.add_argument("directory", type=Path, help="the directory for the files")
+    demo.add_argument("--rows", type=int, default=300_000, help="approximate number of lines; default %(default)s")
+    demo.add_argument("--topics", type=int, default=40, help="number of topics; default %(default)s")
+    demo.add_argument("--seed", type=int, default=1, help="seed of the random numbers; default %(default)s")
     demo.add_argument("--quiet-day", action="store_true", help="without incidents")
     return whole
 
 
 def _report(report: argparse.ArgumentParser) -> None:
     report.add_argument(
-        "paths", nargs="*", metavar="PATH", help="access.log.dir, files or directories of a request log, or URLs of an object store"
+        "paths", nargs="*", metavar="PATH", help="access.log.dir, files or directories of request logs, or URLs of an object store"
     )
     report.add_argument(
-        "--out", type=Path, default=Path("report.html"), help="the page to write; the JSON gets its name with .json"
+        "--out", type=Path, default=Path("report.html"), help="the page to write; the JSON has the same name with .json"
     )
-    report.add_argument("--rollup", default="", metavar="DIR", help="write the cells as Parquet too, for --merge")
-    report.add_argument("--merge", action="store_true", help="the paths are rollups: report on all of them as one")
+    report.add_argument("--rollup", default="", metavar="DIR", help="also write the rollup as Parquet, for --merge")
+    report.add_argument("--merge", action="store_true", help="the paths are rollups: merge them into one report")
     report.add_argument(
         "--grain",
         type=_GRAINS.__getitem__,
         default=0,
         metavar="minute|hour|day",
-        help="with --merge; default: what fits the period",
+        help="grain of --merge; default: depends on the length of the period",
     )
-    report.add_argument("--since", default="", help="a date, a date and time in UTC, or a duration before now such as 2h")
-    report.add_argument("--until", default="", help="likewise")
+    report.add_argument("--since", default="", help="start: a date, a date and time in UTC, or a duration before now such as 2h")
+    report.add_argument("--until", default="", help="end, in the same format")
+    report.add_argument("--filter", default="", metavar="CONDITION", help="select lines with a SQL condition on the fields")
     report.add_argument(
-        "--filter", default="", metavar="CONDITION", help="only lines that fulfil this condition, SQL over the fields"
-    )
-    report.add_argument("--group-by", type=_group, default=[], metavar="FIELD,...", help="a table more: " + ", ".join(GROUPABLE))
-    report.add_argument(
-        "--fail-on", type=_names, default=[], metavar="FINDING,...", help="exit with 3 when one of these is found; any: all"
+        "--group-by", type=_group, default=[], metavar="FIELD,...", help="add a table grouped by: " + ", ".join(GROUPABLE)
     )
     report.add_argument(
-        "--utc-offset", type=utc_offset_s, default=0, metavar="+HH:MM", help="of the clock in Apache Kafka's log; default UTC"
+        "--fail-on",
+        type=_names,
+        default=[],
+        metavar="FINDING,...",
+        help="exit with status 3 if one of these is found; any: all findings",
     )
-    report.add_argument("--quiet", action="store_true", help="no summary and no progress")
+    report.add_argument(
+        "--utc-offset",
+        type=utc_offset_s,
+        default=0,
+        metavar="+HH:MM",
+        help="UTC offset of the times in Apache Kafka's log; default UTC",
+    )
+    report.add_argument("--quiet", action="store_true", help="print no summary and no progress")
     _common(report)
 
 
 def _follow(follow: argparse.ArgumentParser) -> None:
     follow.add_argument("directory", nargs="?", default="", help="access.log.dir, or the directory of a Kafka request log")
-    follow.add_argument("--out", default="rollups", help="where the rollups go, as Parquet; default %(default)s")
-    follow.add_argument("--checkpoint", default="", help="where the state is kept; default: _checkpoint in --out")
-    follow.add_argument("--every", default="10s", metavar="DURATION", help="how often what is new is read; default %(default)s")
-    follow.add_argument("--late", default="1m", metavar="DURATION", help="how late a line may come; default %(default)s")
-    follow.add_argument("--findings-topic", default="", help="send findings to this topic of --bootstrap-servers as well")
-    follow.add_argument("--once", action="store_true", help="read what is there and end")
-    follow.add_argument("--utc-offset", type=utc_offset_s, default=0, metavar="+HH:MM", help="of the clock in Apache Kafka's log")
+    follow.add_argument("--out", default="rollups", help="the directory for the Parquet rollups; default %(default)s")
+    follow.add_argument("--checkpoint", default="", help="the directory for the state; default: _checkpoint in --out")
+    follow.add_argument("--every", default="10s", metavar="DURATION", help="interval between batches; default %(default)s")
+    follow.add_argument("--late", default="1m", metavar="DURATION", help="allowed lateness of lines; default %(default)s")
+    follow.add_argument("--findings-topic", default="", help="also send findings to this topic of --bootstrap-servers")
+    follow.add_argument("--once", action="store_true", help="read all existing lines and exit")
+    follow.add_argument(
+        "--utc-offset", type=utc_offset_s, default=0, metavar="+HH:MM", help="UTC offset of the times in Apache Kafka's log"
+    )
     _common(follow)

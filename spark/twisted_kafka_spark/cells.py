@@ -1,7 +1,7 @@
-"""The rollup's rows: what is counted, by which keys, at which grain of time. Everything else is made from these.
+"""The rows of the rollup: the measures, their keys and the grain of time. Everything else is computed from them.
 
 A row is a *cell* of one kind. Columns that its kind does not have are null. Cells with equal keys are merged by adding their
-measures (or taking the least or greatest), so parts of a day, days and brokers merge in any order to the same rollup.
+measures (or taking their minimum or maximum), so parts of a day, days and brokers merge in any order to the same rollup.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400
 
 
 class Key(NamedTuple):
-    """A column by which cells are told apart."""
+    """A key column of cells."""
 
     name: str
     ddl: str
 
 
 class Measure(NamedTuple):
-    """A column that is merged: by `sum`, `min` or `max`."""
+    """A column that is merged by `sum`, `min` or `max`."""
 
     name: str
     merge: str = "sum"
@@ -73,15 +73,15 @@ KEY_NAMES = tuple(key.name for key in KEYS)
 MEASURE_NAMES = tuple(measure.name for measure in MEASURES)
 
 PACKED_DDL = "part int, cells binary"
-"""The schema of cells as they travel (`bundles`), in Spark's DDL: the part of time that they belong to, an Arrow stream of them."""
+"""The schema of packed cells (`bundles`) in Spark's DDL: the time partition, and the cells as an Arrow stream."""
 CLIENT = ("client_id", "principal")
 GROUPABLE = ("node", "listener", "protocol", "principal", "client_id", "software", "software_version", "api", "version", "error")
-"""The keys of a request: what `--group-by` takes."""
+"""The keys of a request, which `--group-by` accepts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of cell: its grain in seconds, its keys beside the time, its measures."""
+    """A kind of cell: its grain in seconds, its keys apart from the time, its measures."""
 
     grain_s: int
     keys: tuple[str, ...]
@@ -104,8 +104,8 @@ KINDS: dict[str, Kind] = {
     "lines": Kind(DAY_S, ("note", "error"), ("requests",)),
     "topic_ids": Kind(DAY_S, ("topic", "note"), ("requests",)),
 }
-"""`runs`: numbers of the lines read at a stretch, first to last, by broker; `lines`: what was read and what could not be, with a
-sample in `note`; `topic_ids`: which name stands for an id that a fetch used instead."""
+"""`runs`: first and last number of consecutively read lines, by broker; `lines`: lines that were read or unreadable, with a sample
+in `note`; `topic_ids`: the name of a topic id that a fetch used."""
 
 
 def ddl() -> str:
@@ -114,7 +114,7 @@ def ddl() -> str:
 
 
 def arrow_schema() -> pa.Schema:
-    """Return the schema of a cell for Arrow."""
+    """Return the Arrow schema of a cell."""
     import pyarrow as pa
 
     types = {"string": pa.string(), "int": pa.int32(), "timestamp": pa.timestamp("us", "UTC")}
@@ -135,7 +135,7 @@ def merge(cells: DataFrame) -> DataFrame:
 
 
 def regrain(cells: DataFrame, grain_s: int) -> DataFrame:
-    """Return cells with the times of those of a finer grain cut to `grain_s`, still to be merged."""
+    """Return cells with their times truncated to `grain_s`, not merged yet."""
     from pyspark.sql import functions as sf
 
     at = sf.timestamp_seconds(sf.floor(sf.unix_seconds(TIME.name) / grain_s) * grain_s)

@@ -1,7 +1,7 @@
-"""The archive of the classes that Spark loads (Java class data sharing). Loading them is half of the start.
+"""The archive of the classes that Spark loads (Java class data sharing). Loading classes takes half of Spark's start.
 
-`python -m twisted_kafka_spark prepare` makes the file once. It belongs to one Java and one pyspark; Java ignores a file that
-does not fit.
+`python -m twisted_kafka_spark prepare` creates the file once. It is specific to one Java and one pyspark; Java ignores an archive
+that does not match.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def cache_directory() -> Path:
-    """Return the directory of files that can be made again."""
+    """Return the directory for files that can be recreated."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "twisted_kafka", "java")
 
 
@@ -26,7 +26,7 @@ def class_cache(java_home: Path) -> Path:
 
 
 def options(java_home: Path, making: str = "") -> str:
-    """Return Java's options: to write the archive `making`, or to use the present one."""
+    """Return the Java options that write the archive to the path `making`, or use the existing one."""
     if making:
         return f"-XX:ArchiveClassesAtExit={making} -Xlog:cds=off -Xlog:cds+dynamic=off"
     found = class_cache(java_home)

@@ -1,7 +1,7 @@
 """The command line: ``python -m twisted_kafka_spark report DIR --out report.html``.
 
-Exit status: 0 done, 1 not possible (the reason is on standard error, in one line), 2 wrong usage, 3 done and a finding of
-`--fail-on` is there.
+Exit status: 0 success, 1 failure (with the reason in one line on standard error), 2 usage error, 3 success with a finding that
+`--fail-on` names.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DONE, NOT_POSSIBLE, WRONG_USAGE, FOUND = 0, 1, 2, 3
 
 
 def write(path: Path, text: str) -> None:
-    """Replace ``path`` as a whole, so that nobody sees half of it."""
+    """Replace the file at ``path`` atomically."""
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False) as new:
         new.write(text)
     os.chmod(new.name, 0o644)
@@ -40,14 +40,13 @@ def _report(options: argparse.Namespace) -> int:
 
     unknown = set(options.fail_on) - {*NAMES, "any"}
     if unknown:
-        print(f"twisted_kafka_spark: --fail-on {', '.join(sorted(unknown))}: known are any, {', '.join(NAMES)}", file=sys.stderr)
+        allowed = f"must be any, {', '.join(NAMES)}"
+        print(f"twisted_kafka_spark: invalid --fail-on {', '.join(sorted(unknown))}: {allowed}", file=sys.stderr)
         return WRONG_USAGE
     if not options.out.absolute().parent.is_dir():
-        raise NotADirectoryError(f"{options.out.absolute().parent} is not a directory; --out needs an existing one")
+        raise NotADirectoryError(f"{options.out.absolute().parent} is not a directory; --out requires an existing one")
     if not options.bootstrap_servers and not options.merge and not any(is_remote(path) for path in options.paths):
-        find_sources(
-            None, options.paths, with_open=not options.rollup
-        )  # what is missing is said before Spark takes its seconds to start
+        find_sources(None, options.paths, with_open=not options.rollup)  # fails before Spark takes seconds to start
     spark = session.start(options.master, is_verbose=options.verbose)
     try:
         from pyspark.errors import PySparkException
@@ -99,7 +98,7 @@ def _demo(options: argparse.Namespace) -> int:
     from twisted_kafka_spark.synthetic.incidents import INCIDENTS
 
     day = Day(options.rows, () if options.quiet_day else INCIDENTS, topics=options.topics, seed=options.seed)
-    print(f"{day.write(options.directory):,} lines below {options.directory}")
+    print(f"wrote {day.write(options.directory):,} lines to {options.directory}")
     return DONE
 
 
@@ -118,8 +117,8 @@ def _prepare(options: argparse.Namespace) -> int:
     from twisted_kafka_spark.prepare import prepare
 
     if session.is_submitted():
-        raise ValueError("prepare is for Spark on this machine, not for spark-submit")
-    print(f"{prepare()}: Spark starts faster from now on")
+        raise ValueError("prepare does not work with spark-submit, only with Spark on this machine")
+    print(f"{prepare()} was written; Spark will start faster")
     return DONE
 
 
@@ -127,7 +126,7 @@ _COMMANDS = {"prepare": _prepare, "report": _report, "demo": _demo, "follow": _f
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status."""
+    """Run the command and return its exit status."""
     options = parser().parse_args(arguments)
     try:
         return _COMMANDS[options.command](options)

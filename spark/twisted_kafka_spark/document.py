@@ -1,4 +1,4 @@
-"""The report as plain data: what the JSON holds, and what the page and the terminal are made of."""
+"""The report as plain data: the contents of the JSON file, from which the page and the terminal output are rendered."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ Values = dict[str, Any]
 
 TICK_LENGTHS_S = (60, 120, 300, 600, 900, 1800, 3600, 3 * 3600, 6 * 3600, 86_400)
 MOST_TICKS = 150
-"""The charts over time have at most so many columns."""
+"""The maximum number of columns in charts over time."""
 APIS_IN_CHART = 7
-"""The busiest APIs have a colour of their own; the others share one."""
+"""The number of APIs with a colour of their own, the busiest ones; the others share one."""
 HEAT_APIS = 4
 _SUMS = ("requests", "failed", "throttled", "request_bytes", "response_bytes")
 
 
 @dataclass(slots=True)
 class About:
-    """Where the numbers come from."""
+    """The source of the report's numbers."""
 
     source: str
     files: int = 0
@@ -44,7 +44,7 @@ class About:
 
 
 def tick_length_s(first: datetime.datetime, last: datetime.datetime, grain_s: int = MINUTE_S) -> int:
-    """Return how long a column of the charts over time is."""
+    """Return the length in seconds of one column of the charts over time."""
     span_s = (last - first).total_seconds() + grain_s
     fitting = [length for length in TICK_LENGTHS_S if length >= grain_s and span_s / length <= MOST_TICKS]
     return fitting[0] if fitting else TICK_LENGTHS_S[-1] * -(-int(span_s / TICK_LENGTHS_S[-1]) // MOST_TICKS)
@@ -119,7 +119,7 @@ def _mean(row: Row, name: str) -> float:
 
 
 def _busy(row: Row, *keys: str) -> Values:
-    """A row of a table of who is busy: its keys and the sums that there are."""
+    """Return a row of a table of the busiest: its keys and the available sums."""
     sums = {name: row[name] for name in (*_SUMS, "total_us", "throttle_us") if name in row}
     return {**{key: row[key] for key in keys}, **sums}
 
@@ -148,7 +148,7 @@ def _histograms(rows: Iterable[Row], *keys: str) -> dict[tuple[Any, ...], dict[i
 
 
 def _waiting(rows: Sequence[Row]) -> Values:
-    """Where requests spent their time, without the waiting that fetches and joins ask for: threads, disk or followers?"""
+    """Return where requests spent their time, without the time that fetches and joins wait by design."""
     sums = dict.fromkeys(PHASES, 0)
     for row in rows:
         for phase in PHASES:
@@ -177,7 +177,7 @@ def _over_time(rows: Sequence[Row], every: Sequence[int], tick_s: int) -> Values
 
 
 def _heat(rows: Sequence[Row], apis: Sequence[Row], every: Sequence[int], tick_s: int) -> list[Values]:
-    """Histograms over time of the APIs that took the most time: sparse cells [tick, row, count]."""
+    """Return histograms over time of the APIs with the most total time, as sparse cells [tick, row, count]."""
     place = {tick: at for at, tick in enumerate(every)}
     slowest = sorted(apis, key=lambda row: -(row["total_us"] or 0))[:HEAT_APIS]
     maps = []

@@ -1,7 +1,7 @@
-"""Fold frames into cells: what each Spark task does before anything is shuffled.
+"""Fold frames into cells: the work of each Spark task before anything is shuffled.
 
-Groups are found with the codes that a frame has already, measures are added with `bincount`. A piece of 100,000 lines makes a few
-thousand cells.
+Rows are grouped by the codes of a frame, and measures are added with `bincount`. A piece of 100,000 lines becomes a few thousand
+cells.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
     Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 FOLD_ROWS = 1 << 17
-"""Records that are folded at a time: more of them make fewer cells, and hold more memory."""
+"""Records that are folded at a time: more records give fewer cells, but take more memory."""
 _MICROSECOND = 1_000_000
 
 _LARGEST_GAP = 10_000
-"""Numbers of lines of one file that are further apart belong to two runs."""
+"""The largest gap between the numbers of consecutive lines of one run."""
 
 _MOST_TABLES = 100
-"""Tables of cells that a task keeps before it merges them."""
+"""The maximum number of tables of cells that a task keeps before it merges them."""
 
 READ = "read"
-"""What a cell of lines that gave records has for a reason."""
+"""The `error` of a cell of kind `lines` that counts records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Folding:
-    """How lines become cells; goes to the executors.
+    """The conversion of lines to cells; it is sent to the executors.
 
-    `grain_s` replaces the grain of every kind (streams need one for all); records before `since` or from `until` on, both as the
-    field `time` is written, are left out; `utc_offset_s` is that of the clock in Kafka's own request log.
+    `grain_s` overrides the grain of every kind (streams need the same grain for all). Records before `since`, or at or after
+    `until`, both in the format of the field `time`, are skipped. `utc_offset_s` is the UTC offset of Kafka's request log.
     """
 
     grain_s: int = 0
@@ -51,7 +51,7 @@ class Folding:
     utc_offset_s: int = 0
 
     def lines(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Fold batches whose one column holds lines, or blocks of lines, into cells."""
+        """Fold batches with one column of lines, or of blocks of lines, into cells."""
         yield from bundles.wide(self._of_lines(batches)).to_batches()
 
     def packed_lines(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -59,12 +59,12 @@ class Folding:
         yield from bundles.packed(self._of_lines(batches))
 
     def rows_of_blocks(self, blocks: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
-        """Fold blocks of lines into unique cells: a row for each kind."""
+        """Fold blocks of lines into unique cells, one row per kind."""
         reader = LineReader(self.utc_offset_s)
         yield from self._rows((frame for block in blocks for frame in reader.frames_of_block(block)), reader)
 
     def rows_of_columns(self, columns: Iterable[pa.Array]) -> Iterator[pa.RecordBatch]:
-        """Fold columns of lines likewise."""
+        """Fold columns of lines into unique cells, one row per kind."""
         reader = LineReader(self.utc_offset_s)
         yield from self._rows((frame for column in columns for frame in reader.frames(column)), reader)
 
@@ -72,12 +72,12 @@ class Folding:
         yield from bundles.rows(bundles.unique(self.folded(frames, reader)))
 
     def streams_of_pieces(self, pieces: Iterable[Piece]) -> Iterator[bytes]:
-        """Fold pieces of files into unique cells: an Arrow stream for each kind."""
+        """Fold pieces of files into unique cells, one Arrow stream per kind."""
         for kind, table in bundles.unique(self._of_pieces(pieces)):
             yield bundles.stream(kind, table)
 
     def parts_of_pieces(self, pieces: Iterable[Piece]) -> Iterator[tuple[int, bytes]]:
-        """The same in parts of time, with the number of its part before each stream."""
+        """Fold pieces of files into Arrow streams by kind and time partition; yield the partition's number with each stream."""
         for part, kind, table in bundles.by_part(self._of_pieces(pieces)):
             yield part, bundles.stream(kind, table)
 
@@ -86,12 +86,12 @@ class Folding:
         return self.folded(_of_pieces(pieces, reader), reader)
 
     def packed_records(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Fold batches that are records already into packed cells."""
+        """Fold batches of records into packed cells."""
         reader = LineReader(self.utc_offset_s)
         yield from bundles.packed(self.folded((from_batch(batch) for batch in batches if batch.num_rows), reader))
 
     def parsed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Turn lines into records without folding them; lines that give none are dropped."""
+        """Parse lines into records without folding them; lines without a record are dropped."""
         reader = LineReader(self.utc_offset_s)
         for batch in batches:
             yield from reader.records(batch.column(0))
@@ -101,7 +101,7 @@ class Folding:
         return self.folded((frame for batch in batches for frame in reader.frames(batch.column(0))), reader)
 
     def folded(self, frames: Iterable[Frame], reader: LineReader) -> bundles.Cells:
-        """Return the cells of all frames, and of what the reader counts while they are read."""
+        """Return the cells of all frames, and those of the lines that the reader could not parse."""
         made: bundles.Cells = []
         waiting: list[Frame] = []
         count = 0
@@ -127,13 +127,13 @@ class Folding:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """Pieces of files by task; a task is given its number in a batch of one row."""
+    """Pieces of files by task; each task gets its number in a batch of one row."""
 
     folding: Folding
     tasks: Sequence[Sequence[Piece]]
 
     def parsed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Give the records of a task."""
+        """Yield the records of a task."""
         reader = LineReader(self.folding.utc_offset_s)
         for piece in self._pieces(batches):
             if piece.is_parquet:
@@ -149,7 +149,7 @@ class Planned:
 
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a batch without dictionaries."""
+    """Return the batch without dictionary encoding."""
     return batch.cast(record_schema())
 
 
@@ -168,7 +168,7 @@ def _microseconds(time: str) -> int:
 
 @dataclass(slots=True)
 class _Rows:
-    """What is grouped: a time for each row, who it is of, and further keys by name."""
+    """The rows to group: the time and the identity of each row, and further keys by name."""
 
     seconds: Numbers
     identity: Numbers
@@ -189,8 +189,8 @@ def _group(rows: _Rows, keys: Sequence[str], at: Numbers) -> tuple[Numbers, Numb
     code, size = at - low, int(at.max()) - low + 1
     who = [name for name in keys if name in IDENTITY]
     if who:
-        alike, count = _alike(rows.identities, who)
-        code, size = code * count + alike[rows.identity], size * count
+        number, count = _numbered(rows.identities, who)
+        code, size = code * count + number[rows.identity], size * count
     for name in keys:
         if name not in IDENTITY:
             part = rows.keys[name]
@@ -199,8 +199,8 @@ def _group(rows: _Rows, keys: Sequence[str], at: Numbers) -> tuple[Numbers, Numb
     return distinct(code, size)
 
 
-def _alike(identities: pa.Table, names: Sequence[str]) -> tuple[Numbers, int]:
-    """Return for each identity a number that those with equal values of these fields share, and how many numbers there are."""
+def _numbered(identities: pa.Table, names: Sequence[str]) -> tuple[Numbers, int]:
+    """Number the identities by their values of these fields; return the number of each identity, and how many numbers there are."""
     code = np.zeros(identities.num_rows, np.int64)
     for name in names:
         encoded = identities.column(name).combine_chunks().dictionary_encode(null_encoding="encode")
@@ -212,7 +212,7 @@ def _alike(identities: pa.Table, names: Sequence[str]) -> tuple[Numbers, int]:
 def _cells(
     kind: str, rows: _Rows, measures: dict[str, Numbers], grain_s: int, extremes: dict[str, Numbers] | None = None
 ) -> tuple[str, pa.Table]:
-    """Return the cells of one kind: one for each group of rows with equal keys."""
+    """Return the cells of one kind, one for each group of rows with equal keys."""
     declared = KINDS[kind]
     grain = grain_s or declared.grain_s
     at = rows.seconds // grain
@@ -247,7 +247,7 @@ def _bucketed(values: Numbers) -> Coded:
 def _cells_of(frame: Frame, grain_s: int) -> bundles.Cells:
     weight, amounts, topics = frame.weight, frame.amounts, frame.topics
     seconds = frame.time_us // _MICROSECOND
-    rows = _Rows(seconds, frame.identity, frame.identities, weight, {"error": _told_once(frame.error)})
+    rows = _Rows(seconds, frame.identity, frame.identities, weight, {"error": _deduplicated(frame.error)})
     times = {name: amounts[name] * weight for name in TIMES}
     failed = _failed(frame.error) * weight
     sizes = {name: amounts[name] * weight for name in ("request_bytes", "response_bytes")}
@@ -280,14 +280,14 @@ def _cells_of(frame: Frame, grain_s: int) -> bundles.Cells:
         made.append(_cells("phases", rows, {}, grain_s))
     if len(topics.parent):
         parent = topics.parent
-        keys = {"topic": _told_once(topics.topic), "error": _told_once(topics.error)}
+        keys = {"topic": _deduplicated(topics.topic), "error": _deduplicated(topics.error)}
         inner = _Rows(seconds[parent], frame.identity[parent], frame.identities, weight[parent], keys)
         there = {name: values * inner.weight for name, values in (("records", topics.records), ("bytes", topics.bytes))}
         made.append(_cells("topics", inner, there, grain_s))
     return made
 
 
-def _told_once(column: Coded) -> Coded:
+def _deduplicated(column: Coded) -> Coded:
     """Return a column in which equal values have equal codes."""
     encoded = column.values.dictionary_encode(null_encoding="encode")
     return Coded(encoded.indices.to_numpy().astype(np.int64)[column.codes], encoded.dictionary)
@@ -300,7 +300,7 @@ def _failed(error: Coded) -> Numbers:
 
 
 def _runs(frame: Frame, seconds: Numbers, grain_s: int) -> pa.Table:
-    """Return the first and the last number of the lines of each broker: overlapping runs tell of lines that were read twice."""
+    """Return the runs of consecutive line numbers of each broker; overlapping runs show that lines were read twice."""
     numbered = frame.sequence != NO_SEQUENCE
     numbers = frame.sequence[numbered]
     brokers = np.array([node or 0 for node in frame.identities.column("node").to_pylist()], np.int64)
@@ -308,7 +308,7 @@ def _runs(frame: Frame, seconds: Numbers, grain_s: int) -> pa.Table:
     rows: list[dict[str, Any]] = []
     for node in np.unique(nodes).tolist():
         mine = numbers[nodes == node]
-        # One piece may hold the end of one file and the beginning of another: a run ends where the numbers leap.
+        # A piece may contain the end of one file and the beginning of another: a run ends where there is a gap in the numbers.
         starts = np.flatnonzero(np.abs(np.diff(mine, prepend=mine[0] - _LARGEST_GAP - 1)) > _LARGEST_GAP)
         counts = np.diff(starts, append=len(mine)).tolist()
         firsts, lasts = np.minimum.reduceat(mine, starts).tolist(), np.maximum.reduceat(mine, starts).tolist()
@@ -330,7 +330,7 @@ def _lines_read(frame: Frame, seconds: Numbers, grain_s: int) -> pa.Table:
 
 
 def _refused(found: Records) -> bundles.Cells:
-    """Return cells of the lines that gave no record, and of the ids that stand for topics."""
+    """Return cells of the lines without a record, and of the topic ids."""
     made: bundles.Cells = []
     for reason, count in found.refused.items():
         notes: list[str | None] = [found.samples[reason]]

@@ -1,7 +1,7 @@
-"""Records as columns of numbers: what a task folds into cells, whichever way they were read.
+"""Records as columns of numbers: the form in which a task folds them into cells, however they were read.
 
-Who sent a request, what and where (`IDENTITY`) is the same in many records: a frame has each combination once, and a number for
-each record that says which one is its own. Errors and topics are numbers too, with their names beside them.
+The identity of a request (`IDENTITY`: client, connection, broker, API) is shared by many records. A frame contains each identity
+once, and the number of its identity for each record. Errors and topics are numbers too, with their names in separate arrays.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from twisted_kafka_spark import without_pandas  # noqa: F401 - for what its import does
+from twisted_kafka_spark import without_pandas  # noqa: F401 - for the side effect of the import
 from twisted_kafka_spark.schema import PHASES
 
 if TYPE_CHECKING:
@@ -29,11 +29,11 @@ IDENTITY_SCHEMA = pa.schema([(name, pa.int32() if name in ("node", "version") el
 NO_SEQUENCE = -1
 _LARGEST_CODE = 1 << 62
 _DENSE = 4
-"""Codes up to so many times the number of rows are counted in an array, others looked up in a hash table."""
+"""If the codes are below this many times the number of rows, an array is used to find distinct codes, otherwise a hash table."""
 
 
 class Coded(NamedTuple):
-    """A column as codes, and the value that each code stands for; several codes may stand for equal values."""
+    """A column as codes, and the value of each code; several codes may have equal values."""
 
     codes: Numbers
     values: pa.Array
@@ -41,7 +41,7 @@ class Coded(NamedTuple):
 
 @dataclass(slots=True)
 class Topics:
-    """The topics of all records, in the order of the records: `parent` is the record that each belongs to."""
+    """The topics of all records, in the order of the records; `parent` is the index of each topic's record."""
 
     parent: Numbers
     topic: Coded
@@ -52,7 +52,7 @@ class Topics:
 
 @dataclass(slots=True)
 class Frame:
-    """Columns of equal length."""
+    """Records as columns of equal length."""
 
     time_us: Numbers
     identity: Numbers
@@ -67,7 +67,7 @@ class Frame:
         return len(self.time_us)
 
     def chosen(self, wanted: np.ndarray[Any, np.dtype[np.bool_]]) -> Frame:
-        """Return the records that are marked."""
+        """Return the selected records."""
         if wanted.all():
             return self
         topics, kept = self.topics, wanted[self.topics.parent]
@@ -125,7 +125,7 @@ def _joined(parts: Sequence[Coded]) -> Coded:
 
 
 def from_batch(batch: pa.RecordBatch) -> Frame:
-    """Return the records of a batch in the schema of a record."""
+    """Return the records of a batch with the schema of a record."""
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     identity, first = _combined([coded(columns[name]) for name in IDENTITY], batch.num_rows)
     rows = pa.array(first)
@@ -143,7 +143,7 @@ def from_batch(batch: pa.RecordBatch) -> Frame:
 
 
 def numbers(column: pa.Array, default: int = 0) -> Numbers:
-    """Return a column as numbers, nulls as `default`."""
+    """Return a column as numbers, with nulls replaced by `default`."""
     if column.null_count:
         column = pc.fill_null(column, default)
     found: Numbers = column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
@@ -151,7 +151,7 @@ def numbers(column: pa.Array, default: int = 0) -> Numbers:
 
 
 def coded(column: pa.Array) -> Coded:
-    """Return a column as codes; null has one, too."""
+    """Return a column as codes; null has a code too."""
     if not pa.types.is_dictionary(column.type):
         column = pc.dictionary_encode(column, null_encoding="encode")
     if column.indices.null_count:
@@ -177,7 +177,7 @@ def _topics(column: pa.Array) -> Topics:
 
 
 def _combined(parts: Sequence[Coded], size: int) -> tuple[Numbers, Numbers]:
-    """Return a number for each combination of codes, and the first row that has it."""
+    """Number the combinations of codes; return the number of each row, and the first row of each number."""
     code, count = np.zeros(size, np.int64), 1
     for part in parts:
         if count * max(1, len(part.values)) > _LARGEST_CODE:
@@ -189,7 +189,7 @@ def _combined(parts: Sequence[Coded], size: int) -> tuple[Numbers, Numbers]:
 
 
 def distinct(code: Numbers, count: int) -> tuple[Numbers, Numbers]:
-    """Return for codes below `count` the first row of each that occurs, and for each row the number of its own among these."""
+    """Number the distinct codes, all below `count`; return the first row of each number, and the number of each row."""
     if count <= _DENSE * len(code):
         occurs = np.bincount(code, minlength=count) > 0
         place: Numbers = np.cumsum(occurs) - 1

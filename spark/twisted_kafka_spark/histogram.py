@@ -1,7 +1,7 @@
-"""Histograms of times with buckets that grow by 5 %: two of them are merged by adding their counts.
+"""Histograms of times with buckets that grow by 5 %, which are merged by adding their counts.
 
-Bucket `n` holds the values from 1.05 ** n up to 1.05 ** (n + 1); values below 1 are in bucket `ZERO`. A quantile is told as the
-geometric middle of its bucket, so it is at most `WORST_ERROR` off the value of that rank, however many histograms were merged.
+Bucket `n` contains the values from 1.05 ** n up to 1.05 ** (n + 1); values below 1 are in bucket `ZERO`. A quantile is reported as
+the geometric mean of its bucket's bounds. Its relative error is at most `WORST_ERROR`, however many histograms were merged.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LOG_GROWTH = math.log(GROWTH)
 
 
 def bucket(value: float) -> int:
-    """Return the bucket of one value."""
+    """Return the bucket of a value."""
     return math.floor(math.log(value) / _LOG_GROWTH) if value >= 1 else ZERO
 
 
@@ -35,12 +35,12 @@ def buckets(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def middle(number: int) -> float:
-    """Return the value that stands for a bucket."""
+    """Return the value that represents a bucket."""
     return 0.0 if number == ZERO else GROWTH ** (number + 0.5)
 
 
 def quantile(counts: Mapping[int, int], share: float) -> float | None:
-    """Return the value below which `share` of what was counted lies, None when nothing was."""
+    """Return the value below which `share` of the counted values are, None if there are none."""
     whole = sum(counts.values())
     if not whole:
         return None
@@ -49,15 +49,15 @@ def quantile(counts: Mapping[int, int], share: float) -> float | None:
         rank -= counts[number]
         if rank <= 0:
             return middle(number)
-    raise AssertionError("the ranks of a histogram end with its last bucket")
+    raise AssertionError("the rank exceeds the histogram's total count")
 
 
 def quantile_name(share: float) -> str:
-    """Return how a quantile is called in the report: p99.9 for 0.999."""
+    """Return the name of a quantile in the report: p99.9 for 0.999."""
     return f"p{share * 100:g}"
 
 
 def quantiles(counts: Mapping[int, int]) -> dict[str, float | None]:
-    """Return the report's quantiles of a histogram by name, in whole units."""
+    """Return the quantiles of a histogram that the report shows, by name, rounded to four digits."""
     found = {quantile_name(share): quantile(counts, share) for share in QUANTILES}
     return {name: None if value is None else float(f"{value:.4g}") for name, value in found.items()}

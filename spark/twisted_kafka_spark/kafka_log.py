@@ -1,8 +1,8 @@
-"""Apache Kafka's request log (`kafka.request.logger`, 2.8 to 4.x): one line of text with JSON in it into one record.
+"""Parse Apache Kafka's request log (`kafka.request.logger`, 2.8 to 4.x), whose lines contain JSON, into records.
 
-The JSON is that of Kafka's RequestConvertToJson (KIP-673): header, request and response by the names of the protocol's messages,
-times in milliseconds with three decimals. The line's own date has no zone, so the caller says how far it is from UTC.
-What the JSON lacks is null in the record: the broker's number, the sizes on the wire.
+The JSON is that of Kafka's RequestConvertToJson (KIP-673): header, request and response with the field names of the protocol, times
+in milliseconds with three decimals. The date of a line has no time zone, so the caller passes its UTC offset. Fields that the JSON
+lacks are null in the record: the broker's id and the sizes on the wire.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ _PHASE_FIELDS = dict(
 )
 _NAMES = ("name", "topic", "topicName", "topicId")
 _SIZES = ("recordsSizeInBytes", "recordSetSizeInBytes")
-"""The second is that of fetches before Kafka 3.0."""
+"""The second is the name in fetches before Kafka 3.0."""
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 _PARTITIONS = ("partitions", "partitionData", "partitionResponses", "partitionIndexes", "partitionStates")
 _NAMES_TOPICS = ("Metadata", "CreateTopics", "LeaderAndIsr", "UpdateMetadata", "DescribeTopicPartitions")
-"""APIs whose messages have the name of a topic beside its id."""
-_TELLS_TOPICS = (
+"""APIs whose messages contain both the name and the id of a topic."""
+_LISTS_TOPICS = (
     *("Produce", "Fetch", "ListOffsets", "OffsetForLeaderEpoch", "OffsetCommit", "OffsetFetch", "TxnOffsetCommit", "OffsetDelete"),
     *("CreateTopics", "DeleteTopics", "DeleteRecords"),
 )
-"""APIs whose topics the record lists: those of which this broker's own log tells the topics."""
+"""APIs whose topics the record lists: the same as in this broker's own log."""
 
 
 def is_request(line: str) -> bool:
-    """Tell whether a line is about a completed request, in the form of Kafka 2.8 and later."""
+    """Return whether a line is about a completed request, in the format of Kafka 2.8 and later."""
     return _MARK in line
 
 
 def is_other(line: str) -> bool:
-    """Tell whether a line is one of Kafka's logs but not about a completed request that can be read.
+    """Return whether a line is from one of Kafka's logs, but not about a completed request in a supported format.
 
-    Where all loggers write to one place, as they do in a container, most lines are such; some go on over further, indented ones.
+    Where all loggers write to the same output, as in a container, most lines are of this kind; some continue on indented lines.
     """
     if line[:1].isspace():
         return bool(line.strip())
@@ -65,31 +65,31 @@ def is_other(line: str) -> bool:
 
 
 def record(line: str, utc_offset_s: int, topic_ids: dict[str, str]) -> dict[str, Any] | None:
-    """Return the record of a line, None when it is torn; `topic_ids` learns which topic an id stands for."""
+    """Return the record of a line, None when it is incomplete; add the topic ids in it to `topic_ids`."""
     start = line.index(_MARK) + len(_MARK) - 1
     date = _DATE.search(line)
     try:
-        told, _ = json.JSONDecoder().raw_decode(line, start)
-        return None if date is None else _record(told, _utc(date, utc_offset_s), topic_ids)
+        content, _ = json.JSONDecoder().raw_decode(line, start)
+        return None if date is None else _record(content, _utc(date, utc_offset_s), topic_ids)
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
-def _record(told: dict[str, Any], time: str, topic_ids: dict[str, str]) -> dict[str, Any]:
-    header, response = told["requestHeader"], told.get("response") or {}
+def _record(content: dict[str, Any], time: str, topic_ids: dict[str, str]) -> dict[str, Any]:
+    header, response = content["requestHeader"], content.get("response") or {}
     api = _api_name(header["requestApiKeyName"])
-    phases = {phase: round(told[name] * 1000) for phase, name in _PHASE_FIELDS.items()}
+    phases = {phase: round(content[name] * 1000) for phase, name in _PHASE_FIELDS.items()}
     if api in _NAMES_TOPICS:
-        topic_ids.update(_ids(told))
+        topic_ids.update(_ids(content))
     error = _ERROR.search(json.dumps(response, separators=(",", ":")))
-    client = told.get("clientInformation") or {}
+    client = content.get("clientInformation") or {}
     return {
         "v": 1,
         "time": time,
-        "listener": told.get("listener"),
-        "protocol": told.get("securityProtocol"),
-        "connection": told.get("connection"),
-        "principal": told.get("principal"),
+        "listener": content.get("listener"),
+        "protocol": content.get("securityProtocol"),
+        "connection": content.get("connection"),
+        "principal": content.get("principal"),
         "client_id": header.get("clientId"),
         "software": client.get("softwareName"),
         "software_version": client.get("softwareVersion"),
@@ -100,7 +100,7 @@ def _record(told: dict[str, Any], time: str, topic_ids: dict[str, str]) -> dict[
         **phases,
         "total_us": sum(phases.values()),
         "error": _error_name(int(error[1])) if error else None,
-        "topics": _topics(told.get("request") or {}, response) if api in _TELLS_TOPICS else [],
+        "topics": _topics(content.get("request") or {}, response) if api in _LISTS_TOPICS else [],
     }
 
 
@@ -118,7 +118,7 @@ def _utc(date: re.Match[str], utc_offset_s: int) -> str:
 
 
 def _topics(request: dict[str, Any], response: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return what a request did to topics: those that it names, with sizes and errors from both messages."""
+    """Return the topics of a request, with the sizes and errors from the request and the response."""
     found: dict[str, dict[str, Any]] = {}
     asked, answered = list(_parts(request)), list(_parts(response))
     refused = {(name, part.get("index")) for name, partitions, _ in answered for part in partitions if part.get("errorCode")}
@@ -126,11 +126,11 @@ def _topics(request: dict[str, Any], response: dict[str, Any]) -> list[dict[str,
         count: Counter[str] = Counter()
         for name, partitions, own_code in parts:
             entry = found.setdefault(name, {"topic": name, "partitions": 0, "records": 0, "bytes": 0, "error": None})
-            count[name] += len(partitions)  # a fetch may name a topic in several places
+            count[name] += len(partitions)  # a fetch may contain a topic several times
             entry["partitions"] = max(entry["partitions"], count[name])
             codes = [own_code]
             for part in partitions:
-                if is_response or (name, part.get("index")) not in refused:  # what was refused is not written
+                if is_response or (name, part.get("index")) not in refused:  # refused batches are not written
                     entry["bytes"] += next((part[size] for size in _SIZES if part.get(size)), 0)
                 codes.append(part.get("errorCode") or part.get("partitionErrorCode") or 0)
             first = next((code for code in codes if code), 0)
@@ -140,7 +140,7 @@ def _topics(request: dict[str, Any], response: dict[str, Any]) -> list[dict[str,
 
 
 def _parts(message: dict[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]], int]]:
-    """Give the topics that a message has at its first level, or that of a group: name, partitions, error code."""
+    """Yield the topics at the top level of a message, or of a group in it: name, partitions, error code."""
     holders = [message, *(group for group in message.get("groups") or () if isinstance(group, dict))]
     for holder in holders:
         for key in ("topics", "topicData", "responses"):
@@ -153,14 +153,14 @@ def _parts(message: dict[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]],
                     yield name, [part if isinstance(part, dict) else {} for part in partitions], topic.get("errorCode") or 0
 
 
-def _ids(told: Any) -> Iterator[tuple[str, str]]:
-    """Give the id and the name of every topic that has both, anywhere in a line."""
-    if isinstance(told, dict):
-        name = told.get("name") or told.get("topicName")
-        if name and told.get("topicId", _NO_ID) not in (None, "", _NO_ID):
-            yield told["topicId"], name
-        for value in told.values():
+def _ids(content: Any) -> Iterator[tuple[str, str]]:
+    """Yield the id and the name of every topic that has both, at any depth."""
+    if isinstance(content, dict):
+        name = content.get("name") or content.get("topicName")
+        if name and content.get("topicId", _NO_ID) not in (None, "", _NO_ID):
+            yield content["topicId"], name
+        for value in content.values():
             yield from _ids(value)
-    elif isinstance(told, list):
-        for value in told:
+    elif isinstance(content, list):
+        for value in content:
             yield from _ids(value)

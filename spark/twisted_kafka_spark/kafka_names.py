@@ -1,4 +1,4 @@
-"""Kafka's numbers and names: APIs, error codes, and what Kafka 4 no longer serves."""
+"""Kafka's API keys, error codes, and the API versions that Kafka 4 no longer supports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _APIS = """
     StreamsGroupTopologyDescriptionUpdate UnregisterController
 """
 API_NAMES: tuple[str, ...] = tuple(_APIS.split())
-"""The name of each API; its key is its place."""
+"""The names of the APIs, indexed by API key."""
 
 API_KEYS: dict[str, int] = {name: key for key, name in enumerate(API_NAMES)}
 
@@ -78,7 +78,7 @@ OLDEST_IN_KAFKA_4: dict[str, int] = {
     "ExpireDelegationToken": 1,
     "DescribeDelegationToken": 1,
 }
-"""The oldest version that Kafka 4 still serves, of the client APIs that lost some (KIP-896)."""
+"""The oldest version that Kafka 4 supports, for the client APIs whose older versions it removed (KIP-896)."""
 
 WAITS_BY_DESIGN = ("Fetch", "JoinGroup", "SyncGroup", "ShareFetch", "FetchSnapshot")
-"""APIs whose remote time is mostly waiting for something to happen: for records, for the other members of a group."""
+"""APIs whose remote time is mostly intended: they wait for records, or for the other members of a group."""

@@ -1,6 +1,6 @@
-"""Lines into records: our JSON by Arrow's reader, a block at a time; whatever that refuses one line at a time.
+"""Parse lines into records: the broker's JSON with Arrow's reader, a block at a time; lines that it rejects one by one.
 
-Nothing that stands in a line stops the job. A line that gives no record is counted under one of the reasons below.
+No content of a line stops the job. A line without a record is counted under one of the reasons below.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from twisted_kafka_spark.frame import Frame
 
 GARBLED = "garbled"
-"""Torn or not of any format that is known."""
+"""Incomplete, or not in a known format."""
 FOREIGN = "foreign"
 """JSON, but not a line of an access log."""
 OTHER = "other"
-"""A line of Kafka's request log that does not tell of a completed request; nothing is lost with it."""
+"""A line of Kafka's logs that is not about a completed request; nothing is lost with it."""
 
 SAMPLE_CHARACTERS = 200
 _NEWLINE = 0x0A
 _LINES = 4096
-"""Lines of a column of them that are parsed at a time."""
+"""Lines of a column that are parsed at a time."""
 _ONE_BY_ONE = 32
-"""Blocks of so many lines or fewer are not halved any further to find the one that Arrow refuses."""
+"""Blocks of at most this many lines are not halved further to find the line that Arrow rejects."""
 
 _ARROW = {"int": "int32", "bigint": "int64", "string": "string"}
 _TIME = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z$"
@@ -42,7 +42,7 @@ _TIME = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?Z$"
 
 @dataclass(slots=True)
 class Records:
-    """What lines gave: batches of records, and counts of lines that gave none with a sample of each reason."""
+    """The result of parsing lines: batches of records, and counts of lines without a record, with a sample for each reason."""
 
     batches: list[pa.RecordBatch] = field(default_factory=list)
     refused: Counter[str] = field(default_factory=Counter)
@@ -50,14 +50,14 @@ class Records:
     topic_ids: dict[str, str] = field(default_factory=dict)
 
     def refuse(self, reason: str, line: str) -> None:
-        """Count a line that gives no record."""
+        """Count a line without a record."""
         self.refused[reason] += 1
         self.samples.setdefault(reason, line[:SAMPLE_CHARACTERS])
 
 
 @cache
 def record_schema() -> pa.Schema:
-    """Return the schema of a record for Arrow."""
+    """Return the Arrow schema of a record."""
     import pyarrow as pa
 
     def arrow_type(ddl: str) -> Any:
@@ -69,9 +69,9 @@ def record_schema() -> pa.Schema:
 
 
 class LineReader:
-    """Turns lines into frames or records, and counts those that give none; one for each task.
+    """Parses lines into frames or records, and counts those without a record; each task has its own.
 
-    `utc_offset_s` is that of the clock in Kafka's own request log.
+    `utc_offset_s` is the UTC offset of the times in Kafka's request log.
     """
 
     def __init__(self, utc_offset_s: int = 0) -> None:
@@ -82,7 +82,7 @@ class LineReader:
         self._quick = QuickReader()
 
     def frames(self, column: pa.Array) -> Iterator[Frame]:
-        """Give the records of a column: of strings, each a line, or of binary values, each a block of lines."""
+        """Yield the records of a column of strings, each a line, or of binary values, each a block of lines."""
         import pyarrow as pa
 
         if pa.types.is_binary(column.type):
@@ -95,7 +95,7 @@ class LineReader:
             yield from self._frames(memoryview(data)[part[0] : part[-1]], part[:-1] - part[0], part[1:] - part[0])
 
     def frames_of_block(self, block: bytes | memoryview) -> Iterator[Frame]:
-        """Give the records of lines that end with newlines, but for the last one, that may."""
+        """Yield the records of a block of lines; the newline after the last line may be missing."""
         import numpy as np
 
         ends = np.flatnonzero(np.frombuffer(block, np.uint8) == _NEWLINE)
@@ -104,7 +104,7 @@ class LineReader:
         yield from self._frames(block, np.append(0, ends[:-1] + 1), ends)
 
     def records(self, column: pa.Array) -> Iterator[pa.RecordBatch]:
-        """Give the records of a column as `frames` does, in the schema of a record."""
+        """Yield the records of a column as `frames` does, but as batches with the schema of a record."""
         import pyarrow as pa
 
         if pa.types.is_binary(column.type):
@@ -137,7 +137,7 @@ class LineReader:
 
 
 def _buffers(lines: pa.StringArray) -> tuple[Any, Any]:
-    """Return the bytes of all lines, and where each begins, and the last one ends."""
+    """Return the bytes of all lines, and the offsets where each line begins and where the last one ends."""
     import numpy as np
 
     _, offsets, data = lines.buffers()
@@ -173,7 +173,7 @@ def _by_arrow(lines: pa.StringArray) -> pa.RecordBatch | None:
         table = arrow_json.read_json(
             pa.BufferReader(data),
             arrow_json.ReadOptions(use_threads=False, block_size=data.size + 1),
-            # The lines' ends are not in Arrow's column, so one object follows the other without a break.
+            # Arrow's column does not contain the newlines, so the objects follow each other without a separator.
             arrow_json.ParseOptions(explicit_schema=record_schema(), newlines_in_values=True, unexpected_field_behavior="ignore"),
         )
         if table.num_rows != len(lines):
@@ -185,7 +185,7 @@ def _by_arrow(lines: pa.StringArray) -> pa.RecordBatch | None:
 
 
 def _take(batch: pa.RecordBatch, lines: pa.StringArray, found: Records) -> None:
-    """Keep the records of a batch that are ones of an access log."""
+    """Keep the records of a batch that are from an access log."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -199,14 +199,14 @@ def _take(batch: pa.RecordBatch, lines: pa.StringArray, found: Records) -> None:
 
 
 def _are_times(column: pa.StringArray) -> pa.BooleanArray:
-    """Tell which values are moments as the field `time` is written."""
+    """Return which values are valid times in the format of the field `time`."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     formed = pc.fill_null(pc.match_substring_regex(column, _TIME), False)
     try:
         pc.cast(column.filter(formed), pa.timestamp("us", "UTC"))
-    except pa.ArrowInvalid:  # one of them is a 30th of February
+    except pa.ArrowInvalid:  # an invalid date, such as the 30th of February
         return pa.array([_is_time(text) for text in column.to_pylist()], pa.bool_())
     return formed
 
@@ -240,7 +240,7 @@ def _one_by_one(lines: pa.StringArray, found: Records, utc_offset_s: int) -> Non
 
 
 def _own(line: str) -> tuple[dict[str, Any] | None, str]:
-    """Return the record of one line of ours, or why there is none."""
+    """Return the record of a line in the broker's format, or the reason why there is none."""
     import pyarrow as pa
 
     try:

@@ -1,6 +1,6 @@
-"""Pieces of the files that this machine, or each machine of a cluster, sees by their paths: read by the tasks themselves.
+"""Pieces of files with local paths, on this machine or on each machine of a cluster, which the tasks read themselves.
 
-Spark's own readers cost more than all of the parsing: they are for file systems that Python does not see (`read`).
+Spark's own readers cost more than all of the parsing; they are only used for file systems that Python cannot access (`read`).
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BLOCK_BYTES = 2 << 20
-"""How many bytes of lines are parsed at a time: they stay in a processor's cache."""
+"""Bytes of lines that are parsed at a time; they fit into the CPU's cache."""
 PARQUET, ZSTD = ".parquet", ".zst"
 _COMPRESSED = (".gz", ".bz2", ZSTD)
 _LARGEST_TASK_BYTES, _SMALLEST_TASK_BYTES = 64 << 20, 4 << 20
 _FILE_BYTES = 1 << 20
-"""What opening a file costs, as bytes read."""
+"""The cost of opening a file, as the equivalent number of bytes read."""
 _TASKS_PER_CORE = 4
 _TAIL_BYTES = 1 << 16
 _ROWS = 1 << 16
 _DICTIONARIES = ("listener", "protocol", "connection", "principal", "client_id", "software", "software_version", "api", "error")
-"""Read as codes. Those within `topics` are not: Arrow refuses it where one of its chunks is no dictionary."""
+"""Columns read with dictionary encoding. Those in `topics` are not: Arrow fails if one of their chunks has no dictionary."""
 
 
 class Piece(NamedTuple):
-    """The lines of a file that begin from `start` on, before `stop`; of a Parquet file its groups of rows by number."""
+    """The lines of a file that begin at or after byte `start` and before `stop`; for a Parquet file, the numbers of row groups."""
 
     path: str
     start: int
@@ -38,28 +38,28 @@ class Piece(NamedTuple):
 
     @property
     def is_parquet(self) -> bool:
-        """Whether it has columns, not lines."""
+        """Whether it is a piece of a Parquet file."""
         return self.path.endswith(PARQUET)
 
 
 def local_path(path: str) -> str:
-    """Return the path that a `file:` URL names; other paths as they are."""
+    """Return the path of a `file:` URL; other paths are returned unchanged."""
     return unquote(urlsplit(path).path) if path.startswith("file:") else path
 
 
 def is_open(path: str) -> bool:
-    """Tell whether a broker still writes a file: its name begins with a dot until it is closed."""
+    """Return whether a broker still writes the file: its name begins with a dot until it is closed."""
     return path.rpartition("/")[2].startswith(".")
 
 
 def closed_name(path: str) -> str:
-    """Return the name that an open file gets when it is closed."""
+    """Return the path that an open file has after it was closed."""
     folder, slash, name = path.rpartition("/")
     return f"{folder}{slash}{name.removeprefix('.')}"
 
 
 def file_size(path: str) -> tuple[str, int]:
-    """Return a file's name and size as of now; of an open one up to its last whole line. It may have been closed meanwhile."""
+    """Return a file's current path and size, for an open file up to its last complete line. It may have been closed meanwhile."""
     try:
         with open(path, "rb") as file:
             return path, _whole_lines_end(file) if is_open(path) else os.fstat(file.fileno()).st_size
@@ -80,7 +80,7 @@ def _whole_lines_end(file: BinaryIO) -> int:
 
 
 def tasks(files: Iterable[tuple[str, int]], cores: int) -> list[list[Piece]]:
-    """Divide files, given with their sizes, into pieces of about equal work for each task."""
+    """Divide files, given with their sizes, into pieces, and the pieces into tasks with about equal work."""
     sized = list(files)
     whole = sum(size + _FILE_BYTES for _, size in sized)
     limit = min(_LARGEST_TASK_BYTES, max(_SMALLEST_TASK_BYTES, whole // max(1, cores * _TASKS_PER_CORE)))
@@ -102,7 +102,7 @@ def _cut(path: str, size: int, limit: int) -> Iterator[tuple[Piece, int]]:
 
         metadata = parquet.read_metadata(path)
         if "time" not in metadata.schema.to_arrow_schema().names:
-            raise ValueError(f"{path} is no access log: it has no column `time`")
+            raise ValueError(f"{path} is not an access log: it has no column `time`")
         groups = metadata.num_row_groups
         each = max(1, groups * limit // max(1, size))
         for first in range(0, groups, each):
@@ -115,9 +115,10 @@ def _cut(path: str, size: int, limit: int) -> Iterator[tuple[Piece, int]]:
 
 
 def blocks(piece: Piece) -> Iterator[bytes]:
-    """Give the lines of a piece, whole ones, about `BLOCK_BYTES` at a time.
+    """Yield the complete lines of a piece, about `BLOCK_BYTES` at a time.
 
-    A compressed file that is damaged, or ends too early, gives the lines before that, and one that says so and counts as garbled.
+    A compressed file that is damaged or truncated yields the lines before the damage, and a line with the error, which counts as
+    garbled.
     """
     if not piece.path.endswith(_COMPRESSED):
         with _opened_lines(piece.path) as file:
@@ -131,7 +132,7 @@ def _opened_lines(path: str) -> BinaryIO:
     try:
         return open(path, "rb")
     except FileNotFoundError:
-        return open(closed_name(path), "rb")  # the broker closed it since it was listed
+        return open(closed_name(path), "rb")  # the broker has closed it since it was listed
 
 
 def opened(path: str) -> Any:
@@ -144,7 +145,7 @@ def opened(path: str) -> Any:
 
 
 def _lines_between(file: BinaryIO, start: int, stop: int) -> Iterator[bytes]:
-    """Give the lines that begin from `start` on, before `stop`: the one that goes on at `start` belongs to the piece before."""
+    """Yield the lines that begin at or after `start` and before `stop`; a line continued at `start` is in the previous piece."""
     position = start
     if start:
         file.seek(start - 1)
@@ -160,7 +161,7 @@ def _lines_between(file: BinaryIO, start: int, stop: int) -> Iterator[bytes]:
 
 
 def whole_lines(stream: Any, form: str) -> Iterator[bytes]:
-    """Give the lines of a stream of bytes that may turn out to be damaged."""
+    """Yield the complete lines of a stream of bytes that may be damaged."""
     rest = b""
     try:
         while data := stream.read(BLOCK_BYTES):
@@ -178,7 +179,7 @@ def whole_lines(stream: Any, form: str) -> Iterator[bytes]:
 
 
 def read_rows(piece: Piece) -> Iterator[pa.RecordBatch]:
-    """Give the records of a piece of a Parquet file; a column that it lacks is null."""
+    """Yield the records of a piece of a Parquet file; missing columns are null."""
     import pyarrow as pa
     from pyarrow import parquet
 

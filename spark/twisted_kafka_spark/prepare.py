@@ -1,4 +1,4 @@
-"""Makes the archive of classes that Spark loads (`python -m twisted_kafka_spark prepare`)."""
+"""Create the archive of the classes that Spark loads (`python -m twisted_kafka_spark prepare`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ROWS = 2000
 
 
 def prepare(master: str = "") -> Path:
-    """Report on a small generated day, and follow it, while Java records the classes that it loads.
+    """Report on a small synthetic day, and follow it, while Java records the classes that it loads.
 
     Raises RuntimeError if Java did not write the archive.
     """
@@ -38,7 +38,7 @@ def prepare(master: str = "") -> Path:
             run(spark, Job(paths=[log], rollup_out=f"{directory}/rollup"))
             run(spark, Job(paths=[log], selection=Selection("api = 'Fetch'")))
             options = parser().parse_args(["follow", log, "--once", "--out", f"{directory}/followed"])
-            follow(spark, options, trigger_s=1, tell=lambda finding: None)
+            follow(spark, options, trigger_s=1, on_finding=lambda finding: None)
     finally:
         spark.stop()
     gateway = SparkContext._gateway
@@ -47,6 +47,6 @@ def prepare(master: str = "") -> Path:
     gateway.proc.stdin.close()
     gateway.proc.wait(_EXIT_TIMEOUT_S)
     if not making.exists():
-        raise RuntimeError("this Java wrote no archive of classes; reports work without it")
+        raise RuntimeError("this Java did not write an archive of classes; reports work without it")
     os.replace(making, wanted)
     return wanted

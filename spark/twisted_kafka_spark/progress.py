@@ -1,4 +1,4 @@
-"""Say how far a long run is, on standard error."""
+"""Print the progress of a long run on standard error."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _TERMINAL_INTERVAL_S, _FILE_INTERVAL_S = 0.5, 15.0
-"""A terminal's line is overwritten often; a file, such as a cron job's mail, gets a line now and then."""
+"""On a terminal, a line is updated often; elsewhere, such as in the mail of a cron job, a line is printed now and then."""
 _QUIET_S = 2.0
-"""A run that takes no longer says nothing."""
+"""Shorter runs print nothing."""
 
 
 class Progress:
-    """A context within which Spark's stages are told of; `is_wanted` false says nothing at all."""
+    """A context manager that prints the progress of Spark's stages, unless `is_wanted` is false."""
 
     def __init__(self, spark: SparkSession, *, is_wanted: bool = True) -> None:
         self._tracker = spark.sparkContext.statusTracker()
@@ -44,12 +44,12 @@ class Progress:
     def _run(self) -> None:
         interval = _TERMINAL_INTERVAL_S if self._is_terminal else _FILE_INTERVAL_S
         while not self._over.wait(interval):
-            told = self._told()
-            if told and time.monotonic() - self._started > _QUIET_S:
-                sys.stderr.write(f"\r\033[K{told}" if self._is_terminal else f"{told}\n")
+            message = self._message()
+            if message and time.monotonic() - self._started > _QUIET_S:
+                sys.stderr.write(f"\r\033[K{message}" if self._is_terminal else f"{message}\n")
                 sys.stderr.flush()
 
-    def _told(self) -> str:
+    def _message(self) -> str:
         stages = [self._tracker.getStageInfo(stage) for stage in self._tracker.getActiveStageIds()]
         known = [stage for stage in stages if stage is not None and stage.numTasks]
         if not known:

@@ -1,10 +1,10 @@
-"""Lines as this broker writes them, read by position: numpy finds and checks every field of thousands of lines at a time.
+"""Parse the lines of this broker by position: numpy finds and checks every field of thousands of lines at a time.
 
-The broker writes fields in one order and without spaces, so that the same texts stand between the values of every line. Values are
-read from the line's end backwards, numbers eight digits at a time as 64-bit words. The part from `node` to `version` is the same in
-most lines of a connection: it is compared as a whole, and each of its values given to a JSON parser once. The texts between
-are compared too; a line that differs anywhere (another program's, torn, a field more, a negative number) is left to the JSON
-reader in `lines`.
+The broker writes fields in a fixed order and without spaces, so the text between the values is the same in every line. Values are
+parsed backwards from the end of the line, numbers eight digits at a time as 64-bit words. The part from `node` to `version` is the
+same in most lines of a connection: it is compared as a whole, and each distinct text is parsed as JSON once. The text between the
+values is compared too. A line that differs anywhere (another program's, incomplete, an additional field, a negative number) is left
+to the JSON reader in `lines`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Marks = np.ndarray[Any, np.dtype[np.bool_]]
 
 _PAD = 1024
-"""Bytes before and after the lines: reading backwards from a line that is none of ours leads to before its start."""
+"""Bytes before and after the lines: parsing a line of another format backwards may read beyond its start."""
 _WORD = 8
 _HEAD = b'{"v":1,"time":"'
 _TIME_END = len(_HEAD) + len("2026-11-21T08:15:30.250Z")
@@ -35,7 +35,7 @@ _NUMBERS = (
     *("request_bytes", "response_bytes", "request_queue_us", "local_us", "remote_us", "throttle_us", "response_queue_us"),
     *("send_us", "total_us"),
 )
-"""The fields after `correlation_id`, in their order."""
+"""The fields after `correlation_id`, in order."""
 _NO_ERROR, _ERROR, _TOPICS = b',"error":null', b',"error":"', b',"topics":['
 _SEQUENCE, _WEIGHT = b',"sequence":', b',"weight":'
 _TOPIC, _PARTITIONS, _RECORDS, _BYTES = b'{"topic":"', b'","partitions":', b',"records":', b',"bytes":'
@@ -56,7 +56,7 @@ _SECONDS_DIGITS = _word(b"\0\xff\xff\0\xff\xff\xff\0")
 
 
 class _Block:
-    """Bytes of many lines, and the words that begin at each of them."""
+    """The bytes of many lines, and the 64-bit words that begin at each byte."""
 
     def __init__(self, data: Any) -> None:
         size = len(data)
@@ -65,12 +65,12 @@ class _Block:
         self._words: Words = np.ndarray((size + 2 * _PAD - _WORD,), np.dtype("<u8"), self.bytes.data, 0, (1,))
 
     def words(self, at: Numbers) -> Words:
-        """Return the eight bytes from each position on."""
+        """Return the eight bytes at each position as a word."""
         found: Words = self._words[at]
         return found
 
     def has(self, text: bytes, at: Numbers) -> Marks:
-        """Tell where a text of eight bytes or more stands."""
+        """Return at which positions the text, of at least eight bytes, is present."""
         last = len(text) - _WORD
         found: Marks = self._words[at + last] == _word(text[last:])
         for offset in range(0, last, _WORD):
@@ -78,7 +78,7 @@ class _Block:
         return found
 
     def number_before(self, end: Numbers) -> tuple[Numbers, Numbers]:
-        """Return the numbers that end at these positions, and where each begins: before the lines when there is none."""
+        """Return the numbers that end at these positions, and where each begins: before all lines if there is none."""
         values, length = self._digits_before(end)
         long = np.flatnonzero(length == _WORD)
         if len(long):
@@ -89,7 +89,7 @@ class _Block:
 
     def _digits_before(self, end: Numbers) -> tuple[Numbers, Numbers]:
         words = self._words[end - _WORD] ^ _ZEROS
-        # The exponent of a float is the place of the highest bit: that of the last byte that is no digit.
+        # The exponent of a float gives the position of the highest bit, which is in the last byte that is not a digit.
         exponent = (_not_digits(words).astype(np.float64).view(np.int64) >> 52) - 1023
         length: Numbers = np.minimum((63 - exponent) >> 3, _WORD)
         shift = np.minimum((_WORD - length) * 8, 63).astype(np.uint64)
@@ -98,20 +98,20 @@ class _Block:
 
 
 def _not_digits(words: Words) -> Words:
-    """Return the high bit of each byte that is above nine."""
+    """Return a word with the high bit set in each byte that is greater than nine."""
     found: Words = (((words & _SEVEN_BITS) + _TO_HIGH) | words) & _HIGH_BITS
     return found
 
 
 def _eight_digits(words: Words) -> Words:
-    """Return the number whose digits are the bytes, the first one the lowest."""
+    """Return the number whose decimal digits are the bytes, the most significant digit in the lowest byte."""
     words = (words * _U10 + (words >> _U8)) & _PAIRS
     words = (words * _U100 + (words >> _U16)) & _FOURS
     return (words * _U10000 + (words >> _U32)) & _EIGHT
 
 
 class _Texts:
-    """Gives equal texts one number, and keeps what each says; `_BAD` is the number of those that say nothing."""
+    """Numbers distinct texts and keeps the parsed value of each; texts that cannot be parsed have the number `_BAD`."""
 
     def __init__(self, parse: Callable[[bytes], Any]) -> None:
         self._parse = parse
@@ -119,7 +119,7 @@ class _Texts:
         self.values: list[Any] = []
 
     def codes(self, block: _Block, starts: Numbers, stops: Numbers) -> Numbers:
-        """Return the numbers of the texts at these places, each of which ends before the next begins."""
+        """Return the numbers of the texts between these positions; the texts must not overlap and must be in order."""
         count = len(starts)
         if not count:
             return starts
@@ -150,7 +150,7 @@ def _string(text: bytes) -> str:
 
 
 def _identity(text: bytes) -> tuple[Any, ...]:
-    """Return the values of a line's part from `node` to `version`; raise ValueError when they are not of their types."""
+    """Return the values of the part of a line from `node` to `version`; raise ValueError when a value has the wrong type."""
     fields = json.loads(b"{" + text + b"}")
     values = tuple(fields.get(name) for name in IDENTITY)
     for name, value in zip(IDENTITY, values, strict=True):
@@ -163,7 +163,7 @@ def _identity(text: bytes) -> tuple[Any, ...]:
 
 
 class _Reading:
-    """One block while it is read: what is known of its lines, and which of them are as expected so far."""
+    """The state of parsing a block: what is known about its lines, and which of them have had the expected format so far."""
 
     def __init__(self, block: _Block, starts: Numbers, stops: Numbers) -> None:
         self.block, self.starts, self.stops = block, starts, stops
@@ -173,7 +173,7 @@ class _Reading:
         self._read_numbers()
 
     def _read_tails(self) -> None:
-        """Read `],"sequence":N}` or `],"sequence":N,"weight":W}`."""
+        """Parse `],"sequence":N}` or `],"sequence":N,"weight":W}`."""
         block = self.block
         self.is_ours: Marks = (block.bytes[self.stops - 1] == _CLOSE_OBJECT) & block.has(_HEAD, self.starts)
         self.sequence, start = block.number_before(self.stops - 1)
@@ -190,9 +190,9 @@ class _Reading:
         self.is_ours &= block.bytes[self.list_end] == _CLOSE_LIST
 
     def _find_topics(self) -> None:
-        """Find where each line's list of topics begins, and each topic's object."""
+        """Find the start of each line's list of topics, and of each topic's object."""
         block = self.block
-        marks = np.flatnonzero((block.bytes & 0xDF) == _OPEN_LIST)  # { and [ differ in that bit
+        marks = np.flatnonzero((block.bytes & 0xDF) == _OPEN_LIST)  # { and [ differ in this bit
         is_list = block.bytes[marks] == _OPEN_LIST
         lists, objects = marks[is_list], marks[~is_list]
         lists = lists[block.has(_TOPICS, lists + 1 - len(_TOPICS))]
@@ -219,9 +219,10 @@ class _Reading:
         self.is_ours &= block.has(_BEFORE_NUMBERS, self.identity_stop) & (self.identity_stop > self.starts + _TIME_END)
 
     def _errors(self, starts: Numbers, ends: Numbers, wanted: Marks) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-        """Find the error's name before each of the ends that are wanted.
+        """Find the name of the error before each of the marked ends.
 
-        Returns which have one, where the name begins and ends, and for all where the field begins; it is the start where none is.
+        Returns the rows that have an error, where their names begin and end, and for all rows where the field begins, which is the
+        row's start if there is none.
         """
         rows: list[int] = []
         names: list[int] = []
@@ -238,7 +239,7 @@ class _Reading:
         return failed, np.array(names, np.int64), ends[failed] - 1, fields
 
     def read_topics(self, names: _Texts, errors: _Texts) -> Topics:
-        """Read the objects of the topics; a line one of which is not as expected is not ours."""
+        """Parse the objects of the topics; a line is rejected if one of its objects does not have the expected format."""
         block, starts = self.block, self.objects
         owner = np.searchsorted(self.starts, starts, "right") - 1
         inside = self.is_ours[owner] & (starts > self.list_start[owner])
@@ -275,7 +276,7 @@ class _Reading:
         return codes
 
     def read_identities(self, texts: _Texts) -> Numbers:
-        """Return the numbers of the parts from `node` to `version`."""
+        """Return the number of each line's part from `node` to `version`."""
         begin = self.starts + _TIME_END
         self.is_ours &= (self.block.bytes[begin] == _QUOTE) & (self.block.bytes[begin + 1] == _COMMA)
         codes = self._coded(texts, self.is_ours, begin + 2, self.identity_stop)
@@ -283,14 +284,14 @@ class _Reading:
         return codes
 
     def read_errors(self, texts: _Texts) -> Numbers:
-        """Return the numbers of the errors."""
+        """Return the number of each line's error."""
         codes = np.zeros(len(self.starts), np.int64)
         codes[self.failed] = texts.codes(self.block, self.error_start, self.error_stop)
         self.is_ours &= codes != _BAD
         return codes
 
     def read_times(self, minutes: dict[bytes, int]) -> Numbers:
-        """Return the times in microseconds; most lines are of the same minute as the one before."""
+        """Return the times in microseconds; most lines have the same minute as the previous one, which is parsed once."""
         block, at = self.block, self.starts + len(_HEAD)
         date, minute, rest = block.words(at), block.words(at + 8), block.words(at + 16)
         changes = np.flatnonzero(np.append(True, (date[1:] != date[:-1]) | (minute[1:] != minute[:-1])))
@@ -307,10 +308,10 @@ class _Reading:
         found = known.get(text)
         if found is None:
             try:
-                told = text.decode("ascii")
-                if not _MINUTE.fullmatch(told):
-                    raise ValueError(told)
-                found = int(datetime.datetime.fromisoformat(f"{told}:00+00:00").timestamp()) * 1_000_000
+                minute = text.decode("ascii")
+                if not _MINUTE.fullmatch(minute):
+                    raise ValueError(minute)
+                found = int(datetime.datetime.fromisoformat(f"{minute}:00+00:00").timestamp()) * 1_000_000
             except ValueError:
                 found = _BAD
             known[text] = found
@@ -318,7 +319,7 @@ class _Reading:
 
 
 class QuickReader:
-    """Reads blocks of lines; texts keep their numbers from block to block."""
+    """Parses blocks of lines; the numbers of texts stay the same from block to block."""
 
     def __init__(self) -> None:
         self._identities = _Texts(_identity)
@@ -328,9 +329,9 @@ class QuickReader:
         self._minutes: dict[bytes, int] = {}
 
     def read(self, data: Any, starts: Numbers, stops: Numbers) -> tuple[Frame | None, Numbers]:
-        """Return a frame of the lines that could be read, and the numbers of the others.
+        """Return a frame of the lines that could be parsed, and the indexes of the others.
 
-        `data`: the bytes of all lines; `starts`, `stops`: where each begins, and where it ends without its newline.
+        `data`: the bytes of all lines; `starts`, `stops`: where each line begins, and where it ends without its newline.
         """
         reading = _Reading(_Block(data), starts + _PAD, stops + _PAD)
         identity = reading.read_identities(self._identities)

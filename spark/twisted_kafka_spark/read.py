@@ -1,4 +1,4 @@
-"""Find the files of a log, and have Spark read those of file systems that the tasks do not see by themselves."""
+"""Find the files of a log, and let Spark read those in file systems that the tasks cannot access themselves."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ LINE_SUFFIXES = (".jsonl", ".log")
 COMPRESSED = ("", ".gz", ".bz2", ZSTD)
 _NOT_FOR_READERS = (".", "_")
 _OPEN = re.compile(r"/\.node-\d+-\d+\.jsonl$")
-"""A file that a broker still writes; only its whole lines are read."""
+"""A file that a broker still writes; only its complete lines are read."""
 _KAFKA_LOG = re.compile(r"\.log(\.\d{4}-\d\d-\d\d(-\d\d)?)?$")
 ROLLUP_FOLDER = re.compile(r"(^|/)grain=\d+/")
-"""Rollups may be kept below a log; they are none of its files."""
+"""Rollups may be stored in the directory of a log; they are not part of it."""
 _HOUR_FOLDERS = re.compile(r"date=(\d{4}-\d\d-\d\d)/hour=(\d\d)/")
 
 
 class NoAccessLogError(Exception):
-    """There is no access-log file."""
+    """No access-log file was found."""
 
 
 @dataclass(slots=True)
 class Sources:
-    """The files to read, and those left out because another one holds the same lines."""
+    """The files to read, and those that are skipped because another file contains the same lines."""
 
     lines: list[str] = field(default_factory=list)
     parquet: list[str] = field(default_factory=list)
@@ -46,18 +46,17 @@ class Sources:
 
 
 def is_remote(path: str) -> bool:
-    """Tell whether a path is one of an object store or of HDFS."""
+    """Return whether a path is in an object store or in HDFS."""
     return bool(urlsplit(path).scheme) and not path.startswith("file:")
 
 
 def find_sources(
     spark: SparkSession | None, paths: Sequence[str], since: str = "", until: str = "", *, with_open: bool = True
 ) -> Sources:
-    """Return the files at or below `paths`; `spark` is needed for remote ones only.
+    """Return the files at or below `paths`; `spark` is only needed for remote paths.
 
-    Files that a broker still writes are among them where this machine sees them, unless `with_open` is false. Files of hours that
-    end before `since`, or begin after `until` (times as in the field `time`), are left out.
-    Raises NoAccessLogError when there is none.
+    Local files that a broker still writes are included unless `with_open` is false. Files of hours that end before `since`, or
+    begin after `until` (in the format of the field `time`), are skipped. Raises NoAccessLogError when no file is found.
     """
     listed: list[tuple[str, int]] = []
     for path in paths:
@@ -74,19 +73,19 @@ def find_sources(
 
 
 def read_lines(spark: SparkSession, files: Sequence[str]) -> list[DataFrame]:
-    """Return the lines of files that Spark has to read, in one column `value`: one in each row, or a block of them."""
+    """Return the lines of files that Spark has to read in the column `value`; a row is a line or a block of lines."""
     zstd = [path for path in files if path.endswith(ZSTD)]
     others = [path for path in files if not path.endswith(ZSTD)]
     parts = [spark.read.text(others)] if others else []
     if zstd:
-        # Hadoop's own codec needs a native library that pyspark does not bring before 4.3: the tasks decompress with Arrow.
+        # Hadoop's codec needs a native library that pyspark does not include before 4.3, so the tasks decompress with Arrow.
         whole = spark.read.format("binaryFile").load(zstd).select("content")
         parts.append(whole.mapInArrow(decompressed_lines, "value binary"))
     return parts
 
 
 def decompressed_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Give blocks of the lines of files that were compressed with zstd; each row is the content of one."""
+    """Yield blocks of the lines of files compressed with zstd; each row contains a whole file."""
     import pyarrow as pa
 
     for batch in batches:
@@ -113,7 +112,7 @@ def _local_files(path: Path) -> list[tuple[str, int]]:
 
 
 def _still_there(path: str) -> tuple[str, int]:
-    """Return the name and size of a file, which may have been closed since it was listed; -1 for what is none."""
+    """Return the path and size of a file, which may have been closed since it was listed; the size is -1 if it is not a file."""
     for name in (path, closed_name(path)):
         try:
             found = os.stat(name)
@@ -124,7 +123,7 @@ def _still_there(path: str) -> tuple[str, int]:
 
 
 def _remote_files(spark: SparkSession, path: str) -> list[tuple[str, int]]:
-    """List a directory of any file system that Spark knows, with the Hadoop classes that Spark itself uses."""
+    """List a directory in any file system that Spark supports, with the Hadoop classes that Spark uses."""
     jvm: Any = spark._jvm
     where = jvm.org.apache.hadoop.fs.Path(path)
     system = where.getFileSystem(spark._jsc.hadoopConfiguration())
@@ -159,7 +158,7 @@ def _in_period(path: str, since: str, until: str) -> bool:
 
 
 def _without_repeats(files: Iterable[tuple[str, int]]) -> Sources:
-    """Keep one of the files that hold the same lines: a crash while one is compressed leaves both, `a.jsonl` and `a.jsonl.zst`."""
+    """Keep one of the files with the same lines: a crash during compression leaves both `a.jsonl` and `a.jsonl.zst`."""
     sources = Sources()
     taken: set[str] = set()
     for path, size in sorted(files, key=lambda each: _rank(each[0])):
@@ -176,7 +175,7 @@ def _without_repeats(files: Iterable[tuple[str, int]]) -> Sources:
 
 
 def _rank(path: str) -> tuple[int, bool, str]:
-    """The lines as they were written come first: what was made of them may be from before the crash."""
+    """Return the sort key that puts the original lines first: a converted file may be incomplete after a crash."""
     return (0 if path.endswith(LINE_SUFFIXES) else 1, is_open(path), path)
 
 

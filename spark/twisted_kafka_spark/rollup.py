@@ -1,4 +1,4 @@
-"""The one pass over a log: lines to cells in the tasks that read them, and merging the cells."""
+"""The pass over a log: the tasks that read lines fold them into cells, and the cells are merged."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from twisted_kafka_spark.fold import Folding
 
 MOST_TASKS_MERGED_HERE = 256
-"""The cells of so many tasks (16 GB of lines) are merged by the driver, which holds them in any case; of more by tasks first."""
+"""The driver merges the cells of up to this many tasks (16 GB of lines), which it holds anyway; more are merged by tasks first."""
 _RUN_SLACK = 0.02
-"""Lines of several threads may be numbered and written in slightly different orders; runs overlapping by less are not suspect."""
+"""Several threads may number and write lines in slightly different order; runs that overlap by less are not suspicious."""
 
 
 @dataclass(slots=True)
 class Selection:
-    """Which records count: a condition in SQL over the fields, and whether repeated lines are to be looked for one by one."""
+    """The selection of records: a SQL condition on the fields, and whether duplicate lines are removed."""
 
     condition: str = ""
     deduplicate: bool = False
 
     @property
     def needs_records(self) -> bool:
-        """Whether Spark itself has to see the records, not only cells of them."""
+        """Whether Spark SQL has to process the records themselves, not only their cells."""
         return bool(self.condition) or self.deduplicate
 
 
@@ -66,7 +66,7 @@ def roll_up_lines(spark: SparkSession, lines: DataFrame, folding: Folding, selec
 
 
 def _merged(spark: SparkSession, rows: DataFrame) -> Iterator[tuple[str, pa.Table]]:
-    """Merge packed cells by Spark's tasks."""
+    """Merge packed cells in Spark's tasks."""
     return bundles.unpacked(bundles.merge(rows, _merging_tasks(spark)).toArrow().to_batches())
 
 
@@ -81,7 +81,7 @@ def _planned(spark: SparkSession, files: list[str]) -> list[list[Piece]]:
 def _folded(spark: SparkSession, planned: list[list[Piece]], folding: Folding) -> Iterator[tuple[str, pa.Table]]:
     """Fold files that the tasks read by their paths.
 
-    There is nothing in it for Spark SQL to plan, and to load and start that takes longer than to read a million lines: an RDD does.
+    An RDD suffices, because there is nothing to plan: loading and starting Spark SQL takes longer than reading a million lines.
     """
     pieces = spark.sparkContext.parallelize(planned, len(planned))
     if len(planned) <= MOST_TASKS_MERGED_HERE:
@@ -109,7 +109,7 @@ def _records(records: DataFrame, folding: Folding, selection: Selection) -> Data
 
 @dataclass(slots=True)
 class Run:
-    """Lines read at a stretch: the numbers of the first and the last, and how many there were."""
+    """A run of consecutively read lines: the numbers of the first and the last line, and the number of lines."""
 
     node: int
     first: int
@@ -119,7 +119,7 @@ class Run:
 
 @dataclass(slots=True)
 class Overlaps:
-    """Whether lines seem to have been read twice."""
+    """Pairs of runs that suggest that lines were read twice."""
 
     suspect: list[tuple[Run, Run]] = field(default_factory=list)
 
@@ -128,7 +128,7 @@ class Overlaps:
 
 
 def overlaps(runs: list[Run]) -> Overlaps:
-    """Find runs that overlap by more than threads that write at the same time explain, or that hold more lines than numbers."""
+    """Find runs that overlap by more than concurrent writers can explain, or that have more lines than numbers."""
     found = Overlaps()
     by_node: dict[int, list[Run]] = {}
     for run in runs:

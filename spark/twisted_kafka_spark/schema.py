@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Field(NamedTuple):
-    """One field: its name, its type in Spark's DDL, its type in the documentation, its meaning."""
+    """A field: its name, its type in Spark's DDL, its type in the documentation, and its meaning."""
 
     name: str
     ddl: str
@@ -18,7 +18,7 @@ class Field(NamedTuple):
 
 
 PHASES = ("request_queue_us", "local_us", "remote_us", "throttle_us", "response_queue_us", "send_us")
-"""The parts of a request's life in order; together they are `total_us`."""
+"""The phases of a request, in order; their sum is `total_us`."""
 
 TOPIC_FIELDS: tuple[Field, ...] = (
     Field("topic", "string", "string", "the topic's name"),
@@ -101,7 +101,7 @@ FIELDS: tuple[Field, ...] = (
         "number of requests that the line stands for; present only on lines sampled by `access.log.sample.rate`, otherwise one",
     ),
 )
-"""The fields of a line, in their order."""
+"""The fields of a line, in order."""
 
 
 def ddl(fields: tuple[Field, ...] = FIELDS) -> str:
@@ -110,7 +110,7 @@ def ddl(fields: tuple[Field, ...] = FIELDS) -> str:
 
 
 def access_log_schema() -> StructType:
-    """Return the schema that the log is read with; a field that a line lacks is null."""
+    """Return the Spark schema of the log; fields that a line lacks are null."""
     from pyspark.sql.types import StructType
 
     schema = StructType.fromDDL(ddl())

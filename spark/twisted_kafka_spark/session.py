@@ -1,4 +1,4 @@
-"""Start Spark for this job: quiet, fitted to the machine, with the Python that runs this."""
+"""Start Spark for this job: quiet, configured for the machine, and with the current Python."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BATCH_LINES = 1 << 16
-"""Lines that a Python worker is given at a time."""
+"""Lines that a Python worker gets at a time."""
 _MALLOC, _KEPT_BYTES = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"), 256 << 20
-"""The workers' numpy takes and frees megabytes all the time: that glibc keeps them saves a third of the workers' time."""
+"""numpy in the workers allocates and frees megabytes all the time; letting glibc keep them saves a third of the workers' time."""
 _JAVA_OPTIONS = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
-"""On one machine the JVM only hands out tasks: its second compiler and threads that collect garbage cost more than they bring.
-Of the start an eighth would be to check the byte code of some ten thousand classes, which come from pyspark's own jars."""
+"""On one machine the JVM only distributes tasks: its second compiler and parallel garbage collection cost more than they gain.
+Verifying the byte code of some ten thousand classes, all from pyspark's jars, would take an eighth of the start."""
 _MEMORY_SHARE, _MEMORY_MIN_MB, _MEMORY_MAX_MB = 0.25, 1024, 8192
 
 
@@ -33,7 +33,7 @@ class SparkUnavailableError(RuntimeError):
 
 
 def driver_memory_mb() -> int:
-    """Return how much memory a local Spark is given: a quarter of the machine's, within bounds."""
+    """Return the memory for a local Spark in MB: a quarter of the machine's memory, within bounds."""
     try:
         whole_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // (1 << 20)
     except (ValueError, OSError):
@@ -65,11 +65,11 @@ def settings(cores: int, is_verbose: bool, java_options: str = "") -> dict[str, 
 def start(
     master: str = "", *, is_verbose: bool = False, application: str = "access log report", class_cache_out: str = ""
 ) -> SparkSession:
-    """Start Spark, or take the session that spark-submit made; `master` empty: all cores of this machine.
+    """Start Spark, or use the session that spark-submit created; without `master`, Spark uses all cores of this machine.
 
-    `class_cache_out`: where Java is to write the classes that it has loaded when it ends.
+    `class_cache_out`: the path to which Java writes the archive of loaded classes when it exits.
 
-    Raises SparkUnavailableError, one line, when Java or pyspark is missing or too old.
+    Raises SparkUnavailableError, with a message of one line, when Java or pyspark is missing or too old.
     """
     try:
         import pyarrow  # noqa: F401
@@ -101,9 +101,9 @@ def start(
 
 
 class _LateSession:
-    """Spark with its context alone, until something else of the session is asked for.
+    """A Spark session that is created on first use; until then there is only the Spark context.
 
-    To make a session starts all of Spark SQL, which takes nearly as long as the rest of Spark, and most reports do without it.
+    Creating a session starts Spark SQL, which takes nearly as long as the rest of Spark, and most reports do not need it.
     """
 
     def __init__(self, conf: SparkConf, is_verbose: bool) -> None:
@@ -126,7 +126,7 @@ class _LateSession:
 
 
 def is_submitted() -> bool:
-    """Tell whether spark-submit started this process: it brings its own master and settings."""
+    """Return whether spark-submit started this process, with its own master and settings."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
@@ -136,7 +136,7 @@ def _cores(master: str) -> int:
 
 
 def _quietly(begin: Callable[[], Any], is_verbose: bool) -> Any:
-    """Start Spark without what its launcher and its JVM say on standard error before any log level counts."""
+    """Start Spark, suppressing what its launcher and its JVM print on standard error before the log level takes effect."""
     if is_verbose:
         return begin()
     sys.stderr.flush()

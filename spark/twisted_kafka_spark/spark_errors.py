@@ -1,4 +1,4 @@
-"""What an error of Spark says, in one line."""
+"""One-line messages of Spark's errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _PYTHON_ERROR = re.compile(r"[\w.]*(Error|Exception|Invalid|NotImplemented): ")
 
 
 def first_line(error: BaseException) -> str:
-    """Return what an error of Spark says, without its plans and stack traces; of one in a Python process, what Python said."""
+    """Return the message of a Spark error without plans and stack traces; for an error in a Python process, Python's message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     raised = [line for line in lines if _PYTHON_ERROR.match(line)]
     return next(iter([*raised[:1], *lines]), type(error).__name__)

@@ -1,4 +1,4 @@
-"""Rollups as Parquet: `<directory>/grain=<seconds>/*.parquet`, one row a cell."""
+"""Rollups as Parquet: `<directory>/grain=<seconds>/*.parquet`, with one row per cell."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _GRAIN = "grain"
 
 
 def write(spark: SparkSession, rollup: pa.Table, directory: str, grain_s: int) -> None:
-    """Write a rollup in place of the one that is there."""
+    """Write a rollup, replacing an existing one."""
     cells_there = spark.createDataFrame(rollup, cells.ddl())
     cells_there.coalesce(1).write.mode("overwrite").parquet(f"{directory.rstrip('/')}/{_GRAIN}={grain_s}")
 
 
 def read(spark: SparkSession, directories: Sequence[str], grain_s: int = 0) -> tuple[DataFrame, int]:
-    """Return the cells of several rollups as one, and their grain.
+    """Return the merged cells of several rollups, and their grain.
 
-    Without `grain_s` minutes are kept up to two days, hours up to sixty; cells of longer periods are merged into days.
-    Raises NoAccessLogError when a directory holds no rollup.
+    Without `grain_s`, the grain is a minute for up to two days, an hour for up to sixty days, and a day for longer periods.
+    Raises NoAccessLogError when a directory does not contain a rollup.
     """
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as sf
@@ -38,12 +38,12 @@ def read(spark: SparkSession, directories: Sequence[str], grain_s: int = 0) -> t
         try:
             part = spark.read.option("basePath", directory).schema(f"{cells.ddl()}, {_GRAIN} int").parquet(directory)
         except AnalysisException:
-            raise NoAccessLogError(f"{directory} is not a rollup (made with --rollup)") from None
+            raise NoAccessLogError(f"{directory} is not a rollup (written with --rollup)") from None
         whole = part if whole is None else whole.unionByName(part)
     assert whole is not None
     row = whole.where("kind = 'requests'").agg(sf.min("at").alias("a"), sf.max("at").alias("b"), sf.max(_GRAIN).alias("g")).first()
     if row is None or row["a"] is None:
-        raise NoAccessLogError(f"{', '.join(directories)}: no rollup with requests (made with --rollup)")
+        raise NoAccessLogError(f"{', '.join(directories)}: no rollup with requests (written with --rollup)")
     grain = max(grain_s or _fitting(row["b"] - row["a"]), row["g"])
     return cells.merge(_coarser(whole.drop(_GRAIN), grain)), grain
 
@@ -56,7 +56,7 @@ def _fitting(span: datetime.timedelta) -> int:
 
 
 def _coarser(rollup: DataFrame, grain_s: int) -> DataFrame:
-    """Merge times into `grain_s`, where a kind's own grain is finer; connections and runs are not wanted over long periods."""
+    """Truncate times to `grain_s` for the kinds with a finer grain."""
     from pyspark.sql import functions as sf
 
     if grain_s <= cells.MINUTE_S:

@@ -1,25 +1,25 @@
-"""When something is a finding: every threshold, in this one place.
+"""All thresholds of the findings.
 
-A finding that lasts needs at least `MINUTES_FLOOR` minutes: with fewer, quiet days gave false alarms.
+A finding about a period requires at least `MINUTES_FLOOR` minutes: with fewer, there were false alarms on quiet days.
 """
 
 from __future__ import annotations
 
 MINUTES_FLOOR = 2
-"""Minutes that an anomaly or a storm must last."""
+"""The minimum duration of an anomaly or a storm, in minutes."""
 MAD_FACTOR = 8.0
-"""How many median absolute deviations from the period's median an unusual minute is away."""
+"""The number of median absolute deviations by which an unusual minute exceeds the period's median."""
 MINUTE_FLOOR = 30
-"""Requests of one client and API in a minute below which nothing is a storm."""
+"""The minimum number of requests of a client and API in a minute of a storm."""
 
 THROTTLED_REQUESTS_FLOOR = 20
 THROTTLED_SHARE = 0.05
-"""Share of a client's requests that a quota held back."""
+"""Share of a client's requests that were throttled."""
 THROTTLED_MEAN_US = 10_000
 
 ERRORS_A_MINUTE_FLOOR = 20
 ERRORS_SHARE = 0.05
-"""Share of the API's requests of those minutes that failed."""
+"""Share of the API's requests in those minutes that failed."""
 EXPECTED_ERRORS = frozenset(
     {
         "REBALANCE_IN_PROGRESS",
@@ -31,7 +31,7 @@ EXPECTED_ERRORS = frozenset(
         "UNSUPPORTED_VERSION",
     }
 )
-"""Errors that are part of a protocol: a rebalance or a new session tells itself with them."""
+"""Errors that are part of a protocol, such as those that signal a rebalance or require a new session."""
 
 REBALANCE_APIS = ("JoinGroup", "SyncGroup", "LeaveGroup")
 REBALANCES_A_MINUTE = 40
@@ -40,35 +40,35 @@ REBALANCES_A_MINUTE = 40
 METADATA_A_MINUTE = 300
 COMMITS_A_MINUTE = 600
 COMMITS_PER_FETCH = 0.9
-"""A consumer that commits about as often as it fetches commits each batch by itself."""
+"""A consumer that commits about as often as it fetches commits every batch separately."""
 FETCHES_A_MINUTE = 6000
 FETCH_EMPTY_SHARE = 0.5
-"""Share of a client's fetches that brought nothing, from which many fetches are a storm."""
+"""The minimum share of a client's fetches that returned nothing in a storm."""
 NEW_CONNECTIONS_FLOOR = 30
 """New connections of one client in a minute."""
 
 IDLE_FETCHES_FLOOR = 500
 IDLE_SHARE = 0.98
-"""Share of a client's fetches over the period that brought nothing."""
+"""Share of a client's fetches over the period that returned nothing."""
 
 TINY_BATCHES_FLOOR = 2000
 TINY_BATCH_BYTES = 400
-"""Mean bytes of what one produce request brings; a batch's own header has 61."""
+"""Mean bytes of record batches in a produce request; the header of a batch takes 61."""
 
 SKEW_TOPICS_FLOOR = 10
 SKEW_SHARE = 0.8
-"""Share of all produced bytes that go to one of many topics."""
+"""Share of all produced bytes that one of many topics receives."""
 SKEW_NODES_SHARE = 0.75
-"""Share of the requests that one of several brokers answers."""
+"""Share of the requests that one of several brokers handles."""
 SKEW_REQUESTS_FLOOR = 10_000
 
 SLOW_REQUESTS_A_MINUTE = 8
 SLOW_FLOOR_US = 10_000
-"""Mean time of a phase in a minute below which it is not slow, whatever its median is."""
+"""The minimum mean time of a slow phase in a minute, whatever its median is."""
 TRAFFIC_FLOOR_A_MINUTE = 200
 TRAFFIC_FACTOR = 3.0
-"""How many times the median an API's requests of a minute are before traffic itself is unusual."""
+"""The factor by which an API's requests in a minute must exceed the median to be unusual traffic."""
 OLD_VERSION_FLOOR = 1
-"""Requests of a version that Kafka 4 refuses; one is enough, for that client will stop working."""
+"""Requests with a version that Kafka 4 does not support; one is enough, because that client will stop working."""
 UNREADABLE_SHARE = 0.01
-"""Share of the lines that could not be read."""
+"""Share of the lines that could not be parsed."""

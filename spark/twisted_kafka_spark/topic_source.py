@@ -1,7 +1,7 @@
-"""Read a topic of a broker as lines: a Python data source of Spark, for batches and for streams. Needs confluent-kafka.
+"""Read a topic of a broker as lines: a Python data source for Spark, for batches and streams. Requires confluent-kafka.
 
-The offsets are the topic's own, so that a stream that starts again from its checkpoint reads each record once. Lines that a broker
-published twice (its number and the line's come again) are told from each other by the rollup.
+The offsets are those of the topic, so a stream that restarts from its checkpoint reads each record once. Lines that a broker
+published twice, with the same number, are recognized by the rollup.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _consumer(options: dict[str, str]) -> Any:
     return Consumer(
         {
             "bootstrap.servers": options["bootstrap"],
-            "group.id": "twisted-kafka-spark",  # needed by the library; no offset is committed
+            "group.id": "twisted-kafka-spark",  # required by the library; no offsets are committed
             "enable.auto.commit": False,
             "client.id": "twisted-kafka-spark",
             "log_level": 2,
@@ -52,7 +52,7 @@ def _consumer(options: dict[str, str]) -> Any:
 
 
 def _ends(options: dict[str, str]) -> dict[int, tuple[int, int]]:
-    """Return the first offset and the one after the last of each partition; raise RuntimeError when they cannot be had."""
+    """Return the first offset and the one after the last of each partition; raise RuntimeError when they are unavailable."""
     from confluent_kafka import KafkaException, TopicPartition
 
     consumer = _consumer(options)
@@ -80,7 +80,9 @@ def _read(options: dict[str, str], piece: _Range) -> Iterator[pa.RecordBatch]:
         while position < piece.end:
             messages = consumer.consume(_POLL_RECORDS, _TIMEOUT_S)
             if not messages:
-                raise RuntimeError(f"partition {piece.partition}: no record came from offset {position} on in {_TIMEOUT_S:.0f} s")
+                raise RuntimeError(
+                    f"partition {piece.partition}: no record at or after offset {position} within {_TIMEOUT_S:.0f} s"
+                )
             for message in messages:
                 if message.error() is not None:
                     raise RuntimeError(str(message.error()))
@@ -104,7 +106,7 @@ class _BatchReader(DataSourceReader):
         return [_Part(_Range(each, low, high)) for each, (low, high) in sorted(_ends(self._options).items()) if high > low]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        if not isinstance(partition, _Part):  # Spark reads once without a partition when there is none
+        if not isinstance(partition, _Part):  # Spark calls this once without a partition when there are none
             return iter(())
         return _read(self._options, partition.piece)
 
@@ -129,42 +131,42 @@ class _StreamReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         assert isinstance(partition, _Part)
-        from twisted_kafka_spark.fold import Folding  # the processes that only plan start without it
+        from twisted_kafka_spark.fold import Folding  # processes that only plan do not need it
 
         folding = Folding(grain_s=cells.MINUTE_S, utc_offset_s=int(self._options.get("utc_offset_s", "0")))
         return folding.rows_of_columns(batch.column(0) for batch in _read(self._options, partition.piece))
 
     def commit(self, end: dict[str, int]) -> None:
-        """Nothing to do: the offsets are in Spark's checkpoint."""
+        """Do nothing: the offsets are in Spark's checkpoint."""
 
 
 class TopicSource(DataSource):
-    """The data source; options `bootstrap` and `topic`.
+    """The data source, with the options `bootstrap` and `topic`.
 
-    A stream, told with the option `stream`, gives packed cells; its further options are `once`, to show no more than is there at
-    first, and `utc_offset_s`.
+    With the option `stream` it provides packed cells. Streams have the further options `once`, to stop at the offsets that exist at
+    the start, and `utc_offset_s`.
     """
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the name of the format."""
         return NAME
 
     def schema(self) -> str:
-        """One column, `value`; of a stream packed cells."""
+        """Return the schema: a column `value`, or packed cells for a stream."""
         return cells.PACKED_DDL if self.options.get("stream") == "true" else "value string"
 
     def reader(self, schema: Any) -> DataSourceReader:
-        """The reader of a batch."""
+        """Return the reader of a batch."""
         return _BatchReader(dict(self.options))
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
-        """The reader of a stream."""
+        """Return the reader of a stream."""
         return _StreamReader(dict(self.options))
 
 
 def read_topic(spark: SparkSession, bootstrap_servers: str, topic: str) -> DataFrame:
-    """Return one row per record of the topic, in one column `value`."""
+    """Return one row per record of the topic, with one column `value`."""
     spark.dataSource.register(TopicSource)
     return spark.read.format(NAME).option("bootstrap", bootstrap_servers).option("topic", topic).load()
 
@@ -172,7 +174,7 @@ def read_topic(spark: SparkSession, bootstrap_servers: str, topic: str) -> DataF
 def follow_topic(
     spark: SparkSession, bootstrap_servers: str, topic: str, *, is_once: bool = False, utc_offset_s: int = 0
 ) -> DataFrame:
-    """Return packed cells of the topic's records as a stream, from its first offset on; with `is_once` of those there at first."""
+    """Return packed cells of the topic's records as a stream from its first offset on; `is_once` ends it with the existing ones."""
     spark.dataSource.register(TopicSource)
     options = {"bootstrap": bootstrap_servers, "topic": topic, "stream": "true"}
     once = {"once": str(is_once).lower(), "utc_offset_s": str(utc_offset_s)}

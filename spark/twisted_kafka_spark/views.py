@@ -1,6 +1,6 @@
-"""Small tables out of the rollup's cells: each declared once, computed by Arrow on the driver, and small enough for one page.
+"""The tables of the report: each is declared once, computed from the rollup's cells by Arrow on the driver, and fits on a page.
 
-The cells of a day are some hundred thousand rows: one more Spark job for each table cost more than all of Arrow's work.
+A day has some hundred thousand cells: a Spark job per table would cost more than all of the computation with Arrow.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from twisted_kafka_spark import without_pandas  # noqa: F401 - for what its import does
+from twisted_kafka_spark import without_pandas  # noqa: F401 - for the side effect of the import
 from twisted_kafka_spark.cells import CLIENT, KINDS, MEASURES, TIME
 from twisted_kafka_spark.kafka_names import OLDEST_IN_KAFKA_4
 from twisted_kafka_spark.thresholds import MINUTE_FLOOR, NEW_CONNECTIONS_FLOOR
@@ -25,26 +25,26 @@ Derived = Callable[[pa.Table], pa.Array]
 
 SOFTWARE = ("software", "software_version")
 TOP = 30
-"""Rows kept by each measure that a table is ranked by."""
+"""The number of rows kept for each measure by which a table is ranked."""
 HEAT_BUCKETS = 5
-"""So many of a histogram's buckets make one row of a heat map."""
+"""The number of histogram buckets in a row of a heat map."""
 _BUSY = ("requests", "failed", "total_us", "throttle_us", "sent_and_received")
 _MICROSECOND = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A table: cells of one kind, by some of their keys; of those only the first `top` by each of `ranks`."""
+    """A table: cells of one kind, grouped by some of their keys; only the first `top` rows by each of `ranks` are kept."""
 
     kind: str
     keys: tuple[str, ...]
     where: pc.Expression | None = None
     least: int = 0
-    """Rows with fewer requests are left out."""
+    """Rows with fewer requests are omitted."""
     ranks: tuple[str, ...] = ()
     top: int = TOP
     derived: dict[str, Derived] = field(default_factory=dict)
-    """Further columns that are summed, made from the cells' own."""
+    """Additional columns to sum, derived from the columns of the cells."""
 
 
 def _old_versions() -> pc.Expression:
@@ -101,11 +101,11 @@ _FOR_FINDINGS = (
     *("error_minute", "error_client", "topic", "topic_total", "topic_error", "line"),
 )
 KINDS_FOR_FINDINGS = ("requests", "connections", "topics", "topic_ids", "lines")
-"""The kinds of cells that those views, and the new connections, are made of."""
+"""The kinds of cells from which those views and the new connections are computed."""
 
 
 def compute(cells: pa.Table, tick_s: int, group_by: Sequence[str] = ()) -> Tables:
-    """Compute every view; `tick_s`: how long one column of the charts over time is."""
+    """Compute all views; `tick_s`: the length of one column of the charts over time."""
     views = dict(VIEWS)
     if group_by:
         views["group_by"] = View("requests", tuple(group_by), ranks=_BUSY, derived=_BOTH)
@@ -116,7 +116,7 @@ def compute(cells: pa.Table, tick_s: int, group_by: Sequence[str] = ()) -> Table
 
 
 def compute_for_findings(cells: pa.Table) -> Tables:
-    """Compute those views that findings are made of."""
+    """Compute the views that findings need."""
     return _tables(_by_kind(cells, KINDS_FOR_FINDINGS), {name: VIEWS[name] for name in _FOR_FINDINGS})
 
 
@@ -135,7 +135,7 @@ def _tables(kinds: dict[str, pa.Table], views: dict[str, View]) -> Tables:
 
 
 def period(cells: pa.Table) -> tuple[datetime.datetime, datetime.datetime] | None:
-    """Return the first and the last minute (hour, day) of the requests, None when there are none."""
+    """Return the first and the last minute (hour, day) of the requests, None if there are none."""
     times = cells.filter(pc.equal(cells["kind"], "requests"))[TIME.name]
     if not len(times):
         return None
@@ -168,7 +168,7 @@ def _summed(cells: pa.Table, view: View) -> pa.Table:
 
 
 def _keys_first(grouped: pa.Table, view: View) -> bool:
-    """Arrow has put the keys before the measures since version 14, and after them earlier."""
+    """Return whether Arrow puts the keys before the measures, as it does since version 14, or after them."""
     return not view.keys or grouped.column_names[0] == view.keys[0]
 
 
@@ -183,7 +183,7 @@ def _highest(table: pa.Table, view: View) -> pa.Table:
 
 
 def _named_topics(topics: pa.Table, ids: pa.Table) -> pa.Table:
-    """Put names in the place of the ids that fetches of Kafka's newer versions use (KIP-516), where the log told them."""
+    """Replace the topic ids of newer fetch versions (KIP-516) with names, where the log contains them."""
     names = dict(zip(ids["topic"].to_pylist(), ids["note"].to_pylist(), strict=True))
     if not names:
         return topics
@@ -203,7 +203,7 @@ def _heat(latency: pa.Table, tick_s: int) -> list[Row]:
 
 
 def _new_connections(connections: pa.Table) -> list[Row]:
-    """Connections by client and the minute in which each was first seen, where there are many."""
+    """Return the number of new connections by client and minute, where there are many."""
     first = connections.group_by(["connection", *CLIENT], use_threads=False).aggregate([("first_us", "min")])
     minute = pc.divide(first["first_us_min"], 60 * _MICROSECOND)
     counted = first.append_column("minute", minute).group_by(["minute", *CLIENT], use_threads=False).aggregate([([], "count_all")])

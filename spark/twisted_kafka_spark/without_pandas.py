@@ -1,7 +1,7 @@
-"""Keep pyarrow from importing pandas: it would with the first array of numpy's, for half a second in each process, to no use here.
+"""Keep pyarrow from importing pandas with the first numpy array, which takes half a second per process and is not needed here.
 
-To import this module is enough. pyarrow looks but once in a process whether pandas is there; it is hidden while it looks. What
-imports pandas itself finds it as ever.
+Importing this module is sufficient. pyarrow checks only once per process whether pandas is available; pandas is hidden during the
+check. Other imports of pandas are not affected.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 
 class _Hidden:
-    """A finder that knows of no pandas."""
+    """A finder that hides pandas."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:
@@ -21,13 +21,13 @@ class _Hidden:
             raise ImportError(name)
 
 
-def _look() -> None:
+def _check_without_pandas() -> None:
     sys.meta_path.insert(0, _Hidden)
     try:
-        pa.array(np.zeros(1)).to_numpy()  # taking an array and giving one have a look of their own
+        pa.array(np.zeros(1)).to_numpy()  # both conversions have a check of their own
     finally:
         sys.meta_path.remove(_Hidden)
 
 
 if "pandas" not in sys.modules:
-    _look()
+    _check_without_pandas()

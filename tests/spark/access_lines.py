@@ -1,4 +1,4 @@
-"""Lines of an access log whose every figure is known."""
+"""Lines of an access log with known values."""
 
 import json
 from typing import Any

@@ -5,7 +5,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[object]:
-    """One Spark for all tests of this directory: it takes seconds to start."""
+    """The Spark session of all tests in this directory, because it takes seconds to start."""
     pytest.importorskip("pyspark")
     from twisted_kafka_spark import session
 

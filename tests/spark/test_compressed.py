@@ -1,4 +1,4 @@
-"""Files that the broker's archive has made of closed ones: zstd and Parquet read as the lines that they were."""
+"""Files that the broker's archive has compressed: zstd and Parquet give the same records as the original lines."""
 
 import random
 from pathlib import Path
@@ -28,7 +28,7 @@ def lines_of(*contents: bytes) -> list[str]:
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 7, 1000, 1 << 20])
-def test_zstd_gives_each_line_once_however_it_is_cut(monkeypatch: pytest.MonkeyPatch, chunk_bytes: int) -> None:
+def test_zstd_gives_each_line_once_with_any_chunk_size(monkeypatch: pytest.MonkeyPatch, chunk_bytes: int) -> None:
     monkeypatch.setattr(pieces, "BLOCK_BYTES", chunk_bytes)
     lines = [str(number) * (number % 7 + 1) for number in range(100)]
     text = "\n".join(lines).encode()
@@ -37,7 +37,7 @@ def test_zstd_gives_each_line_once_however_it_is_cut(monkeypatch: pytest.MonkeyP
     assert lines_of(zstandard.compress(b"")) == []
 
 
-def test_damaged_zstd_gives_what_is_before_the_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_zstd_gives_the_lines_before_the_damage(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pieces, "BLOCK_BYTES", 1000)
     numbers = random.Random(1)
     text = "".join(f"{numbers.random()}\n" for _ in range(50_000)).encode()
@@ -54,7 +54,7 @@ def test_the_brokers_parquet_has_the_jobs_columns() -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 7, 100])
-def test_parquet_of_many_groups_of_rows_is_read_in_pieces(tmp_path: Path, rows: int) -> None:
+def test_parquet_with_many_row_groups_is_read_in_pieces(tmp_path: Path, rows: int) -> None:
     texts = [line("Produce", minute, sequence=minute, topics=[topic(f"topic-{minute}", 3)]) for minute in range(50)]
     (batch,) = LineReader().records(pa.array([text.rstrip("\n") for text in texts]))
     path = tmp_path / "node-1-000001.parquet"
@@ -65,7 +65,7 @@ def test_parquet_of_many_groups_of_rows_is_read_in_pieces(tmp_path: Path, rows: 
 
 
 @pytest.mark.timeout(300)
-def test_a_report_of_both_archives_is_that_of_the_lines(spark: object, tmp_path: Path) -> None:
+def test_a_report_of_both_archives_equals_that_of_the_lines(spark: object, tmp_path: Path) -> None:
     from twisted_kafka_spark.job import Job, run
 
     documents = {}

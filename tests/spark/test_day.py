@@ -1,4 +1,4 @@
-"""A made-up day: planted incidents are found and nothing else, and every number is recomputed by DuckDB from the same lines."""
+"""A synthetic day: exactly its incidents are found, and DuckDB recomputes every number from the same lines."""
 
 import math
 from pathlib import Path
@@ -44,7 +44,7 @@ def duck(day: Path) -> Any:
     return connection
 
 
-def test_each_incident_is_found_and_nothing_else(document: dict[str, Any]) -> None:
+def test_exactly_the_incidents_are_found(document: dict[str, Any]) -> None:
     assert sorted(found["name"] for found in document["findings"]) == sorted(incident.finding for incident in INCIDENTS)
     assert {incident.finding for incident in INCIDENTS} <= set(NAMES)
     times = {found["name"]: found["first"] for found in document["findings"]}
@@ -54,7 +54,7 @@ def test_each_incident_is_found_and_nothing_else(document: dict[str, Any]) -> No
 
 
 @pytest.mark.slow
-def test_the_filter_of_each_finding_shows_its_lines(spark: Any, document: dict[str, Any], day: Path) -> None:
+def test_the_filter_of_each_finding_selects_its_lines(spark: Any, document: dict[str, Any], day: Path) -> None:
     from twisted_kafka_spark.schema import access_log_schema
 
     log = spark.read.schema(access_log_schema()).json([str(path) for path in day.rglob("*.jsonl")]).persist()
@@ -99,12 +99,12 @@ def test_quantiles_of_each_phase_are_within_the_stated_error(document: dict[str,
     assert checked > len(QUANTILES) * len(PHASES)  # not all of them are of phases that took no time
 
 
-def check_quantiles(told: dict[str, Any], duck: Any, column: str, api: str) -> int:
-    """Compare with the values of these ranks; return how many of them are not zero."""
+def check_quantiles(quantiles: dict[str, Any], duck: Any, column: str, api: str) -> int:
+    """Compare with the values of these ranks; return how many are not zero."""
     times = sorted(value for (value,) in duck.execute(f"SELECT {column} FROM log WHERE api = ?", [api]).fetchall())
     exact = {share: times[max(1, math.ceil(share * len(times))) - 1] for share in QUANTILES}
     for share, value in exact.items():
-        assert told[quantile_name(share)] == pytest.approx(value, rel=WORST_ERROR + 0.001), (api, column, share)
+        assert quantiles[quantile_name(share)] == pytest.approx(value, rel=WORST_ERROR + 0.001), (api, column, share)
     return sum(value > 0 for value in exact.values())
 
 

@@ -1,4 +1,4 @@
-"""Each finding of a small planted case, and none of the quiet one beside it; folded without Spark."""
+"""Each finding in a small case that has it, and none in a similar case without it; folded without Spark."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +21,7 @@ from twisted_kafka_spark.fold import Folding
 USUAL_MINUTES = 20
 FETCHES = limits.FETCHES_A_MINUTE
 STORM = range(8, 11)
-"""The minutes in which something is planted."""
+"""The minutes with the incident."""
 
 
 def findings(lines: list[str]) -> list[Finding]:
@@ -77,7 +77,7 @@ def skewed(share_of_one: float) -> list[str]:
 
 
 def nodes(of_first: int, of_others: int) -> list[str]:
-    """Fetches that bring something, spread over enough clients to be none's storm."""
+    """Fetches that return records, from enough clients that none causes a storm."""
     counts = {1: of_first, 2: of_others, 3: of_others}
     entry = topic("orders", 10)
     return [
@@ -146,7 +146,7 @@ CASES: dict[str, tuple[str, Callable[[], list[str]], Callable[[], list[str]]]] =
 }
 
 
-def test_what_is_planted_is_found_and_nothing_else() -> None:
+def test_exactly_the_incident_is_found() -> None:
     for title, (name, planted, _) in CASES.items():
         with case(title):
             found = findings(planted())
@@ -156,18 +156,18 @@ def test_what_is_planted_is_found_and_nothing_else() -> None:
             assert found[0].advice.endswith(".")
 
 
-def test_what_is_not_enough_is_no_finding() -> None:
+def test_no_finding_below_the_threshold() -> None:
     for title, (_, _, quiet) in CASES.items():
         with case(title):
             assert [each.name for each in findings(quiet())] == []
 
 
-def test_a_storm_of_one_minute_is_none() -> None:
+def test_a_storm_of_one_minute_is_not_a_finding() -> None:
     assert findings([line("Metadata", 3) for _ in range(limits.METADATA_A_MINUTE * 2)]) == []
 
 
-def test_the_span_is_told() -> None:
+def test_the_finding_has_its_span() -> None:
     (found,) = findings(in_storm("Metadata", limits.METADATA_A_MINUTE))
     assert (found.first, found.last) == ("2026-11-21T08:08Z", "2026-11-21T08:10Z")
     assert found.evidence["minutes"] == len(STORM)
-    assert found.evidence["most a minute"] == limits.METADATA_A_MINUTE
+    assert found.evidence["maximum per minute"] == limits.METADATA_A_MINUTE

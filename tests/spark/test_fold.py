@@ -55,14 +55,14 @@ def test_each_phase_has_a_histogram() -> None:
     assert ("throttle_us", -1, 3) in phases
 
 
-def test_a_sampled_line_stands_for_others() -> None:
+def test_a_sampled_line_counts_with_its_weight() -> None:
     rows = fold(line("Fetch", 1, weight=10), line("Fetch", 1))
     assert of("requests", rows, "requests", "request_bytes", "local_us") == [(11, 1100, 220)]
     assert of("latency", rows, "requests") == [(11,)]
     assert of("lines", rows, "error", "requests") == [("read", 2)]
 
 
-def test_null_is_a_value_of_its_own() -> None:
+def test_null_is_a_separate_value() -> None:
     rows = fold(line("Fetch", 1, client_id=None), line("Fetch", 1, client_id=""), line("Fetch", 1, client_id=None))
     assert sorted((row["client_id"] is None, row["requests"]) for row in rows if row["kind"] == "requests") == [
         (False, 1),
@@ -76,7 +76,7 @@ def test_only_the_period_is_folded() -> None:
     assert sum(row["requests"] for row in rows if row["kind"] == "requests") == 2
 
 
-def test_runs_tell_first_and_last_number() -> None:
+def test_runs_have_their_first_and_last_number() -> None:
     rows = fold(*[line("Fetch", 1, sequence=number) for number in (7, 5, 6)], line("Fetch", 1, node=2, sequence=100))
     assert of("runs", rows, "node", "first_us", "last_us", "requests") == [(1, 5, 7, 3), (2, 100, 100, 1)]
 

@@ -1,4 +1,4 @@
-"""Following a log: what the tailing source gives while files grow, are renamed and compressed; each line once."""
+"""Following a log: the tail source gives each line once while files grow, are renamed and compressed."""
 
 import os
 from pathlib import Path
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 class Tail:
-    """Reads as Spark does: from the offset before to the latest one, in pieces."""
+    """Reads as Spark does: from the previous offset to the latest one, in pieces."""
 
     def __init__(self, directory: Path) -> None:
         self.reader = TailReader(str(directory))
@@ -44,7 +44,7 @@ def append(path: Path, text: str) -> None:
         file.write(text)
 
 
-def test_only_whole_lines_are_read_and_each_once(tail: Tail, tmp_path: Path) -> None:
+def test_only_complete_lines_are_read_and_each_once(tail: Tail, tmp_path: Path) -> None:
     path = tmp_path / OPEN
     append(path, "one\ntw")
     assert tail.read() == ["one"]
@@ -53,7 +53,7 @@ def test_only_whole_lines_are_read_and_each_once(tail: Tail, tmp_path: Path) -> 
     assert tail.read() == ["two", "three"]
 
 
-def test_a_file_goes_on_under_its_closed_name_and_compressed(tail: Tail, tmp_path: Path) -> None:
+def test_a_file_keeps_its_identity_when_closed_and_compressed(tail: Tail, tmp_path: Path) -> None:
     append(tmp_path / OPEN, "one\n")
     assert tail.read() == ["one"]
     append(tmp_path / OPEN, "two\n")
@@ -69,7 +69,9 @@ def test_a_file_goes_on_under_its_closed_name_and_compressed(tail: Tail, tmp_pat
 
 
 @pytest.mark.parametrize("piece_bytes", [1, 3, 7, 1000])
-def test_pieces_lose_and_repeat_no_line(tail: Tail, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece_bytes: int) -> None:
+def test_pieces_neither_lose_nor_repeat_lines(
+    tail: Tail, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece_bytes: int
+) -> None:
     monkeypatch.setattr(tail_source, "_TASK_BYTES", piece_bytes)
     lines = [str(number) * (number % 5 + 1) for number in range(30)]
     append(tmp_path / CLOSED, "\n".join(lines) + "\n")
@@ -84,7 +86,7 @@ def test_pieces_lose_and_repeat_no_line(tail: Tail, tmp_path: Path, monkeypatch:
     assert tail.read(before_reading=compress) == ["last"]
 
 
-def test_once_shows_no_more_than_was_there_at_first(tmp_path: Path) -> None:
+def test_once_stops_at_the_initial_sizes(tmp_path: Path) -> None:
     append(tmp_path / OPEN, "one\n")
     reader = TailReader(str(tmp_path), is_once=True)
     first = reader.latestOffset(reader.initialOffset())
@@ -94,13 +96,13 @@ def test_once_shows_no_more_than_was_there_at_first(tmp_path: Path) -> None:
     assert again.latestOffset(first) != first
 
 
-def test_a_file_that_is_gone_before_it_was_read_is_an_error(tail: Tail, tmp_path: Path) -> None:
+def test_a_file_deleted_before_it_was_read_is_an_error(tail: Tail, tmp_path: Path) -> None:
     append(tmp_path / CLOSED, "one\n")
-    with pytest.raises(RuntimeError, match="deleted before it was read"):
+    with pytest.raises(RuntimeError, match="deleted before it was completely read"):
         tail.read(before_reading=lambda: os.unlink(tmp_path / CLOSED))
 
 
-def test_a_log_that_log4j_begins_anew_is_read_to_its_end(tail: Tail, tmp_path: Path) -> None:
+def test_a_log_rolled_by_log4j_is_read_to_its_end(tail: Tail, tmp_path: Path) -> None:
     path = tmp_path / "kafka-request.log"
     append(path, "one\n")
     assert tail.read() == ["one"]
@@ -112,15 +114,15 @@ def test_a_log_that_log4j_begins_anew_is_read_to_its_end(tail: Tail, tmp_path: P
     assert tail.read() == ["six"]
 
 
-def test_a_backlog_is_read_bit_by_bit_oldest_folder_first_and_brokers_side_by_side(tmp_path: Path) -> None:
+def test_a_backlog_is_read_in_batches_by_folder_with_all_brokers_in_parallel(tmp_path: Path) -> None:
     for hour in ("hour=08", "hour=09"):
         (tmp_path / hour).mkdir()
         for node, lines in ((1, 40), (2, 20)):
             (tmp_path / hour / f"node-{node}-000001.jsonl").write_text("123456789\n" * lines)
-    look = followed_files.Look(tmp_path, most_bytes=300)
+    scanner = followed_files.Scanner(tmp_path, most_bytes=300)
     offset: followed_files.Offset = {}
     reached = []
-    while (after := look.beyond(offset)) != offset:
+    while (after := scanner.beyond(offset)) != offset:
         offset = after
         reached.append({name: lines for name, (_, lines) in offset.items()})
     first, second = "hour=08/node-1-000001", "hour=08/node-2-000001"
@@ -130,10 +132,10 @@ def test_a_backlog_is_read_bit_by_bit_oldest_folder_first_and_brokers_side_by_si
     assert len(reached) == 4
 
 
-def test_a_line_longer_than_what_is_read_at_a_time_does_not_stop_it(tmp_path: Path) -> None:
+def test_a_line_longer_than_a_batch_is_read(tmp_path: Path) -> None:
     (tmp_path / CLOSED).write_text("x" * 100 + "\n" + "y\n")
-    look = followed_files.Look(tmp_path, most_bytes=10)
-    once = look.beyond({})
+    scanner = followed_files.Scanner(tmp_path, most_bytes=10)
+    once = scanner.beyond({})
     assert once == {"node-1-000001": [103, 2]}
 
 
@@ -145,14 +147,14 @@ def test_rollups_below_the_log_are_not_read(tail: Tail, tmp_path: Path) -> None:
     assert tail.read() == ["one"]
 
 
-def test_files_that_are_gone_are_forgotten_but_not_at_once(tmp_path: Path) -> None:
+def test_deleted_files_are_forgotten_after_several_scans(tmp_path: Path) -> None:
     path = tmp_path / CLOSED
     append(path, "one\n")
-    look = followed_files.Look(tmp_path, most_bytes=100)
-    offset = look.beyond({})
+    scanner = followed_files.Scanner(tmp_path, most_bytes=100)
+    offset = scanner.beyond({})
     path.unlink()
     looks = 0
     while offset:
-        offset = look.beyond(offset)
+        offset = scanner.beyond(offset)
         looks += 1
     assert looks == followed_files._GONE

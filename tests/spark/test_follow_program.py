@@ -1,4 +1,4 @@
-"""`follow` as a user runs it: ended in the middle, killed, started again; each minute that is over is written exactly once."""
+"""`follow` as a user runs it, interrupted, killed and restarted: each minute that is over is written exactly once."""
 
 import datetime
 import json
@@ -38,7 +38,7 @@ def follow(*arguments: str) -> str:
 
 
 def minutes(first: int, end: int) -> list[str]:
-    """Lines of the minutes [first, end); those of BURST have errors as well."""
+    """Lines of the minutes [first, end); those of BURST also have errors."""
     texts = [line("Fetch", minute, correlation_id=number) for minute in range(first, end) for number in range(A_MINUTE)]
     failed = [topic("gone", 0, "NOT_LEADER_OR_FOLLOWER")]
     texts += [
@@ -56,7 +56,7 @@ def append(path: Path, texts: list[str]) -> None:
 
 
 def written(out: Path) -> dict[int, list[int]]:
-    """Return for each minute how many requests each of its cells has, over all batches."""
+    """Return the number of requests of each cell by minute, over all batches."""
     found: dict[int, list[int]] = {}
     keys: list[tuple[Any, ...]] = []
     for path in out.glob("grain=60/batch=*/*.parquet"):
@@ -70,7 +70,7 @@ def written(out: Path) -> dict[int, list[int]]:
 
 
 def assert_exactly_once(found: dict[int, list[int]], last_line: int) -> None:
-    """A minute is over when a line more than the lateness after its end has come: the last two wait for the next time."""
+    """A minute is over after a line that is later than its end by the lateness: the last two are not written yet."""
     assert sorted(found) == list(range(last_line - 1))
     assert found == {minute: [A_MINUTE] * (2 if minute in BURST else 1) for minute in found}
 
@@ -97,9 +97,9 @@ def test_files_with_restarts_and_a_kill(tmp_path: Path) -> None:
             running.kill()
             running.wait()
     append(log / ".node-1-000002.jsonl", minutes(20, 30))
-    told = follow(str(log), "--out", str(out), "--once")
+    output = follow(str(log), "--out", str(out), "--once")
     assert_exactly_once(written(out), last_line=29)
-    assert "* error-burst: Produce failed with NOT_LEADER_OR_FOLLOWER" in told
+    assert "* error-burst: Produce failed with NOT_LEADER_OR_FOLLOWER" in output
 
 
 def written_batches(out: Path) -> list[Path]:

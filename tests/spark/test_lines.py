@@ -1,4 +1,4 @@
-"""Lines into records: ours, Apache Kafka's, and what is neither."""
+"""Parsing lines into records: the broker's, Apache Kafka's, and others."""
 
 import json
 import subprocess
@@ -43,7 +43,7 @@ def test_a_line_keeps_all_its_values() -> None:
     }
 
 
-def test_unknown_fields_are_passed_over_and_missing_ones_are_null() -> None:
+def test_unknown_fields_are_ignored_and_missing_ones_are_null() -> None:
     (found,) = rows(read(line("Fetch", 1, new_in_version_9={"a": [1]})))
     assert found["api"] == "Fetch"
     assert found["weight"] is None
@@ -70,14 +70,14 @@ def test_unknown_fields_are_passed_over_and_missing_ones_are_null() -> None:
     ],
 )
 @pytest.mark.parametrize("good", [1, 500])
-def test_a_bad_line_is_counted_and_sampled_and_costs_no_other_line(bad: str, reason: str, good: int) -> None:
+def test_a_bad_line_is_counted_and_sampled_and_affects_no_other_line(bad: str, reason: str, good: int) -> None:
     found = read(*[line("Fetch", 1)] * good, bad, *[line("Produce", 2)] * good)
     assert found.refused == Counter({reason: 1})
     assert found.samples == {reason: bad[:200]}
     assert Counter(row["api"] for row in rows(found)) == {"Fetch": good, "Produce": good}
 
 
-def test_a_torn_line_takes_nothing_from_the_next_one() -> None:
+def test_an_incomplete_line_does_not_affect_the_next_one() -> None:
     whole = line("Fetch", 1)
     found = read(whole[: whole.index('"node"') + 7], whole)
     assert len(rows(found)) == 1
@@ -103,7 +103,7 @@ def test_kafkas_own_request_log_is_read(path: Path) -> None:
 
 FETCH_VERSION = {"2.8.2": 12, "3.3.2": 13, "3.7.1": 16}
 BATCHES = {"orders": (18_711, 20_069, 17_601), "payments": (28_997,)}
-"""What was produced, and then fetched, while each of these logs was written."""
+"""The records that were produced and then fetched while each of these logs was written."""
 
 
 @pytest.mark.parametrize("version", FETCH_VERSION)
@@ -129,7 +129,7 @@ def test_sizes_topics_and_errors_of_each_release(version: str) -> None:
     assert "A" * 22 not in found.topic_ids
 
 
-def test_other_lines_of_a_kafka_that_logs_to_one_place_are_not_garbled() -> None:
+def test_other_lines_of_a_kafka_that_logs_to_one_output_are_not_garbled() -> None:
     found = read(
         "[2026-11-21 15:48:15,146] INFO Registered kafka:type=kafka.Log4jController MBean (kafka.utils.Registration$)",
         "[2026-11-21 15:48:16,001] INFO KafkaConfig values:",

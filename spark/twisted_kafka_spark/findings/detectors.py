@@ -1,4 +1,4 @@
-"""Findings about clients: what each does too much of, or should not do at all."""
+"""Findings about clients: excessive or wasteful requests, throttling, and obsolete versions."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Who = tuple[Any, Any]
 
 
 def name_of(client_id: str | None) -> str:
-    """Return how a client is called in a sentence."""
+    """Return the name of a client at the beginning of a sentence."""
     return "A client without a client id" if client_id is None else f"Client {client_id}"
 
 
 def _by_client(rows: list[Row], apis: tuple[str, ...], measure: str = "requests") -> dict[Who, Minutes]:
-    """Add up a measure by client and minute over some APIs."""
+    """Sum a measure over some APIs by client and minute."""
     found: dict[Who, Minutes] = defaultdict(lambda: defaultdict(float))
     for row in rows:
         if row["api"] in apis:
@@ -33,7 +33,7 @@ def _by_client(rows: list[Row], apis: tuple[str, ...], measure: str = "requests"
 
 
 def _storms(rows: list[Row], apis: tuple[str, ...], floor: float) -> Iterator[tuple[Who, Span]]:
-    """Give the clients and spans in which they sent at least `floor` of these requests a minute."""
+    """Yield the clients, and the spans in which they sent at least `floor` of these requests per minute."""
     for who, minutes in sorted(_by_client(rows, apis).items(), key=str):
         busy = {at: count for at, count in minutes.items() if count >= floor}
         for span in spans(busy, limits.MINUTES_FLOOR):
@@ -44,7 +44,7 @@ def _spanned(name: str, title: str, span: Span, where: str, advice: str, **evide
     return Finding(
         name,
         f"{title}, {text(span.first)} to {text(span.last)}",
-        {"minutes": span.minutes, "most a minute": round(max(span.values)), **evidence},
+        {"minutes": span.minutes, "maximum per minute": round(max(span.values)), **evidence},
         f"{where} AND {span.where}",
         advice,
         text(span.first),
@@ -54,7 +54,7 @@ def _spanned(name: str, title: str, span: Span, where: str, advice: str, **evide
 
 
 def throttled_clients(tables: Tables) -> Iterator[Finding]:
-    """Clients that a quota holds back."""
+    """Find clients that are throttled by a quota."""
     minutes = _by_client(tables["throttled_minute"], ("Produce", "Fetch", *{row["api"] for row in tables["throttled_minute"]}))
     for row in tables["client"]:
         throttled, requests = row["throttled"] or 0, row["requests"]
@@ -65,16 +65,16 @@ def throttled_clients(tables: Tables) -> Iterator[Finding]:
         times = sorted(minutes.get((row["client_id"], row["principal"]), {}))
         yield Finding(
             "throttled-client",
-            f"{name_of(row['client_id'])} was held back by a quota for {row['throttle_us'] / 1e6:,.0f} s in all",
+            f"{name_of(row['client_id'])} was throttled by a quota for {row['throttle_us'] / 1e6:,.0f} s in total",
             {
                 "client_id": row["client_id"],
                 "principal": row["principal"],
                 "throttled requests": throttled,
-                "of requests": requests,
+                "requests": requests,
                 "mean throttle ms": round(row["throttle_us"] / throttled / 1000, 1),
             },
             equal(client_id=row["client_id"]) + " AND throttle_us > 0",
-            "Raise its quota (kafka-configs --entity-type clients) if the load is wanted; otherwise have it send less.",
+            "Increase its quota (kafka-configs --entity-type clients) if the load is intended; otherwise reduce its load.",
             text(times[0]) if times else None,
             text(times[-1]) if times else None,
             row["throttle_us"] / 1e6,
@@ -83,14 +83,14 @@ def throttled_clients(tables: Tables) -> Iterator[Finding]:
 
 
 def rebalance_storms(tables: Tables) -> Iterator[Finding]:
-    """Groups whose members join again and again."""
+    """Find groups that rebalance continuously."""
     for (client_id, principal), span in _storms(tables["client_minute"], limits.REBALANCE_APIS, limits.REBALANCES_A_MINUTE):
         found = _spanned(
             "rebalance-storm",
-            f"{name_of(client_id)}: its group rebalanced without end",
+            f"{name_of(client_id)} caused continuous rebalances of its group",
             span,
             equal(client_id=client_id) + " AND api IN ('JoinGroup', 'SyncGroup', 'LeaveGroup', 'Heartbeat')",
-            "Look for members that exceed max.poll.interval.ms or restart; static membership (group.instance.id) calms restarts.",
+            "Check for members that exceed max.poll.interval.ms or restart; static membership (group.instance.id) allows restarts.",
             client_id=client_id,
             principal=principal,
         )
@@ -99,14 +99,14 @@ def rebalance_storms(tables: Tables) -> Iterator[Finding]:
 
 
 def metadata_storms(tables: Tables) -> Iterator[Finding]:
-    """Clients that ask for metadata all the time."""
+    """Find clients that request metadata continuously."""
     for (client_id, principal), span in _storms(tables["client_minute"], ("Metadata",), limits.METADATA_A_MINUTE):
         found = _spanned(
             "metadata-storm",
-            f"{name_of(client_id)} asked for metadata over and over",
+            f"{name_of(client_id)} requested metadata continuously",
             span,
             equal(client_id=client_id, api="Metadata"),
-            "Keep one client open instead of one for each operation, and check for topics that do not exist.",
+            "Reuse one client instead of opening one per operation, and check for topics that do not exist.",
             client_id=client_id,
             principal=principal,
         )
@@ -115,7 +115,7 @@ def metadata_storms(tables: Tables) -> Iterator[Finding]:
 
 
 def commit_floods(tables: Tables) -> Iterator[Finding]:
-    """Consumers that commit each batch by itself."""
+    """Find consumers that commit after every batch."""
     counts = {(row["client_id"], row["principal"], row["api"]): row["requests"] for row in tables["client_api"]}
     for (client_id, principal), span in _storms(tables["client_minute"], ("OffsetCommit",), limits.COMMITS_A_MINUTE):
         commits = counts.get((client_id, principal, "OffsetCommit"), 0)
@@ -127,7 +127,7 @@ def commit_floods(tables: Tables) -> Iterator[Finding]:
             f"{name_of(client_id)} committed offsets as often as it fetched",
             span,
             equal(client_id=client_id, api="OffsetCommit"),
-            "Commit every few seconds, or once for all that a poll returned, rather than after each record.",
+            "Commit every few seconds or once per poll, instead of after every record.",
             client_id=client_id,
             principal=principal,
             commits=commits,
@@ -138,7 +138,7 @@ def commit_floods(tables: Tables) -> Iterator[Finding]:
 
 
 def fetch_storms(tables: Tables) -> Iterator[Finding]:
-    """Consumers that fetch without waiting."""
+    """Find consumers that fetch without waiting for data."""
     shares = {
         (row["client_id"], row["principal"]): row["empty"] / row["requests"]
         for row in tables["client_api"]
@@ -153,17 +153,17 @@ def fetch_storms(tables: Tables) -> Iterator[Finding]:
             f"{name_of(client_id)} fetched without waiting for data",
             span,
             equal(client_id=client_id, api="Fetch"),
-            "Raise its fetch.max.wait.ms and fetch.min.bytes, so that a fetch waits until there is something to bring.",
+            "Increase its fetch.max.wait.ms and fetch.min.bytes, so that fetches wait for data.",
             client_id=client_id,
             principal=principal,
-            **{"share of fetches that brought nothing": round(share, 3)},
+            **{"share of empty fetches": round(share, 3)},
         )
         found.explains = {"Fetch"}
         yield found
 
 
 def reconnect_storms(tables: Tables) -> Iterator[Finding]:
-    """Clients that open connection after connection."""
+    """Find clients that reconnect continuously."""
     minutes: dict[Who, Minutes] = defaultdict(dict)
     for row in tables["new_connection"]:
         minutes[row["client_id"], row["principal"]][row["at"]] = row["requests"]
@@ -171,10 +171,10 @@ def reconnect_storms(tables: Tables) -> Iterator[Finding]:
         for span in spans(counted, limits.MINUTES_FLOOR):
             found = _spanned(
                 "reconnect-storm",
-                f"{name_of(client_id)} opened connection after connection",
+                f"{name_of(client_id)} opened new connections continuously",
                 span,
                 equal(client_id=client_id),
-                "Look in its log for why connections end (authentication, timeouts); raise reconnect.backoff.max.ms meanwhile.",
+                "Check why its connections are closed (authentication, timeouts); increase reconnect.backoff.max.ms meanwhile.",
                 client_id=client_id,
                 principal=principal,
             )
@@ -183,7 +183,7 @@ def reconnect_storms(tables: Tables) -> Iterator[Finding]:
 
 
 def old_clients(tables: Tables) -> Iterator[Finding]:
-    """Clients that Kafka 4 would refuse."""
+    """Find clients that do not work with Kafka 4."""
     used: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for row in tables["old_version"]:
         used[row["client_id"], row["principal"], row["software"], row["software_version"]].append(row)
@@ -191,13 +191,13 @@ def old_clients(tables: Tables) -> Iterator[Finding]:
         count = sum(row["requests"] for row in rows)
         if count < limits.OLD_VERSION_FLOOR:
             continue
-        told = ", ".join(f"{row['api']} v{row['version']}" for row in rows)
+        versions = ", ".join(f"{row['api']} v{row['version']}" for row in rows)
         conditions = " OR ".join(
             f"(api = '{api}' AND version < {OLDEST_IN_KAFKA_4[api]})" for api in sorted({row["api"] for row in rows})
         )
         yield Finding(
             "old-client",
-            f"{name_of(client_id)} uses versions that Kafka 4 no longer serves: {told}",
+            f"{name_of(client_id)} uses API versions that Kafka 4 no longer supports: {versions}",
             {
                 "client_id": client_id,
                 "principal": principal,
@@ -206,13 +206,13 @@ def old_clients(tables: Tables) -> Iterator[Finding]:
                 **{f"{row['api']} v{row['version']}": row["requests"] for row in rows},
             },
             f"{equal(client_id=client_id)} AND ({conditions})",
-            "Update its library (Java clients to 2.1, librdkafka to 1.8, or newer) before the brokers go to 4.0 (KIP-896).",
+            "Upgrade its library (Java clients to 2.1, librdkafka to 1.8, or newer) before upgrading the brokers to 4.0 (KIP-896).",
             weight=count,
         )
 
 
 def tiny_batches(tables: Tables) -> Iterator[Finding]:
-    """Producers that send many requests with little in each."""
+    """Find producers that send many small requests."""
     for row in tables["client_api"]:
         if row["api"] != "Produce" or row["requests"] < limits.TINY_BATCHES_FLOOR or not row["bytes"]:
             continue
@@ -221,16 +221,16 @@ def tiny_batches(tables: Tables) -> Iterator[Finding]:
             continue
         yield Finding(
             "tiny-batches",
-            f"{name_of(row['client_id'])} produces {mean:,.0f} bytes a request",
+            f"{name_of(row['client_id'])} produces {mean:,.0f} bytes per request",
             {"client_id": row["client_id"], "principal": row["principal"], "requests": row["requests"], "mean bytes": round(mean)},
             equal(client_id=row["client_id"], api="Produce"),
-            "Raise its linger.ms to 5 or more: the broker's work is by request and batch, not by record.",
+            "Increase its linger.ms to 5 or more: the broker's cost is per request and batch, not per record.",
             weight=row["requests"],
         )
 
 
 def idle_pollers(tables: Tables) -> Iterator[Finding]:
-    """Consumers that fetch all the time and are brought nothing."""
+    """Find consumers that poll topics without new records."""
     for row in tables["client_api"]:
         if row["api"] != "Fetch" or row["requests"] < limits.IDLE_FETCHES_FLOOR:
             continue
@@ -239,10 +239,10 @@ def idle_pollers(tables: Tables) -> Iterator[Finding]:
             continue
         yield Finding(
             "idle-poller",
-            f"{name_of(row['client_id'])} fetched {row['requests']:,} times and was brought nothing in {share:.0%} of them",
+            f"{name_of(row['client_id'])} fetched {row['requests']:,} times, and {share:.0%} of the fetches were empty",
             {"client_id": row["client_id"], "principal": row["principal"], "fetches": row["requests"], "empty": row["empty"]},
             equal(client_id=row["client_id"], api="Fetch"),
-            "Stop it if nobody needs it, or raise its fetch.max.wait.ms.",
+            "Stop it if it is not needed, or increase its fetch.max.wait.ms.",
             weight=row["requests"],
         )
 

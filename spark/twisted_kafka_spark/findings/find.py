@@ -1,4 +1,4 @@
-"""All findings of a period, the gravest kinds first."""
+"""All findings of a period, the most severe kinds first."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ NAMES: tuple[str, ...] = (
     "idle-poller",
     "unreadable-lines",
 )
-"""Every finding's name, the gravest first; what `--fail-on` takes."""
+"""The names of all findings, the most severe first; `--fail-on` accepts these."""
 
 
 def find(tables: Tables) -> list[Finding]:
-    """Return the findings in the order of NAMES, the heaviest first within one name."""
+    """Return the findings in the order of NAMES, and within a name by descending weight."""
     found = [*error_bursts(tables), *slow_phases(tables)]
     for detector in CLIENT_DETECTORS:
         found += detector(tables)
@@ -42,7 +42,7 @@ def find(tables: Tables) -> list[Finding]:
 
 
 def find_over_all(tables: Tables) -> list[Finding]:
-    """Return the findings that need no minutes: those of a rollup whose minutes were merged into hours or days."""
+    """Return the findings that do not depend on minutes, for a rollup whose minutes were merged into hours or days."""
     found: list[Finding] = []
     for detector in (throttled_clients, old_clients, tiny_batches, idle_pollers):
         found += detector(tables)

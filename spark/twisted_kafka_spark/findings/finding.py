@@ -1,4 +1,4 @@
-"""A finding: what was seen, the numbers, a filter that shows the lines, and what to do."""
+"""A finding: a title, its evidence, a filter that selects its lines, and advice."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 
 MINUTE = datetime.timedelta(minutes=1)
 _GAP = 2 * MINUTE
-"""Unusual minutes with at most one usual one between them are one span."""
+"""Unusual minutes with at most one usual minute between them belong to one span."""
 
 
 @dataclass(slots=True)
 class Finding:
-    """One thing that somebody should know. `name` is what `--fail-on` takes; `where` is a condition for `--filter`."""
+    """A finding of the report. `name` is the name for `--fail-on`, `where` a condition for `--filter`."""
 
     name: str
     title: str
@@ -26,10 +26,10 @@ class Finding:
     last: str | None = None
     weight: float = 0.0
     explains: set[str] = field(default_factory=set)
-    """APIs whose unusual traffic in this span this finding accounts for."""
+    """The APIs whose unusual traffic in this span the finding explains."""
 
     def as_values(self) -> dict[str, Any]:
-        """Return what the report shows of it, as plain data."""
+        """Return the values that the report shows, as plain data."""
         values = asdict(self)
         del values["explains"], values["weight"]
         return values
@@ -37,7 +37,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Minutes that belong together, the first and the last included, with what was measured in each."""
+    """A span of unusual minutes from the first to the last, inclusive, with the value of each."""
 
     first: datetime.datetime
     last: datetime.datetime
@@ -45,27 +45,27 @@ class Span:
 
     @property
     def minutes(self) -> int:
-        """How many minutes were unusual."""
+        """The number of unusual minutes."""
         return len(self.values)
 
     @property
     def where(self) -> str:
-        """The condition for the lines of this span."""
+        """The condition that selects the lines of this span."""
         return f"time >= '{_prefix(self.first)}' AND time < '{_prefix(self.last + MINUTE)}'"
 
 
 def _prefix(moment: datetime.datetime) -> str:
-    """What the field `time` of all lines of a minute begins with: as text it is less than they are."""
+    """Return the prefix of the field `time` of all lines of a minute, which compares less than their times."""
     return moment.strftime("%Y-%m-%dT%H:%M")
 
 
 def text(moment: datetime.datetime) -> str:
-    """Return a minute for readers."""
+    """Return a minute as text for the report."""
     return _prefix(moment) + "Z"
 
 
 def quoted(value: str | None) -> str:
-    """Return a text for SQL."""
+    """Return a SQL literal of a text."""
     return "NULL" if value is None else "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
@@ -75,7 +75,7 @@ def equal(**values: str | None) -> str:
 
 
 def spans(minutes: Mapping[datetime.datetime, float], least: int) -> list[Span]:
-    """Join minutes that are close to each other; spans of fewer than `least` minutes are left out."""
+    """Join minutes that are close to each other into spans; spans of fewer than `least` minutes are dropped."""
     found: list[list[datetime.datetime]] = []
     for minute in sorted(minutes):
         if found and minute - found[-1][-1] <= _GAP:
@@ -86,9 +86,9 @@ def spans(minutes: Mapping[datetime.datetime, float], least: int) -> list[Span]:
 
 
 def unusual(values: Iterable[float], factor: float) -> float:
-    """Return the value beyond which one is unusual: the median and `factor` median absolute deviations.
+    """Return the limit above which a value is unusual: the median plus `factor` median absolute deviations.
 
-    Values that hardly vary would make every one unusual, so a deviation counts as a twentieth of the median at least.
+    The deviation counts as at least a twentieth of the median: otherwise, when values hardly vary, nearly all would be unusual.
     """
     known: Sequence[float] = list(values)
     if not known:

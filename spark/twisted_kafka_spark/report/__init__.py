@@ -1,1 +1,1 @@
-"""The report for those who read it: as a page, as JSON, and in a terminal."""
+"""Rendering of the report: as an HTML page, and as text for the terminal."""

@@ -1,4 +1,4 @@
-"""Small SVG charts, as text: no script and nothing from outside the page. Colours are classes, so that dark mode is the page's."""
+"""Small SVG charts without scripts or external resources. Colours are CSS classes, so the page's style handles dark mode."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 COLOURS = 8
-"""Classes c0 to c7 colour series; further series share the last."""
+"""The number of classes c0 to c7, which colour series; further series share the last."""
 LEVELS = 5
-"""Classes h1 to h5 colour the cells of a heat map."""
+"""The number of classes h1 to h5, which colour the cells of a heat map."""
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _BOTTOM, _TOP = 960, 220, 64, 8, 24, 8
 _PLOT = _HEIGHT - _BOTTOM
 
 
 def colour(at: int) -> str:
-    """Return the class of the series at this place."""
+    """Return the class of the series with this index."""
     return f"c{min(at, COLOURS - 1)}"
 
 
 def legend(names: Sequence[str]) -> str:
-    """Return the key to a chart's colours."""
+    """Return the legend of a chart."""
     keys = (f'<span><i class="{colour(at)}"></i>{escape(name)}</span>' for at, name in enumerate(names))
     return f'<p class="legend" aria-hidden="true">{"".join(keys)}</p>'
 
@@ -33,7 +33,7 @@ def short(value: float) -> str:
 
 
 def stacked_steps(ticks: Sequence[str], series: Mapping[str, Sequence[float]], title: str) -> str:
-    """Return a chart with a column for each tick, in which the series lie one upon the other; each has one value per tick."""
+    """Return a chart with a column for each tick, in which the series are stacked; each series has one value per tick."""
     if not ticks or not series:
         return ""
     totals = [sum(values) for values in zip(*series.values(), strict=True)]
@@ -55,7 +55,7 @@ def stacked_steps(ticks: Sequence[str], series: Mapping[str, Sequence[float]], t
 
 
 def heat_map(ticks: Sequence[str], rows: Sequence[str], cells: Mapping[tuple[int, int], float], title: str) -> str:
-    """Return a map of cells by (tick, row), the first row at the bottom, shaded by the share of their tick's whole."""
+    """Return a heat map of cells by (tick, row), with the first row at the bottom, shaded by their share of the tick's total."""
     if not cells:
         return ""
     step, height = (_WIDTH - _LEFT - _RIGHT) / len(ticks), (_PLOT - _TOP) / len(rows)
@@ -78,19 +78,19 @@ def heat_map(ticks: Sequence[str], rows: Sequence[str], cells: Mapping[tuple[int
 
 
 def share_bar(parts: Mapping[str, float], unit: str) -> str:
-    """Return one horizontal bar divided in proportion to the parts."""
+    """Return a horizontal bar that is divided in proportion to the parts."""
     total = sum(parts.values())
     x, shapes = 0.0, []
     for at, (name, value) in enumerate(parts.items()):
         width = 300 * value / total if total else 0.0
         if width:
-            told = f"{name}: {value:,.0f} {unit} ({value / total:.0%})"
+            tip = f"{name}: {value:,.0f} {unit} ({value / total:.0%})"
             shapes.append(
-                f'<rect class="{colour(at)}" x="{x:.1f}" width="{width:.1f}" height="12"><title>{escape(told)}</title></rect>'
+                f'<rect class="{colour(at)}" x="{x:.1f}" width="{width:.1f}" height="12"><title>{escape(tip)}</title></rect>'
             )
         x += width
-    told = ", ".join(f"{name} {value / total:.0%}" for name, value in parts.items() if total and value)
-    opening = f'<svg class="share" viewBox="0 0 300 12" preserveAspectRatio="none" role="img" aria-label="{escape(told)}">'
+    label = ", ".join(f"{name} {value / total:.0%}" for name, value in parts.items() if total and value)
+    opening = f'<svg class="share" viewBox="0 0 300 12" preserveAspectRatio="none" role="img" aria-label="{escape(label)}">'
     return f"{opening}{''.join(shapes)}</svg>"
 
 
@@ -106,7 +106,7 @@ def _grid(top: float) -> Iterable[str]:
 
 
 def _steps(lower: Sequence[float], upper: Sequence[float], top: float, step: float) -> str:
-    """The outline of a series: along its upper edge, back along its lower one; nothing where it has no value."""
+    """Return the outline of a series, along its upper edge and back along its lower edge; gaps where it has no value."""
 
     def y(value: float) -> str:
         return f"{_PLOT - value / top * (_PLOT - _TOP):.1f}"
@@ -132,7 +132,7 @@ def _filled(lower: Sequence[float], upper: Sequence[float]) -> Iterable[tuple[in
 
 
 def _runs(cells: Mapping[tuple[int, int], float], wholes: Mapping[int, float], rows: int) -> Iterable[tuple[int, int, int, int]]:
-    """Give runs of cells of the same shade in a row: level, row, first and last tick."""
+    """Yield runs of cells of the same shade in a row: level, row, first and last tick."""
     for row in range(rows):
         run: tuple[int, int, int] | None = None
         for tick in sorted(wholes):

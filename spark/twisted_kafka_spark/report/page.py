@@ -1,4 +1,4 @@
-"""The report as one page that needs nothing else: no script, no request, readable without its pictures."""
+"""The report as a self-contained page, without scripts or external resources, and readable without its charts."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _BUSY = (
     bytes_of("received", "request_bytes"),
     bytes_of("sent", "response_bytes"),
     count("failed", "failed"),
-    time_of("time in all", "total_us"),
+    time_of("total time", "total_us"),
 )
 
 
 def as_html(document: Values) -> str:
-    """Return the whole page."""
+    """Return the HTML of the page."""
     style = files("twisted_kafka_spark.report").joinpath("style.css").read_text(encoding="utf-8")
     parts = [(anchor, title, section(document)) for anchor, title, section in SECTIONS]
     shown = [(anchor, title, content) for anchor, title, content in parts if content]
@@ -48,8 +48,8 @@ def _period(document: Values) -> str:
 
 def _source(document: Values) -> str:
     source = document["source"]
-    told = f"From {source['from']}: {source['files']:,} files, {size(source['size_bytes'])}."
-    return f"{told} Only lines with {source['condition']}." if source["condition"] else told
+    described = f"From {source['from']}: {source['files']:,} files, {size(source['size_bytes'])}."
+    return f"{described} Filter: {source['condition']}." if source["condition"] else described
 
 
 def _facts(document: Values) -> str:
@@ -68,7 +68,7 @@ def _facts(document: Values) -> str:
 
 def _findings(document: Values) -> str:
     if not document["findings"]:
-        return '<p class="finding none">Nothing stands out in this period.</p>'
+        return '<p class="finding none">There are no findings in this period.</p>'
     return "".join(
         f'<article class="finding"><h3>{escape(found["title"])}</h3><p>{escape(found["advice"])}</p>'
         f'<p class="soft">{escape(found["name"])}: {escape(evidence(found["evidence"]))}</p>{_where(found["where"])}</article>'
@@ -99,24 +99,21 @@ def _traffic(document: Values) -> str:
         for at, tick in enumerate(ticks)
     ]
     columns = [text("from", "tick"), *[count(name, name) for name in time["requests"]], count("failed", "failed")]
-    return shown + folded("The same as a table", table("Requests by API over time", rows, columns, most=len(rows)))
+    return shown + folded("As a table", table("Requests by API over time", rows, columns, most=len(rows)))
 
 
 def _latency(document: Values) -> str:
     quantiles = [time_of(name, "total_us", name) for name in _QUANTILES]
     columns = [text("API", "api"), count("requests", "requests"), *quantiles, time_of("max", "max_us"), count("failed", "failed")]
-    maps = "".join(
-        f"<h3>{escape(each['api'])}: how long its requests took, over time</h3>{_heat_map(each, document)}"
-        for each in document["heat"]
-    )
-    told = f"Quantiles come from histograms with buckets of 5 %: each is within {WORST_ERROR:.1%} of the value of its rank."
-    return f'{table("Time in all, by API", document["apis"], columns, most=60)}<p class="soft">{told}</p>{maps}'
+    maps = "".join(f"<h3>{escape(each['api'])}: latency over time</h3>{_heat_map(each, document)}" for each in document["heat"])
+    note = f"Quantiles are computed from histograms with buckets of 5 %; their relative error is at most {WORST_ERROR:.1%}."
+    return f'{table("Total time by API", document["apis"], columns, most=60)}<p class="soft">{note}</p>{maps}'
 
 
 def _heat_map(each: Values, document: Values) -> str:
     ticks = [tick.replace("T", " ") for tick in document["time"]["ticks"]]
     cells = {(tick, row): value for tick, row, value in each["cells"]}
-    title = f"{each['api']}: share of its requests by time taken; darker is more"
+    title = f"{each['api']}: share of its requests by latency; darker means more"
     return charts.heat_map(ticks, [duration(value) for value in each["rows_us"]], cells, title)
 
 
@@ -132,11 +129,11 @@ def _phases(document: Values) -> str:
     rows = document["apis"]
     return (
         charts.legend([phase(name) for name in PHASES])
-        + "<p>All requests, without the waiting that fetches and joins ask for: "
+        + "<p>All requests, without the time that fetches and joins wait by design: "
         + charts.share_bar({phase(name): value for name, value in waiting.items()}, "us")
         + "</p>"
-        + table("Mean time of each phase, by API", rows, [text("API", "api"), *means, shares], most=60)
-        + folded("99th percentile of each phase", table("p99 of each phase, by API", rows, [text("API", "api"), *tails], most=60))
+        + table("Mean time of each phase by API", rows, [text("API", "api"), *means, shares], most=60)
+        + folded("99th percentile of each phase", table("p99 of each phase by API", rows, [text("API", "api"), *tails], most=60))
     )
 
 
@@ -151,7 +148,7 @@ def _clients(document: Values) -> str:
     return (
         table("Busiest clients", clients, columns)
         + folded("By errors", table("Clients with the most errors", by_error, columns))
-        + folded("By time", table("Clients whose requests took the most time", by_time, columns))
+        + folded("By time", table("Clients with the most total time", by_time, columns))
         + folded("Principals", table("Busiest principals", document["principals"], [text("principal", "principal"), *_BUSY]))
         + folded(
             "Connections",
@@ -189,13 +186,13 @@ def _topics(document: Values) -> str:
 
 
 def _versions(document: Values) -> str:
-    told = Column(
+    counts = Column(
         "version: requests",
         lambda row: ", ".join(f"v{version}: {requests:,}" for version, requests in row["versions"].items()),
         is_text=True,
     )
     software = [text("software", "software"), text("version", "software_version"), *_BUSY]
-    return table("API versions in use", document["versions"], [text("API", "api"), told], most=100) + folded(
+    return table("API versions in use", document["versions"], [text("API", "api"), counts], most=100) + folded(
         "Client libraries", table("Client libraries", document["software"], software, most=60)
     )
 
@@ -224,15 +221,15 @@ def _lines(document: Values) -> str:
         for line in lines
     )
     repeated = source["repeated_files"]
-    told = f"<p>Left out, for another file holds the same lines: {escape(', '.join(repeated))}</p>" if repeated else ""
+    notes = f"<p>Skipped, because another file contains the same lines: {escape(', '.join(repeated))}</p>" if repeated else ""
     if source["repeated_lines"]:
-        told += f"<p>{source['repeated_lines']:,} lines were there twice and count once.</p>"
-    return f"<ul>{counts}</ul>{told}" + (f"<p>Samples of what could not be read:</p><ul>{samples}</ul>" if samples else "")
+        notes += f"<p>{source['repeated_lines']:,} duplicate lines were skipped.</p>"
+    return f"<ul>{counts}</ul>{notes}" + (f"<p>Samples of lines without a record:</p><ul>{samples}</ul>" if samples else "")
 
 
 SECTIONS: tuple[tuple[str, str, Callable[[Values], str]], ...] = (
     ("findings", "Findings", _findings),
-    ("group-by", "As asked", _group_by),
+    ("group-by", "Grouping", _group_by),
     ("traffic", "Traffic", _traffic),
     ("latency", "Latency", _latency),
     ("phases", "Where the time goes", _phases),
@@ -242,4 +239,4 @@ SECTIONS: tuple[tuple[str, str, Callable[[Values], str]], ...] = (
     ("errors", "Errors", _errors),
     ("lines", "Lines read", _lines),
 )
-"""The page from top to bottom; a section that has nothing to show is left out."""
+"""The sections of the page, from top to bottom; empty sections are omitted."""

@@ -1,4 +1,4 @@
-"""Tables of a page: columns are declared, rows are the document's own."""
+"""HTML tables: the columns are declared, the rows come from the document."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Values = dict[str, Any]
 
 
 class Column(NamedTuple):
-    """A column: its heading, what it shows of a row, and whether that is text (set to the left) or markup already."""
+    """A column: its heading, the text for a row, and whether that is left-aligned text or HTML markup."""
 
     heading: str
     value: Callable[[Values], str]
@@ -36,7 +36,7 @@ def bytes_of(heading: str, name: str) -> Column:
 
 
 def time_of(heading: str, *names: str) -> Column:
-    """Return a column of times in microseconds, found by a path of names."""
+    """Return a column of times in microseconds, which are found by a path of names."""
 
     def value(row: Values) -> str:
         found: Any = row
@@ -48,7 +48,7 @@ def time_of(heading: str, *names: str) -> Column:
 
 
 def bar(heading: str, name: str, rows: Sequence[Values]) -> Column:
-    """Return a column that shows a number as a bar, the largest of `rows` being the longest."""
+    """Return a column that shows a number as a bar, relative to the largest of `rows`."""
     most = max((row.get(name) or 0 for row in rows), default=0) or 1
     return Column(
         heading,
@@ -58,7 +58,7 @@ def bar(heading: str, name: str, rows: Sequence[Values]) -> Column:
 
 
 def table(caption: str, rows: Iterable[Values], columns: Sequence[Column], most: int = 30) -> str:
-    """Return a table with a caption; nothing at all when it has no rows."""
+    """Return a table with a caption; an empty string if it has no rows."""
     shown = list(rows)[:most]
     if not shown:
         return ""
@@ -71,7 +71,7 @@ def table(caption: str, rows: Iterable[Values], columns: Sequence[Column], most:
 
 
 def folded(summary: str, content: str) -> str:
-    """Return content that opens when its summary is clicked."""
+    """Return collapsed content that opens with a click on its summary."""
     return f"<details><summary>{escape(summary)}</summary>{content}</details>" if content else ""
 
 

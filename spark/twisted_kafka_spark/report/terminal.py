@@ -1,4 +1,4 @@
-"""The report for those who never open a browser: what stands out, and who is busy, with bars."""
+"""The report as text for the terminal: the findings, and the busiest APIs, clients and topics with bars."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNICODE_SPARKS = " ▁▂▃▄▅▆▇█"
 
 
 def as_text(document: Values, *, is_unicode: bool = True, width: int | None = None) -> str:
-    """Return the summary; `is_unicode` false draws with ASCII alone."""
+    """Return the summary; without `is_unicode`, it contains ASCII only."""
     columns = width or shutil.get_terminal_size((100, 40)).columns
     return "\n".join(line[:columns] if not line.startswith("  filter:") else line for line in _lines(document, is_unicode)) + "\n"
 
@@ -48,7 +48,7 @@ def _lines(document: Values, is_unicode: bool) -> Iterator[str]:
 
 
 def _findings(findings: Sequence[Values]) -> Iterator[str]:
-    yield f"{len(findings)} findings" if findings else "nothing stands out"
+    yield f"{len(findings)} findings" if findings else "no findings"
     for found in findings:
         yield f"* {found['name']}: {found['title']}"
         yield f"  {evidence(found['evidence'])}"
@@ -65,9 +65,9 @@ def _times(row: Values) -> str:
 def _bars(title: str, rows: Sequence[tuple[str, float, str]], is_unicode: bool) -> Iterator[str]:
     shown = list(rows)[:_ROWS]
     most = max((value for _, value, _ in shown), default=0) or 1
-    for name, value, told in shown:
+    for name, value, details in shown:
         bar = ("█" if is_unicode else "#") * max(1, round(value / most * _BAR_WIDTH))
-        yield f"{title:7}{name[:28]:29}{value:>14,} {bar:{_BAR_WIDTH}} {told}"
+        yield f"{title:7}{name[:28]:29}{value:>14,} {bar:{_BAR_WIDTH}} {details}"
     if shown:
         yield ""
 

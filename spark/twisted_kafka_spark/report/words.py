@@ -1,4 +1,4 @@
-"""Numbers in words, the same on the page and in the terminal."""
+"""Formatting of numbers, shared by the page and the terminal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def duration(microseconds: float | None) -> str:
 
 
 def number(value: Any) -> str:
-    """Return a number with separators, text as it is, and a dash for nothing."""
+    """Return a number with separators, text unchanged, and a dash for None."""
     if value is None:
         return "-"
     if isinstance(value, bool | str):
@@ -38,10 +38,10 @@ def number(value: Any) -> str:
 
 
 def phase(name: str) -> str:
-    """Return a phase as a reader calls it."""
+    """Return the name of a phase for readers."""
     return name.removesuffix("_us").replace("_", " ")
 
 
 def evidence(values: dict[str, Any]) -> str:
-    """Return a finding's numbers in one line."""
+    """Return the evidence of a finding in one line."""
     return ", ".join(f"{name.replace('_', ' ')} {number(value)}" for name, value in values.items() if value is not None)

@@ -1,1 +1,1 @@
-"""Following a log while it is written: where it is read to, what comes out each minute."""
+"""Following a log while it is written: the source with its offsets, and the results of each minute."""

@@ -1,4 +1,4 @@
-"""A folder of files that are written whole: on this machine, or in any file system that only Hadoop's classes know."""
+"""A folder whose files are written atomically, on this machine or in a file system that only Hadoop's classes support."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 
 
 class Folder(Protocol):
-    """What streams need of a folder. Names may have slashes in them."""
+    """The operations of a folder that streams need. Names may contain slashes."""
 
     url: str
-    """How Spark is told of it."""
+    """The URL of the folder for Spark."""
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a file in place of the one that is there; after a crash it is there whole or not at all."""
+        """Write a file, replacing an existing one; after a crash it exists completely or not at all."""
 
     def read(self, name: str) -> bytes | None:
-        """Return what a file holds, None when it is not there."""
+        """Return the contents of a file, None if it does not exist."""
 
     def names(self, under: str) -> list[str]:
-        """Return the names of the files and folders right below the folder `under`, in no order."""
+        """Return the names of the files and folders directly in the folder `under`, in any order."""
 
     def delete(self, name: str) -> None:
-        """Delete a file, if it is there."""
+        """Delete a file, if it exists."""
 
 
 class _Local:
@@ -79,7 +79,7 @@ class _Hadoop:
             stream.write(bytearray(content))
         finally:
             stream.close()
-        self._system.delete(self._at(name), False)  # what was there is written again when this is cut short
+        self._system.delete(self._at(name), False)  # if this is interrupted, the batch is repeated
         if not self._system.rename(new, self._at(name)):
             raise OSError(f"{self.url}/{name} could not be written")
 
@@ -105,5 +105,5 @@ class _Hadoop:
 
 
 def folder(spark: SparkSession, path: str) -> Folder:
-    """Return the folder at a path or URL; it is made when something is written."""
+    """Return the folder at a path or URL; it is created by the first write."""
     return _Hadoop(spark, path) if is_remote(path) else _Local(Path(local_path(path)))

@@ -1,4 +1,4 @@
-"""Follow a log: minutes are rolled up as they end, written once, and looked at for findings."""
+"""Follow a log: minutes are rolled up as they end, written once, and searched for findings."""
 
 from __future__ import annotations
 
@@ -22,19 +22,21 @@ if TYPE_CHECKING:
 
 _DELIVERY_TIMEOUT_S = 30.0
 _STARTS = 5
-"""How often a stream is started when its reader's Python process takes too long to begin, as it may on a busy machine."""
+"""How often a stream is started if its reader's Python process takes too long to start, as it may on a busy machine."""
 _TOO_LONG = "Python worker failed to connect back"
 
 
-def follow(spark: SparkSession, options: argparse.Namespace, trigger_s: int, tell: Callable[[Finding], None] | None = None) -> None:
-    """Follow until interrupted, or to the end of what is there with `--once`; raise RuntimeError when the stream fails.
+def follow(
+    spark: SparkSession, options: argparse.Namespace, trigger_s: int, on_finding: Callable[[Finding], None] | None = None
+) -> None:
+    """Follow until interrupted, or with `--once` to the end of the existing lines; raise RuntimeError when the stream fails.
 
-    `tell`: what is done with a finding; default: it is printed, and sent to `--findings-topic`.
+    `on_finding` is called with each finding; by default, it is printed and sent to `--findings-topic`.
     """
     packed = _packed_cells(spark, options)
     out = options.out.rstrip("/")
     checkpoint = folder(spark, options.checkpoint or f"{out}/_checkpoint")
-    rolling = Rolling(folder(spark, out), checkpoint, duration_s(options.late), Watch(tell or _teller(options)))
+    rolling = Rolling(folder(spark, out), checkpoint, duration_s(options.late), Watch(on_finding or _reporter(options)))
     writer = packed.writeStream.outputMode("append").option("checkpointLocation", checkpoint.url).foreachBatch(rolling)
     for starts_left in reversed(range(_STARTS)):
         if _followed(writer, trigger_s, is_once=options.once, may_fail_to_start=starts_left > 0):
@@ -42,10 +44,10 @@ def follow(spark: SparkSession, options: argparse.Namespace, trigger_s: int, tel
 
 
 def _followed(writer: Any, trigger_s: int, *, is_once: bool, may_fail_to_start: bool) -> bool:
-    """Run the stream to its end; return False when it is to be started again.
+    """Run the stream to its end; return False if it has to be restarted.
 
-    With `is_once` the sources show no more than there was at first, as Spark's trigger for that, availableNow, would have it of
-    sources that know it; those of Python do from Spark 4.2 on only.
+    With `is_once` the sources stop at the offsets that existed at the start. Spark's trigger availableNow is not used, because
+    Python data sources support it only since Spark 4.2.
     """
     from pyspark.errors import StreamingQueryException
 
@@ -72,28 +74,28 @@ def _packed_cells(spark: SparkSession, options: argparse.Namespace) -> DataFrame
 
         return follow_topic(spark, options.bootstrap_servers, options.topic, is_once=options.once, utc_offset_s=options.utc_offset)
     if not Path(options.directory or "").is_dir() or not options.directory:
-        raise ValueError("follow needs a directory, or --bootstrap-servers")
+        raise ValueError("follow requires a directory or --bootstrap-servers")
     from twisted_kafka_spark.stream.tail_source import follow_files
 
     return follow_files(spark, options.directory, is_once=options.once, utc_offset_s=options.utc_offset)
 
 
-def _teller(options: argparse.Namespace) -> Callable[[Finding], None]:
+def _reporter(options: argparse.Namespace) -> Callable[[Finding], None]:
     if not options.findings_topic:
         return _print
     if not options.bootstrap_servers:
-        raise ValueError("--findings-topic needs --bootstrap-servers")
+        raise ValueError("--findings-topic requires --bootstrap-servers")
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": options.bootstrap_servers, "client.id": "twisted-kafka-spark"})
 
-    def tell(finding: Finding) -> None:
+    def report(finding: Finding) -> None:
         _print(finding)
         producer.produce(options.findings_topic, json.dumps(finding.as_values(), default=str).encode(), finding.name.encode())
         if producer.flush(_DELIVERY_TIMEOUT_S):
-            print(f"twisted_kafka_spark: {options.findings_topic} did not take a finding", file=sys.stderr)
+            print(f"twisted_kafka_spark: failed to send a finding to {options.findings_topic}", file=sys.stderr)
 
-    return tell
+    return report
 
 
 def _print(finding: Finding) -> None:

@@ -1,8 +1,8 @@
-"""The files of a log while it is written: which there are, how far each was read, and what comes next.
+"""The files of a log that is being written: their discovery, how far each was read, and what to read next.
 
-A file of this broker's is known by its name without the leading dot of an open one and without what follows the name when it is
-compressed or turned into Parquet, so that it is the same file after it was closed. Apache Kafka's is known by its number in the
-file system, for log4j gives it another name when it begins a new one.
+A file of this broker is identified by its name without the leading dot of an open file and without the suffix of compression or
+Parquet, so its identity does not change when it is closed. A file of Apache Kafka is identified by its inode, because log4j renames
+it when it rolls.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _PLAIN = ".jsonl"
 _KAFKA_LOG = re.compile(r"\.log(\.\d{4}-\d\d-\d\d(-\d\d)?|\.\d+)?$")
 _CHUNK_BYTES = 2 << 20
 _GONE = 10
-"""A file that was missing so often, one look after the other, is forgotten: one that is being renamed may be missed once."""
+"""A file that is missing in this many consecutive scans is forgotten: a scan may miss a file that is being renamed."""
 
 Offset = dict[str, list[int]]
-"""By file: bytes and lines read so far. The lines are for a file that is Parquet the next time."""
+"""The bytes and lines read so far, by file. The number of lines is needed if the file is converted to Parquet."""
 NOTHING = [0, 0]
 
 
 class Followed(NamedTuple):
-    """A file that is there, and how far it was read."""
+    """An existing file, and how far it was read."""
 
     name: str
     path: Path
@@ -40,19 +40,19 @@ class Followed(NamedTuple):
 
     @property
     def new_bytes(self) -> int:
-        """About how much of it was not read; of a compressed one that may have been read, nothing."""
+        """Approximately the unread bytes; 0 for a compressed file of which something was read."""
         if not self.is_plain:
             return 0 if self.before != NOTHING else self.size
         return self.size - self.before[0]
 
 
 def is_plain(path: Path) -> bool:
-    """Tell whether the bytes of a file are lines."""
+    """Return whether the bytes of a file are lines."""
     return path.name.endswith(_PLAIN) or _KAFKA_LOG.search(path.name) is not None
 
 
 def stem(directory: Path, path: Path) -> str:
-    """Return the name by which a file is known as long as it lives; raise FileNotFoundError when that ends just now."""
+    """Return the lasting identity of a file; raise FileNotFoundError if it no longer exists."""
     folder = path.parent.relative_to(directory)
     if _KAFKA_LOG.search(path.name):
         return str(folder / f"inode={path.stat().st_ino}")
@@ -63,7 +63,7 @@ def stem(directory: Path, path: Path) -> str:
 
 
 def files(directory: Path) -> dict[str, Path]:
-    """Return the files to follow by stem, open ones too; where there are two forms of one, the lines as they were written."""
+    """Return the files to follow by stem, including open ones; if there are two forms of a file, the original lines are used."""
     found: dict[str, Path] = {}
     for path in sorted(directory.rglob("*"), key=lambda path: (not path.name.endswith(_PLAIN), str(path))):
         name = path.name.lstrip(".")
@@ -75,7 +75,7 @@ def files(directory: Path) -> dict[str, Path]:
         try:
             found.setdefault(stem(directory, path), path)
         except FileNotFoundError:
-            continue  # renamed just now: it is there under its other name the next time
+            continue  # renamed meanwhile: the next scan finds it under its new name
     return found
 
 
@@ -88,10 +88,10 @@ def opened(path: Path) -> Any:
     return pa.input_stream(str(path), compression="zstd")
 
 
-class Look:
-    """Looks at a directory again and again, and says how far to read.
+class Scanner:
+    """Scans a directory repeatedly, and determines how far to read.
 
-    `most_bytes`: what is read at a time, about.
+    `most_bytes`: approximately how many bytes are read at a time.
     """
 
     def __init__(self, directory: Path, most_bytes: int) -> None:
@@ -100,7 +100,7 @@ class Look:
         self._missing: dict[str, int] = {}
 
     def sizes(self) -> dict[str, int]:
-        """Return how large each file is now."""
+        """Return the current size of each file."""
         found = {}
         for name, path in files(self._directory).items():
             try:
@@ -110,7 +110,7 @@ class Look:
         return found
 
     def beyond(self, offset: Offset, limits: dict[str, int] | None = None, *, is_bounded: bool = True) -> Offset:
-        """Return how far whole lines go; `limits`: read no other files than these, and no more of each than this."""
+        """Return the offsets of the next complete lines; `limits` restricts the files and how far each may be read."""
         reached = dict(offset)
         there = self._there(offset, limits)
         for followed, share in _shared(there, self._most_bytes if is_bounded else None):
@@ -135,7 +135,7 @@ class Look:
                 continue
             if is_plain(path):
                 if size < before[0]:
-                    before = NOTHING  # cut or written anew
+                    before = NOTHING  # truncated or replaced
                 if limits is not None:
                     size = max(before[0], min(size, limits[name]))
             found.append(Followed(name, path, size, before))
@@ -149,9 +149,9 @@ class Look:
 
 
 def _shared(there: Iterable[Followed], most_bytes: int | None) -> list[tuple[Followed, int]]:
-    """Say how many bytes of each file to read, so that the lines of several brokers come in about the order of their times.
+    """Return how many bytes of each file to read, so that the lines of several brokers are read roughly in the order of time.
 
-    The oldest folders come first, and of one with more than is left the same part of each file.
+    The oldest folders are read first; if a folder exceeds the limit, the same share of each of its files is read.
     """
     folders: dict[str, list[Followed]] = {}
     for followed in sorted(there):
@@ -187,7 +187,7 @@ def _after(followed: Followed, share: int) -> list[int]:
 
 
 def _whole_lines(followed: Followed, share: int) -> list[int]:
-    """Return where the last whole line within the next `share` bytes ends, at least one line, and the lines until there."""
+    """Return the end of the last complete line within the next `share` bytes, but at least one line, and the lines until there."""
     start, lines = followed.before
     end = position = start
     with followed.path.open("rb") as file:

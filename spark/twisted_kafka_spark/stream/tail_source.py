@@ -1,8 +1,8 @@
-"""Follow the files of a log by offset: a Python data source of Spark that gives the cells of whole lines as they are appended.
+"""Follow the files of a log by offset: a Python data source for Spark that provides the cells of newly appended lines.
 
-Spark's own file source reads a path once, and loses what is appended to it later. This one keeps for each file how much of it was
-read (`followed_files`). The lines are folded where they are read: to hand them from there through Java to another Python worker
-would cost as much as to fold them.
+Spark's file source reads a path once and misses what is appended later. This source keeps track of how much of each file was read
+(`followed_files`). Lines are folded where they are read: passing them through Java to another Python worker would cost as much as
+folding them.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from twisted_kafka_spark import cells
-from twisted_kafka_spark.stream.followed_files import NOTHING, Look, Offset, files, is_plain, opened
+from twisted_kafka_spark.stream.followed_files import NOTHING, Offset, Scanner, files, is_plain, opened
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 NAME = "twisted_kafka_tail"
 _BATCH_BYTES = 1 << 30
-"""What is read in one batch, about; more waits for the next."""
+"""Approximately the bytes read in one batch; the rest waits for the next batch."""
 _TASK_BYTES = 32 << 20
 _CHUNK_BYTES = 2 << 20
 _CHUNK_ROWS = 1 << 14
 
 
 class _Piece(NamedTuple):
-    """Part of a file: the lines that begin in these bytes, or, of a compressed file, those with these numbers."""
+    """A part of a file: the lines that begin in this range of bytes, or, for a compressed file, in this range of line numbers."""
 
     name: str
     path: str
@@ -47,9 +47,9 @@ class _Task(InputPartition):
 
 
 class TailReader(DataSourceStreamReader):
-    """Plans and reads; lives in a worker of its own for as long as the stream.
+    """Plans batches and reads them; lives in a separate worker process as long as the stream.
 
-    With `is_once` it shows no more than was there at first.
+    With `is_once` it stops at the sizes that the files had at the start.
     """
 
     def __init__(self, directory: str, *, is_once: bool = False, utc_offset_s: int = 0) -> None:
@@ -58,22 +58,22 @@ class TailReader(DataSourceStreamReader):
         self._position: Offset | None = None
         self._is_once = is_once
         self._sizes: dict[str, int] | None = None
-        self._look = Look(self._directory, _BATCH_BYTES)
+        self._scanner = Scanner(self._directory, _BATCH_BYTES)
 
     def initialOffset(self) -> Offset:
-        """Begin with the first line of every file."""
+        """Start with the first line of every file."""
         return {}
 
     def latestOffset(self, start: Offset | None = None, limit: Any = None) -> Offset:
-        """Return how far the next batch goes. Spark 4.0 and 4.1 do not tell `start`: then it is where the last batch ended."""
+        """Return the end of the next batch. Spark 4.0 and 4.1 do not pass `start`; it is then the end of the last batch."""
         if self._is_once and self._sizes is None:
-            self._sizes = self._look.sizes()
+            self._sizes = self._scanner.sizes()
         before = self._position if start is None else start
-        # Where the last run ended is not known after a restart of Spark 4.0 and 4.1: one must not stop before that.
-        return self._look.beyond(before or {}, self._sizes, is_bounded=before is not None)
+        # With Spark 4.0 and 4.1, the end of the last run is unknown after a restart; the batch must not end before it.
+        return self._scanner.beyond(before or {}, self._sizes, is_bounded=before is not None)
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """Divide what was appended between two offsets among tasks."""
+        """Divide the lines between two offsets into tasks."""
         self._position = end
         tasks: list[InputPartition] = []
         waiting: list[_Piece] = []
@@ -94,7 +94,7 @@ class TailReader(DataSourceStreamReader):
                 continue
             path = there.get(name)
             if path is None:
-                raise RuntimeError(f"{name} was deleted before it was read to its end")
+                raise RuntimeError(f"{name} was deleted before it was completely read")
             if is_plain(path):
                 for at in range(first if first <= last else 0, last, _TASK_BYTES):
                     stop = min(at + _TASK_BYTES, last)
@@ -103,13 +103,13 @@ class TailReader(DataSourceStreamReader):
                 yield _Piece(name, str(path), lines_before, lines, True), _TASK_BYTES
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Give the cells of the lines of one task, packed."""
-        from twisted_kafka_spark.fold import Folding  # the processes that only plan start without it
+        """Yield the packed cells of the lines of a task."""
+        from twisted_kafka_spark.fold import Folding  # processes that only plan do not need it
 
         return Folding(grain_s=cells.MINUTE_S, utc_offset_s=self._utc_offset_s).rows_of_blocks(self.blocks(partition))
 
     def blocks(self, partition: InputPartition) -> Iterator[bytes]:
-        """Give the lines of one task in blocks."""
+        """Yield the lines of a task in blocks."""
         assert isinstance(partition, _Task)
         for piece in partition.pieces:
             yield from self._blocks(piece)
@@ -119,7 +119,7 @@ class TailReader(DataSourceStreamReader):
         if not path.exists():
             found = files(self._directory).get(piece.name)
             if found is None:
-                raise RuntimeError(f"{path} was deleted before it was read to its end")
+                raise RuntimeError(f"{path} was deleted before it was completely read")
             path = found
         if piece.is_numbered:
             return _numbered(path, piece.start, piece.end)
@@ -128,11 +128,11 @@ class TailReader(DataSourceStreamReader):
         return _lines_of(path, piece.start, piece.end)
 
     def commit(self, end: Offset) -> None:
-        """Nothing to do: the offsets are in Spark's checkpoint."""
+        """Do nothing: the offsets are in Spark's checkpoint."""
 
 
 def _lines_of(path: Path, start: int, end: int) -> Iterator[bytes]:
-    """Give the lines that begin in [start, end): the one before `start` belongs to the task before."""
+    """Yield the lines that begin in [start, end); a line that continues at `start` belongs to the previous task."""
     with path.open("rb") as file:
         if start:
             file.seek(start - 1)
@@ -152,7 +152,7 @@ def _until(file: BinaryIO, start: int, end: int) -> Iterator[bytes]:
 
 
 def _bytes_of(path: Path, start: int, end: int) -> Iterator[bytes]:
-    """The same of a file that was compressed after the piece was planned."""
+    """Yield the lines that begin in [start, end) of a file that was compressed after the piece was planned."""
     with opened(path) as file:
         skipped, last = 0, b"\n"
         while skipped < start and (data := file.read(min(_CHUNK_BYTES, start - skipped))):
@@ -171,7 +171,7 @@ def _bytes_of(path: Path, start: int, end: int) -> Iterator[bytes]:
 
 
 def _numbered(path: Path, first: int, last: int) -> Iterator[bytes]:
-    """Give the lines of a compressed file, or the rows of a Parquet file as lines, from number `first` up to `last`."""
+    """Yield the lines of a compressed file, or the rows of a Parquet file as lines, from number `first` up to `last`."""
     if path.name.endswith(".parquet"):
         from pyarrow import parquet
 
@@ -186,28 +186,28 @@ def _numbered(path: Path, first: int, last: int) -> Iterator[bytes]:
 
 
 class TailSource(DataSource):
-    """The data source; options `path`: a local directory; `once`: show no more than is there at first; `utc_offset_s`."""
+    """The data source, with the options `path` (a local directory), `once` (stop at the initial sizes) and `utc_offset_s`."""
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the name of the format."""
         return NAME
 
     def schema(self) -> str:
-        """Packed cells."""
+        """Return the schema of packed cells."""
         return cells.PACKED_DDL
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
-        """The reader of a stream."""
+        """Return the reader of a stream."""
         utc_offset_s = int(self.options.get("utc_offset_s", "0"))
         is_once = self.options.get("once") == "true"
         return TailReader(os.path.abspath(self.options["path"]), is_once=is_once, utc_offset_s=utc_offset_s)
 
 
 def follow_files(spark: SparkSession, directory: str, *, is_once: bool = False, utc_offset_s: int = 0) -> DataFrame:
-    """Return packed cells of the lines of the files below a directory as a stream, from the first line of each on.
+    """Return packed cells of the lines of the files below a directory as a stream, from the first line of each file on.
 
-    With `is_once` it has no more than is there when it starts.
+    With `is_once` the stream ends at the sizes that the files had at its start.
     """
     spark.dataSource.register(TailSource)
     options = {"path": directory, "once": str(is_once).lower(), "utc_offset_s": str(utc_offset_s)}

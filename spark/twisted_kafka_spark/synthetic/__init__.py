@@ -1,1 +1,1 @@
-"""A made-up day of a broker's access log, with incidents at known times: what the findings are tried on."""
+"""A synthetic day of a broker's access log with incidents at known times, for testing the findings."""

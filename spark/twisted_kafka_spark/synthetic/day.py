@@ -1,4 +1,4 @@
-"""Write a made-up day: lines as the broker would have written them, a file for each hour."""
+"""Write a synthetic day: lines in the broker's format, one file per hour."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _SPREAD = 0.45
 
 
 class Day:
-    """Makes the lines of one day.
+    """Generates the lines of a day.
 
-    About `rows` of them, more when the quiet flows are joined by incidents. The same seed gives the same lines.
+    There are about `rows` lines, and those of the incidents in addition. The same seed gives the same lines.
     """
 
     def __init__(
@@ -36,12 +36,11 @@ class Day:
         self._weight = sum(flow.weight for flow in self._flows)
         self._factors = [math.exp(self._random.gauss(0, _SPREAD)) for _ in range(_POOL)]
         self._midnight = datetime.datetime.fromisoformat(date).replace(tzinfo=datetime.UTC)
-        self._sequence = (
-            int(self._midnight.timestamp()) * _MICROSECOND
-        )  # as a broker that was started at midnight numbers its lines
+        # Like the line numbers of a broker that was started at midnight.
+        self._sequence = int(self._midnight.timestamp()) * _MICROSECOND
 
     def hours(self) -> Iterator[tuple[datetime.datetime, list[str]]]:
-        """Give the lines of each hour, in their order."""
+        """Yield the lines of each hour, in order."""
         for hour in range(24):
             lines: list[str] = []
             for minute in range(hour * 60, hour * 60 + 60):
@@ -49,7 +48,7 @@ class Day:
             yield self._midnight + datetime.timedelta(hours=hour), lines
 
     def write(self, directory: Path) -> int:
-        """Write the files below `directory` as the broker lays them out; return how many lines there are."""
+        """Write the files below `directory` in the broker's layout; return the number of lines."""
         count = 0
         for hour, lines in self.hours():
             folder = directory / f"date={hour:%Y-%m-%d}" / f"hour={hour:%H}"
@@ -106,7 +105,7 @@ class Day:
 
 
 def hash_of(text: str) -> int:
-    """Return a number for a text, the same in each run."""
+    """Return a hash of a text that is the same in every run."""
     value = 0
     for byte in text.encode():
         value = (value * 31 + byte) & 0x7FFFFFFF

@@ -1,4 +1,4 @@
-"""Who talks to the made-up broker: clients, and the flow of requests that each sends."""
+"""The clients of the synthetic broker, and the flows of requests that they send."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Client(NamedTuple):
-    """What the lines of one client have in common."""
+    """The fields that all lines of a client share."""
 
     client_id: str
     software: str
@@ -18,9 +18,9 @@ class Client(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """Requests of one API by one client: `per_minute` of them, or `weight` of the day's share when that is 0.
+    """Requests of one API by one client: `per_minute` of them, or if that is 0, a share of the day's requests by `weight`.
 
-    Times are medians in microseconds. `topics`: how many the client uses; `per_request`: how many a request names.
+    Times are medians in microseconds. `topics`: the topics that the client uses; `per_request`: the number of topics in a request.
     """
 
     client: Client
@@ -63,7 +63,7 @@ CONSUMERS = (
 )
 
 _ZIPF = 1.05
-"""How much busier the first topics are than the last: the weight of topic n is 1 / n ** _ZIPF."""
+"""The exponent of the distribution of topics: the weight of the topic with index n is 1 / (n + 3) ** _ZIPF."""
 
 
 def topic_names(count: int) -> list[str]:
@@ -73,14 +73,14 @@ def topic_names(count: int) -> list[str]:
 
 
 def popular(topics: Sequence[str], size: int = 4096) -> list[str]:
-    """Return a list of `size` in which topics occur as often as they are busy."""
+    """Return a list of about `size` entries in which topics occur in proportion to their traffic."""
     weights = [1 / (at + 3) ** _ZIPF for at in range(len(topics))]
     whole = sum(weights)
     return [topic for topic, weight in zip(topics, weights, strict=True) for _ in range(max(1, round(size * weight / whole)))]
 
 
 def usual_flows(topic_count: int, extra_clients: int = 0) -> list[Flow]:
-    """Return the flows of a broker that nothing ails."""
+    """Return the flows of a healthy broker."""
     topics = topic_names(topic_count)
     names = [
         *PRODUCERS,

@@ -1,4 +1,4 @@
-"""The incidents that can be planted in a made-up day, each by the name of the finding that should tell of it."""
+"""The incidents that can be added to a synthetic day, each with the name of the finding that should report it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from twisted_kafka_spark.synthetic.flows import CONSUMERS, PRODUCERS, Client, Fl
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """Something that goes wrong from a minute of the day on: flows that come in addition, or Produce's local time grown."""
+    """An incident at a time of the day: additional flows, or an increase of the local time of Produce."""
 
     finding: str
     first_minute: int
@@ -18,7 +18,7 @@ class Incident:
     slower_writes: float = 1.0
 
     def covers(self, minute: int) -> bool:
-        """Tell whether it happens at this minute of the day."""
+        """Return whether it takes place in this minute of the day."""
         return self.first_minute <= minute < self.first_minute + self.minutes
 
 
@@ -110,4 +110,4 @@ INCIDENTS: tuple[Incident, ...] = (
         ),
     ),
 )
-"""What `make demo-report` plants."""
+"""The incidents of `make demo-report`."""
