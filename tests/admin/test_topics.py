@@ -134,6 +134,21 @@ def test_what_cannot_be_made_is_refused_alone(topics, topic, error):
     assert list(topics.cluster.brokers.cache.topic_names()) == ["fine"]
 
 
+def test_of_two_mistakes_the_one_is_named_that_kafka_looks_for_first(topics):
+    topics.create(NewTopic("t.u", 1, 1))
+    for topic, error in (
+        (NewTopic("t.u", 0, 1, configs={"retention.ms": None}), ErrorCode.TOPIC_ALREADY_EXISTS),
+        (NewTopic("a/b", 0, 1, configs={"retention.ms": None}), ErrorCode.INVALID_CONFIG),
+        (NewTopic("a/b", 1, 1, {0: [1]}), ErrorCode.INVALID_REQUEST),
+        (NewTopic("a/b", 0, 9), ErrorCode.INVALID_PARTITIONS),
+        (NewTopic("t_u", 1, 9), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (NewTopic("t_u", assignments={1: [1]}), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (NewTopic("new", assignments={1: [1]}, configs={"nope": "1"}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic("new", assignments={0: [9]}, configs={"nope": "1"}), ErrorCode.INVALID_CONFIG),
+    ):
+        assert errors(topics.create(topic, validate_only=True)) == [error], topic
+
+
 def test_messages_have_the_terms_that_scripts_search_for(topics):
     topics.create(NewTopic("t", 1, 1))
     for topic, term in (

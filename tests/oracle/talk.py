@@ -90,6 +90,7 @@ UNORDERED = {
     ("ListGroupsResponse", "groups"): "group_id",
     ("DescribedGroup", "members"): "member_assignment",
     ("ReplicaElectionResult", "partition_result"): "partition_id",
+    ("ElectLeadersResponse", "replica_election_results"): "topic",
     ("OffsetDeleteResponseTopic", "partitions"): "partition_index",
     ("JoinGroupResponse", "members"): "metadata",
     ("OffsetFetchResponse", "topics"): "name",

@@ -36,6 +36,7 @@ def test_a_result_says_how_many_records_and_where_the_log_begins(h):
 
 @pytest.mark.parametrize("acks", [-2, 2, 17])
 def test_other_acks_are_refused(h, acks):
+    assert h.append(b"a", acks=acks).error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "as in Kafka, this is said first"
     h.lead()
     assert h.append(b"a", acks=acks).error == ErrorCode.INVALID_REQUIRED_ACKS
 

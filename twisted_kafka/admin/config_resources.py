@@ -37,11 +37,9 @@ class TopicConfigs:
         self._metadata = metadata
 
     def entity_path(self, name: str) -> str:
-        """Return where the topic's config is kept; raises InvalidRequestError, UnknownTopicOrPartitionError."""
+        """Return where the topic's config is kept; raises InvalidRequestError."""
         if not name:
             raise InvalidRequestError("A topic needs a name: default configs of all topics are not allowed")
-        if not self._metadata.contains(name):
-            raise UnknownTopicOrPartitionError(f"Topic {name!r} does not exist")
         return f"topics/{name}"
 
     def list_default(self, key: str) -> str:
@@ -49,7 +47,9 @@ class TopicConfigs:
         return list_default(TOPIC_KEYS, key)
 
     def validate(self, name: str, config: Mapping[str, str], changed: Iterable[str]) -> None:
-        """Raise InvalidConfigurationError when no topic can have this config."""
+        """Raise UnknownTopicOrPartitionError, or InvalidConfigurationError when no topic can have this config."""
+        if not self._metadata.contains(name):
+            raise UnknownTopicOrPartitionError(f"Topic {name!r} does not exist")
         validated_overrides(self._config, config)
 
 

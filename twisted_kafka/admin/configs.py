@@ -3,7 +3,7 @@
 # ruff: noqa: N805 - the methods of a zope interface have no self
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -68,18 +68,16 @@ class ConfigAdmin:
     def replace(
         self, resource: IConfigResource, name: str, settings: Iterable[tuple[str, str | None]], *, validate_only: bool = False
     ) -> None:
-        """Give the entity exactly these settings; raises the KafkaError that says why not."""
-        settings = list(settings)
-        _ensure_once(key for key, _ in settings)
-        _ensure_values(key for key, value in settings if value is None)
+        """Give the entity exactly these settings, which are ``ensure_settings``; raises the KafkaError that says why not."""
         config = {key: value for key, value in settings if value is not None}
         self._alter(resource, name, config, config, validate_only)
 
     def change(self, resource: IConfigResource, name: str, changes: Iterable[ConfigChange], *, validate_only: bool = False) -> None:
-        """Change some settings of the entity and leave the others (KIP-339); raises the KafkaError that says why not."""
+        """Change some settings of the entity and leave the others (KIP-339); raises the KafkaError that says why not.
+
+        The changes have passed ``ensure_changes``.
+        """
         changes = list(changes)
-        _ensure_once(each.name for each in changes)
-        _ensure_values(each.name for each in changes if each.value is None and each.operation != ConfigOperation.DELETE)
         config = self._repository.config(resource.entity_path(name))
         if IHasSecrets.providedBy(resource):
             config = resource.loaded(config)
@@ -113,6 +111,18 @@ class ConfigAdmin:
         change = ConfigChangeNode(entity_path).encode()
         operations.append(Create(znodes.CONFIG_CHANGE_PREFIX, change, sequence=True))
         self._store.multi(operations)
+
+
+def ensure_settings(settings: Collection[tuple[str, str | None]]) -> None:
+    """Raise InvalidRequestError for a key that is named twice or is null; of whatever resource, Kafka checks this first."""
+    _ensure_once(key for key, _ in settings)
+    _ensure_values(key for key, value in settings if value is None)
+
+
+def ensure_changes(changes: Collection[ConfigChange]) -> None:
+    """Raise InvalidRequestError for a key that is named twice, or is null when it is not deleted; Kafka checks this first."""
+    _ensure_once(each.name for each in changes)
+    _ensure_values(each.name for each in changes if each.value is None and each.operation != ConfigOperation.DELETE)
 
 
 def _ensure_once(keys: Iterable[str]) -> None:

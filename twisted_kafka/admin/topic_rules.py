@@ -68,27 +68,34 @@ def assign_replicas(
     return assigned
 
 
-def ensure_valid_assignment(assignment: Mapping[int, Sequence[int]], brokers: Iterable[int]) -> None:
+def ensure_valid_assignment(assignment: Mapping[int, Sequence[int]]) -> None:
     """Raise InvalidReplicaAssignmentError unless partitions are numbered from 0, and as ``ensure_valid_replicas`` does."""
     if sorted(assignment) != list(range(len(assignment))):
         raise InvalidReplicaAssignmentError(
             "The partitions of a replica assignment must be numbered from 0 without a gap, a consecutive 0-based sequence"
         )
-    ensure_valid_replicas(assignment.values(), brokers)
+    ensure_valid_replicas(assignment.values())
 
 
-def ensure_valid_replicas(lists: Iterable[Sequence[int]], brokers: Iterable[int]) -> None:
-    """Raise InvalidReplicaAssignmentError unless every list has as many, different and known brokers."""
-    known = set(brokers)
+def ensure_known_brokers(lists: Iterable[Sequence[int]], brokers: Iterable[int]) -> None:
+    """Raise InvalidReplicaAssignmentError unless the lists have known brokers only."""
+    unknown = sorted({broker for replicas in lists for broker in replicas} - set(brokers))
+    if unknown:
+        raise InvalidReplicaAssignmentError(f"Unknown brokers in replica assignment: {', '.join(map(str, unknown))}")
+
+
+def ensure_some_brokers(lists: Iterable[Sequence[int]]) -> None:
+    """Raise InvalidReplicaAssignmentError when a list is empty."""
+    if not all(lists):
+        raise InvalidReplicaAssignmentError("The replica assignment of a partition is empty, a replication factor of 0")
+
+
+def ensure_valid_replicas(lists: Iterable[Sequence[int]]) -> None:
+    """Raise InvalidReplicaAssignmentError unless every list has as many brokers, all of them different."""
     sizes = set()
     for replicas in lists:
-        if not replicas:
-            raise InvalidReplicaAssignmentError("The replica assignment of a partition is empty")
         if len(set(replicas)) != len(replicas):
             raise InvalidReplicaAssignmentError(f"Duplicate brokers are not allowed in a replica assignment: {list(replicas)}")
-        unknown = sorted(set(replicas) - known)
-        if unknown:
-            raise InvalidReplicaAssignmentError(f"Unknown brokers in replica assignment: {', '.join(map(str, unknown))}")
         sizes.add(len(replicas))
     if len(sizes) > 1:
         raise InvalidReplicaAssignmentError("Inconsistent replication factor: all partitions must have the same number of replicas")

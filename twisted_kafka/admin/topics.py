@@ -18,6 +18,8 @@ from twisted_kafka.admin.topic_orders import DEFAULT_COUNT, NewPartitions, NewTo
 from twisted_kafka.admin.topic_rules import (
     CLUSTER_TOPIC,
     assign_replicas,
+    ensure_known_brokers,
+    ensure_some_brokers,
     ensure_valid_assignment,
     ensure_valid_name,
     ensure_valid_replicas,
@@ -25,7 +27,7 @@ from twisted_kafka.admin.topic_rules import (
 )
 from twisted_kafka.admin.topic_waits import TopicWaits
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.config.topic_config import validated_overrides
+from twisted_kafka.config.topic_config import ensure_no_null, validated_overrides
 from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.cache import NO_LEADER, MetadataCache
@@ -112,8 +114,9 @@ class TopicManager:
             try:
                 if times[topic.name] > 1:
                     raise InvalidRequestError("Duplicate topic: the request has multiple entries for it")
-                self._ensure_new(topic.name, existing, asked)
-                planned.append((result, self._plan(topic, result)))
+                if topic.name in existing or self._metadata.contains(topic.name):
+                    raise TopicExistsError(f"Topic '{topic.name}' already exists.")
+                planned.append((result, self._plan(topic, asked, result)))
                 asked[collision_key(topic.name)] = topic.name
             except KafkaError as error:
                 result.refuse(error)
@@ -134,40 +137,48 @@ class TopicManager:
         found = self._store.get_many([znodes.topic_path(name) for name in possible])
         return {name for name, node in zip(possible, found, strict=True) if node is not None}
 
-    def _ensure_new(self, name: str, existing: Collection[str], asked: Mapping[str, str]) -> None:
-        """Raise a KafkaError when there is such a topic, in ``existing`` say, or one like it, also in ``asked`` of this request."""
-        if name == CLUSTER_TOPIC:
-            raise InvalidRequestError(f"Creation of internal topic {name} is not allowed")
+    def _ensure_possible_name(self, name: str, asked: Mapping[str, str]) -> None:
+        """Raise InvalidTopicError for a name that no topic can have, or that is too much like another's, also of this request."""
         ensure_valid_name(name)
-        if name in existing or self._metadata.contains(name):
-            raise TopicExistsError(f"Topic '{name}' already exists.")
         other = asked.get(collision_key(name)) or next(iter(self._existing(self._colliding.like(name))), None)
         if other is not None:
             raise InvalidTopicError(f"Topic '{name}' collides with existing topic '{other}': metrics write '.' as '_'")
 
-    def _plan(self, topic: NewTopic, result: TopicResult) -> TopicNode:
-        """Return the topic's node; raises a KafkaError that says why there cannot be such a topic."""
+    def _plan(self, topic: NewTopic, asked: Mapping[str, str], result: TopicResult) -> TopicNode:
+        """Return the topic's node; raises a KafkaError that says why there cannot be such a topic.
+
+        The checks have Kafka's order (ZkAdminManager.createTopics), so that of two mistakes the same one is named.
+        """
+        if topic.name == CLUSTER_TOPIC:
+            raise InvalidRequestError(f"Creation of internal topic {topic.name} is not allowed")
+        ensure_no_null(topic.configs)
         brokers = self._metadata.snapshot.brokers
         if topic.assignments:
             if topic.num_partitions != DEFAULT_COUNT or topic.replication_factor != DEFAULT_COUNT:
                 raise InvalidRequestError(
                     "Either replica assignments or the number of partitions and the replication factor can be set, not both"
                 )
-            ensure_valid_assignment(topic.assignments, brokers)
             assignment = {index: list(replicas) for index, replicas in sorted(topic.assignments.items())}
         else:
-            defaults = self._config
-            partitions = self._partitions_of(topic)
-            factor = topic.replication_factor
-            factor = defaults.int("default.replication.factor") if factor == DEFAULT_COUNT else factor
-            count = max(1, len(brokers))
-            start, shift = self._randrange(count), self._randrange(count)
-            assignment = assign_replicas(brokers, partitions, factor, start_index=start, shift=shift)
+            assignment = self._spread(topic, brokers)
+        self._ensure_possible_name(topic.name, asked)
+        if topic.assignments:
+            ensure_valid_assignment(assignment)
         result.configs = validated_overrides(self._config, topic.configs)
+        # Kafka in ZooKeeper mode makes partitions of no brokers, and of brokers that nobody knows.
+        ensure_some_brokers(assignment.values())
+        ensure_known_brokers(assignment.values(), brokers)
         result.num_partitions = len(assignment)
         result.replication_factor = len(assignment[0])
         self._policies.ensure_topic(_order(topic, result))
         return TopicNode(partitions=assignment, topic_id=random_uuid())
+
+    def _spread(self, topic: NewTopic, brokers: Collection[int]) -> dict[int, list[int]]:
+        factor = topic.replication_factor
+        factor = self._config.int("default.replication.factor") if factor == DEFAULT_COUNT else factor
+        count = max(1, len(brokers))
+        start, shift = self._randrange(count), self._randrange(count)
+        return assign_replicas(brokers, self._partitions_of(topic), factor, start_index=start, shift=shift)
 
     def _write(self, planned: Sequence[tuple[TopicResult, TopicNode]]) -> None:
         config_paths = [znodes.config_path(f"topics/{result.name}") for result, _ in planned]
@@ -319,11 +330,13 @@ class TopicManager:
         brokers = self._metadata.snapshot.brokers
         first = node.partitions[0]
         if topic.assignments is not None:
+            ensure_known_brokers(topic.assignments, brokers)
             if len(topic.assignments) != added:
                 raise InvalidReplicaAssignmentError(
                     f"{added} partitions are new, but {len(topic.assignments)} replica assignments are given"
                 )
-            ensure_valid_replicas([*topic.assignments, topic.assignments[0]], brokers)
+            ensure_some_brokers(topic.assignments)
+            ensure_valid_replicas(topic.assignments)
             if len(topic.assignments[0]) != len(first):
                 raise InvalidReplicaAssignmentError(
                     f"Inconsistent replication factor: the topic's partitions have {len(first)} replicas each"

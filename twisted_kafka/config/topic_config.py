@@ -99,13 +99,21 @@ def _topic_defaults(config: KafkaConfig, _generation: int) -> Mapping[str, Value
     return values
 
 
+def ensure_no_null(overrides: Mapping[str, str | None]) -> None:
+    """Raise InvalidConfigurationError when an override has no value."""
+    without_value = [name for name, text in overrides.items() if text is None]
+    if without_value:
+        raise InvalidConfigurationError(f"Null value not supported for topic configs: {', '.join(without_value)}")
+
+
 def validate_topic_configs(overrides: Mapping[str, str | None]) -> None:
     """Raise InvalidConfigurationError, with a message of one line, for the first invalid override (Kafka: LogConfig.validate)."""
-    for name, text in overrides.items():
+    ensure_no_null(overrides)
+    for name in overrides:
         if name not in TOPIC_KEYS:
             raise InvalidConfigurationError(f"Unknown topic config name: {name}")
-        if text is None:
-            raise InvalidConfigurationError(f"Null value not supported for topic configs: {name}")
+    for name, text in overrides.items():
+        assert text is not None
         _parse(name, text)
     max_lag_ms = _number(overrides, "max.compaction.lag.ms")
     min_lag_ms = _number(overrides, "min.compaction.lag.ms")

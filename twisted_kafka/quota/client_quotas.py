@@ -56,13 +56,8 @@ class ClientQuotas:
     def describe(self, components: Mapping[str, Component], *, strict: bool) -> list[tuple[Entity, dict[str, float]]]:
         """Return the matching entities with their quotas; with ``strict``, only entities that have no other types than the filter.
 
-        Raises InvalidRequestError and UnsupportedVersionError for an invalid filter.
+        The filter's types have passed ``ensure_filter_type``. Raises InvalidRequestError for an invalid combination.
         """
-        for kind in components:
-            if not kind:
-                raise InvalidRequestError("The entity type of a filter is empty")
-            if kind not in (USER, CLIENT_ID, IP):
-                raise UnsupportedVersionError(f"Entity type '{kind}' is not supported: it is unknown")
         if IP in components and len(components) > 1:
             raise InvalidRequestError("Invalid combination: a filter for IP addresses cannot be for users or clients too")
         found = []
@@ -107,6 +102,14 @@ class ClientQuotas:
             self._configs.write(path, config)
 
 
+def ensure_filter_type(kind: str) -> None:
+    """Raise InvalidRequestError or UnsupportedVersionError for a type that no entity has."""
+    if not kind:
+        raise InvalidRequestError("The entity type of a filter is empty")
+    if kind not in (USER, CLIENT_ID, IP):
+        raise UnsupportedVersionError(f"Entity type '{kind}' is not supported: it is unknown")
+
+
 def _matches(names: Mapping[str, str | None], components: Mapping[str, Component], *, strict: bool) -> bool:
     if any(kind not in names or not component.accepts(names[kind]) for kind, component in components.items()):
         return False
@@ -116,11 +119,13 @@ def _matches(names: Mapping[str, str | None], components: Mapping[str, Component
 def _checked(entity: Sequence[tuple[str, str | None]]) -> dict[str, str | None]:
     if not entity:
         raise InvalidRequestError("Invalid entity: it is empty")
+    known = (USER, CLIENT_ID, IP)
     for kind, name in entity:
-        if kind not in (USER, CLIENT_ID, IP):
-            raise InvalidRequestError(f"Entity type '{kind}' is not supported: it is unknown")
-        if name == "":
+        if kind in known and name == "":
             raise InvalidRequestError(f"Empty {kind} is not supported")
+    for kind, _ in entity:
+        if kind not in known:
+            raise InvalidRequestError(f"Entity type '{kind}' is not supported: it is unknown")
     names = dict(entity)
     if IP in names:
         if len(names) > 1:

@@ -94,7 +94,7 @@ class RecordAppender:
         lock that they need.
         """
         if required_acks not in VALID_ACKS:
-            return {topic_partition: PartitionResult(ErrorCode.INVALID_REQUIRED_ACKS) for topic_partition in entries}
+            return {topic_partition: self._invalid_acks(topic_partition) for topic_partition in entries}
         results: AppendResults = {}
         waits = False
         for topic_partition, records in entries.items():
@@ -125,6 +125,14 @@ class RecordAppender:
         operation = DelayedProduce(timeout_ms, self._partitions, results)
         self._purgatories.produce.try_complete_else_watch(operation, operation.pending)
         return operation.future
+
+    def _invalid_acks(self, topic_partition: TopicPartition) -> PartitionResult:
+        # As in Kafka, that a partition does not exist is said first.
+        try:
+            self._partitions.ensure_known(topic_partition)
+        except UnknownTopicOrPartitionError as error:
+            return PartitionResult(error.code)
+        return PartitionResult(ErrorCode.INVALID_REQUIRED_ACKS)
 
     def _count_invalid(self, error: Exception) -> None:
         everything = self._stats.all_topics

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 from twisted.logger import Logger
 
 from twisted_kafka.admin.config_resource_types import BROKER, BROKER_LOGGER, TOPIC, ensure_own_broker
-from twisted_kafka.admin.configs import ConfigAdmin, ConfigChange, ConfigOperation, IConfigResource
+from twisted_kafka.admin.configs import ConfigAdmin, ConfigChange, ConfigOperation, IConfigResource, ensure_changes, ensure_settings
 from twisted_kafka.admin.loggers import LoggerLevels
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode, InvalidRequestError, KafkaError, error_of
@@ -51,11 +51,12 @@ class AlterConfigApis:
         """Replace the configs of topics and brokers; those not in the request are reset to their defaults."""
 
         def alter(resource: AlterConfigsRequestAlterConfigsResource) -> None:
+            settings = [(each.name, each.value) for each in resource.configs]
+            ensure_settings(settings)
             if resource.resource_type not in (TOPIC, BROKER):
                 raise InvalidRequestError(
                     f"Unknown resource type {resource.resource_type}: AlterConfigs supports topics and brokers"
                 )
-            settings = [(each.name, each.value) for each in resource.configs]
             kind = self._resources[resource.resource_type]
             self._admin.replace(kind, resource.resource_name, settings, validate_only=request.validate_only)
 
@@ -79,6 +80,7 @@ class AlterConfigApis:
 
         def alter(resource: IncrementalAlterConfigsRequestAlterConfigsResource) -> None:
             changes = [ConfigChange(each.name, each.config_operation, each.value) for each in resource.configs]
+            ensure_changes(changes)
             if resource.resource_type == BROKER_LOGGER:
                 ensure_own_broker(resource.resource_name, self._broker_id)
                 self._alter_loggers(changes, request.validate_only)
@@ -105,10 +107,6 @@ class AlterConfigApis:
         for each in changes:
             if each.operation not in (ConfigOperation.SET, ConfigOperation.DELETE):
                 raise InvalidRequestError("This operation is not allowed for a logger: its level can only be set or deleted")
-            if each.name in levels:
-                raise InvalidRequestError(f"Duplicate logger in the request: {each.name!r}")
-            if each.operation == ConfigOperation.SET and each.value is None:
-                raise InvalidRequestError(f"Null value not supported for logger {each.name!r}")
             level = each.value if each.operation == ConfigOperation.SET else None
             self._loggers.validate(each.name, level)
             levels[each.name] = level

@@ -4,7 +4,6 @@ from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import InvalidRequestError, KafkaError, error_of
 from twisted_kafka.protocol.messages.quotas import (
     AlterClientQuotasRequest,
-    AlterClientQuotasRequestEntryData,
     AlterClientQuotasResponse,
     AlterClientQuotasResponseEntryData,
     DescribeClientQuotasRequest,
@@ -13,7 +12,7 @@ from twisted_kafka.protocol.messages.quotas import (
     EntityData,
     ValueData,
 )
-from twisted_kafka.quota.client_quotas import ClientQuotas, Component, Match, Operation
+from twisted_kafka.quota.client_quotas import ClientQuotas, Component, Match, Operation, ensure_filter_type
 from twisted_kafka.server.dispatch import api
 
 
@@ -40,24 +39,24 @@ class ClientQuotaApis:
         """Change the quotas of each entity; an error of one does not affect the others."""
         entries = []
         for entry in request.entries:
-            result = AlterClientQuotasResponseEntryData(error_code=0, error_message=None, entity=entry.entity)
+            # Of a type that is named twice the last name counts, as in Kafka.
+            entity = {each.entity_type: each.entity_name for each in entry.entity}
+            named = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()]
+            result = AlterClientQuotasResponseEntryData(error_code=0, error_message=None, entity=named)
             try:
-                self._alter(entry, validate_only=request.validate_only)
+                operations = [Operation(op.key, None if op.remove else op.value) for op in entry.ops]
+                self._quotas.alter(list(entity.items()), operations, validate_only=request.validate_only)
             except KafkaError as error:
                 result.error_code, result.error_message = error_of(error), str(error)
                 context.note_error(result.error_code)
             entries.append(result)
         return AlterClientQuotasResponse(entries=entries)
 
-    def _alter(self, entry: AlterClientQuotasRequestEntryData, *, validate_only: bool) -> None:
-        entity = [(each.entity_type, each.entity_name) for each in entry.entity]
-        operations = [Operation(op.key, None if op.remove else op.value) for op in entry.ops]
-        self._quotas.alter(entity, operations, validate_only=validate_only)
-
 
 def _components(request: DescribeClientQuotasRequest) -> dict[str, Component]:
     components: dict[str, Component] = {}
     for each in request.components:
+        ensure_filter_type(each.entity_type)
         if each.entity_type in components:
             raise InvalidRequestError(f"Duplicate entity type in the filter: {each.entity_type}")
         try:

@@ -8,8 +8,9 @@ from twisted_kafka.admin.topic_orders import NewPartitions, NewTopic, TopicResul
 from twisted_kafka.admin.topics import TopicManager
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.network.requests.request_context import RequestContext
-from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.errors import ErrorCode, InvalidRequestError
 from twisted_kafka.protocol.messages.topics import (
+    CreatableTopicConfig,
     CreatableTopicConfigs,
     CreatableTopicResult,
     CreatePartitionsRequest,
@@ -33,6 +34,11 @@ _BY_ID_SINCE = 6
 _DETAILS_SINCE = 5
 
 
+def _configs(configs: Iterable[CreatableTopicConfig]) -> dict[str, str | None]:
+    """Return configs by key; of a key that is named twice the last value counts, but null if it is null once, which is refused."""
+    return {each.name: each.value for each in configs} | {each.name: None for each in configs if each.value is None}
+
+
 class TopicApis:
     """Creates and deletes topics, and adds partitions."""
 
@@ -50,7 +56,7 @@ class TopicApis:
                 topic.num_partitions,
                 topic.replication_factor,
                 {each.partition_index: each.broker_ids for each in topic.assignments},
-                {each.name: each.value for each in topic.configs},
+                _configs(topic.configs),
             )
             for topic in request.topics
         ]
@@ -94,6 +100,8 @@ class TopicApis:
     def delete_topics(self, context: RequestContext, request: DeleteTopicsRequest) -> "Future[DeleteTopicsResponse]":
         """Delete topics by name or id."""
         if context.api_version >= _BY_ID_SINCE:
+            if any(topic.name is not None and topic.topic_id != NO_UUID for topic in request.topics):
+                raise InvalidRequestError("A topic to delete has a name or an id, not both: all of them are refused")
             answers = [self._resolved(topic) for topic in request.topics]
         else:
             answers = [DeletableTopicResult(name=name) for name in request.topic_names]
@@ -115,8 +123,6 @@ class TopicApis:
             # As in Kafka, a topic with neither name nor id is an authorization error.
             error = ErrorCode.NONE if topic.name is not None else ErrorCode.TOPIC_AUTHORIZATION_FAILED
             return DeletableTopicResult(name=topic.name, error_code=error)
-        if topic.name is not None:
-            return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=ErrorCode.INVALID_REQUEST)
         name = self._metadata.topic_name(topic.topic_id)
         error = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.NONE
         return DeletableTopicResult(name=name, topic_id=topic.topic_id, error_code=error)
