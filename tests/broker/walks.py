@@ -39,7 +39,7 @@ LOOPING = ("network thread", "request handler")
 THREADS = {
     "data-plane-kafka-network-thread": "network thread",
     "data-plane-kafka-request-handler": "request handler",
-    "kafka-config-changes": "config changes",
+    "config-change-thread": "config changes",
     "metadata-watch-thread": "metadata watches",
     "controller-event-thread": "controller",
 }
