@@ -1,3 +1,5 @@
+import struct
+
 import pytest
 
 from tests.replication.harness import BROKER, OTHER, TOPIC, TP, batch_of
@@ -153,6 +155,20 @@ class TestTransactions:
         assert (log.log_end_offset, log.last_stable_offset) == (1, 1)
         apis.ask_coordinator = lambda *_: ErrorCode.NONE
         assert self.transactional(apis, 0) == [0]
+
+    def test_a_batch_shorter_than_its_header_is_corrupt_and_the_others_are_appended(self, apis):
+        apis.lead(partition=1)
+        whole = bytes(batch_of(b"a", is_transactional=True, **PRODUCER))
+        for size in (26, 44, 54, 60):
+            short = bytearray(whole[:size])
+            short[8:12] = struct.pack(">i", size - 12)
+            data = [
+                PartitionProduceData(index=0, records=bytes(short)),
+                PartitionProduceData(index=1, records=bytes(batch_of(b"b"))),
+            ]
+            asked = ProduceRequest(acks=1, transactional_id="tx", topic_data=[TopicProduceData(name=TOPIC, partition_data=data)])
+            answers = apis.call(asked, 9).responses[0].partition_responses
+            assert [each.error_code for each in answers] == [ErrorCode.CORRUPT_MESSAGE, 0], size
 
     def test_batches_of_two_producers_are_refused(self, apis):
         apis.lead(partition=1)

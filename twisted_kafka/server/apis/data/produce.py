@@ -22,6 +22,7 @@ from twisted_kafka.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from twisted_kafka.protocol.records.batch import HEADER_SIZE
 from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.protocol.schema import maker
@@ -154,7 +155,9 @@ class ProduceApis:
         producers = {
             partition: Producer(*_producer_of(records, _PRODUCER_AT))
             for partition, records in entries.items()
-            if records[_ATTRIBUTES_AT] & _TRANSACTIONAL and records[_PRODUCER_AT] < _NEGATIVE
+            if len(records) >= HEADER_SIZE  # a shorter one is corrupt, which the append reports
+            and records[_ATTRIBUTES_AT] & _TRANSACTIONAL
+            and records[_PRODUCER_AT] < _NEGATIVE
         }
         if len(set(producers.values())) > 1:
             return {partition: PartitionResult(ErrorCode.INVALID_PRODUCER_ID_MAPPING) for partition in entries}, NO_GUARDS
