@@ -1,6 +1,7 @@
 """Following the notifications of changed configs, and purging old ones."""
 
 import pytest
+from twisted.logger import capturedLogs
 
 from twisted_kafka.metadata import znodes
 from twisted_kafka.metadata.config_repository import CHANGE_EXPIRATION_MS, ConfigRepository
@@ -74,6 +75,21 @@ def test_a_start_deletes_expired_notifications_and_follows_new_ones(followed):
     followed.write("b")
     followed.pump()
     assert [topic for topic, _ in heard] == ["b"]
+
+
+def test_a_listener_that_fails_keeps_neither_the_others_nor_later_changes_from_being_applied(followed):
+    def failing(topic, config):
+        raise TimeoutError
+
+    others = []
+    followed.configs.add_listener("topics", failing)
+    followed.configs.add_listener("topics", lambda topic, _: others.append(topic))
+    with capturedLogs() as logs:
+        followed.write("a")
+        followed.write("b")
+        followed.pump()
+    assert [topic for topic, _ in followed.heard] == others == ["a", "b"]
+    assert [event["path"] for event in logs if "log_failure" in event] == ["topics/a", "topics/b"]
 
 
 def test_two_brokers_purge_at_the_same_time(followed):

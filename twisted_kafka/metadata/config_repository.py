@@ -155,4 +155,7 @@ class ConfigRepository:
             return
         entity_type, _, name = entity_path.partition("/")
         for listener in self._listeners.get(entity_type, ()):
-            listener(name, self.config(entity_path))
+            try:
+                listener(name, self.config(entity_path))
+            except Exception:  # noqa: BLE001 the other listeners and later changes do not depend on this one
+                self.log.failure("Failed to apply a change of the config {path}", path=entity_path)
