@@ -6,7 +6,9 @@ from concurrent.futures import Future
 import pytest
 
 from tests.coordinator.fakes import Bench, join
+from twisted_kafka.coordinator.effects import Write
 from twisted_kafka.coordinator.group.group_records import offset_commit
+from twisted_kafka.coordinator.group.group_shard import GroupShard
 from twisted_kafka.coordinator.group.offsets.offset_metadata_manager import OffsetFetch
 from twisted_kafka.coordinator.group.requests import Sender
 from twisted_kafka.protocol.errors import ErrorCode
@@ -50,6 +52,23 @@ def test_a_corrupt_partition_serves_nothing():
     bench.log.batches[LOG].append(b"\0" * 5 + b"rubbish" * 20)
     bench.restart()
     assert bench.groups.fetch_offsets(OffsetFetch(Sender("g"), None, False))[0] == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_a_partition_whose_shard_fails_after_loading_keeps_no_other_from_being_loaded(monkeypatch):
+    loaded = GroupShard.loaded
+
+    def failing(shard):
+        if not failures:
+            failures.append(shard)
+            raise ValueError
+        loaded(shard)
+
+    failures = []
+    monkeypatch.setattr(GroupShard, "loaded", failing)
+    bench = Bench(partitions=2)
+    assert bench.runtime.partition_states() == {"loading": 0, "active": 1, "failed": 1}
+    bench.elect(epoch=1)
+    assert bench.runtime.partition_states() == {"loading": 0, "active": 2, "failed": 0}
 
 
 def test_records_of_unknown_kinds_are_left_out():
@@ -110,6 +129,16 @@ def test_an_append_that_raises_is_an_error_of_the_operation():
     bench.log.append = lambda partition, batch, guard: 1 // 0
     assert commit(bench, 1) == ErrorCode.UNKNOWN_SERVER_ERROR
     assert fetched(bench) is None
+
+
+def test_a_callback_that_fails_after_the_replicas_have_the_records_is_answered():
+    bench = Bench()
+    bench.log.holds = True
+    record = offset_commit("g", PARTITION.topic, PARTITION.partition, OffsetCommitValue(offset=1))
+    answer = bench.runtime.execute("g", lambda _: Write([record], lambda _: 1 // 0))
+    bench.log.release()
+    with pytest.raises(ZeroDivisionError):
+        answer.result(0)
 
 
 def test_a_timer_of_an_older_election_does_nothing():

@@ -36,6 +36,7 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import IScheduler
 from twisted_kafka.timing.timer import Timer, TimerEntry
+from twisted_kafka.waiting.futures import forward
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -232,21 +233,22 @@ class CoordinatorRuntime:
                     self._is_loader_busy = False
                     return
                 context = self._to_load.popleft()
-            self._load(context)
+            try:
+                self._load(context)
+            except Exception:  # noqa: BLE001 one partition's failure must not affect the others
+                self.log.failure("Failed to load {partition}, its groups are not available", partition=context.partition)
+                with context.lock:
+                    if context.state is CoordinatorState.LOADING:
+                        context.state = CoordinatorState.FAILED
 
     def _load(self, context: CoordinatorContext) -> None:
         started_ns = self._clock.monotonic_ns()
-        try:
-            count = load_partition(
-                context.shard,
-                self._shards.kinds(),
-                self._reader.read_all(context.partition, self._settings.load_buffer_size),
-                lambda: context.state is CoordinatorState.LOADING,
-            )
-        except Exception:  # noqa: BLE001 an unreadable log must not affect the other partitions
-            self.log.failure("Failed to load {partition}, its groups are not available", partition=context.partition)
-            context.state = CoordinatorState.FAILED if context.state is CoordinatorState.LOADING else context.state
-            return
+        count = load_partition(
+            context.shard,
+            self._shards.kinds(),
+            self._reader.read_all(context.partition, self._settings.load_buffer_size),
+            lambda: context.state is CoordinatorState.LOADING,
+        )
         with context.lock:
             if context.state is not CoordinatorState.LOADING:
                 return
@@ -431,11 +433,15 @@ class CoordinatorRuntime:
     def _committed(self, context: CoordinatorContext, write: Write, answer: "Future[Any]", done: "Future[ErrorCode]") -> None:
         failure = done.exception()
         error = done.result() if failure is None else error_of(failure)
-        result = write.completed(error)
-        if isinstance(result, Future):
-            result.add_done_callback(lambda later: answer.set_result(later.result()))
+        try:
+            result = write.completed(error)
+        except Exception as failed:  # noqa: BLE001 the future carries it to the handler, which answers and logs it
+            answer.set_exception(failed)
         else:
-            context.effects.reply(answer, result)
+            if isinstance(result, Future):
+                forward(result, answer)
+            else:
+                context.effects.reply(answer, result)
         if context.state is ACTIVE:
             self._perform_effects(context)
         else:

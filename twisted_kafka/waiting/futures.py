@@ -9,6 +9,19 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
+def forward(future: "Future[R]", answer: "Future[R]") -> None:
+    """Complete ``answer`` as ``future`` completes."""
+
+    def finish(last: "Future[R]") -> None:
+        error = last.exception()
+        if error is None:
+            answer.set_result(last.result())
+        else:
+            answer.set_exception(error)
+
+    future.add_done_callback(finish)
+
+
 def then(future: "Future[R]", convert: Callable[[R], T]) -> "Future[T]":
     """Return a future of ``convert(result)``. Exceptions are propagated."""
     answer: Future[T] = Future()
@@ -32,16 +45,9 @@ def and_then(future: "Future[R]", continuation: "Callable[[R], Future[T]]") -> "
     """Return a future of the result of the future that ``continuation(result)`` returns. Exceptions are propagated."""
     answer: Future[T] = Future()
 
-    def finish(last: "Future[T]") -> None:
-        error = last.exception()
-        if error is None:
-            answer.set_result(last.result())
-        else:
-            answer.set_exception(error)
-
     def done(finished: "Future[R]") -> None:
         try:
-            continuation(finished.result()).add_done_callback(finish)
+            forward(continuation(finished.result()), answer)
         except Exception as error:  # noqa: BLE001 set on the future
             answer.set_exception(error)
 
