@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -194,7 +195,7 @@ class KafkaServer:
         control = ControlPlane(replicas, [groups.on_partitions_deleted])
         channels = InProcessChannels(config.broker_id, control)
         running.controller = controller = KafkaController(config, store, configs, channels, clock, metrics=metrics)
-        controller.startup().result(_CONTROLLER_TIMEOUT_S)
+        self._await_controller(controller.startup())
         warn_of_stray_logs(logs, store)
         running.administration = administration = Administration(config, store, configs, broker_configs.dynamic, clock, metrics)
         administration.start()
@@ -382,6 +383,13 @@ class KafkaServer:
         ]
         node = broker_node(advertised, rack=self.config.optional_string("broker.rack"), now_ms=self._clock.wall_ms())
         self._broker_epoch = register_broker(store, self.config.broker_id, node)
+
+    @staticmethod
+    def _await_controller(started: "Future[None]") -> None:
+        try:
+            started.result(_CONTROLLER_TIMEOUT_S)
+        except TimeoutError:
+            raise StartError(f"The controller did not start within {_CONTROLLER_TIMEOUT_S:g} s") from None
 
     # Requests
 

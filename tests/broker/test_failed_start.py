@@ -1,0 +1,71 @@
+"""A start that fails, at whichever step, stops what it began."""
+
+import os
+import threading
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from twisted_kafka.broker import kafka_server
+from twisted_kafka.broker.broker import Broker, StartError
+
+STEPS = [
+    (kafka_server.KafkaScheduler, "startup"),
+    (kafka_server.Timer, "start"),
+    (kafka_server.LogManager, "acquire_directories"),
+    (kafka_server, "prepare_store"),
+    (kafka_server.ConfigRepository, "startup"),
+    (kafka_server.LogManager, "startup"),
+    (kafka_server.AccessLog, "start"),
+    (kafka_server.SocketServer, "start"),
+    (kafka_server.GroupCoordinator, "startup"),
+    (kafka_server, "register_broker"),
+    (kafka_server.KafkaController, "startup"),
+    (kafka_server.Administration, "start"),
+    (kafka_server.IpConnectionRates, "start"),
+    (kafka_server.KafkaRequestHandlerPool, "start"),
+    (kafka_server.SocketServer, "enable_request_processing"),
+    (kafka_server.BrokerConfigHandler, "follow"),
+]
+
+
+class StepError(Exception):
+    pass
+
+
+def open_files(directory: Path) -> list[str]:
+    folder = Path("/proc/self/fd")
+    links = [os.readlink(link) for link in folder.iterdir() if os.path.lexists(link)] if folder.is_dir() else []
+    return [link for link in links if link.startswith(str(directory))]
+
+
+@pytest.mark.pure
+@pytest.mark.parametrize(("owner", "name"), STEPS, ids=[f"{owner.__name__.rpartition('.')[2]}.{name}" for owner, name in STEPS])
+def test_it_leaves_no_thread_and_no_file_and_the_directory_free(
+    owner: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = getattr(owner, name)
+
+    def failing(*arguments: Any, **named: Any) -> None:
+        done(*arguments, **named)
+        raise StepError
+
+    threads = set(threading.enumerate())
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, name, failing)
+        with pytest.raises(StepError):
+            Broker({"access.log.dir": str(tmp_path / "access")}, data_dir=tmp_path).start()
+    assert set(threading.enumerate()) <= threads
+    assert open_files(tmp_path) == []
+    with Broker(data_dir=tmp_path) as broker:
+        assert broker.is_running
+
+
+@pytest.mark.pure
+def test_a_controller_that_does_not_start_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_server, "_CONTROLLER_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(kafka_server.KafkaController, "startup", lambda _: Future())
+    with pytest.raises(StartError, match="controller did not start within 0 s"):
+        Broker(data_dir=tmp_path).start()
