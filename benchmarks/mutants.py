@@ -31,7 +31,7 @@ SETTINGS = """
 source_paths = ["twisted_kafka"]
 only_mutate = ["twisted_kafka/{package}/*"]
 # What is logged is for people.
-do_not_mutate_patterns = ["_log\\\\."]
+do_not_mutate_patterns = ["[.](debug|info|warn|error|critical|failure)[(]"]
 also_copy = ["benchmarks", "docs", "etc", "spark"]
 pytest_add_cli_args_test_selection = ["tests/{package}"]
 pytest_add_cli_args = ["-m", "not slow and not long", "-p", "no:cacheprovider", "--hypothesis-seed=0"]

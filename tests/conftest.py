@@ -24,9 +24,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     """With ``--dist loadscope``: keep on one worker what shares fixtures, which are a module's tests and all with a Spark."""
     if config.getoption("dist") != "loadscope":
         return None
-    from xdist.scheduler import LoadScopeScheduling
+    from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-    class ByFixtures(LoadScopeScheduling):
+    class ByFixtures(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             module = nodeid.partition("::")[0]
             return "tests/spark" if module.startswith("tests/spark/") else module

@@ -1,4 +1,5 @@
 import json
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ pytestmark = pytest.mark.pure  # the requests have no channel
 CONNECTION = "10.0.0.1:9092-192.168.7.7:51234-12"
 
 
-def shown(policy: FieldPolicy, connection_id: str = CONNECTION, client_id: str | None = "app") -> dict:
+def shown(policy: FieldPolicy, connection_id: str = CONNECTION, client_id: str | None = "app") -> dict[Any, Any]:
     connection = ConnectionInfo(connection_id, "INSIDE", "PLAINTEXT", "192.168.7.7")
     return json.loads(LineMaker(3, ManualClock(NOW_MS), 2, policy).line(request(client_id, connection)))
 

@@ -14,7 +14,7 @@ NOW_MS = 1_700_000_000_123
 
 def request(client_id: str | None = "app", connection: ConnectionInfo | None = None) -> Request:
     connection = connection or ConnectionInfo("127.0.0.1:9092-127.0.0.1:4000-0", "INSIDE", "PLAINTEXT", "127.0.0.1")
-    made = Request(RequestContext(1, 11, 77, client_id, connection), b"x" * 50, 20, None, 1_000_000)  # type: ignore[arg-type]
+    made = Request(RequestContext(1, 11, 77, client_id, connection), b"x" * 50, 20, None, 1_000_000)
     made.dequeued_ns = 1_010_000
     made.local_complete_ns = 1_040_000
     made.response_ready_ns = 1_540_999

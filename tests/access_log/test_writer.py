@@ -90,7 +90,7 @@ def test_a_full_disk_loses_lines_but_tears_none(log: Log, monkeypatch: pytest.Mo
     log.write(line())
     real_write = os.write
     answers = [lambda fd, data: real_write(fd, data[:10]), lambda fd, data: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full"))]
-    monkeypatch.setattr("os.write", lambda fd, data: answers.pop(0)(fd, data) if answers else real_write(fd, data))
+    monkeypatch.setattr("os.write", lambda fd, data: answers.pop(0)(fd, data) if answers else real_write(fd, data))  # type: ignore[no-untyped-call]
     log.write(line(text="lost"))
     log.write(line(text="again"))
     log.writer.stop()

@@ -1,5 +1,7 @@
 """Levels of loggers, seen through what a log publisher's observers get."""
 
+from typing import Any
+
 import pytest
 from twisted.logger import Logger, LogLevel, LogPublisher
 
@@ -8,54 +10,54 @@ from twisted_kafka.protocol.errors import InvalidConfigurationError, InvalidRequ
 
 
 class Logs:
-    def __init__(self):
-        self.events = []
-        self.publisher = LogPublisher(self.events.append)
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+        self.publisher = LogPublisher(self.events.append)  # type: ignore[arg-type]
         self.levels = LoggerLevels()
         self.levels.install(self.publisher)
 
-    def log(self, level, namespace="twisted_kafka.log.segment.log_segment"):
+    def log(self, level: str, namespace: str = "twisted_kafka.log.segment.log_segment") -> bool:
         self.events.clear()
         Logger(namespace, observer=self.publisher).emit(LogLevel.lookupByName(level), "said")
         return bool(self.events)
 
 
 @pytest.fixture
-def logs():
+def logs() -> Logs:
     return Logs()
 
 
-def test_info_is_what_all_loggers_start_with(logs):
+def test_info_is_what_all_loggers_start_with(logs: Logs) -> None:
     assert [logs.log(level) for level in ("debug", "info", "critical")] == [False, True, True]
     assert logs.levels.level("root") == "INFO"
     assert set(logs.levels.all().values()) == {"INFO"}
     assert {"root", "twisted_kafka", "twisted_kafka.admin.loggers", "twisted"} <= logs.levels.all().keys()
 
 
-def test_a_package_gives_its_level_to_all_below_it(logs):
-    logs.levels.set("twisted_kafka.server", "DEBUG")
-    assert logs.log("debug", "twisted_kafka.server.kafka_apis")
+def test_a_package_gives_its_level_to_all_below_it(logs: Logs) -> None:
+    logs.levels.set("twisted_kafka.protocol", "DEBUG")
+    assert logs.log("debug", "twisted_kafka.protocol.api")
     assert not logs.log("debug")
     logs.levels.set("twisted_kafka.admin.loggers", "ERROR")
     assert not logs.log("warn", "twisted_kafka.admin.loggers")
-    assert (logs.levels.level("twisted_kafka.server"), logs.levels.level("twisted_kafka.admin.loggers")) == ("DEBUG", "ERROR")
+    assert (logs.levels.level("twisted_kafka.protocol"), logs.levels.level("twisted_kafka.admin.loggers")) == ("DEBUG", "ERROR")
 
 
-def test_a_level_taken_back_is_that_of_the_package_again(logs):
+def test_a_level_taken_back_is_that_of_the_package_again(logs: Logs) -> None:
     logs.levels.set("root", "WARN")
-    logs.levels.set("twisted_kafka.server", "TRACE")
-    logs.levels.set("twisted_kafka.server", None)
-    assert logs.levels.level("twisted_kafka.server") == "WARN"
+    logs.levels.set("twisted_kafka.protocol", "TRACE")
+    logs.levels.set("twisted_kafka.protocol", None)
+    assert logs.levels.level("twisted_kafka.protocol") == "WARN"
     assert not logs.log("info")
 
 
-def test_what_other_packages_log_passes(logs):
+def test_what_other_packages_log_passes(logs: Logs) -> None:
     logs.levels.set("root", "FATAL")
     assert logs.log("debug", "somebody.elses")
     assert not logs.log("error")
 
 
-def test_observers_are_given_back(logs):
+def test_observers_are_given_back(logs: Logs) -> None:
     logs.levels.uninstall()
     assert logs.log("debug")
 
@@ -70,6 +72,8 @@ def test_observers_are_given_back(logs):
         ("root", None, InvalidRequestError),
     ],
 )
-def test_there_must_be_such_a_logger_and_such_a_level(logs, logger, level, error):
+def test_there_must_be_such_a_logger_and_such_a_level(
+    logs: Logs, logger: str, level: str | None, error: type[InvalidRequestError] | type[InvalidConfigurationError]
+) -> None:
     with pytest.raises(error):
         logs.levels.set(logger, level)

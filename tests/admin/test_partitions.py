@@ -1,7 +1,11 @@
 """Elections and reassignments by order of clients, through the controller, in a cluster of fake brokers."""
 
+from concurrent.futures import Future
+from typing import Any
+
 import pytest
 
+from tests.controller.cluster import Cluster
 from twisted_kafka.admin.partitions import PartitionAdmin
 from twisted_kafka.admin.topic_waits import TopicWaits
 from twisted_kafka.controller.context import ReplicaAssignment
@@ -17,22 +21,27 @@ T0 = TopicPartition("t", 0)
 
 
 @pytest.fixture
-def admin(cluster):
+def admin(cluster: Cluster) -> PartitionAdmin:
     timer = Timer(cluster.clock)
     return PartitionAdmin(cluster.brokers.cache, cluster.controller, TopicWaits(cluster.brokers.cache, cluster.clock, timer))
 
 
-def asked(cluster, future):
+def asked(cluster: Cluster, future: Future[Any]) -> Any:
     cluster.pump()
     return future.result(0)
 
 
-def elect(cluster, admin, partitions, election=ElectionType.PREFERRED):
+def elect(
+    cluster: Cluster,
+    admin: PartitionAdmin,
+    partitions: list[TopicPartition] | None,
+    election: ElectionType = ElectionType.PREFERRED,
+) -> dict[tuple[str, int], ErrorCode]:
     outcomes = asked(cluster, admin.elect_leaders(partitions, election, 1000))
     return {(each.name, each.partition): each.error for each in outcomes}
 
 
-def set_isr(cluster, partition, leader, isr):
+def set_isr(cluster: Cluster, partition: TopicPartition, leader: int, isr: list[int]) -> None:
     path = state_path(partition)
     node = PartitionStateNode.decode(cluster.store.get(path)[0])
     changed = PartitionStateNode(leader=leader, leader_epoch=node.leader_epoch, isr=isr, controller_epoch=node.controller_epoch)
@@ -42,7 +51,7 @@ def set_isr(cluster, partition, leader, isr):
     cluster.pump()
 
 
-def test_the_preferred_replica_leads_again_after_its_broker_is_back(cluster, admin):
+def test_the_preferred_replica_leads_again_after_its_broker_is_back(cluster: Cluster, admin: PartitionAdmin) -> None:
     cluster.start(1, 2)
     cluster.make_topic("t", [1, 2])
     cluster.kill(1)
@@ -57,14 +66,14 @@ def test_the_preferred_replica_leads_again_after_its_broker_is_back(cluster, adm
     assert elect(cluster, admin, [T0]) == {("t", 0): ErrorCode.ELECTION_NOT_NEEDED}
 
 
-def test_an_election_in_all_partitions_tells_of_those_that_had_one(cluster, admin):
+def test_an_election_in_all_partitions_tells_of_those_that_had_one(cluster: Cluster, admin: PartitionAdmin) -> None:
     cluster.start(1, 2)
     cluster.make_topic("t", [1, 2], [1])
     set_isr(cluster, T0, leader=2, isr=[2, 1])
     assert elect(cluster, admin, None) == {("t", 0): ErrorCode.NONE}
 
 
-def test_unknown_partitions_and_topics_being_deleted_have_no_election(cluster, admin):
+def test_unknown_partitions_and_topics_being_deleted_have_no_election(cluster: Cluster, admin: PartitionAdmin) -> None:
     cluster.start()
     cluster.make_topic("t", [1])
     cluster.brokers.errors[1, "t"] = ErrorCode.KAFKA_STORAGE_ERROR
@@ -77,7 +86,7 @@ def test_unknown_partitions_and_topics_being_deleted_have_no_election(cluster, a
     }
 
 
-def test_an_unclean_election_takes_a_replica_that_was_not_in_sync(cluster, admin):
+def test_an_unclean_election_takes_a_replica_that_was_not_in_sync(cluster: Cluster, admin: PartitionAdmin) -> None:
     cluster.start(1, 2)
     cluster.make_topic("t", [2, 1])
     set_isr(cluster, T0, leader=2, isr=[2])
@@ -89,7 +98,7 @@ def test_an_unclean_election_takes_a_replica_that_was_not_in_sync(cluster, admin
     assert (cluster.state("t").leader, cluster.state("t").isr) == (1, [1])
 
 
-def test_nobody_elects_where_there_is_no_controller(cluster, admin):
+def test_nobody_elects_where_there_is_no_controller(cluster: Cluster, admin: PartitionAdmin) -> None:
     cluster.start()
     cluster.controller.shutdown()
     cluster.pump()
@@ -97,16 +106,16 @@ def test_nobody_elects_where_there_is_no_controller(cluster, admin):
         asked(cluster, admin.elect_leaders([T0], ElectionType.PREFERRED, 1000))
 
 
-def alter(cluster, admin, targets, partition=T0):
+def alter(cluster: Cluster, admin: PartitionAdmin, targets: list[int] | None, partition: TopicPartition = T0) -> ErrorCode:
     error = asked(cluster, admin.alter_reassignments({partition: targets}))[partition]
     return ErrorCode.NONE if error is None else error.code
 
 
-def node(cluster):
+def node(cluster: Cluster) -> TopicNode:
     return TopicNode.decode(cluster.store.get(znodes.topic_path("t"))[0])
 
 
-def test_a_partition_moves_once_its_new_replica_is_in_sync(cluster, admin):
+def test_a_partition_moves_once_its_new_replica_is_in_sync(cluster: Cluster, admin: PartitionAdmin) -> None:
     cluster.start(1, 2, 3)
     cluster.make_topic("t", [1, 2])
     assert alter(cluster, admin, [2, 3]) == ErrorCode.NONE
@@ -123,7 +132,7 @@ def test_a_partition_moves_once_its_new_replica_is_in_sync(cluster, admin):
     assert asked(cluster, admin.reassignments()) == {}
 
 
-def test_a_cancelled_move_gives_back_the_replicas_there_were(cluster, admin):
+def test_a_cancelled_move_gives_back_the_replicas_there_were(cluster: Cluster, admin: PartitionAdmin) -> None:
     cluster.start(1, 2)
     cluster.make_topic("t", [1])
     assert alter(cluster, admin, [2]) == ErrorCode.NONE
@@ -133,7 +142,7 @@ def test_a_cancelled_move_gives_back_the_replicas_there_were(cluster, admin):
     assert alter(cluster, admin, None) == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
-def test_a_move_goes_on_under_the_next_controller(cluster, admin):
+def test_a_move_goes_on_under_the_next_controller(cluster: Cluster, admin: PartitionAdmin) -> None:
     cluster.start(1, 2)
     cluster.make_topic("t", [1])
     assert alter(cluster, admin, [2]) == ErrorCode.NONE
@@ -158,13 +167,15 @@ def test_a_move_goes_on_under_the_next_controller(cluster, admin):
         ([1], ErrorCode.NONE),
     ],
 )
-def test_targets_must_be_different_brokers_that_live(cluster, admin, targets, error):
+def test_targets_must_be_different_brokers_that_live(
+    cluster: Cluster, admin: PartitionAdmin, targets: list[int | Any], error: ErrorCode
+) -> None:
     cluster.start()
     cluster.make_topic("t", [1])
     assert alter(cluster, admin, targets) == error
     assert node(cluster).partitions[0] == [1]
 
 
-def test_an_unknown_partition_cannot_move(cluster, admin):
+def test_an_unknown_partition_cannot_move(cluster: Cluster, admin: PartitionAdmin) -> None:
     cluster.start()
     assert alter(cluster, admin, [1], TopicPartition("nowhere", 0)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,10 +1,12 @@
 import random
+from typing import Any
 
 import pytest
 from twisted.logger import capturedLogs, formatEvent
 
+from tests.controller.cluster import Cluster
 from twisted_kafka.admin import topic_rules
-from twisted_kafka.admin.topic_orders import NewPartitions, NewTopic
+from twisted_kafka.admin.topic_orders import NewPartitions, NewTopic, TopicResult
 from twisted_kafka.admin.topic_waits import TopicWaits
 from twisted_kafka.admin.topics import TopicManager
 from twisted_kafka.metadata import znodes
@@ -15,7 +17,7 @@ from twisted_kafka.timing.timer import Timer
 
 
 class Topics:
-    def __init__(self, cluster, *brokers, **properties):
+    def __init__(self, cluster: Cluster, *brokers: Any, **properties: Any) -> None:
         self.cluster = cluster
         if properties:
             cluster.restart(**properties)
@@ -26,32 +28,32 @@ class Topics:
             cluster.config, cluster.store, cluster.brokers.cache, cluster.controller, waits, randrange=lambda count: 0
         )
 
-    def create(self, *topics, timeout_ms=1000, **options):
+    def create(self, *topics: Any, timeout_ms: int = 1000, **options: Any) -> list[TopicResult]:
         future = self.manager.create_topics(topics, timeout_ms, **options)
         self.cluster.pump()
         return future.result(0)
 
-    def delete(self, *topics, timeout_ms=1000):
+    def delete(self, *topics: Any, timeout_ms: int = 1000) -> list[TopicResult]:
         future = self.manager.delete_topics(topics, timeout_ms)
         self.cluster.pump()
         return future.result(0)
 
-    def grow(self, *topics, timeout_ms=1000, **options):
+    def grow(self, *topics: Any, timeout_ms: int = 1000, **options: Any) -> list[TopicResult]:
         future = self.manager.create_partitions(topics, timeout_ms, **options)
         self.cluster.pump()
         return future.result(0)
 
 
 @pytest.fixture
-def topics(cluster):
+def topics(cluster: Cluster) -> Topics:
     return Topics(cluster, 1, 2)
 
 
-def errors(results):
+def errors(results: list[TopicResult]) -> list[ErrorCode]:
     return [result.error for result in results]
 
 
-def test_a_topic_is_there_when_the_answer_comes(topics):
+def test_a_topic_is_there_when_the_answer_comes(topics: Topics) -> None:
     future = topics.manager.create_topics([NewTopic("t", 3, 2, configs={"retention.ms": "5"})], 1000)
     assert not future.done()
     topics.cluster.pump()
@@ -64,23 +66,23 @@ def test_a_topic_is_there_when_the_answer_comes(topics):
     assert topics.cluster.configs.topic_config("t") == {"retention.ms": "5"}
 
 
-def test_defaults_fill_in_what_is_minus_one(cluster):
+def test_defaults_fill_in_what_is_minus_one(cluster: Cluster) -> None:
     topics = Topics(cluster, 1, 2, num_partitions="3", default_replication_factor="2")
     (result,) = topics.create(NewTopic("t"))
     assert (result.num_partitions, result.replication_factor) == (3, 2)
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "\u00e9", "x" * 250])
-def test_names_that_a_topic_cannot_have(topics, name):
+def test_names_that_a_topic_cannot_have(topics: Topics, name: str) -> None:
     assert errors(topics.create(NewTopic(name, 1, 1))) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
 
 
-def test_names_that_metrics_could_not_tell_apart(topics):
+def test_names_that_metrics_could_not_tell_apart(topics: Topics) -> None:
     assert errors(topics.create(NewTopic("a.b_c", 1, 1), NewTopic("a_b.c", 1, 1))) == [0, ErrorCode.INVALID_TOPIC_EXCEPTION]
     assert errors(topics.create(NewTopic("a_b_c", 1, 1), NewTopic("a-b", 1, 1))) == [ErrorCode.INVALID_TOPIC_EXCEPTION, 0]
 
 
-def test_a_name_is_free_again_when_the_one_like_it_is_deleted(topics):
+def test_a_name_is_free_again_when_the_one_like_it_is_deleted(topics: Topics) -> None:
     topics.create(NewTopic("a.b", 1, 1))
     assert errors(topics.create(NewTopic("a_b", 1, 1))) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
     topics.delete("a.b")
@@ -88,14 +90,14 @@ def test_a_name_is_free_again_when_the_one_like_it_is_deleted(topics):
     assert errors(topics.create(NewTopic("a_b", 1, 1))) == [0]
 
 
-def test_names_like_those_of_topics_that_are_on_their_way_or_were_there_before(cluster):
+def test_names_like_those_of_topics_that_are_on_their_way_or_were_there_before(cluster: Cluster) -> None:
     cluster.make_topic("be.fore", [1])
     topics = Topics(cluster, 1)
     topics.manager.create_topics([NewTopic("a.b", 1, 1)], 1000)
     assert errors(topics.create(NewTopic("a_b", 1, 1), NewTopic("be_fore", 1, 1))) == [ErrorCode.INVALID_TOPIC_EXCEPTION] * 2
 
 
-def test_a_new_topic_is_compared_with_few_others(topics, monkeypatch):
+def test_a_new_topic_is_compared_with_few_others(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
     topics.create(*[NewTopic(f"t_{number}", 1, 1) for number in range(50)])
     store = topics.cluster.store
     get_many, children, read, listed = store.get_many, store.children, [], []
@@ -127,14 +129,14 @@ def test_a_new_topic_is_compared_with_few_others(topics, monkeypatch):
         (NewTopic("__cluster_metadata", 1, 1), ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_what_cannot_be_made_is_refused_alone(topics, topic, error):
+def test_what_cannot_be_made_is_refused_alone(topics: Topics, topic: NewTopic, error: ErrorCode) -> None:
     results = topics.create(topic, NewTopic("fine", 1, 1))
     assert errors(results) == [error, ErrorCode.NONE]
     assert results[0].message
     assert list(topics.cluster.brokers.cache.topic_names()) == ["fine"]
 
 
-def test_of_two_mistakes_the_one_is_named_that_kafka_looks_for_first(topics):
+def test_of_two_mistakes_the_one_is_named_that_kafka_looks_for_first(topics: Topics) -> None:
     topics.create(NewTopic("t.u", 1, 1))
     for topic, error in (
         (NewTopic("t.u", 0, 1, configs={"retention.ms": None}), ErrorCode.TOPIC_ALREADY_EXISTS),
@@ -149,7 +151,7 @@ def test_of_two_mistakes_the_one_is_named_that_kafka_looks_for_first(topics):
         assert errors(topics.create(topic, validate_only=True)) == [error], topic
 
 
-def test_messages_have_the_terms_that_scripts_search_for(topics):
+def test_messages_have_the_terms_that_scripts_search_for(topics: Topics) -> None:
     topics.create(NewTopic("t", 1, 1))
     for topic, term in (
         (NewTopic("t", 1, 1), "already exists"),
@@ -167,59 +169,59 @@ def test_messages_have_the_terms_that_scripts_search_for(topics):
     assert "does not exist" in result.message
 
 
-def test_a_request_cannot_use_up_the_memory(topics):
+def test_a_request_cannot_use_up_the_memory(topics: Topics) -> None:
     for count in (10_001, 2**31 - 1):
         assert errors(topics.create(NewTopic("t", count, 1), NewTopic("u", -count, 1))) == [ErrorCode.POLICY_VIOLATION] * 2
     assert errors(topics.create(*[NewTopic(f"t{number}", 2**30, 1) for number in range(5)], validate_only=True)) == [44] * 5
     assert topics.cluster.store.children("/brokers/topics") == []
 
 
-def test_a_topic_named_twice_and_one_that_exists(topics):
+def test_a_topic_named_twice_and_one_that_exists(topics: Topics) -> None:
     assert errors(topics.create(NewTopic("t", 1, 1), NewTopic("d", 1, 1), NewTopic("d", 1, 1))) == [0, 42, 42]
     assert errors(topics.create(NewTopic("t", 1, 1))) == [ErrorCode.TOPIC_ALREADY_EXISTS]
 
 
-def test_validation_alone_makes_nothing(topics):
+def test_validation_alone_makes_nothing(topics: Topics) -> None:
     (result, bad) = topics.create(NewTopic("t", 2, 1), NewTopic("u", 0, 1), validate_only=True)
     assert (result.error, result.num_partitions, result.topic_id) == (0, 2, bytes(16))
     assert bad.error == ErrorCode.INVALID_PARTITIONS
     assert topics.cluster.store.children("/brokers/topics") == []
 
 
-def test_assignments_are_taken_as_they_are(topics):
+def test_assignments_are_taken_as_they_are(topics: Topics) -> None:
     (result,) = topics.create(NewTopic("t", assignments={0: [2, 1], 1: [1, 2]}))
     assert (result.num_partitions, result.replication_factor) == (2, 2)
     assert [state.leader for state in topics.cluster.brokers.cache.partitions("t")] == [2, 1]
 
 
-def test_no_time_to_wait_is_a_timeout_but_the_topic_is_made(topics):
+def test_no_time_to_wait_is_a_timeout_but_the_topic_is_made(topics: Topics) -> None:
     future = topics.manager.create_topics([NewTopic("t", 1, 1)], 0)
     assert errors(future.result(0)) == [ErrorCode.REQUEST_TIMED_OUT]
     topics.cluster.pump()
     assert topics.cluster.brokers.cache.contains("t")
 
 
-def test_time_runs_out(topics):
+def test_time_runs_out(topics: Topics) -> None:
     future = topics.manager.create_topics([NewTopic("t", 1, 1), NewTopic("bad/", 1, 1)], 500)
     topics.cluster.clock.advance_ms(501)
     topics.timer.expire_due()
     assert errors(future.result(0)) == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.INVALID_TOPIC_EXCEPTION]
 
 
-def test_a_config_left_over_is_replaced(topics):
+def test_a_config_left_over_is_replaced(topics: Topics) -> None:
     topics.cluster.store.create("/config/topics/t", ConfigNode({"retention.ms": "1"}).encode())
     assert errors(topics.create(NewTopic("t", 1, 1))) == [0]
     assert topics.cluster.configs.topic_config("t") == {}
 
 
-def test_only_the_controller_does_it(topics):
+def test_only_the_controller_does_it(topics: Topics) -> None:
     topics.cluster.controller.active_controller_id = 2
     assert errors(topics.create(NewTopic("t", 1, 1))) == [ErrorCode.NOT_CONTROLLER]
     assert errors(topics.delete("t")) == [ErrorCode.NOT_CONTROLLER]
     assert errors(topics.grow(NewPartitions("t", 2))) == [ErrorCode.NOT_CONTROLLER]
 
 
-def test_internal_topics_get_their_own_settings(cluster):
+def test_internal_topics_get_their_own_settings(cluster: Cluster) -> None:
     topics = Topics(cluster, offsets_topic_num_partitions="3", transaction_state_log_num_partitions="2")
     topics.manager.create_internal_topic("__consumer_offsets")
     topics.manager.create_internal_topic("__consumer_offsets")
@@ -239,7 +241,7 @@ def test_internal_topics_get_their_own_settings(cluster):
     ]
 
 
-def test_an_internal_topic_that_cannot_be_made_is_one_line_however_often_it_is_asked_for(cluster):
+def test_an_internal_topic_that_cannot_be_made_is_one_line_however_often_it_is_asked_for(cluster: Cluster) -> None:
     topics = Topics(cluster, 1, offsets_topic_replication_factor="3")
     with capturedLogs() as events:
         for _ in range(3):
@@ -249,7 +251,7 @@ def test_an_internal_topic_that_cannot_be_made_is_one_line_however_often_it_is_a
     assert line == f"Topic __consumer_offsets cannot be made: {reason}"
 
 
-def test_topics_that_are_asked_about_come_by_themselves(topics):
+def test_topics_that_are_asked_about_come_by_themselves(topics: Topics) -> None:
     answers = topics.manager.auto_create(["a.b", "a_b", "c"])
     assert answers == {
         "a.b": ErrorCode.LEADER_NOT_AVAILABLE,
@@ -260,7 +262,7 @@ def test_topics_that_are_asked_about_come_by_themselves(topics):
     assert sorted(topics.cluster.brokers.cache.topic_names()) == ["a.b", "c"]
 
 
-def test_deleted_topics_are_gone_when_the_answer_comes(topics):
+def test_deleted_topics_are_gone_when_the_answer_comes(topics: Topics) -> None:
     topics.create(NewTopic("t", 1, 1), NewTopic("u", 1, 1))
     future = topics.manager.delete_topics(["t", "nope", "t"], 1000)
     assert not future.done()
@@ -270,19 +272,19 @@ def test_deleted_topics_are_gone_when_the_answer_comes(topics):
     assert errors(topics.create(NewTopic("t", 1, 1))) == [0]
 
 
-def test_a_deletion_that_is_not_waited_for(topics):
+def test_a_deletion_that_is_not_waited_for(topics: Topics) -> None:
     topics.create(NewTopic("t", 1, 1))
     assert errors(topics.delete("t", timeout_ms=0)) == [ErrorCode.REQUEST_TIMED_OUT]
     assert not topics.cluster.brokers.cache.contains("t")
 
 
-def test_deletion_can_be_forbidden(cluster):
+def test_deletion_can_be_forbidden(cluster: Cluster) -> None:
     topics = Topics(cluster, delete_topic_enable="false")
     topics.create(NewTopic("t", 1, 1))
     assert errors(topics.delete("t")) == [ErrorCode.TOPIC_DELETION_DISABLED]
 
 
-def test_more_partitions_continue_the_round(topics):
+def test_more_partitions_continue_the_round(topics: Topics) -> None:
     topics.create(NewTopic("t", 1, 1))
     assert errors(topics.grow(NewPartitions("t", 4))) == [0]
     assert [state.replicas for state in topics.cluster.brokers.cache.partitions("t")] == [[1], [2], [1], [2]]
@@ -310,20 +312,20 @@ def test_more_partitions_continue_the_round(topics):
         (NewPartitions("t", 3, [[]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     ],
 )
-def test_growth_that_is_refused(topics, order, error):
+def test_growth_that_is_refused(topics: Topics, order: NewPartitions, error: ErrorCode) -> None:
     topics.create(NewTopic("t", 2, 1))
     assert errors(topics.grow(order)) == [error]
     assert topics.cluster.brokers.cache.partition_count("t") == 2
 
 
-def test_growth_named_twice_or_only_checked(topics):
+def test_growth_named_twice_or_only_checked(topics: Topics) -> None:
     topics.create(NewTopic("t", 1, 1))
     assert errors(topics.grow(NewPartitions("t", 2), NewPartitions("t", 3))) == [42]
     assert errors(topics.grow(NewPartitions("t", 2), validate_only=True)) == [0]
     assert topics.cluster.brokers.cache.partition_count("t") == 1
 
 
-def test_replicas_are_spread_evenly():
+def test_replicas_are_spread_evenly() -> None:
     for brokers, factor in ((3, 3), (5, 3), (4, 2), (1, 1)):
         start, shift = random.randrange(brokers), random.randrange(brokers)
         assigned = topic_rules.assign_replicas(range(brokers), brokers * 4, factor, start_index=start, shift=shift)
@@ -333,7 +335,7 @@ def test_replicas_are_spread_evenly():
         assert all(len(set(replicas)) == factor for replicas in assigned.values())
 
 
-def test_the_assignment_is_the_one_of_kafkas_documentation():
+def test_the_assignment_is_the_one_of_kafkas_documentation() -> None:
     # Five brokers, ten partitions, three replicas: the example that describes Kafka's algorithm.
     assigned = topic_rules.assign_replicas(range(5), 10, 3, start_index=0, shift=0)
     assert [assigned[index] for index in (0, 1, 4, 5, 9)] == [[0, 1, 2], [1, 2, 3], [4, 0, 1], [0, 2, 3], [4, 1, 2]]

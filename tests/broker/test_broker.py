@@ -216,7 +216,7 @@ def test_an_access_log_that_cannot_be_written_is_told_at_the_start(tmp_path: Pat
 
 
 def test_a_twisted_application_may_have_it_on_its_own_reactor(tmp_path: Path) -> None:
-    reactor = EPollReactor()
+    reactor = EPollReactor()  # type: ignore[no-untyped-call]
     config = KafkaConfig.embedded({"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path)})
     service = BrokerService(config, reactor)
     answers: list[bytes] = []
@@ -237,7 +237,7 @@ def test_a_twisted_application_may_have_it_on_its_own_reactor(tmp_path: Path) ->
 
 
 def test_a_service_may_be_started_again(tmp_path: Path) -> None:
-    reactor = EPollReactor()
+    reactor = EPollReactor()  # type: ignore[no-untyped-call]
     service = BrokerService(KafkaConfig.embedded({"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path)}), reactor)
     answers: list[tuple[str, bytes]] = []
 

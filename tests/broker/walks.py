@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import NamedTuple
@@ -162,7 +163,7 @@ def follow_walks() -> dict[str, dict[str, list[Step]]]:
         for name, make in (("Produce", _produce), ("OffsetCommit", _commit)):
             for _ in range(WARM_UPS):
                 client.ask(*make("topic-0"))
-            walks[name] = follower.follow(lambda make=make: client.ask(*make("topic-0")))
+            walks[name] = follower.follow(partial(client.ask, *make("topic-0")))
         walks["CreateTopics"] = follower.follow(lambda: client.ask(*_create("last")))
         client.close()
     return walks

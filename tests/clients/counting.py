@@ -6,6 +6,7 @@ import time
 import urllib.request
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 SETTLED_S = 1.2
 """Longer than a fetch waits and than lines wait to be written: when the counts stand still for so long, nothing is under way."""
@@ -37,6 +38,6 @@ def settled_request_counts(port: int) -> Counter[str]:
     raise AssertionError("requests kept coming")
 
 
-def access_lines(directory: Path) -> list[dict]:
+def access_lines(directory: Path) -> list[dict[Any, Any]]:
     """Return every line of the closed files; fail on one that is not whole."""
     return [json.loads(line) for path in sorted(directory.rglob("node-*.jsonl")) for line in path.read_bytes().splitlines()]

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -14,10 +15,10 @@ PRODUCED = 50
 TIMEOUT_S = 30.0
 
 
-def read(bootstrap: str, least: int) -> list[dict]:
+def read(bootstrap: str, least: int) -> list[dict[Any, Any]]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "client.id": "reader"})
     consumer.assign([TopicPartition("__access_log", 0, 0)])
-    lines: list[dict] = []
+    lines: list[dict[Any, Any]] = []
     while sum(line["api"] == "Produce" for line in lines) < least:
         messages = consumer.consume(1000, TIMEOUT_S)
         assert messages, f"only {len(lines)} lines came"

@@ -5,6 +5,7 @@ import select
 import socket
 import struct
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import crc32c
 import pytest
@@ -74,6 +75,10 @@ def told_since(broker: ServedBroker, before: int) -> str:
     return broker.output.read_text()[before:]
 
 
+def is_told(broker: ServedBroker, before: int, address: str) -> bool:
+    return address in told_since(broker, before)
+
+
 BAD_FRAMES = {
     "negative size": struct.pack(">i", -5) + b"x" * 10,
     "giant size": struct.pack(">i", 2_000_000_000) + b"x" * 100,
@@ -104,7 +109,7 @@ def test_nonsense_closes_its_connection_with_one_line(
             connection.sendall(data)
             assert is_closed(connection), what
             address = f"127.0.0.1:{connection.getsockname()[1]}"
-        eventually(lambda address=address, before=before: address in told_since(broker, before), lambda what=what: what)
+        eventually(partial(is_told, broker, before, address), partial(str, what))
         lines = [line for line in told_since(broker, before).splitlines() if line.strip()]
         assert len(lines) == 1, (what, lines)
     send_confluent(broker.bootstrap, TOPIC, [b"x"])

@@ -1,7 +1,9 @@
 """A running broker compacts a topic and the committed offsets while clients use them."""
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -25,7 +27,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(900)]
 
 
 @pytest.fixture
-def broker(tmp_path: Path):
+def broker(tmp_path: Path) -> Iterator[Any]:
     broker = ServedBroker(tmp_path / "data", *SETTINGS)
     broker.start()
     yield broker
@@ -55,7 +57,7 @@ def compacted_size(broker: ServedBroker, name: str) -> int:
     return sum(path.stat().st_size for path in broker.log_dir.glob(f"{name}/*.log"))
 
 
-def wait_until(condition) -> None:
+def wait_until(condition: Any) -> None:
     deadline = time.monotonic() + WAIT_S
     while not condition():
         assert time.monotonic() < deadline
@@ -97,7 +99,7 @@ def test_committed_offsets_are_compacted_and_survive(broker: ServedBroker) -> No
         message = consumer.poll(5)
         assert message is not None
         assert not message.error()
-        consumer.commit(message, asynchronous=False)
+        consumer.commit(message, asynchronous=False)  # type: ignore[call-overload]
         seen += 1
     # Each commit takes about 150 bytes.
     wait_until(lambda: compacted_size(broker, "__consumer_offsets-0") < 40_000)

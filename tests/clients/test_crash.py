@@ -69,7 +69,7 @@ def by_librdkafka(bootstrap: str, **settings: object) -> Callable[[Load], None]:
             number = load.sent - 1
             while True:
                 try:
-                    producer.produce(load.topic, data, on_delivery=lambda error, _, number=number: delivered(number, error))
+                    producer.produce(load.topic, data, on_delivery=lambda error, _, number=number: delivered(number, error))  # type: ignore[misc]
                     break
                 except BufferError:
                     producer.poll(0.1)
@@ -131,7 +131,7 @@ def test_acknowledged_records_survive_kills_during_load(start_broker: Callable[.
     make, settings, is_idempotent = PRODUCERS[name]
     metrics_port = free_port()
     broker = start_broker("log.segment.bytes=5000000", f"metrics.listener=127.0.0.1:{metrics_port}")
-    load = Load(make(broker.bootstrap, **settings))
+    load = Load(make(broker.bootstrap, **settings))  # type: ignore[arg-type]
     load.thread.start()
     counted = 0
     for _ in range(KILLS):
@@ -187,7 +187,7 @@ def test_no_reader_sees_what_vanishes_in_twenty_kills_under_load(start_broker: C
     loads = {}
     for name, (make, settings, is_idempotent) in PRODUCERS.items():
         topic = re.sub(r"\W+", "-", name)
-        loads[topic] = (Load(make(broker.bootstrap, **settings), topic), is_idempotent)
+        loads[topic] = (Load(make(broker.bootstrap, **settings), topic), is_idempotent)  # type: ignore[arg-type]
     for load, _ in loads.values():
         load.thread.start()
     time.sleep(BETWEEN_KILLS_S)

@@ -3,6 +3,7 @@
 import resource
 import signal
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import Producer
 
@@ -19,7 +20,8 @@ def test_broker_without_any_directory_left_gives_up_and_loses_nothing(tmp_path: 
     assert broker.process is not None
     process = broker.process
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (LIMIT_BYTES, LIMIT_BYTES))
-    acknowledged, refused = [], []
+    acknowledged: list[Any] = []
+    refused: list[Any] = []
 
     def delivered(error: object, message: object) -> None:
         (acknowledged if error is None else refused).append(message.value())  # type: ignore[attr-defined]

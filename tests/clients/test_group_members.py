@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,7 +48,7 @@ class Member:
 
     def read(self) -> set[tuple[int, int]]:
         """What it has read so far, as (partition, offset)."""
-        found = set()
+        found: set[Any] = set()
         for line in self.output.read_text(errors="replace").splitlines():
             if line.startswith("{"):
                 event = json.loads(line)

@@ -35,7 +35,7 @@ class Tools:
 
 @pytest.fixture
 def tools(served: ServedBroker) -> Iterator[Tools]:
-    return Tools(served)
+    return Tools(served)  # type: ignore[return-value]
 
 
 def test_topics(tools: Tools) -> None:

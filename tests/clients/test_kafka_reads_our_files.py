@@ -141,7 +141,7 @@ def test_active_and_killed_logs_dump_and_apache_kafka_recovers_them(
 
 
 def serve_with_apache_kafka(log_dir: Path, directory: Path, values: dict[str, list[bytes]]) -> None:
-    kafka = ApacheKafka(directory, **{"offsets.topic.num.partitions": 5, "log.segment.bytes": 200_000})
+    kafka = ApacheKafka(directory, **{"offsets.topic.num.partitions": 5, "log.segment.bytes": 200_000})  # type: ignore[arg-type]
     for source in log_dir.glob("*-[0-9]*/"):
         shutil.copytree(source, directory / "data" / source.name, ignore=shutil.ignore_patterns("partition.metadata"))
     shutil.copy(log_dir / "recovery-point-offset-checkpoint", directory / "data")
@@ -157,7 +157,7 @@ def serve_with_apache_kafka(log_dir: Path, directory: Path, values: dict[str, li
 
 
 def test_apache_kafka_serves_our_directory(written: Written, tmp_path: Path) -> None:
-    kafka = ApacheKafka(tmp_path / "kafka", **{"offsets.topic.num.partitions": 5, "log.segment.bytes": 1_000_000})
+    kafka = ApacheKafka(tmp_path / "kafka", **{"offsets.topic.num.partitions": 5, "log.segment.bytes": 1_000_000})  # type: ignore[arg-type]
     data = tmp_path / "kafka" / "data"
     for source in written.log_dir.glob("*-[0-9]*/"):
         # Its topics get ids of their own, so the file with ours stays behind.

@@ -80,7 +80,8 @@ def test_every_client_reads_what_was_written(run: Run, codec: str) -> None:
         run.timed(f"kcat in, {codec}", lambda: clients.send_kcat(bootstrap, by_kcat, run.text, codec))
         for group in (None, clients.new_group()):
             told = run.timed(
-                f"kcat out{', group' if group else ''}", lambda group=group: clients.read_kcat(bootstrap, by_kcat, group)
+                f"kcat out{', group' if group else ''}",
+                lambda group=group: clients.read_kcat(bootstrap, by_kcat, group),  # type: ignore[misc]
             )
             assert told == run.text.read_bytes() or pytest.fail("kcat read something else")
         run.written.append(by_kcat)
@@ -92,8 +93,8 @@ def test_every_client_reads_what_was_written(run: Run, codec: str) -> None:
     for name, in_group, read in readers():
         who = f"{name} out{', group' if in_group else ''}"
         group = clients.new_group() if in_group else None
-        got = run.timed(who, lambda read=read, group=group: read(bootstrap, by_librdkafka, len(values), group))
-        clients.ensure_same(got, values, who)
+        got = run.timed(who, lambda read=read, group=group: read(bootstrap, by_librdkafka, len(values), group))  # type: ignore[misc]
+        clients.ensure_same(got, values, who)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("acks", [0, 1, "all"])
@@ -121,9 +122,10 @@ def test_everything_is_there_after_a_restart(run: Run, how: str) -> None:
     assert run.written
     for topic in run.written:
         got = run.timed(
-            f"{topic} after {how}", lambda topic=topic: clients.read_confluent(run.broker.bootstrap, topic, len(run.values))
+            f"{topic} after {how}",
+            lambda topic=topic: clients.read_confluent(run.broker.bootstrap, topic, len(run.values)),  # type: ignore[misc]
         )
-        clients.ensure_same(got, run.values, topic)
+        clients.ensure_same(got, run.values, topic)  # type: ignore[arg-type]
     group = clients.new_group()
     clients.ensure_same(clients.read_kafka_python(run.broker.bootstrap, run.written[0], len(run.values), group), run.values, how)
 

@@ -126,7 +126,7 @@ def can_list_topics(client: str, address: str, settings: dict[str, object]) -> b
 
         quiet = {"log_level": 0, "error_cb": lambda _: None}
         try:
-            AdminClient({"bootstrap.servers": address, **settings, **quiet}).list_topics(timeout=2)
+            AdminClient({"bootstrap.servers": address, **settings, **quiet}).list_topics(timeout=2)  # type: ignore[dict-item]
         except KafkaException:
             return False
         return True

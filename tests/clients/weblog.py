@@ -2,6 +2,7 @@
 
 import random
 from pathlib import Path
+from typing import Any
 
 _PATHS = (
     "/",
@@ -25,7 +26,8 @@ _AGENTS = (
 def lines(size_bytes: int, seed: int = 7) -> list[bytes]:
     """Return about ``size_bytes`` bytes of lines, without their ends; none is empty and no two are equal."""
     dice = random.Random(seed)
-    made, total = [], 0
+    made: list[Any] = []
+    total = 0
     while total < size_bytes:
         number = len(made)
         path = dice.choice(_PATHS).format(n=dice.randrange(10_000))

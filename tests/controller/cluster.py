@@ -1,5 +1,9 @@
 """A cluster without brokers: a store, a controller, and channels that record what brokers are told and answer for them."""
 
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
 import pytest
 from zope.interface import implementer
 
@@ -22,6 +26,7 @@ from twisted_kafka.protocol.messages.inter_broker import (
     StopReplicaPartitionError,
     StopReplicaRequest,
     StopReplicaResponse,
+    UpdateMetadataRequest,
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import ManualClock
@@ -29,22 +34,27 @@ from twisted_kafka.timing.clock import ManualClock
 
 @implementer(IBrokerChannels)
 class FakeBrokers:
-    def __init__(self):
-        self.sent = []
-        self.errors = {}
+    def __init__(self) -> None:
+        self.sent: list[Any] = []
+        self.errors: dict[Any, Any] = {}
         self.cache = MetadataCache(1)
-        self.reachable = set()
+        self.reachable: set[Any] = set()
 
-    def add_broker(self, broker_id):
+    def add_broker(self, broker_id: int) -> None:
         self.reachable.add(broker_id)
 
-    def remove_broker(self, broker_id):
+    def remove_broker(self, broker_id: int) -> None:
         self.reachable.discard(broker_id)
 
-    def send(self, broker_id, request, on_response):
+    def send(
+        self,
+        broker_id: int,
+        request: StopReplicaRequest | LeaderAndIsrRequest | UpdateMetadataRequest,
+        on_response: Callable[..., Any] | None,
+    ) -> None:
         assert broker_id in self.reachable
         self.sent.append((broker_id, request))
-        response = None
+        response: Any = None
         if isinstance(request, LeaderAndIsrRequest):
             response = LeaderAndIsrResponse(
                 topics=[
@@ -77,20 +87,20 @@ class FakeBrokers:
         if on_response is not None:
             on_response(response)
 
-    def take(self, kind):
+    def take(self, kind: type[Any]) -> list[tuple[int, Any]]:
         found = [(broker, request) for broker, request in self.sent if isinstance(request, kind)]
         self.sent = [each for each in self.sent if not isinstance(each[1], kind)]
         return found
 
 
 class Cluster:
-    def __init__(self, path):
+    def __init__(self, path: Path) -> None:
         self.path = path
         self.clock = ManualClock()
-        self.store = None
+        self.store: Any = None
         self.open()
 
-    def open(self, **properties):
+    def open(self, **properties: Any) -> None:
         self.store = SqliteStore(self.path, self.clock, threaded=False)
         self.brokers = FakeBrokers()
         self.metrics = MetricsRegistry(self.clock)
@@ -103,40 +113,40 @@ class Cluster:
             self.config, self.store, self.configs, self.brokers, self.clock, threaded=False, metrics=self.metrics
         )
 
-    def start(self, *broker_ids):
+    def start(self, *broker_ids: Any) -> None:
         for broker_id in broker_ids or (1,):
             self.register(broker_id)
         started = self.controller.startup()
         self.pump()
         started.result(0)
 
-    def register(self, broker_id, port=None):
+    def register(self, broker_id: int, port: int | None = None) -> None:
         end_point = EndPoint("localhost", port or 9000 + broker_id, "PLAINTEXT", "PLAINTEXT")
         register_broker(self.store, broker_id, broker_node([end_point], rack=None, now_ms=self.clock.wall_ms()))
 
-    def kill(self, broker_id):
+    def kill(self, broker_id: int) -> None:
         self.store.delete(znodes.broker_path(broker_id))
 
-    def restart(self, **properties):
+    def restart(self, **properties: Any) -> None:
         self.controller.shutdown()
         self.store.close()
         self.open(**properties)
 
-    def pump(self):
+    def pump(self) -> None:
         while self.store.pump() + self.configs.pump() + self.controller.pump():
             pass
 
-    def make_topic(self, topic, *assignments, topic_id=b"t" * 16):
+    def make_topic(self, topic: str, *assignments: Any, topic_id: bytes = b"t" * 16) -> None:
         node = TopicNode(partitions={index: list(replicas) for index, replicas in enumerate(assignments)}, topic_id=topic_id)
         self.store.create(znodes.topic_path(topic), node.encode())
         self.pump()
 
-    def state(self, topic, partition=0):
+    def state(self, topic: str, partition: int = 0) -> PartitionStateNode:
         return PartitionStateNode.decode(self.store.get(znodes.state_path(TopicPartition(topic, partition)))[0])
 
 
 @pytest.fixture
-def cluster(tmp_path):
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
     cluster = Cluster(tmp_path / "metadata.sqlite")
     yield cluster
     cluster.store.close()

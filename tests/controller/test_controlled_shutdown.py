@@ -1,5 +1,9 @@
+from concurrent.futures import Future
+from typing import Any
+
 import pytest
 
+from tests.controller.cluster import Cluster
 from twisted_kafka.controller.controller_metrics import ControllerState
 from twisted_kafka.metadata.znodes import PartitionStateNode
 from twisted_kafka.protocol.errors import BrokerNotAvailableError, StaleBrokerEpochError
@@ -7,7 +11,7 @@ from twisted_kafka.protocol.messages.inter_broker import LeaderAndIsrRequest, St
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 
-def begin(cluster, broker, epoch=-1):
+def begin(cluster: Cluster, broker: int, epoch: int = -1) -> Future[Any]:
     future = cluster.controller.run(
         lambda: cluster.controller.controlled_shutdown.begin(broker, epoch), ControllerState.CONTROLLED_SHUTDOWN
     )
@@ -15,7 +19,7 @@ def begin(cluster, broker, epoch=-1):
     return future
 
 
-def test_leaderships_move_and_followers_leave_the_isr(cluster):
+def test_leaderships_move_and_followers_leave_the_isr(cluster: Cluster) -> None:
     cluster.start(1, 2)
     cluster.make_topic("t", [2, 1], [1, 2])
     cluster.brokers.sent.clear()
@@ -27,7 +31,7 @@ def test_leaderships_move_and_followers_leave_the_isr(cluster):
     assert 2 in [broker for broker, _ in cluster.brokers.take(StopReplicaRequest)]
 
 
-def test_what_nobody_else_can_lead_remains(cluster):
+def test_what_nobody_else_can_lead_remains(cluster: Cluster) -> None:
     cluster.start(1, 2)
     cluster.make_topic("t", [2, 1], [2])
     context = cluster.controller.context
@@ -35,14 +39,14 @@ def test_what_nobody_else_can_lead_remains(cluster):
     assert begin(cluster, 2).result(0) == [TopicPartition("t", 0)]
 
 
-def test_new_topics_keep_away_from_a_broker_that_is_about_to_stop(cluster):
+def test_new_topics_keep_away_from_a_broker_that_is_about_to_stop(cluster: Cluster) -> None:
     cluster.start(1, 2)
     begin(cluster, 2).result(0)
     cluster.make_topic("t", [2, 1])
     assert cluster.state("t").leader == 1
 
 
-def test_unknown_and_restarted_brokers_are_refused(cluster):
+def test_unknown_and_restarted_brokers_are_refused(cluster: Cluster) -> None:
     cluster.start(1)
     with pytest.raises(BrokerNotAvailableError):
         begin(cluster, 9).result(0)

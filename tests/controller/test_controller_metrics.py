@@ -1,7 +1,9 @@
 """The controller's metrics: Kafka's names, and values that follow what happens."""
 
 from pathlib import Path
+from typing import Any
 
+from tests.controller.cluster import Cluster
 from twisted_kafka.metadata import znodes
 from twisted_kafka.protocol.errors import ErrorCode
 
@@ -10,17 +12,17 @@ CHANNELS = "kafka.controller:type=ControllerChannelManager,"
 """Those of the requests to other brokers: one broker has none."""
 
 
-def value(cluster, name, kind="KafkaController"):
+def value(cluster: Cluster, name: str, kind: str = "KafkaController") -> Any:
     return cluster.metrics.value(kind, name)
 
 
-def test_all_of_kafkas_names_are_there(cluster):
+def test_all_of_kafkas_names_are_there(cluster: Cluster) -> None:
     wanted = {name for name in NAMES.read_text().split("\n") if name and not name.startswith(CHANNELS)}
     shown = {str(name) for name, _ in cluster.metrics.items()}
     assert wanted - shown == set()
 
 
-def test_what_the_controller_knows_is_counted(cluster):
+def test_what_the_controller_knows_is_counted(cluster: Cluster) -> None:
     assert value(cluster, "ActiveControllerCount") == 0
     cluster.start(1, 2)
     cluster.make_topic("t", [1, 2], [2], [2])
@@ -35,7 +37,7 @@ def test_what_the_controller_knows_is_counted(cluster):
     assert value(cluster, "OfflinePartitionsCount") == 0
 
 
-def test_a_leader_that_is_not_the_preferred_one_is_an_imbalance(cluster):
+def test_a_leader_that_is_not_the_preferred_one_is_an_imbalance(cluster: Cluster) -> None:
     cluster.start(1, 2)
     cluster.make_topic("t", [2, 1])
     cluster.kill(2)
@@ -43,7 +45,7 @@ def test_a_leader_that_is_not_the_preferred_one_is_an_imbalance(cluster):
     assert value(cluster, "PreferredReplicaImbalanceCount") == 1
 
 
-def test_deletions_that_wait_are_counted(cluster):
+def test_deletions_that_wait_are_counted(cluster: Cluster) -> None:
     cluster.start()
     cluster.make_topic("t", [1], [1])
     cluster.brokers.errors[1, "t"] = ErrorCode.KAFKA_STORAGE_ERROR
@@ -53,7 +55,7 @@ def test_deletions_that_wait_are_counted(cluster):
     assert [value(cluster, name) for name in names] == [1, 1, 2, 2]
 
 
-def test_events_are_timed_by_what_they_are_about(cluster):
+def test_events_are_timed_by_what_they_are_about(cluster: Cluster) -> None:
     cluster.start()
     changes = value(cluster, "TopicChangeRateAndTimeMs", "ControllerStats")
     cluster.make_topic("t", [1])
@@ -63,7 +65,7 @@ def test_events_are_timed_by_what_they_are_about(cluster):
     assert (value(cluster, "EventQueueSize", "ControllerEventManager"), value(cluster, "ControllerState")) == (0, 0)
 
 
-def test_unclean_elections_are_counted(cluster):
+def test_unclean_elections_are_counted(cluster: Cluster) -> None:
     cluster.restart(unclean_leader_election_enable="true")
     cluster.start(1, 2)
     cluster.make_topic("t", [2, 1])

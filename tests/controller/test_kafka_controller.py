@@ -1,6 +1,9 @@
+from typing import Any
+
 import pytest
 from zope.interface.verify import verifyObject
 
+from tests.controller.cluster import Cluster
 from twisted_kafka.controller.channels import InProcessChannels
 from twisted_kafka.controller.interfaces import IBrokerChannels
 from twisted_kafka.controller.states import PARTITION_SOURCES, REPLICA_SOURCES, PartitionStatus, ReplicaStatus
@@ -20,7 +23,7 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 T0 = TopicPartition("t", 0)
 
 
-def test_the_first_start_makes_the_controller_of_epoch_one(cluster):
+def test_the_first_start_makes_the_controller_of_epoch_one(cluster: Cluster) -> None:
     cluster.start()
     node = ControllerNode.decode(cluster.store.get("/controller")[0])
     assert (node.broker_id, node.timestamp_ms) == (1, cluster.clock.wall_ms())
@@ -31,7 +34,7 @@ def test_the_first_start_makes_the_controller_of_epoch_one(cluster):
     assert cluster.brokers.cache.controller_id == 1
 
 
-def test_a_new_topic_gets_leaders_and_everybody_learns_of_them(cluster):
+def test_a_new_topic_gets_leaders_and_everybody_learns_of_them(cluster: Cluster) -> None:
     cluster.start(1, 2)
     cluster.brokers.sent.clear()
     cluster.make_topic("t", [2, 1], [1])
@@ -51,7 +54,7 @@ def test_a_new_topic_gets_leaders_and_everybody_learns_of_them(cluster):
     assert (state.leader, state.isr, state.replicas, state.offline_replicas, state.topic_id) == (2, [2, 1], [2, 1], [], b"t" * 16)
 
 
-def test_leaders_serve_before_clients_are_told_of_them(cluster):
+def test_leaders_serve_before_clients_are_told_of_them(cluster: Cluster) -> None:
     cluster.start()
     cluster.brokers.sent.clear()
     cluster.make_topic("t", [1])
@@ -59,7 +62,7 @@ def test_leaders_serve_before_clients_are_told_of_them(cluster):
     assert kinds.index(LeaderAndIsrRequest) < kinds.index(UpdateMetadataRequest)
 
 
-def test_the_nodes_are_those_of_a_real_kafka(cluster):
+def test_the_nodes_are_those_of_a_real_kafka(cluster: Cluster) -> None:
     cluster.start()
     cluster.make_topic("t", [1])
     assert (
@@ -79,7 +82,7 @@ def test_the_nodes_are_those_of_a_real_kafka(cluster):
     ]
 
 
-def test_a_restart_leads_again_with_the_same_leader_epoch(cluster):
+def test_a_restart_leads_again_with_the_same_leader_epoch(cluster: Cluster) -> None:
     cluster.start()
     cluster.make_topic("t", [1])
     cluster.restart()
@@ -92,7 +95,7 @@ def test_a_restart_leads_again_with_the_same_leader_epoch(cluster):
     assert cluster.brokers.cache.partition(T0).leader == 1
 
 
-def test_a_dead_leader_is_replaced_by_an_in_sync_replica(cluster):
+def test_a_dead_leader_is_replaced_by_an_in_sync_replica(cluster: Cluster) -> None:
     cluster.start(1, 2, 3)
     cluster.make_topic("t", [3, 2, 1], [1, 3])
     cluster.kill(3)
@@ -106,7 +109,7 @@ def test_a_dead_leader_is_replaced_by_an_in_sync_replica(cluster):
     assert cluster.state("t", 0).leader == 2
 
 
-def test_a_new_controller_finds_a_broker_dead_as_kafka_did(cluster):
+def test_a_new_controller_finds_a_broker_dead_as_kafka_did(cluster: Cluster) -> None:
     # Observed with 3.9.2: what the dead one led went up two leader epochs, what it followed one.
     cluster.start(1, 2, 3)
     cluster.make_topic("t", [3, 2, 1], [1, 3])
@@ -117,7 +120,9 @@ def test_a_new_controller_finds_a_broker_dead_as_kafka_did(cluster):
 
 
 @pytest.mark.parametrize(("unclean", "leader", "isr"), [("true", 1, [1]), ("false", -1, [2])])
-def test_a_replica_that_is_not_in_sync_leads_only_if_the_topic_allows_it(cluster, unclean, leader, isr):
+def test_a_replica_that_is_not_in_sync_leads_only_if_the_topic_allows_it(
+    cluster: Cluster, unclean: str, leader: int, isr: list[int]
+) -> None:
     cluster.store.create("/config/topics/t", ConfigNode({"unclean.leader.election.enable": unclean}).encode())
     cluster.start(1, 2)
     cluster.make_topic("t", [2, 1])
@@ -134,7 +139,7 @@ def test_a_replica_that_is_not_in_sync_leads_only_if_the_topic_allows_it(cluster
     assert cluster.state("t").leader == (leader if leader > 0 else 2)
 
 
-def test_a_topic_whose_replicas_are_all_dead_gets_its_leader_later(cluster):
+def test_a_topic_whose_replicas_are_all_dead_gets_its_leader_later(cluster: Cluster) -> None:
     cluster.start(1)
     cluster.make_topic("t", [2])
     assert cluster.store.get(znodes.state_path(T0)) is None
@@ -144,7 +149,7 @@ def test_a_topic_whose_replicas_are_all_dead_gets_its_leader_later(cluster):
     assert cluster.state("t").leader == 2
 
 
-def test_more_partitions(cluster):
+def test_more_partitions(cluster: Cluster) -> None:
     cluster.start(1, 2)
     cluster.make_topic("t", [1])
     node = TopicNode(partitions={0: [1], 1: [2]}, topic_id=b"t" * 16)
@@ -154,14 +159,14 @@ def test_more_partitions(cluster):
     assert cluster.brokers.cache.partition_count("t") == 2
 
 
-def delete(cluster, topic):
+def delete(cluster: Cluster, topic: str) -> None:
     cluster.store.create(znodes.delete_topic_path(topic))
     cluster.pump()
 
 
-def test_a_deleted_topic_leaves_nothing(cluster):
+def test_a_deleted_topic_leaves_nothing(cluster: Cluster) -> None:
     cluster.start(1, 2)
-    gone = []
+    gone: list[Any] = []
     cluster.controller.add_topics_listener(gone.extend)
     cluster.store.create("/config/topics/t")
     cluster.make_topic("t", [1, 2], [2])
@@ -184,7 +189,7 @@ def test_a_deleted_topic_leaves_nothing(cluster):
     assert cluster.brokers.cache.topic_id("t") == b"u" * 16
 
 
-def test_a_deletion_waits_for_a_dead_broker_and_goes_on_when_it_is_back(cluster):
+def test_a_deletion_waits_for_a_dead_broker_and_goes_on_when_it_is_back(cluster: Cluster) -> None:
     cluster.start(1, 2)
     cluster.make_topic("t", [1, 2])
     cluster.kill(2)
@@ -197,7 +202,7 @@ def test_a_deletion_waits_for_a_dead_broker_and_goes_on_when_it_is_back(cluster)
     assert cluster.store.exists("/brokers/topics/t") is None
 
 
-def test_a_deletion_goes_on_after_a_restart(cluster):
+def test_a_deletion_goes_on_after_a_restart(cluster: Cluster) -> None:
     cluster.start(1, 2)
     cluster.make_topic("t", [1, 2])
     cluster.kill(2)
@@ -209,7 +214,7 @@ def test_a_deletion_goes_on_after_a_restart(cluster):
     assert cluster.store.children("/admin/delete_topics") == []
 
 
-def test_a_broker_that_cannot_delete_holds_the_topic_up(cluster):
+def test_a_broker_that_cannot_delete_holds_the_topic_up(cluster: Cluster) -> None:
     cluster.start()
     cluster.make_topic("t", [1])
     cluster.brokers.errors[1, "t"] = ErrorCode.KAFKA_STORAGE_ERROR
@@ -217,7 +222,7 @@ def test_a_broker_that_cannot_delete_holds_the_topic_up(cluster):
     assert cluster.store.exists("/brokers/topics/t") is not None
 
 
-def test_deletion_can_be_switched_off(cluster):
+def test_deletion_can_be_switched_off(cluster: Cluster) -> None:
     cluster.controller.shutdown()
     cluster.store.close()
     cluster.open(delete_topic_enable="false")
@@ -229,7 +234,7 @@ def test_deletion_can_be_switched_off(cluster):
     assert cluster.brokers.cache.contains("t")
 
 
-def test_a_replica_on_a_broken_disk_is_offline(cluster):
+def test_a_replica_on_a_broken_disk_is_offline(cluster: Cluster) -> None:
     cluster.start(1, 2)
     cluster.brokers.errors[1, "t"] = ErrorCode.KAFKA_STORAGE_ERROR
     cluster.make_topic("t", [1, 2])
@@ -237,7 +242,7 @@ def test_a_replica_on_a_broken_disk_is_offline(cluster):
     assert cluster.brokers.cache.partition(T0).offline_replicas == [1]
 
 
-def test_isr_changes_of_leaders_are_passed_on(cluster):
+def test_isr_changes_of_leaders_are_passed_on(cluster: Cluster) -> None:
     cluster.start(1, 2)
     cluster.make_topic("t", [1, 2])
     node = PartitionStateNode(leader=1, leader_epoch=0, isr=[1], controller_epoch=1)
@@ -249,7 +254,7 @@ def test_isr_changes_of_leaders_are_passed_on(cluster):
     assert cluster.store.children(znodes.ISR_CHANGES) == []
 
 
-def test_a_controller_that_lost_its_node_runs_again(cluster):
+def test_a_controller_that_lost_its_node_runs_again(cluster: Cluster) -> None:
     cluster.start()
     cluster.make_topic("t", [1])
     cluster.store.delete("/controller")
@@ -259,7 +264,7 @@ def test_a_controller_that_lost_its_node_runs_again(cluster):
     assert cluster.brokers.cache.partition(T0).leader == 1
 
 
-def test_another_brokers_controller_is_respected(cluster):
+def test_another_brokers_controller_is_respected(cluster: Cluster) -> None:
     cluster.store.create("/controller", ControllerNode(broker_id=2, timestamp_ms=0).encode(), ephemeral=True)
     cluster.start()
     assert not cluster.controller.is_active
@@ -272,7 +277,7 @@ def test_another_brokers_controller_is_respected(cluster):
     assert cluster.state("t").leader == 1
 
 
-def test_a_topic_from_before_topic_ids_gets_one(cluster):
+def test_a_topic_from_before_topic_ids_gets_one(cluster: Cluster) -> None:
     cluster.store.create("/brokers/topics/old", b'{"version":1,"partitions":{"0":[1]}}')
     cluster.start()
     topic_id = TopicNode.decode(cluster.store.get("/brokers/topics/old")[0]).topic_id
@@ -280,7 +285,7 @@ def test_a_topic_from_before_topic_ids_gets_one(cluster):
     assert cluster.brokers.cache.topic_id("old") == topic_id
 
 
-def test_nodes_that_cannot_be_read_are_passed_over(cluster):
+def test_nodes_that_cannot_be_read_are_passed_over(cluster: Cluster) -> None:
     cluster.store.create("/brokers/topics/bad", b"?")
     cluster.store.create("/brokers/ids/7", b"?")
     cluster.start()
@@ -288,7 +293,7 @@ def test_nodes_that_cannot_be_read_are_passed_over(cluster):
     assert list(cluster.brokers.cache.topic_names()) == ["t"]
 
 
-def test_an_id_belongs_to_one_session(cluster):
+def test_an_id_belongs_to_one_session(cluster: Cluster) -> None:
     cluster.start()
     cluster.register(1, port=9999)
     cluster.pump()
@@ -298,27 +303,27 @@ def test_an_id_belongs_to_one_session(cluster):
         cluster.register(1)
 
 
-def test_the_cluster_id_is_made_once(cluster):
+def test_the_cluster_id_is_made_once(cluster: Cluster) -> None:
     made = cluster_id(cluster.store)
     assert len(made) == 22
     assert cluster_id(cluster.store, "other") == made
     assert ClusterIdNode.decode(cluster.store.get("/cluster/id")[0]).cluster_id == made
 
 
-def test_in_process_channels_call_the_own_broker_only():
+def test_in_process_channels_call_the_own_broker_only() -> None:
     class Control:
-        def leader_and_isr(self, request):
+        def leader_and_isr(self, request: Any) -> Any:
             return LeaderAndIsrResponse(error_code=7)
 
-        def stop_replica(self, request):
+        def stop_replica(self, request: Any) -> Any:
             return "stopped"
 
-        def update_metadata(self, request):
+        def update_metadata(self, request: Any) -> Any:
             return None
 
-    channels = InProcessChannels(1, Control())
+    channels = InProcessChannels(1, Control())  # type: ignore[arg-type]
     assert verifyObject(IBrokerChannels, channels)
-    answers = []
+    answers: list[Any] = []
     channels.send(1, LeaderAndIsrRequest(), answers.append)
     channels.send(1, StopReplicaRequest(), answers.append)
     channels.send(1, UpdateMetadataRequest(), answers.append)
@@ -326,7 +331,7 @@ def test_in_process_channels_call_the_own_broker_only():
     assert answers == [LeaderAndIsrResponse(error_code=7), "stopped", None]
 
 
-def test_every_state_can_be_reached_and_left():
+def test_every_state_can_be_reached_and_left() -> None:
     for sources, states in ((PARTITION_SOURCES, PartitionStatus), (REPLICA_SOURCES, ReplicaStatus)):
         assert set(sources) == set(states)
         assert set().union(*sources.values()) == set(states)

@@ -2,10 +2,14 @@
 
 import itertools
 from collections import defaultdict
+from collections.abc import Iterator
 from concurrent.futures import Future
+from typing import Any
 
 from zope.interface import implementer
 
+import twisted_kafka.coordinator.coordinator_record
+import twisted_kafka.protocol.errors.base
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, decode_record
 from twisted_kafka.coordinator.group.assignors.loading import load_assignors
 from twisted_kafka.coordinator.group.environment import GroupEnvironment
@@ -33,34 +37,34 @@ from twisted_kafka.timing.timer import Timer
 class MemoryLog:
     """Partitions as lists of batches; appends can be made to fail, or to wait for replicas."""
 
-    def __init__(self):
-        self.batches = defaultdict(list)
-        self.fail_next = []
+    def __init__(self) -> None:
+        self.batches: dict[TopicPartition, list[Any]] = defaultdict(list)
+        self.fail_next: list[Any] = []
         self.holds = False
-        self.held = []
+        self.held: list[Any] = []
         self.missing = False
 
-    def append(self, partition, batch, guard):
+    def append(self, partition: TopicPartition, batch: Any, guard: object) -> ErrorCode | Future[Any]:
         if self.fail_next:
             return self.fail_next.pop(0)
         self.batches[partition].append(bytes(batch))
         if self.holds:
-            future = Future()
+            future: Future[Any] = Future()
             self.held.append(future)
             return future
         return ErrorCode.NONE
 
-    def release(self, error=ErrorCode.NONE):
+    def release(self, error: ErrorCode = ErrorCode.NONE) -> None:
         held, self.held, self.holds = self.held, [], False
         for future in held:
             future.set_result(error)
 
-    def read_all(self, partition, buffer_size):
+    def read_all(self, partition: TopicPartition, buffer_size: int) -> Iterator[bytes]:
         if self.missing:
             raise NotLeaderOrFollowerError("no such log")
         yield from list(self.batches[partition])
 
-    def records(self, partition) -> list[CoordinatorRecord]:
+    def records(self, partition: TopicPartition) -> list[CoordinatorRecord]:
         return [
             decode_record(GROUP_RECORD_KINDS, record.key, record.value)
             for data in self.batches[partition]
@@ -72,10 +76,10 @@ class MemoryLog:
 class FakeTopics:
     """The cluster's topics; each change makes a new snapshot. A topic's id is its name, padded."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.change({})
 
-    def change(self, counts):
+    def change(self, counts: dict[str, int]) -> None:
         """Have these topics, with so many partitions each, from now on."""
         ids = {name: name.encode().ljust(16, b".") for name in counts}
         self.counts = counts
@@ -86,7 +90,14 @@ class FakeTopics:
 class Bench:
     """A coordinator over a MemoryLog under a ManualClock."""
 
-    def __init__(self, partitions=1, log=None, clock=None, assignors=("uniform", "range"), **settings):
+    def __init__(
+        self,
+        partitions: int = 1,
+        log: MemoryLog | None = None,
+        clock: None = None,
+        assignors: list[str] | tuple[str, str] = ("uniform", "range"),
+        **settings: Any,
+    ) -> None:
         self.clock = clock or ManualClock()
         self.topics = FakeTopics()
         self.assignors = load_assignors(assignors)
@@ -97,7 +108,7 @@ class Bench:
         self._ids = itertools.count(1)
         self.start()
 
-    def start(self, load=True):
+    def start(self, load: bool = True) -> None:
         self.scheduler = ManualScheduler(self.clock)
         self.timer = Timer(self.clock)
         self.group_config_manager = GroupConfigManager(self.config)
@@ -125,18 +136,18 @@ class Bench:
         if load:
             self.elect()
 
-    def elect(self, epoch=0, load=True):
+    def elect(self, epoch: int = 0, load: bool = True) -> None:
         self.groups.on_leadership_change([(partition, epoch) for partition in range(self.partitions)], [])
         if load:
             self.scheduler.run_due()
 
-    def restart(self, load=True):
+    def restart(self, load: bool = True) -> None:
         """Stop, and start anew over the same log; without ``load`` nobody is elected."""
         self.groups.shutdown()
         self.scheduler.shutdown()
         self.start(load)
 
-    def advance(self, ms):
+    def advance(self, ms: int) -> None:
         """Let time pass in steps, as timers that ring set others."""
         end_ns = self.clock.monotonic_ns() + int(ms * 1_000_000)
         while (left_ns := end_ns - self.clock.monotonic_ns()) > 0:
@@ -144,10 +155,10 @@ class Bench:
             self.timer.expire_due()
             self.scheduler.run_due()
 
-    def written(self, partition=0):
+    def written(self, partition: int = 0) -> list[Any | twisted_kafka.coordinator.coordinator_record.CoordinatorRecord]:
         return self.log.records(TopicPartition(GROUP_METADATA_TOPIC, partition))
 
 
-def join(group_id, member_id=""):
+def join(group_id: str, member_id: str = "") -> JoinRequest:
     terms = MemberTerms("client", "/127.0.0.1", 60_000, 10_000, "consumer", (("range", b"\0\0"),))
     return JoinRequest(group_id, member_id, None, terms, False, False)

@@ -1,5 +1,7 @@
 """The assignors on the server's side: everything is assigned once, evenly, and stays where it is if it can."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,11 +20,15 @@ TOPICS = [bytes([65 + number]) * 16 for number in range(5)]
 COUNTS = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 12), min_size=1)
 
 
-def size(partitions):
+def size(partitions: Any) -> int:
     return sum(map(len, partitions.values()))
 
 
-def group_of(counts, subscriptions, assigned=None):
+def group_of(
+    counts: dict[bytes, int],
+    subscriptions: dict[str, set[bytes]],
+    assigned: Any = None,
+) -> GroupSpec:
     members = {
         name: MemberSpec(None, None, frozenset(topics), (assigned or {}).get(name, {})) for name, topics in subscriptions.items()
     }
@@ -30,14 +36,14 @@ def group_of(counts, subscriptions, assigned=None):
     return GroupSpec(members, {topic: count for topic, count in counts.items() if topic in wanted})
 
 
-def ensure_whole(group, assignment):
+def ensure_whole(group: GroupSpec, assignment: Any) -> None:
     """Each partition of a topic that somebody subscribes to has one owner, who subscribes to it."""
     check_assignment(group, assignment)
     assert sum(map(size, assignment.values())) == sum(group.partition_counts.values())
 
 
 @given(COUNTS, st.integers(1, 20), st.integers(1, 20))
-def test_uniform_is_even_and_keeps_what_it_can(counts, before, after):
+def test_uniform_is_even_and_keeps_what_it_can(counts: Any, before: Any, after: Any) -> None:
     names = [f"m{number:02}" for number in range(max(before, after))]
     first_group = group_of(counts, {key: set(counts) for key in names[:before]})
     first = UniformAssignor().assign(first_group)
@@ -58,7 +64,7 @@ def test_uniform_is_even_and_keeps_what_it_can(counts, before, after):
 
 @settings(max_examples=200)
 @given(COUNTS, st.lists(st.sets(st.sampled_from(TOPICS)), min_size=1, max_size=10))
-def test_uniform_with_different_subscriptions(counts, wanted):
+def test_uniform_with_different_subscriptions(counts: Any, wanted: Any) -> None:
     subscriptions = {f"m{number}": topics & set(counts) for number, topics in enumerate(wanted)}
     if not frozenset().union(*subscriptions.values()):
         return
@@ -74,7 +80,7 @@ def test_uniform_with_different_subscriptions(counts, wanted):
 
 
 @given(COUNTS, st.integers(1, 10))
-def test_range_gives_neighbours_alike(counts, members):
+def test_range_gives_neighbours_alike(counts: Any, members: Any) -> None:
     group = group_of(counts, {f"m{number}": set(counts) for number in range(members)})
     assignment = RangeAssignor().assign(group)
     ensure_whole(group, assignment)
@@ -87,7 +93,7 @@ def test_range_gives_neighbours_alike(counts, members):
                 assert all(partitions.get(one) == partitions.get(other) for partitions in assignment.values())
 
 
-def test_range_puts_static_members_first_by_their_instance_ids():
+def test_range_puts_static_members_first_by_their_instance_ids() -> None:
     members = {
         "a": MemberSpec(None, None, {TOPICS[0]}, {}),
         "z": MemberSpec("i1", None, {TOPICS[0]}, {}),
@@ -100,7 +106,7 @@ def test_range_puts_static_members_first_by_their_instance_ids():
 class Twice:
     name = "twice"
 
-    def assign(self, group):
+    def assign(self, group: Any) -> Any:
         return {key: {TOPICS[0]: frozenset({0})} for key in group.members}
 
 
@@ -108,14 +114,14 @@ class Nameless:
     pass
 
 
-def test_a_class_of_the_users_own():
+def test_a_class_of_the_users_own() -> None:
     assert list(load_assignors(["range", "tests.coordinator.test_assignors.Twice"])) == ["range", "twice"]
 
 
 @pytest.mark.parametrize(
     "names", [[], ["range", "range"], ["no.such.Class"], ["nothing"], ["tests.coordinator.test_assignors.Nameless"]]
 )
-def test_assignors_that_cannot_be_had(names):
+def test_assignors_that_cannot_be_had(names: list[Any | str]) -> None:
     with pytest.raises(AssignorError, match=r"group\.consumer\.assignors"):
         load_assignors(names)
 
@@ -129,6 +135,6 @@ def test_assignors_that_cannot_be_had(names):
         {"a": {TOPICS[1]: {0}}},
     ],
 )
-def test_assignments_that_are_not_allowed(assignment):
+def test_assignments_that_are_not_allowed(assignment: Any) -> None:
     with pytest.raises(AssignmentError):
         check_assignment(group_of({TOPICS[0]: 2, TOPICS[1]: 1}, {"a": {TOPICS[0]}, "b": {TOPICS[0]}}), assignment)

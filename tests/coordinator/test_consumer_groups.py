@@ -2,10 +2,12 @@
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.coordinator.fakes import Bench
+from twisted_kafka.coordinator.group.assignors.interface import GroupSpec
 from twisted_kafka.coordinator.group.group_config_manager import GroupConfigManager, group_id_of, node_name
 from twisted_kafka.coordinator.group.group_coordinator_config import GroupCoordinatorConfig
 from twisted_kafka.coordinator.group.group_coordinator_metrics import COORDINATOR_TYPE, MANAGER_TYPE
@@ -18,11 +20,11 @@ from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValu
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 
-def read(metrics):
+def read(metrics: Any) -> Any:
     return {name: each.value for name, each in metrics.items() if isinstance(each, Gauge)}
 
 
-def join(bench, member_id, group_id="g"):
+def join(bench: Bench, member_id: str, group_id: str = "g") -> Any:
     request = ConsumerGroupHeartbeatRequest(
         group_id=group_id, member_id=member_id, rebalance_timeout_ms=60_000, subscribed_topic_names=["t"], topic_partitions=[]
     )
@@ -32,18 +34,18 @@ def join(bench, member_id, group_id="g"):
 class Failing:
     name = "failing"
 
-    def assign(self, group):
+    def assign(self, group: GroupSpec) -> None:
         raise RuntimeError("no idea")
 
 
 class Greedy:
     name = "greedy"
 
-    def assign(self, group):
+    def assign(self, group: GroupSpec) -> dict[str, dict[bytes, frozenset[Any]]]:
         return {name: {topic: frozenset(range(n)) for topic, n in group.partition_counts.items()} for name in group.members}
 
 
-def test_an_assignor_that_fails_changes_nothing():
+def test_an_assignor_that_fails_changes_nothing() -> None:
     bench = Bench(assignors=["tests.coordinator.test_consumer_groups.Failing"])
     bench.topics.change({"t": 2})
     with pytest.raises(UnknownServerError, match="no idea"):
@@ -51,7 +53,7 @@ def test_an_assignor_that_fails_changes_nothing():
     assert bench.written() == []
 
 
-def test_an_assignor_may_not_assign_a_partition_twice():
+def test_an_assignor_may_not_assign_a_partition_twice() -> None:
     bench = Bench(assignors=["tests.coordinator.test_consumer_groups.Greedy"])
     bench.topics.change({"t": 2})
     assert join(bench, "a").member_epoch == 1
@@ -60,7 +62,7 @@ def test_an_assignor_may_not_assign_a_partition_twice():
     assert bench.groups.describe_consumer_group("g").group_epoch == 1
 
 
-def test_what_is_counted():
+def test_what_is_counted() -> None:
     bench = Bench(initial_rebalance_delay_ms=0, offsets_retention_ms=1000)
     bench.topics.change({"t": 2})
     join(bench, "a")
@@ -82,13 +84,13 @@ def test_what_is_counted():
     assert value(MANAGER_TYPE, "NumOffsets") == value(MANAGER_TYPE, "NumGroups") == 0
 
 
-def test_gauges_wait_for_no_operation():
+def test_gauges_wait_for_no_operation() -> None:
     bench = Bench()
     bench.topics.change({"t": 2})
     join(bench, "a")
     metrics = {}
 
-    def read_meanwhile(_):
+    def read_meanwhile(_: Any) -> None:
         reader = threading.Thread(target=lambda: metrics.update(read(bench.metrics)), daemon=True)
         reader.start()
         reader.join(5)
@@ -106,7 +108,7 @@ def test_gauges_wait_for_no_operation():
         ({"retention.ms": "1"}, "Unknown group config name"),
     ],
 )
-def test_settings_of_a_group_that_are_refused(settings, message):
+def test_settings_of_a_group_that_are_refused(settings: dict[str, str], message: str) -> None:
     configs = GroupConfigManager(GroupCoordinatorConfig())
     with pytest.raises(InvalidConfigurationError, match=message):
         configs.validate(settings)
@@ -114,7 +116,7 @@ def test_settings_of_a_group_that_are_refused(settings, message):
     assert configs.session_timeout_ms("g") == 45_000
 
 
-def test_settings_of_a_group():
+def test_settings_of_a_group() -> None:
     configs = GroupConfigManager(GroupCoordinatorConfig())
     configs.update("g", {"consumer.session.timeout.ms": "50000", "consumer.heartbeat.interval.ms": "6000"})
     assert (configs.session_timeout_ms("g"), configs.heartbeat_interval_ms("g")) == (50_000, 6_000)
@@ -124,7 +126,7 @@ def test_settings_of_a_group():
     assert group_id_of(node_name("a/b c")) == "a/b c"
 
 
-def test_a_join_writes_the_targets_that_change_and_no_others():
+def test_a_join_writes_the_targets_that_change_and_no_others() -> None:
     bench = Bench()
     bench.topics.change({"t": 2000})
     written = []
@@ -134,7 +136,7 @@ def test_a_join_writes_the_targets_that_change_and_no_others():
     assert max(written[-50:]) < 4 * max(written[50:100])
 
 
-def test_work_that_waits_and_time_without_any():
+def test_work_that_waits_and_time_without_any() -> None:
     bench = Bench(partitions=3)
     value = bench.metrics.value
     assert value(COORDINATOR_TYPE, "event-queue-size") == 0
@@ -148,7 +150,7 @@ def test_work_that_waits_and_time_without_any():
 
     append = bench.log.append
 
-    def slow(partition, batch, guard):
+    def slow(partition: Any, batch: Any, guard: Any) -> Any:
         bench.clock.advance_ms(2000)
         return append(partition, batch, guard)
 
@@ -163,7 +165,7 @@ def test_work_that_waits_and_time_without_any():
     assert value(COORDINATOR_TYPE, "thread-idle-ratio-avg") == 1
 
 
-def test_the_names_are_kafkas():
+def test_the_names_are_kafkas() -> None:
     bench = Bench()
     text = (Path(__file__).parents[1] / "data" / "metrics" / "kafka-3.9.2-groups.tsv").read_text()
     kafkas = {

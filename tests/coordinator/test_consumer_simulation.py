@@ -6,9 +6,11 @@ What must hold whatever happens:
 - Left alone, the group settles: all who are alive are members, and every partition is used by exactly one.
 """
 
+import concurrent.futures._base
 import contextlib
 import random
 from concurrent.futures import Future
+from typing import Any
 
 import pytest
 
@@ -16,6 +18,7 @@ from tests.coordinator.fakes import Bench
 from tests.coordinator.transcript_consumer import subscription
 from twisted_kafka.coordinator.group.group_coordinator_config import MigrationPolicy
 from twisted_kafka.coordinator.group.requests import Client, JoinRequest, Sender, SyncRequest
+from twisted_kafka.coordinator.group.results import JoinResult, SyncResult
 from twisted_kafka.coordinator.group.state.classic_group_member import MemberTerms
 from twisted_kafka.coordinator.group.state.consumer_group_member import STATIC_LEAVE_EPOCH
 from twisted_kafka.coordinator.group.subscription import decode_assignment, encode_assignment
@@ -23,33 +26,37 @@ from twisted_kafka.protocol.errors import ErrorCode, KafkaError
 from twisted_kafka.protocol.messages.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatRequestTopicPartitions,
+    ConsumerGroupHeartbeatResponse,
 )
 
 FAILURES = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT)
 BEGIN_ANEW = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH)
-SETTINGS = {"consumer_session_timeout_ms": 45_000, "initial_rebalance_delay_ms": 0}
+SETTINGS: dict[str, Any] = {"consumer_session_timeout_ms": 45_000, "initial_rebalance_delay_ms": 0}
 
 
 class Modern:
     """A consumer of the new protocol as clients are: one request at a time, and nothing is taken before it's given up."""
 
-    def __init__(self, number, chance, is_static):
+    def __init__(self, number: int, chance: random.Random, is_static: bool) -> None:
         self.number = number
         self.chance = chance
         self.instance_id = f"i{number}" if is_static else None
         self.lives = 0
         self.restart()
 
-    def restart(self):
+    def restart(self) -> None:
         self.lives += 1
         self.member_id = f"m{self.number}.{self.lives}"
         self.reset()
-        self.asked = None
+        self.asked: Any = None
 
-    def reset(self):
-        self.epoch, self.used, self.told, self.reported, self.tells_all = 0, set(), set(), set(), True
+    def reset(self) -> None:
+        self.epoch, self.tells_all = 0, True
+        self.used: set[Any] = set()
+        self.told: set[Any] = set()
+        self.reported: set[Any] = set()
 
-    def step(self, bench, loses):
+    def step(self, bench: Bench, loses: bool) -> None:
         """Send a heartbeat, or look whether the last one was answered; ``loses``: the request or its answer gets lost."""
         if self.asked is None:
             if loses and self.chance.random() < 0.5:
@@ -64,7 +71,7 @@ class Modern:
             return
         self.got(answer.result() if isinstance(answer, Future) else answer, bench)
 
-    def send(self, bench):
+    def send(self, bench: Bench) -> ErrorCode | concurrent.futures._base.Future[Any] | ConsumerGroupHeartbeatResponse:
         is_full = self.epoch == 0 or self.tells_all
         if self.chance.random() < 0.7:
             self.used &= self.told  # what it was told to give up it does in its own time
@@ -77,7 +84,7 @@ class Modern:
             subscribed_topic_names=["t", "u"] if is_full else None,
         )
         if is_full or self.used != self.reported:
-            by_topic = {}
+            by_topic: dict[Any, Any] = {}
             for topic_id, index in self.used:
                 by_topic.setdefault(topic_id, []).append(index)
             request.topic_partitions = [
@@ -91,7 +98,7 @@ class Modern:
         except KafkaError as error:
             return error.code
 
-    def got(self, answer, bench):
+    def got(self, answer: ErrorCode | ConsumerGroupHeartbeatResponse, bench: Bench) -> None:
         code = answer if isinstance(answer, ErrorCode) else ErrorCode(answer.error_code)
         if code in BEGIN_ANEW:
             self.reset()
@@ -105,7 +112,7 @@ class Modern:
                 self.told = {(each.topic_id, index) for each in answer.assignment.topic_partitions for index in each.partitions}
                 self.used |= self.told
 
-    def away(self, bench):
+    def away(self, bench: Bench) -> None:
         """Leave for a while, as a static member that is restarted does."""
         request = ConsumerGroupHeartbeatRequest(
             group_id="g", member_id=self.member_id, member_epoch=STATIC_LEAVE_EPOCH, instance_id=self.instance_id
@@ -118,14 +125,17 @@ class Modern:
 class Classic:
     """An eager consumer of the classic protocol: it gives everything up before it joins again."""
 
-    def __init__(self, number, chance):
+    def __init__(self, number: int, chance: random.Random) -> None:
         self.number = number
         self.restart()
 
-    def restart(self):
-        self.member_id, self.generation, self.used, self.sends, self.asked, self.members = "", -1, set(), "join", None, ()
+    def restart(self) -> None:
+        self.member_id, self.generation, self.sends = "", -1, "join"
+        self.used: set[Any] = set()
+        self.asked: Any = None
+        self.members: tuple[Any, ...] = ()
 
-    def step(self, bench, loses):
+    def step(self, bench: Bench, loses: bool) -> None:
         if self.asked is None:
             self.asked = getattr(self, f"send_{self.sends}")(bench)
         if isinstance(self.asked, Future) and not self.asked.done():
@@ -134,11 +144,11 @@ class Classic:
         if not loses:
             getattr(self, f"got_{self.sends}")(answer.result() if isinstance(answer, Future) else answer, bench)
 
-    def send_join(self, bench):
+    def send_join(self, bench: Bench) -> concurrent.futures._base.Future[Any] | JoinResult:
         terms = MemberTerms(str(self.number), "/h", 300_000, 45_000, "consumer", (("range", subscription("t,u")),))
         return bench.groups.join(JoinRequest("g", self.member_id, None, terms, True, True))
 
-    def got_join(self, answer, bench):
+    def got_join(self, answer: JoinResult, bench: Bench) -> None:
         if answer.error is ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = answer.member_id
         elif answer.error is ErrorCode.UNKNOWN_MEMBER_ID:
@@ -146,17 +156,17 @@ class Classic:
         elif not answer.error:
             self.member_id, self.generation, self.members, self.sends = answer.member_id, answer.generation, answer.members, "sync"
 
-    def send_sync(self, bench):
+    def send_sync(self, bench: Bench) -> Any:
         parts = [(topic, index) for topic, count in sorted(bench.topics.counts.items()) for index in range(count)]
         assignments = {}
         for place, member in enumerate(self.members):
-            topics = {}
+            topics: dict[Any, Any] = {}
             for topic, index in parts[place :: len(self.members)]:
                 topics.setdefault(topic, []).append(index)
             assignments[member.member_id] = encode_assignment(topics, 1)
         return bench.groups.sync(SyncRequest(Sender("g", self.member_id, None, self.generation), None, None, assignments))
 
-    def got_sync(self, answer, bench):
+    def got_sync(self, answer: SyncResult, bench: Bench) -> None:
         if answer.error:
             self.rejoin(answer.error)
             return
@@ -165,31 +175,31 @@ class Classic:
         self.used = {(ids[each.topic], index) for each in topics for index in each.partitions}
         self.sends = "heartbeat"
 
-    def send_heartbeat(self, bench):
+    def send_heartbeat(self, bench: Bench) -> ErrorCode:
         return bench.groups.heartbeat(Sender("g", self.member_id, None, self.generation))
 
-    def got_heartbeat(self, error, bench):
+    def got_heartbeat(self, error: ErrorCode, bench: Bench) -> None:
         if error in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR):
             return
         if error:
             self.rejoin(error)
 
-    def rejoin(self, error):
+    def rejoin(self, error: ErrorCode) -> None:
         if error in BEGIN_ANEW:
             self.restart()
         else:
             self.used, self.sends = set(), "join"
 
 
-def look(members):
+def look(members: list[Any]) -> None:
     """No partition is used twice at this moment."""
-    users = {}
+    users: dict[Any, Any] = {}
     for member in members:
         for part in member.used:
             assert users.setdefault(part, member) is member, f"{part} is used by {users[part].number} and {member.number}"
 
 
-def disturb(chance, bench, members, spare):
+def disturb(chance: random.Random, bench: Bench, members: list[Any], spare: list[Any]) -> None:
     what = chance.random()
     if what < 0.1 and spare:
         members.extend(spare.pop() for _ in range(min(len(spare), chance.choice((1, 3)))))
@@ -214,7 +224,7 @@ def disturb(chance, bench, members, spare):
         bench.topics.change({"t": bench.topics.counts["t"] + chance.choice((0, 1)), "u": 5})
 
 
-def run(seed, members, spare, steps, settings):
+def run(seed: int, members: list[Any], spare: list[Any], steps: int, settings: dict[str, Any]) -> Bench:
     chance = random.Random(seed)
     bench = Bench(**SETTINGS | settings)
     bench.topics.change({"t": 40, "u": 5})
@@ -241,7 +251,7 @@ def run(seed, members, spare, steps, settings):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_new_protocol(seed):
+def test_the_new_protocol(seed: int) -> None:
     chance = random.Random(seed)
     spare = [Modern(number, chance, is_static=number % 4 == 0) for number in range(24)]
     bench = run(seed, [spare.pop() for _ in range(4)], spare, 300, {})
@@ -249,7 +259,7 @@ def test_the_new_protocol(seed):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_both_protocols_in_one_group(seed):
+def test_both_protocols_in_one_group(seed: int) -> None:
     chance = random.Random(seed)
     policy = chance.choice((MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE))
     spare = [Modern(number, chance, False) if number % 2 else Classic(number, chance) for number in range(16)]
@@ -259,7 +269,7 @@ def test_both_protocols_in_one_group(seed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
-def test_hundreds_of_members(seed):
+def test_hundreds_of_members(seed: Any) -> None:
     chance = random.Random(seed)
     spare = [Modern(number, chance, is_static=number % 4 == 0) for number in range(300)]
     bench = run(seed, [spare.pop() for _ in range(200)], spare, 150, {})

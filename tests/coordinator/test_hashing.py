@@ -14,13 +14,13 @@ from twisted_kafka.coordinator.hashing import partition_for, positive_hash
         ("\U0001f600", 0xD83D * 31 + 0xDE00),  # two units of UTF-16
     ],
 )
-def test_hash_is_javas(key, java_hash):
+def test_hash_is_javas(key: str, java_hash: int | None) -> None:
     if java_hash is not None:
         assert positive_hash(key) == java_hash
     assert 0 <= partition_for(key, 50) < 50
 
 
-def test_negative_hashes_are_made_positive():
+def test_negative_hashes_are_made_positive() -> None:
     # "zzzzzzz".hashCode() is -1606740832 + ...: computed here step by step
     value = 0
     for char in "some-rather-long-group-name":

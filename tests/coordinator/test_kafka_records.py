@@ -2,7 +2,9 @@
 
 import base64
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +17,7 @@ from twisted_kafka.coordinator.group.state.consumer_group import ConsumerGroup
 from twisted_kafka.coordinator.group.subscription import subscribed_topics
 from twisted_kafka.coordinator.hashing import partition_for
 from twisted_kafka.protocol.json_form import to_json
-from twisted_kafka.protocol.records.batch import batches
+from twisted_kafka.protocol.records.batch import DefaultBatch, batches
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition
 
 SEGMENTS = Path(__file__).parent.parent / "data" / "coordinator" / "segments"
@@ -23,12 +25,12 @@ VERSIONS = sorted(path.name for path in SEGMENTS.iterdir())
 PARTITIONS = 4
 
 
-def data_batches(version, partition):
+def data_batches(version: str, partition: int) -> list[Any | DefaultBatch]:
     data = (SEGMENTS / version / f"{GROUP_METADATA_TOPIC}-{partition}.log").read_bytes()
     return [batch for batch in batches(data) if not batch.is_control]
 
 
-def expected(version, *kinds):
+def expected(version: str, *kinds: Any) -> Iterator[dict[str, Any]]:
     """The group coordinator's records of these kinds, all without any given."""
     for line in (SEGMENTS / version / "expected.jsonl").read_text().splitlines():
         record = json.loads(line)
@@ -38,7 +40,7 @@ def expected(version, *kinds):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_each_record_is_read_and_written_as_kafka_does(version):
+def test_each_record_is_read_and_written_as_kafka_does(version: str) -> None:
     by_place = {(record["file"], record["offset"]): record for record in expected(version)}
     for partition in range(PARTITIONS):
         for batch in data_batches(version, partition):
@@ -60,7 +62,7 @@ def test_each_record_is_read_and_written_as_kafka_does(version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_whole_partitions_are_loaded(version):
+def test_the_whole_partitions_are_loaded(version: str) -> None:
     log = MemoryLog()
     for partition in range(PARTITIONS):
         data = (SEGMENTS / version / f"{GROUP_METADATA_TOPIC}-{partition}.log").read_bytes()
@@ -68,7 +70,8 @@ def test_the_whole_partitions_are_loaded(version):
     bench = Bench(partitions=PARTITIONS, log=log)
     assert sorted(bench.runtime.active_partitions()) == list(range(PARTITIONS))
 
-    offsets, groups = {}, {}
+    offsets: dict[Any, Any] = {}
+    groups: dict[Any, Any] = {}
     for record in expected(version, "GroupMetadataKey", "OffsetCommitKey"):
         if record["keyType"] == "OffsetCommitKey":
             of_group = offsets.setdefault(record["key"]["group"], {})
@@ -76,7 +79,8 @@ def test_the_whole_partitions_are_loaded(version):
         else:
             groups[record["key"]["group"]] = record.get("value")
     for group_id, of_group in offsets.items():
-        error, fetched = bench.groups.fetch_offsets(OffsetFetch(Sender(group_id), None, False))
+        answer: Any = bench.groups.fetch_offsets(OffsetFetch(Sender(group_id), None, False))
+        error, fetched = answer
         assert error == 0
         wanted = {key: (value["offset"], value["metadata"]) for key, value in of_group.items() if value is not None}
         assert {key: (value.offset, value.metadata) for key, value in fetched.items()} == wanted
@@ -92,13 +96,13 @@ def test_the_whole_partitions_are_loaded(version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_groups_lie_in_the_partitions_that_we_would_choose(version):
+def test_groups_lie_in_the_partitions_that_we_would_choose(version: str) -> None:
     for record in expected(version):
         group_id = record["key"].get("group") or record["key"]["groupId"]
         assert record["file"] == f"{GROUP_METADATA_TOPIC}-{partition_for(group_id, PARTITIONS)}"
 
 
-def test_topics_of_real_subscriptions():
+def test_topics_of_real_subscriptions() -> None:
     found = {
         (record["key"]["group"], subscribed_topics(base64.b64decode(member["subscription"])))
         for version in VERSIONS
@@ -111,12 +115,12 @@ def test_topics_of_real_subscriptions():
 
 
 @pytest.mark.parametrize("data", [b"", b"x", b"\0\0", b"\xff\xff\0\0\0\0", b"\0\0\x7f\xff\xff\xff", b"\0\0\0\0\0\1\0\5abc"])
-def test_a_subscription_that_is_none(data):
+def test_a_subscription_that_is_none(data: bytes) -> None:
     with pytest.raises(ValueError, match="subscription"):
         subscribed_topics(data)
 
 
-def consumer_groups_after_each_batch(version):
+def consumer_groups_after_each_batch(version: str) -> Iterator[ConsumerGroup]:
     """Each consumer group as it was after each batch of its partition: a broker may take over at any of them."""
     for partition in range(PARTITIONS):
         log = MemoryLog()
@@ -130,7 +134,7 @@ def consumer_groups_after_each_batch(version):
 
 
 @pytest.mark.parametrize(("version", "first_epoch"), [("3.9.2-kraft", 1), ("4.4.0-kraft", 2)])
-def test_consumer_groups_go_the_way_that_kafka_took_them(version, first_epoch):
+def test_consumer_groups_go_the_way_that_kafka_took_them(version: str, first_epoch: int) -> None:
     seen = []
     for group in consumer_groups_after_each_batch(version):
         if group.group_id == "kip848":

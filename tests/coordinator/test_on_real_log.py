@@ -1,5 +1,8 @@
 """The coordinator on the real replica manager and log: what it wrote is there after a restart, in Kafka's formats."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from tests.coordinator.fakes import join
@@ -25,7 +28,7 @@ PARTITION = TopicPartition("orders", 3)
 
 
 class RealBroker:
-    def __init__(self, path, clock, **properties):
+    def __init__(self, path: Path, clock: ManualClock, **properties: Any) -> None:
         properties = {"broker.id": "1", "log.dirs": str(path), **properties}
         config = KafkaConfig.embedded(properties)
         self.clock = clock
@@ -39,26 +42,26 @@ class RealBroker:
         self.groups.startup()
         self.partitions = config.int("offsets.topic.num.partitions")
 
-    def lead(self, epoch=0):
+    def lead(self, epoch: int = 0) -> None:
         state = LeaderState(1, 1, epoch, (1,), (1,), 0)
         self.replicas.state.become_leader_or_follower(
             1, [(TopicPartition(TOPIC, index), b"o" * 16, state) for index in range(self.partitions)]
         )
         self.scheduler.run_due()
 
-    def stop(self):
+    def stop(self) -> None:
         self.groups.shutdown()
         self.replicas.shutdown()
         self.logs.shutdown()
 
 
 @pytest.fixture
-def clock():
+def clock() -> ManualClock:
     return ManualClock()
 
 
 @pytest.mark.parametrize("codec", ["0", "1", "4"])
-def test_groups_and_offsets_survive_a_restart(tmp_path, clock, codec):
+def test_groups_and_offsets_survive_a_restart(tmp_path: Path, clock: ManualClock, codec: str) -> None:
     broker = RealBroker(tmp_path, clock, **{"offsets.topic.compression.codec": codec})
     broker.lead()
     assert sorted(broker.groups.runtime.active_partitions()) == [0, 1, 2, 3]
@@ -79,7 +82,8 @@ def test_groups_and_offsets_survive_a_restart(tmp_path, clock, codec):
     assert (error, len(listings), {one.state for one in listings}) == (0, 20, {"Stable"})
     for index in range(20):
         group_id = f"group-{index}"
-        error, offsets = broker.groups.fetch_offsets(OffsetFetch(Sender(group_id), None, False))
+        answer: Any = broker.groups.fetch_offsets(OffsetFetch(Sender(group_id), None, False))
+        error, offsets = answer
         assert {key: (value.offset, value.metadata) for key, value in offsets.items()} == {PARTITION: (index, f"m{index}")}
         assert broker.groups.heartbeat(Sender(group_id, joined[group_id].member_id, None, 1)) == ErrorCode.NONE
     clock.advance_ms(10_001)
@@ -88,7 +92,7 @@ def test_groups_and_offsets_survive_a_restart(tmp_path, clock, codec):
     broker.stop()
 
 
-def test_not_coordinator_before_the_election_and_after_the_resignation(tmp_path, clock):
+def test_not_coordinator_before_the_election_and_after_the_resignation(tmp_path: Path, clock: ManualClock) -> None:
     broker = RealBroker(tmp_path, clock)
     assert broker.groups.heartbeat(Sender("g", "m", None, 1)) == ErrorCode.NOT_COORDINATOR
     broker.lead()

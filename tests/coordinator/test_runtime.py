@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import Future
+from typing import Any
 
 import pytest
 
@@ -22,18 +23,19 @@ PARTITION = TopicPartition("t", 0)
 LOG = TopicPartition(GROUP_METADATA_TOPIC, 0)
 
 
-def commit(bench, offset, group_id="g"):
+def commit(bench: Bench, offset: int, group_id: str = "g") -> Any:
     return bench.groups.commit_offsets(Sender(group_id), {PARTITION: OffsetCommitValue(offset=offset)}, 9)
 
 
-def fetched(bench, group_id="g"):
-    error, offsets = bench.groups.fetch_offsets(OffsetFetch(Sender(group_id), [PARTITION], False))
+def fetched(bench: Bench, group_id: str = "g") -> Any:
+    fetched: Any = bench.groups.fetch_offsets(OffsetFetch(Sender(group_id), [PARTITION], False))
+    error, offsets = fetched
     assert error == 0
     value = offsets[PARTITION]
     return value and value.offset
 
 
-def test_a_partition_that_can_not_be_read_is_not_available_and_is_tried_again():
+def test_a_partition_that_can_not_be_read_is_not_available_and_is_tried_again() -> None:
     bench = Bench()
     commit(bench, 5)
     bench.restart(load=False)
@@ -45,7 +47,7 @@ def test_a_partition_that_can_not_be_read_is_not_available_and_is_tried_again():
     assert fetched(bench) == 5
 
 
-def test_a_corrupt_partition_serves_nothing():
+def test_a_corrupt_partition_serves_nothing() -> None:
     bench = Bench()
     commit(bench, 5)
     bench.log.batches[LOG][0] = bytearray(bench.log.batches[LOG][0])
@@ -54,16 +56,16 @@ def test_a_corrupt_partition_serves_nothing():
     assert bench.groups.fetch_offsets(OffsetFetch(Sender("g"), None, False))[0] == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def test_a_partition_whose_shard_fails_after_loading_keeps_no_other_from_being_loaded(monkeypatch):
+def test_a_partition_whose_shard_fails_after_loading_keeps_no_other_from_being_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = GroupShard.loaded
 
-    def failing(shard):
+    def failing(shard: Any) -> None:
         if not failures:
             failures.append(shard)
             raise ValueError
         loaded(shard)
 
-    failures = []
+    failures: list[Any] = []
     monkeypatch.setattr(GroupShard, "loaded", failing)
     bench = Bench(partitions=2)
     assert bench.runtime.partition_states() == {"loading": 0, "active": 1, "failed": 1}
@@ -71,7 +73,7 @@ def test_a_partition_whose_shard_fails_after_loading_keeps_no_other_from_being_l
     assert bench.runtime.partition_states() == {"loading": 0, "active": 2, "failed": 0}
 
 
-def test_records_of_unknown_kinds_are_left_out():
+def test_records_of_unknown_kinds_are_left_out() -> None:
     bench = Bench()
     commit(bench, 5)
     strange = build_batch([SimpleRecord(0, b"\0\x63what", b"\0\0ever"), SimpleRecord(0, None, b"x"), SimpleRecord(0, b"\0", b"")])
@@ -81,7 +83,7 @@ def test_records_of_unknown_kinds_are_left_out():
     assert fetched(bench) == 6
 
 
-def test_reads_wait_for_what_they_saw_to_be_committed():
+def test_reads_wait_for_what_they_saw_to_be_committed() -> None:
     bench = Bench()
     commit(bench, 5)
     bench.log.holds = True
@@ -95,7 +97,7 @@ def test_reads_wait_for_what_they_saw_to_be_committed():
     assert read.result()[1][PARTITION].offset == 7
 
 
-def test_an_append_that_completes_inside_another_operation_does_not_block():
+def test_an_append_that_completes_inside_another_operation_does_not_block() -> None:
     """The same thread holds the shard's lock when the older append's future is completed."""
     bench = Bench()
     bench.log.holds = True
@@ -103,7 +105,7 @@ def test_an_append_that_completes_inside_another_operation_does_not_block():
     held = bench.log.held.pop()
     append = bench.log.append
 
-    def append_and_complete(partition, batch, guard):
+    def append_and_complete(partition: Any, batch: Any, guard: Any) -> Any:
         bench.log.append = append
         bench.log.holds = False
         held.set_result(ErrorCode.NONE)
@@ -115,7 +117,7 @@ def test_an_append_that_completes_inside_another_operation_does_not_block():
     assert fetched(bench) == 2
 
 
-def test_an_append_that_completes_after_the_partition_has_gone_is_still_answered():
+def test_an_append_that_completes_after_the_partition_has_gone_is_still_answered() -> None:
     bench = Bench()
     bench.log.holds = True
     answer = commit(bench, 1)
@@ -124,14 +126,18 @@ def test_an_append_that_completes_after_the_partition_has_gone_is_still_answered
     assert answer.result(0) == ErrorCode.NOT_COORDINATOR
 
 
-def test_an_append_that_raises_is_an_error_of_the_operation():
+def test_an_append_that_raises_is_an_error_of_the_operation() -> None:
     bench = Bench()
-    bench.log.append = lambda partition, batch, guard: 1 // 0
+
+    def fail(*_: object) -> ErrorCode:
+        raise ZeroDivisionError
+
+    bench.log.append = fail  # type: ignore[assignment]
     assert commit(bench, 1) == ErrorCode.UNKNOWN_SERVER_ERROR
     assert fetched(bench) is None
 
 
-def test_a_callback_that_fails_after_the_replicas_have_the_records_is_answered():
+def test_a_callback_that_fails_after_the_replicas_have_the_records_is_answered() -> None:
     bench = Bench()
     bench.log.holds = True
     record = offset_commit("g", PARTITION.topic, PARTITION.partition, OffsetCommitValue(offset=1))
@@ -141,7 +147,7 @@ def test_a_callback_that_fails_after_the_replicas_have_the_records_is_answered()
         answer.result(0)
 
 
-def test_a_timer_of_an_older_election_does_nothing():
+def test_a_timer_of_an_older_election_does_nothing() -> None:
     bench = Bench()
     bench.groups.join(join("g"))
     timers = len(bench.timer)
@@ -151,14 +157,14 @@ def test_a_timer_of_an_older_election_does_nothing():
     assert bench.groups.describe_group("g").state == "Dead"
 
 
-def test_stopped_coordinator_is_not_available():
+def test_stopped_coordinator_is_not_available() -> None:
     bench = Bench()
     bench.groups.shutdown()
     assert commit(bench, 1) == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert bench.groups.list_groups((), ())[1] == []
 
 
-def test_offsets_of_deleted_partitions_are_removed():
+def test_offsets_of_deleted_partitions_are_removed() -> None:
     bench = Bench(partitions=3)
     for index in range(9):
         commit(bench, index, f"g{index}")
@@ -168,10 +174,10 @@ def test_offsets_of_deleted_partitions_are_removed():
     assert bench.groups.list_groups((), ())[1] == []
 
 
-def test_a_transaction_s_offsets_count_when_it_commits():
+def test_a_transaction_s_offsets_count_when_it_commits() -> None:
     bench = Bench()
 
-    def pending(producer_id, offset):
+    def pending(producer_id: Any, offset: Any) -> None:
         record = offset_commit("g", "t", 0, OffsetCommitValue(offset=offset)).simple(0)
         bench.log.batches[LOG].append(
             build_batch([record], producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True)
@@ -181,7 +187,8 @@ def test_a_transaction_s_offsets_count_when_it_commits():
     pending(7, 2)
     bench.restart()
     assert fetched(bench) == 1
-    error, offsets = bench.groups.fetch_offsets(OffsetFetch(Sender("g"), [PARTITION], True))
+    answer: Any = bench.groups.fetch_offsets(OffsetFetch(Sender("g"), [PARTITION], True))
+    error, offsets = answer
     assert (error, offsets[PARTITION]) == (0, ErrorCode.UNSTABLE_OFFSET_COMMIT)
     bench.log.batches[LOG].append(marker(7, commit=True))
     pending(8, 3)
@@ -190,14 +197,14 @@ def test_a_transaction_s_offsets_count_when_it_commits():
     assert bench.groups.fetch_offsets(OffsetFetch(Sender("g"), [PARTITION], True))[1][PARTITION].offset == 2
 
 
-def marker(producer_id, commit):
+def marker(producer_id: int, commit: bool) -> bytes:
     return end_transaction_marker(commit=commit, producer_id=producer_id, producer_epoch=0, coordinator_epoch=0, timestamp_ms=0)
 
 
-def test_many_threads_commit_at_once():
+def test_many_threads_commit_at_once() -> None:
     bench = Bench(partitions=4)
 
-    def work(number):
+    def work(number: Any) -> None:
         for offset in range(200):
             assert commit(bench, offset, f"g{number % 5}") == 0
 
@@ -210,15 +217,16 @@ def test_many_threads_commit_at_once():
     assert [fetched(bench, f"g{index}") for index in range(5)] == [199] * 5
 
 
-def test_futures_pass_failures_on():
-    first, second = Future(), Future()
-    both = gather([first, 2, second], sum)
+def test_futures_pass_failures_on() -> None:
+    first: Future[Any] = Future()
+    second: Future[Any] = Future()
+    both = gather([first, 2, second], sum)  # type: ignore[arg-type]
     first.set_result(1)
     assert not both.done()
     second.set_result(3)
     assert both.result(0) == 6
     assert gather([1, 2], sum) == 3
-    broken = Future()
+    broken: Future[Any] = Future()
     chained = then(broken, lambda value: value)
     broken.set_exception(ValueError("no"))
     with pytest.raises(ValueError, match="no"):

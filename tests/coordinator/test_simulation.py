@@ -5,12 +5,15 @@
 - Left alone, the group settles: all who are alive are members of one generation, and every part has one owner.
 """
 
+import concurrent.futures._base
 import random
 from concurrent.futures import Future
+from typing import Any
 
 from tests.cases import case
 from tests.coordinator.fakes import Bench
 from twisted_kafka.coordinator.group.requests import JoinRequest, Sender, SyncRequest
+from twisted_kafka.coordinator.group.results import JoinResult, SyncResult
 from twisted_kafka.coordinator.group.state.classic_group_member import MemberTerms
 from twisted_kafka.protocol.errors import ErrorCode
 
@@ -24,17 +27,18 @@ START_OVER = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID)
 class Member:
     """A consumer as clients are: join, sync, heartbeat, and do as the errors say."""
 
-    def __init__(self, number, is_static):
+    def __init__(self, number: int, is_static: bool) -> None:
         self.name = f"c{number}"
         self.instance_id = f"i{number}" if is_static else None
         self.restart()
 
-    def restart(self):
-        self.member_id, self.generation, self.assignment = "", -1, None
-        self.asked, self.sends = None, "join"
-        self.joined = None
+    def restart(self) -> None:
+        self.member_id, self.generation, self.sends = "", -1, "join"
+        self.assignment: Any = None
+        self.asked: Any = None
+        self.joined: Any = None
 
-    def step(self, bench, loses):
+    def step(self, bench: Bench, loses: bool) -> None:
         """Send one request, or look whether the last one was answered; ``loses``: the answer gets lost."""
         if self.asked is not None:
             if not self.asked.done():
@@ -48,14 +52,14 @@ class Member:
         if not loses:
             getattr(self, f"got_{self.sends}")(answer)
 
-    def sender(self):
+    def sender(self) -> Sender:
         return Sender("g", self.member_id, self.instance_id, self.generation)
 
-    def send_join(self, bench):
+    def send_join(self, bench: Bench) -> concurrent.futures._base.Future[Any] | JoinResult:
         terms = MemberTerms(self.name, "/h", 8_000, 10_000, "consumer", (("range", self.name.encode()),))
         return bench.groups.join(JoinRequest("g", self.member_id, self.instance_id, terms, self.instance_id is None, True))
 
-    def got_join(self, answer):
+    def got_join(self, answer: JoinResult) -> None:
         if answer.error == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = answer.member_id
         elif answer.error in START_OVER:
@@ -63,13 +67,13 @@ class Member:
         elif not answer.error:
             self.member_id, self.generation, self.joined, self.sends = answer.member_id, answer.generation, answer, "sync"
 
-    def send_sync(self, bench):
+    def send_sync(self, bench: Bench) -> concurrent.futures._base.Future[Any] | SyncResult:
         owners = [member.member_id for member in self.joined.members] if not self.joined.skip_assignment else []
         parts = {owner: PARTS[index :: len(owners)] for index, owner in enumerate(owners)}
         assignments = {owner: ",".join(owned).encode() for owner, owned in parts.items()}
         return bench.groups.sync(SyncRequest(self.sender(), None, None, assignments))
 
-    def got_sync(self, answer):
+    def got_sync(self, answer: SyncResult) -> None:
         if not answer.error:
             self.assignment = tuple(filter(None, answer.assignment.decode().split(",")))
             self.sends = "heartbeat"
@@ -78,10 +82,10 @@ class Member:
         else:
             self.sends, self.assignment = "join", None
 
-    def send_heartbeat(self, bench):
+    def send_heartbeat(self, bench: Bench) -> ErrorCode:
         return bench.groups.heartbeat(self.sender())
 
-    def got_heartbeat(self, error):
+    def got_heartbeat(self, error: ErrorCode) -> None:
         if error in START_OVER:
             self.restart()
         elif error:
@@ -91,17 +95,23 @@ class Member:
 class Watch:
     """Who has owned which part in which generation."""
 
-    def __init__(self):
-        self.owners = {}
+    def __init__(self) -> None:
+        self.owners: dict[Any, Any] = {}
 
-    def look(self, members):
+    def look(self, members: list[Member]) -> None:
         for member in members:
             for part in member.assignment or ():
                 owner = self.owners.setdefault((member.generation, part), member)
                 assert owner is member, f"{part} has two owners in generation {member.generation}"
 
 
-def disturb(chance, bench, members, spare, parked):
+def disturb(
+    chance: random.Random,
+    bench: Bench,
+    members: list[Member],
+    spare: list[Member],
+    parked: list[Any | concurrent.futures._base.Future[Any] | None],
+) -> None:
     what = chance.random()
     if what < 0.02 and spare:
         members.append(spare.pop())
@@ -125,17 +135,18 @@ def disturb(chance, bench, members, spare, parked):
         bench.restart()
 
 
-def test_whatever_happens():
+def test_whatever_happens() -> None:
     for seed in range(25):
         with case(seed=seed):
             simulate(seed)
 
 
-def simulate(seed):
+def simulate(seed: int) -> None:
     chance = random.Random(seed)
     bench = Bench(initial_rebalance_delay_ms=chance.choice((0, 1000)))
     spare = [Member(number, is_static=number % 3 == 0) for number in range(30)]
-    members, parked, watch = [spare.pop() for _ in range(4)], [], Watch()
+    members, watch = [spare.pop() for _ in range(4)], Watch()
+    parked: list[Any] = []
     for _ in range(STEPS):
         disturb(chance, bench, members, spare, parked)
         for member in chance.sample(members, k=len(members) // 2 + 1):

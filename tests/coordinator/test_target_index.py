@@ -1,6 +1,7 @@
 """A target assignment that follows a group step by step is as good as one that is computed anew, and takes less work."""
 
 import random
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ from twisted_kafka.coordinator.group.state.target_index import TargetIndex
 COUNTS = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 12), min_size=1)
 
 
-def moved(before, after):
+def moved(before: Any, after: Any) -> int:
     """How many partitions changed hands or became somebody's."""
     return sum(
         len(indexes - before.get(name, NO_PARTITIONS).get(topic, frozenset()))
@@ -24,12 +25,12 @@ def moved(before, after):
 
 @settings(max_examples=200, deadline=None)
 @given(COUNTS, st.lists(st.integers(-3, 6), min_size=1, max_size=40), st.integers())
-def test_steps_are_even_and_move_as_little_as_computing_anew(counts, moves, seed):
+def test_steps_are_even_and_move_as_little_as_computing_anew(counts: Any, moves: Any, seed: Any) -> None:
     chance = random.Random(seed)
-    target = {}
+    target: dict[Any, Any] = {}
     index = TargetIndex(counts, target)
 
-    def put(name, partitions):
+    def put(name: Any, partitions: Any) -> None:
         index.put(name, target.get(name, NO_PARTITIONS), partitions)
         if partitions is None:
             del target[name]
@@ -58,7 +59,7 @@ def test_steps_are_even_and_move_as_little_as_computing_anew(counts, moves, seed
         assert UniformAssignor().step(index, None) == {}
 
 
-def test_what_is_not_whole_is_noticed():
+def test_what_is_not_whole_is_noticed() -> None:
     topic = TOPICS[0]
     target = {"a": {topic: frozenset([0, 1])}, "b": {topic: frozenset([1])}}
     assert not TargetIndex({topic: 2}, target).fits({topic: 2}, 2)

@@ -6,6 +6,7 @@ What is counted are lines of Python that ran, records and bytes: no times, which
 import sys
 from concurrent.futures import Future
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -27,19 +28,19 @@ LOG = TopicPartition("__consumer_offsets", 0)
 class Work:
     """Counts what is done while it is entered."""
 
-    def __init__(self, bench):
+    def __init__(self, bench: Any) -> None:
         self.bench = bench
         self.lines = self.records = self.bytes = 0
 
-    def written(self):
+    def written(self) -> Any:
         batches = self.bench.log.batches[LOG]
         return len(self.bench.written()), sum(map(len, batches))
 
-    def __enter__(self):
+    def __enter__(self) -> Any:
         self._records, self._bytes = self.written()
         lines = count()
 
-        def trace(frame, event, argument):
+        def trace(frame: Any, event: Any, argument: Any) -> Any:
             if event == "line":
                 next(lines)
             return trace
@@ -49,18 +50,18 @@ class Work:
         sys.settrace(trace)
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> None:
         sys.settrace(self._outer)
         self.lines = next(self._counter)
         records, size = self.written()
         self.records, self.bytes = records - self._records, size - self._bytes
 
 
-def classic(members):
+def classic(members: Any) -> Any:
     """Return the work of joining, syncing and heartbeats, of a rebalance, and of leaving one by one."""
     bench = Bench(max_size=members, initial_rebalance_delay_ms=100)
 
-    def generation():
+    def generation() -> Any:
         joins = [bench.groups.join(join("g", member_id)) for member_id in ids]
         bench.advance(200)
         results = [each.result(0) if isinstance(each, Future) else each for each in joins]
@@ -76,7 +77,7 @@ def classic(members):
         assert all((each.result(0) if isinstance(each, Future) else each).assignment == b"assigned" for each in syncs)
         return number
 
-    def beat(number):
+    def beat(number: Any) -> None:
         for member_id in ids:
             assert bench.groups.heartbeat(Sender("g", member_id, None, number)) == 0
 
@@ -90,13 +91,14 @@ def classic(members):
     return joined, beaten, again
 
 
-def consumer(members):
+def consumer(members: Any) -> Any:
     """Return the work of joining, of settling, of heartbeats that change nothing, and of one more member."""
     bench = Bench(consumer_max_size=members + 1)
     bench.topics.change({"t": MANY})
-    epochs, owned = {}, {}
+    epochs: dict[str, int] = {}
+    owned: dict[str, Any] = {}
 
-    def beat(member_id="", **fields):
+    def beat(member_id: str = "", **fields: Any) -> Any:
         request = ConsumerGroupHeartbeatRequest(group_id="g", member_id=member_id, **fields)
         if member_id:
             request.member_epoch, request.topic_partitions = epochs[member_id], owned[member_id]
@@ -110,12 +112,12 @@ def consumer(members):
             ]
         return answer
 
-    def settle(rounds=1):
+    def settle(rounds: int = 1) -> None:
         for _ in range(rounds):
             for member_id in list(epochs):
                 beat(member_id)
 
-    new = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
+    new: dict[str, Any] = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
     with Work(bench) as joined:
         for _ in range(members):
             beat(**new)
@@ -133,7 +135,7 @@ def consumer(members):
 
 
 @pytest.mark.parametrize("protocol", [classic, consumer])
-def test_work_grows_with_the_members(protocol):
+def test_work_grows_with_the_members(protocol: Any) -> None:
     for few, many in zip(protocol(FEW), protocol(MANY), strict=True):
         assert many.lines < LINEAR * few.lines
         assert many.records <= LINEAR * few.records

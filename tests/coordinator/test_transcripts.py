@@ -11,7 +11,7 @@ TRANSCRIPTS = sorted((Path(__file__).parent.parent / "data" / "coordinator" / "t
 
 
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
-def test_transcript(path):
+def test_transcript(path: Path) -> None:
     written = path.read_text()
     happened = check(written)
     if os.environ.get("REWRITE_TRANSCRIPTS"):
@@ -20,5 +20,5 @@ def test_transcript(path):
         assert happened == written
 
 
-def test_there_are_transcripts():
+def test_there_are_transcripts() -> None:
     assert len(TRANSCRIPTS) >= 90

@@ -8,11 +8,13 @@
 ``REWRITE_TRANSCRIPTS=1 pytest tests/coordinator`` writes what really happens into the files: read the difference.
 """
 
+from collections.abc import Callable
 from concurrent.futures import Future
+from typing import Any
 
 from tests.coordinator.fakes import Bench
 from tests.coordinator.transcript_consumer import ConsumerCommands, parsed, subscription
-from twisted_kafka.coordinator.coordinator_record import Producer
+from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, Producer
 from twisted_kafka.coordinator.group.group_coordinator_config import MigrationPolicy
 from twisted_kafka.coordinator.group.offsets.offset_metadata_manager import OffsetFetch
 from twisted_kafka.coordinator.group.requests import JoinRequest, LeavingMember, Sender, SyncRequest
@@ -28,27 +30,27 @@ OFFSETS = TopicPartition(GROUP_METADATA_TOPIC, 0)
 
 
 class Client:
-    def __init__(self, name):
+    def __init__(self, name: str) -> None:
         self.name = name
         self.member_id = ""
         self.generation = -1
-        self.options = {}
+        self.options: dict[Any, Any] = {}
 
 
 class Transcript(ConsumerCommands):
     """One scenario's coordinator and clients."""
 
-    def __init__(self):
-        self.bench = None
-        self.settings = {}
-        self.clients = {}
-        self.moderns = {}
-        self.lines = []
-        self.waiting = []
-        self.state = None
+    def __init__(self) -> None:
+        self.bench: Any = None
+        self.settings: dict[Any, Any] = {}
+        self.clients: dict[Any, Any] = {}
+        self.moderns: dict[Any, Any] = {}
+        self.lines: list[Any] = []
+        self.waiting: list[Any] = []
+        self.state: Any = None
         self.read_records = 0
 
-    def run(self, command):
+    def run(self, command: str) -> list[Any | str]:
         """Run one command; returns the lines that it brought about."""
         self.lines = []
         word, *rest = command.split()
@@ -63,19 +65,19 @@ class Transcript(ConsumerCommands):
         self.collect()
         return self.lines
 
-    def say(self, text):
+    def say(self, text: str) -> None:
         self.lines.append(text.rstrip())
 
-    def client(self, name):
+    def client(self, name: str) -> Client:
         return self.clients.setdefault(name, Client(name))
 
-    def answered(self, result, tell):
+    def answered(self, result: Any, tell: Callable[..., Any]) -> None:
         if isinstance(result, Future):
             self.waiting.append((result, tell))
         else:
             tell(result)
 
-    def collect(self):
+    def collect(self) -> None:
         left = []
         for future, tell in self.waiting:
             if future.done():
@@ -96,7 +98,7 @@ class Transcript(ConsumerCommands):
 
     # commands
 
-    def do_join(self, names, options):
+    def do_join(self, names: list[str], options: dict[str, str]) -> None:
         client = self.client(names[0])
         client.options |= options
         options = client.options
@@ -115,7 +117,7 @@ class Transcript(ConsumerCommands):
         instance = options.get("instance")
         request = JoinRequest(group_id, member_id, instance, terms, version >= 4 and instance is None, version >= 9)
 
-        def tell(result):
+        def tell(result: Any) -> None:
             if not result.error or result.error == ErrorCode.MEMBER_ID_REQUIRED:
                 client.member_id = result.member_id
             if result.error:
@@ -136,7 +138,7 @@ class Transcript(ConsumerCommands):
 
         self.answered(self.bench.groups.join(request), tell)
 
-    def do_sync(self, names, options):
+    def do_sync(self, names: list[str], options: dict[str, str]) -> None:
         client = self.client(names[0])
         assignments = {}
         for item in filter(None, options.get("assign", "").split(",")):
@@ -148,14 +150,14 @@ class Transcript(ConsumerCommands):
         request = SyncRequest(self.sender(client, options), options.get("type"), options.get("protocol"), assignments)
         result = self.bench.groups.sync(request)
 
-        def tell(result):
+        def tell(result: Any) -> None:
             self.say(
                 f"{client.name} syncs: {result.error.name if result.error else read_assignment(result.assignment) or '(nothing)'}"
             )
 
         self.answered(result, tell)
 
-    def sender(self, client, options):
+    def sender(self, client: Client, options: dict[str, str]) -> Sender:
         return Sender(
             options.get("group", GROUP),
             options.get("member", client.member_id),
@@ -163,17 +165,17 @@ class Transcript(ConsumerCommands):
             int(options.get("generation", client.generation)),
         )
 
-    def do_heartbeat(self, names, options):
+    def do_heartbeat(self, names: list[str], options: dict[str, str]) -> None:
         client = self.client(names[0])
         error = self.bench.groups.heartbeat(self.sender(client, options))
         self.say(f"{client.name} heartbeats: {error.name}")
 
-    def do_leave(self, names, options):
+    def do_leave(self, names: list[str], options: dict[str, str]) -> None:
         leaving = [LeavingMember(self.client(name).member_id, self.client(name).options.get("instance")) for name in names]
         if "instance" in options:
             leaving.append(LeavingMember("", options["instance"]))
 
-        def tell(answer):
+        def tell(answer: Any) -> None:
             error, left = answer
             if error:
                 self.say(f"leave: {error.name}")
@@ -182,7 +184,7 @@ class Transcript(ConsumerCommands):
 
         self.answered(self.bench.groups.leave(options.get("group", GROUP), leaving), tell)
 
-    def do_commit(self, names, options):
+    def do_commit(self, names: list[Any | str], options: dict[str, str]) -> None:
         client = self.client(names[0]) if names else None
         generation = int(options.pop("generation", client.generation if client else -1))
         member_id = options.pop("member", client.member_id if client else "")
@@ -196,14 +198,14 @@ class Transcript(ConsumerCommands):
             lambda error: self.say(f"{who} commits: {error.name}"),
         )
 
-    def offsets(self, named, expire_ms=-1):
+    def offsets(self, named: dict[str, str], expire_ms: int = -1) -> dict[TopicPartition, OffsetCommitValue]:
         now_ms = self.bench.clock.wall_ms()
         return {
             partition(name): OffsetCommitValue(offset=int(offset), commit_timestamp=now_ms, expire_timestamp=expire_ms)
             for name, offset in named.items()
         }
 
-    def do_txncommit(self, names, options):
+    def do_txncommit(self, names: list[str], options: dict[str, str]) -> None:
         """A producer commits offsets in its transaction, for a member of the group if ``member`` and ``generation`` are given."""
         sender = Sender(GROUP, options.pop("member", ""), options.pop("instance", None), int(options.pop("generation", -1)))
         producer = Producer(int(names[0]), 0)
@@ -212,7 +214,7 @@ class Transcript(ConsumerCommands):
             lambda error: self.say(f"producer {names[0]} commits: {error.name}"),
         )
 
-    def do_end(self, names, options):
+    def do_end(self, names: list[str], options: dict[Any, Any]) -> None:
         """A producer's transaction ends: its marker is in the log."""
         committed = names[1] == "commit"
         self.answered(
@@ -220,8 +222,8 @@ class Transcript(ConsumerCommands):
             lambda error: error and self.say(f"the marker of producer {names[0]}: {error.name}"),
         )
 
-    def do_fetch(self, names, options):
-        def tell(result):
+    def do_fetch(self, names: list[Any | str], options: dict[str, str]) -> None:
+        def tell(result: Any) -> None:
             error, offsets = result
             shown = [
                 f"{key}={value.name if isinstance(value, ErrorCode) else value and value.offset}" for key, value in offsets.items()
@@ -235,14 +237,14 @@ class Transcript(ConsumerCommands):
             tell,
         )
 
-    def do_forget(self, names, options):
-        def tell(result):
+    def do_forget(self, names: list[str], options: dict[Any, Any]) -> None:
+        def tell(result: Any) -> None:
             error, results = result
             self.say(error.name if error else " ".join(f"{key}={code.name}" for key, code in results.items()))
 
         self.answered(self.bench.groups.delete_offsets(GROUP, [partition(name) for name in names]), tell)
 
-    def do_describe(self, names, options):
+    def do_describe(self, names: list[Any], options: dict[Any, Any]) -> None:
         described = self.bench.groups.describe_group(GROUP)
         self.say(f"{described.error.name} {described.state} {described.protocol_type}/{described.protocol}")
         for member in described.members:
@@ -251,16 +253,16 @@ class Transcript(ConsumerCommands):
                 f" {read_metadata(member.metadata) or '-'} {read_assignment(member.assignment) or '-'}"
             )
 
-    def do_list(self, names, options):
+    def do_list(self, names: list[Any], options: dict[str, str]) -> None:
         error, listings = self.bench.groups.list_groups(
             filter(None, options.get("states", "").split(",")), filter(None, options.get("types", "").split(","))
         )
         self.say(f"{error.name} " + " ".join(f"{one.group_id}:{one.protocol_type}:{one.state}:{one.type}" for one in listings))
 
-    def do_delete(self, names, options):
+    def do_delete(self, names: list[Any], options: dict[Any, Any]) -> None:
         self.answered(self.bench.groups.delete_group(GROUP), lambda error: self.say(f"deleted: {error.name}"))
 
-    def do_advance(self, names, options):
+    def do_advance(self, names: list[str], options: dict[Any, Any]) -> None:
         """Let milliseconds pass; the clients named after them heartbeat every second meanwhile."""
         left = int(names[0])
         while left > 0:
@@ -271,37 +273,37 @@ class Transcript(ConsumerCommands):
             left -= 1000
             self.collect()
 
-    def do_restart(self, names, options):
+    def do_restart(self, names: list[Any | str], options: dict[Any, Any]) -> None:
         self.bench.restart(load=False)
         self.bench.elect(load="unloaded" not in names)
 
-    def do_shrink(self, names, options):
+    def do_shrink(self, names: list[str], options: dict[Any, Any]) -> None:
         """Restart with a lower group.max.size."""
         self.bench.config = self.bench.config._replace(max_size=int(names[0]))
         self.bench.restart()
 
-    def do_load(self, names, options):
+    def do_load(self, names: list[Any], options: dict[Any, Any]) -> None:
         self.bench.scheduler.run_due()
 
-    def do_resign(self, names, options):
+    def do_resign(self, names: list[Any], options: dict[Any, Any]) -> None:
         self.bench.groups.on_leadership_change([], [(0, 0)])
 
-    def do_elect(self, names, options):
+    def do_elect(self, names: list[Any], options: dict[str, str]) -> None:
         self.bench.elect(epoch=int(options.get("epoch", 1)))
 
-    def do_fail(self, names, options):
+    def do_fail(self, names: list[str], options: dict[Any, Any]) -> None:
         """Let the next append fail."""
         self.bench.log.fail_next.append(ErrorCode[names[0]])
 
-    def do_hold(self, names, options):
+    def do_hold(self, names: list[Any], options: dict[Any, Any]) -> None:
         """Let appends wait for replicas from now on."""
         self.bench.log.holds = True
 
-    def do_release(self, names, options):
+    def do_release(self, names: list[Any | str], options: dict[Any, Any]) -> None:
         """Let the replicas answer."""
         self.bench.log.release(ErrorCode[names[0]] if names else ErrorCode.NONE)
 
-    def do_log(self, names, options):
+    def do_log(self, names: list[Any], options: dict[Any, Any]) -> None:
         """Show the records written since the last look."""
         records = self.bench.written()
         for record in records[self.read_records :]:
@@ -309,12 +311,12 @@ class Transcript(ConsumerCommands):
         self.read_records = len(records)
 
 
-def read_metadata(data):
+def read_metadata(data: bytes) -> str:
     """What a member subscribes with as text; topics if it's the consumer protocol's."""
     return "+".join(sorted(subscribed_topics(data))) if data.startswith(b"\0") else data.decode()
 
 
-def read_assignment(data):
+def read_assignment(data: bytes) -> str:
     """What a member was assigned as text; partitions if it's the consumer protocol's."""
     if not data.startswith(b"\0"):
         return data.decode()
@@ -322,19 +324,19 @@ def read_assignment(data):
     return " ".join(f"{each.topic}:{','.join(map(str, each.partitions))}" for each in topics)
 
 
-def setting(text):
+def setting(text: str) -> MigrationPolicy | int | str:
     try:
         return int(text)
     except ValueError:
         return MigrationPolicy(text) if text in [policy.value for policy in MigrationPolicy] else text
 
 
-def partition(text):
+def partition(text: str) -> TopicPartition:
     topic, _, index = text.rpartition("-")
     return TopicPartition(topic, int(index))
 
 
-def show(record):
+def show(record: CoordinatorRecord) -> str:
     key, value = record.key, record.value
     if type(key).__name__.startswith("ConsumerGroup"):
         of = getattr(key, "member_id", None) or getattr(key, "regular_expression", None) or key.group_id
@@ -350,7 +352,7 @@ def show(record):
     return f"group {key.group}: generation {value.generation} {protocol} led by {value.leader} of {members or 'nobody'}"
 
 
-def check(text):
+def check(text: str) -> str:
     """Run a whole transcript; returns what its text should have been."""
     transcript, output, skipping = Transcript(), [], False
     for line in text.splitlines():

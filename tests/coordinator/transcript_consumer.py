@@ -10,6 +10,7 @@ a: epoch 1, t:0,1,2,3        the answer: its epoch, and its assignment if there 
 """
 
 from concurrent.futures import Future
+from typing import Any
 
 from twisted_kafka.coordinator.group.offsets.offset_metadata_manager import OffsetFetch
 from twisted_kafka.coordinator.group.requests import Client, Sender
@@ -27,13 +28,13 @@ from twisted_kafka.protocol.messages.consumer_protocol import (
 GROUP = "g"
 
 
-def shown(partitions, names):
+def shown(partitions: dict[bytes, list[int]], names: dict[bytes, str]) -> str:
     """Partitions by topic id, as text: ``t:0,1 u:2``."""
     topics = sorted((names.get(topic_id, "?"), sorted(indexes)) for topic_id, indexes in partitions.items() if indexes)
     return " ".join(f"{topic}:{','.join(map(str, indexes))}" for topic, indexes in topics) or "nothing"
 
 
-def parsed(text):
+def parsed(text: str) -> dict[str, list[int]]:
     """The other way: topics with their partitions."""
     found = {}
     for topic in filter(None, text.split("/")):
@@ -42,7 +43,7 @@ def parsed(text):
     return found
 
 
-def subscription(topics, owned=""):
+def subscription(topics: str, owned: str = "") -> bytes:
     """The bytes that a consumer of the classic protocol subscribes with."""
     message = ConsumerProtocolSubscription(
         topics=list(filter(None, topics.split(","))),
@@ -56,21 +57,27 @@ def subscription(topics, owned=""):
 class Modern:
     """A client of the consumer protocol: it makes its id up itself, and does not forget what it was told."""
 
-    def __init__(self, name):
+    def __init__(self, name: str) -> None:
         self.name = name
         self.member_id = name
-        self.instance_id = None
+        self.instance_id: Any = None
         self.epoch = 0
-        self.assigned = {}
+        self.assigned: dict[Any, Any] = {}
 
 
 class ConsumerCommands:
     """Mixed into Transcript."""
 
-    def modern(self, name):
+    bench: Any
+    moderns: dict[str, Any]
+    offsets: Any
+    say: Any
+    answered: Any
+
+    def modern(self, name: str) -> Modern:
         return self.moderns.setdefault(name, Modern(name))
 
-    def ids(self, topics):
+    def ids(self, topics: dict[str, list[int]]) -> list[ConsumerGroupHeartbeatRequestTopicPartitions | Any]:
         """Partitions by name as a request lists them."""
         return [
             ConsumerGroupHeartbeatRequestTopicPartitions(
@@ -79,10 +86,10 @@ class ConsumerCommands:
             for name, indexes in topics.items()
         ]
 
-    def do_topics(self, names, options):
+    def do_topics(self, names: list[Any], options: dict[str, str]) -> None:
         self.bench.topics.change({name: int(count) for name, count in options.items()})
 
-    def do_beat(self, names, options):
+    def do_beat(self, names: list[str], options: dict[str, str]) -> None:
         client = self.modern(names[0])
         client.instance_id = options.get("instance", client.instance_id)
         client.epoch = int(options.get("epoch", client.epoch))
@@ -109,10 +116,10 @@ class ConsumerCommands:
             ]
         self.send(client, request, int(options.get("version", 1)))
 
-    def send(self, client, request, version=1):
+    def send(self, client: Modern, request: ConsumerGroupHeartbeatRequest, version: int = 1) -> None:
         names = dict(self.bench.topics.snapshot.topic_names)
 
-        def tell(answer):
+        def tell(answer: Any) -> None:
             if answer.error_code:
                 self.say(f"{client.name}: {ErrorCode(answer.error_code).name}")
                 return
@@ -133,20 +140,20 @@ class ConsumerCommands:
             return
         self.answered(answer, tell)
 
-    def do_bye(self, names, options):
+    def do_bye(self, names: list[str], options: dict[Any, Any]) -> None:
         self.leave_with(LEAVE_EPOCH, names, options)
 
-    def do_away(self, names, options):
+    def do_away(self, names: list[str], options: dict[Any, Any]) -> None:
         self.leave_with(STATIC_LEAVE_EPOCH, names, options)
 
-    def leave_with(self, epoch, names, options):
+    def leave_with(self, epoch: int, names: list[str], options: dict[Any, Any]) -> None:
         client = self.modern(names[0])
         request = ConsumerGroupHeartbeatRequest(
             group_id=GROUP, member_id=options.get("member", client.member_id), member_epoch=epoch, instance_id=client.instance_id
         )
         self.send(client, request)
 
-    def do_group(self, names, options):
+    def do_group(self, names: list[Any | str], options: dict[Any, Any]) -> None:
         described = self.bench.groups.describe_consumer_group(names[0] if names else GROUP)
         if isinstance(described, Future):
             self.say("(waits)")
@@ -155,7 +162,7 @@ class ConsumerCommands:
             self.say(f"{ErrorCode(described.error_code).name}: {described.error_message}")
             return
         self.say(f"{described.group_state} {described.group_epoch}/{described.assignment_epoch} {described.assignor_name}")
-        topic_names = {}
+        topic_names: dict[Any, Any] = {}
         for member in described.members:
             sides = []
             for assignment in (member.assignment, member.target_assignment):
@@ -166,7 +173,7 @@ class ConsumerCommands:
                 f"  {member.member_id} {member.instance_id or '-'} {kind} epoch {member.member_epoch}: {sides[0]} -> {sides[1]}"
             )
 
-    def do_commits(self, names, options):
+    def do_commits(self, names: list[str], options: dict[str, str]) -> None:
         """A member of the consumer protocol commits in its epoch, or in the one given."""
         client = self.modern(names[0])
         version = int(options.pop("version", 9))
@@ -176,7 +183,7 @@ class ConsumerCommands:
             lambda error: self.say(f"{client.name} commits: {error.name}"),
         )
 
-    def do_fetches(self, names, options):
+    def do_fetches(self, names: list[str], options: dict[str, str]) -> None:
         """A member of the consumer protocol fetches its offsets."""
         client = self.modern(names[0])
         sender = Sender(GROUP, options.get("member", client.member_id), None, int(options.get("epoch", client.epoch)))
@@ -185,6 +192,6 @@ class ConsumerCommands:
             f"{client.name} fetches: {error.name} " + " ".join(f"{key}={value.offset}" for key, value in sorted(found.items()))
         )
 
-    def do_groupconfig(self, names, options):
+    def do_groupconfig(self, names: list[Any], options: dict[str, str]) -> None:
         """Settings of the group's own."""
         self.bench.group_config_manager.update(GROUP, {key.replace("_", "."): value for key, value in options.items()})

@@ -1,5 +1,9 @@
 """Following the notifications of changed configs, and purging old ones."""
 
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
 import pytest
 from twisted.logger import capturedLogs
 
@@ -10,14 +14,14 @@ from twisted_kafka.timing.clock import ManualClock
 
 
 class Followed:
-    def __init__(self, path):
+    def __init__(self, path: Path) -> None:
         self.clock = ManualClock()
         self.store = SqliteStore(path / "metadata.sqlite", self.clock, threaded=False)
         self.store.create(znodes.CONFIG_CHANGES, make_parents=True)
-        self.repositories = []
+        self.repositories: list[Any] = []
         self.configs, self.heard = self.follow()
 
-    def follow(self):
+    def follow(self) -> tuple[ConfigRepository, list[Any]]:
         heard = []
         configs = ConfigRepository(self.store, self.clock, threaded=False)
         configs.add_listener("topics", lambda topic, config: heard.append((topic, config)))
@@ -25,26 +29,26 @@ class Followed:
         self.repositories.append(configs)
         return configs, heard
 
-    def pump(self):
+    def pump(self) -> None:
         self.store.pump()
         for configs in self.repositories:
             configs.pump()
 
-    def write(self, topic):
+    def write(self, topic: str) -> None:
         self.configs.write(f"topics/{topic}", {"retention.ms": "1"})
 
-    def notifications(self):
+    def notifications(self) -> Any:
         return len(self.store.children(znodes.CONFIG_CHANGES))
 
 
 @pytest.fixture
-def followed(tmp_path):
+def followed(tmp_path: Path) -> Iterator[Followed]:
     made = Followed(tmp_path)
     yield made
     made.store.close()
 
 
-def test_notifications_expire_fifteen_minutes_after_their_creation(followed):
+def test_notifications_expire_fifteen_minutes_after_their_creation(followed: Followed) -> None:
     followed.write("a")
     followed.clock.advance_ms(CHANGE_EXPIRATION_MS / 2)
     followed.write("b")
@@ -67,7 +71,7 @@ def test_notifications_expire_fifteen_minutes_after_their_creation(followed):
     assert followed.configs.topic_config("a") == {"retention.ms": "1"}
 
 
-def test_a_start_deletes_expired_notifications_and_follows_new_ones(followed):
+def test_a_start_deletes_expired_notifications_and_follows_new_ones(followed: Followed) -> None:
     followed.write("a")
     followed.clock.advance_ms(CHANGE_EXPIRATION_MS + 1)
     _, heard = followed.follow()
@@ -77,8 +81,8 @@ def test_a_start_deletes_expired_notifications_and_follows_new_ones(followed):
     assert [topic for topic, _ in heard] == ["b"]
 
 
-def test_a_listener_that_fails_keeps_neither_the_others_nor_later_changes_from_being_applied(followed):
-    def failing(topic, config):
+def test_a_listener_that_fails_keeps_neither_the_others_nor_later_changes_from_being_applied(followed: Followed) -> None:
+    def failing(topic: Any, config: Any) -> None:
         raise TimeoutError
 
     others = []
@@ -92,7 +96,7 @@ def test_a_listener_that_fails_keeps_neither_the_others_nor_later_changes_from_b
     assert [event["path"] for event in logs if "log_failure" in event] == ["topics/a", "topics/b"]
 
 
-def test_two_brokers_purge_at_the_same_time(followed):
+def test_two_brokers_purge_at_the_same_time(followed: Followed) -> None:
     configs, heard = followed.follow()
     followed.write("a")
     followed.pump()

@@ -4,7 +4,9 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from zope.interface.verify import verifyObject
@@ -33,22 +35,22 @@ from twisted_kafka.timing.clock import ManualClock
 
 
 @pytest.fixture
-def path(tmp_path):
+def path(tmp_path: Path) -> Path:
     return tmp_path / "metadata.sqlite"
 
 
 @pytest.fixture
-def store(path):
+def store(path: Path) -> Iterator[SqliteStore]:
     store = SqliteStore(path, threaded=False)
     yield store
     store.close()
 
 
-def test_it_implements_the_interface(store):
+def test_it_implements_the_interface(store: SqliteStore) -> None:
     assert verifyObject(IMetadataStore, store)
 
 
-def test_a_node_has_data_and_versions(store):
+def test_a_node_has_data_and_versions(store: SqliteStore) -> None:
     assert store.create("/a", b"one") == "/a"
     data, stat = store.get("/a")
     assert (data, stat.version, stat.ephemeral_owner) == (b"one", 0, 0)
@@ -62,7 +64,7 @@ def test_a_node_has_data_and_versions(store):
     assert store.exists("/") is not None
 
 
-def test_refused_operations_change_nothing(store):
+def test_refused_operations_change_nothing(store: SqliteStore) -> None:
     store.create("/a/b", make_parents=True)
     for error, action in (
         (NodeExistsError, lambda: store.create("/a")),
@@ -85,12 +87,12 @@ def test_refused_operations_change_nothing(store):
 
 
 @pytest.mark.parametrize("bad", ["", "a", "/a/", "//a", "/a//b", "/a/./b", "/..", "/a\0b"])
-def test_invalid_paths_are_refused(store, bad):
+def test_invalid_paths_are_refused(store: SqliteStore, bad: Any) -> None:
     with pytest.raises(InvalidPathError):
         store.create(bad)
 
 
-def test_sequence_numbers_follow_the_parents_child_version(store):
+def test_sequence_numbers_follow_the_parents_child_version(store: SqliteStore) -> None:
     store.create("/q")
     assert store.create("/q/n_", sequence=True) == "/q/n_0000000000"
     assert store.create("/q/n_", sequence=True) == "/q/n_0000000001"
@@ -99,7 +101,7 @@ def test_sequence_numbers_follow_the_parents_child_version(store):
     assert store.exists("/q").cversion == 4
 
 
-def test_recursive_deletion_removes_exactly_the_descendants(store):
+def test_recursive_deletion_removes_exactly_the_descendants(store: SqliteStore) -> None:
     for path in ("/a/b/c/d", "/a/bb", "/a/b-/e", "/a/b0", "/a/b.x/y"):
         store.create(path, make_parents=True)
     store.delete("/a/b", recursive=True)
@@ -108,7 +110,7 @@ def test_recursive_deletion_removes_exactly_the_descendants(store):
     assert store.exists("/a/b/c/d") is None
 
 
-def test_multi_is_atomic(store):
+def test_multi_is_atomic(store: SqliteStore) -> None:
     store.create("/a")
     zxid = store.exists("/a").czxid
     with pytest.raises(BadVersionError):
@@ -119,7 +121,7 @@ def test_multi_is_atomic(store):
     assert stat.mzxid == zxid + 1
 
 
-def test_groups_of_a_batch_fail_independently(store):
+def test_groups_of_a_batch_fail_independently(store: SqliteStore) -> None:
     store.create("/a")
     first, second, third = store.batch([[Create("/b"), Create("/b/c")], [Create("/d"), Create("/a")], [Create("/e")]])
     assert first == ["/b", "/b/c"]
@@ -128,8 +130,8 @@ def test_groups_of_a_batch_fail_independently(store):
     assert store.children("/") == ["a", "b", "e"]
 
 
-def test_watches_get_the_events_of_the_node_and_its_children_in_order(store):
-    heard = []
+def test_watches_get_the_events_of_the_node_and_its_children_in_order(store: SqliteStore) -> None:
+    heard: list[Any] = []
     watch = store.watch("/a", heard.append)
     store.create("/a/b", make_parents=True)
     store.set("/a", b"x")
@@ -151,17 +153,23 @@ def test_watches_get_the_events_of_the_node_and_its_children_in_order(store):
     assert store.pump() == 0
 
 
-def test_a_queued_event_is_not_duplicated_but_one_after_delivery_is_new(store):
+def test_a_queued_event_is_not_duplicated_but_one_after_delivery_is_new(store: SqliteStore) -> None:
     heard = []
     store.create("/a")
-    store.watch("/a", lambda event: (heard.append(event.kind), len(heard) == 1 and store.set("/a", b"again")))
+
+    def hear(event: WatchEvent) -> None:
+        heard.append(event.kind)
+        if len(heard) == 1:
+            store.set("/a", b"again")
+
+    store.watch("/a", hear)
     for value in (b"1", b"2", b"3"):
         store.set("/a", value)
     store.pump()
     assert heard == [EventKind.CHANGED, EventKind.CHANGED]
 
 
-def test_merged_events_name_all_children(store):
+def test_merged_events_name_all_children(store: SqliteStore) -> None:
     heard = []
     store.create("/a")
     store.create("/a/before")
@@ -176,8 +184,8 @@ def test_merged_events_name_all_children(store):
     assert heard == [{"before", "b", "c", "number-0000000004"}, {"d"}]
 
 
-def test_failed_changes_cause_no_events(store):
-    heard = []
+def test_failed_changes_cause_no_events(store: SqliteStore) -> None:
+    heard: list[Any] = []
     store.create("/a")
     store.watch("/b", heard.append)
     with pytest.raises(NodeExistsError):
@@ -187,29 +195,39 @@ def test_failed_changes_cause_no_events(store):
     assert heard == []
 
 
-def test_a_watch_that_fails_does_not_stop_the_others(store, path):
-    heard = []
-    store.watch("/a", lambda event: 1 / 0)
+def test_a_watch_that_fails_does_not_stop_the_others(store: SqliteStore, path: Path) -> None:
+    heard: list[Any] = []
+
+    def fail(event: WatchEvent) -> None:
+        raise ZeroDivisionError
+
+    store.watch("/a", fail)
     store.watch("/a", heard.append)
     store.create("/a")
     store.pump()
     assert [event.kind for event in heard] == [EventKind.CREATED]
 
 
-def test_watches_are_called_on_a_separate_thread(path):
+def test_watches_are_called_on_a_separate_thread(path: Path) -> None:
     import threading
 
     store = SqliteStore(path)
-    called, names = threading.Event(), []
-    store.watch("/a", lambda event: (names.append(threading.current_thread().name), called.set()))
+    called = threading.Event()
+    names: list[str] = []
+
+    def note(event: WatchEvent) -> None:
+        names.append(threading.current_thread().name)
+        called.set()
+
+    store.watch("/a", note)
     store.create("/a")
     assert called.wait(5)
     store.close()
     assert names == ["metadata-watch-thread"]
 
 
-def test_closing_ends_the_session(path):
-    states = []
+def test_closing_ends_the_session(path: Path) -> None:
+    states: list[Any] = []
     store = SqliteStore(path, threaded=False)
     store.add_session_listener(states.append)
     store.create("/ids/1", b"me", ephemeral=True, make_parents=True)
@@ -230,7 +248,7 @@ def test_closing_ends_the_session(path):
     again.close()
 
 
-def test_transaction_ids_increase_across_restarts(path):
+def test_transaction_ids_increase_across_restarts(path: Path) -> None:
     store = SqliteStore(path, threaded=False)
     store.create("/a")
     first = store.exists("/a").czxid
@@ -241,12 +259,12 @@ def test_transaction_ids_increase_across_restarts(path):
     store.close()
 
 
-def test_a_store_in_use_cannot_be_opened(store, path):
+def test_a_store_in_use_cannot_be_opened(store: SqliteStore, path: Path) -> None:
     with pytest.raises(StoreUnavailableError, match=r"metadata\.sqlite: database is locked"):
         SqliteStore(path)
 
 
-def test_a_file_that_is_not_a_store_is_refused(path):
+def test_a_file_that_is_not_a_store_is_refused(path: Path) -> None:
     path.write_bytes(b"not a database, but quite long enough to be looked at" * 100)
     with pytest.raises(StoreUnavailableError, match="not a database"):
         SqliteStore(path)
@@ -263,7 +281,7 @@ for number in range(1000000):
 """
 
 
-def test_acknowledged_changes_survive_kill_9(path):
+def test_acknowledged_changes_survive_kill_9(path: Path) -> None:
     root = Path(twisted_kafka.__file__).parent.parent
     process = subprocess.Popen(
         [sys.executable, "-c", KILLED, path], stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(root)}
@@ -282,7 +300,7 @@ def test_acknowledged_changes_survive_kill_9(path):
     store.close()
 
 
-def test_the_creation_time_of_a_node(path):
+def test_the_creation_time_of_a_node(path: Path) -> None:
     clock = ManualClock()
     store = SqliteStore(path, clock, threaded=False)
     store.create("/a")
@@ -294,7 +312,7 @@ def test_the_creation_time_of_a_node(path):
     store.close()
 
 
-def test_a_file_of_format_1_is_migrated(path):
+def test_a_file_of_format_1_is_migrated(path: Path) -> None:
     store = SqliteStore(path, threaded=False)
     store.create("/a", b"kept")
     store.close()

@@ -1,4 +1,6 @@
+from collections.abc import Sequence
 from types import SimpleNamespace as Message
+from typing import Any
 
 from twisted_kafka.metadata.cache import MetadataCache, Node
 from twisted_kafka.protocol.topic_partition import TopicPartition
@@ -6,15 +8,15 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 ID = b"0123456789abcdef"
 
 
-def endpoint(listener, port):
+def endpoint(listener: str, port: int) -> Any:
     return Message(listener=listener, host="h", port=port, security_protocol=0)
 
 
-def broker(broker_id, *endpoints, rack=None):
+def broker(broker_id: int, *endpoints: Any, rack: Any = None) -> Any:
     return Message(id=broker_id, rack=rack, endpoints=list(endpoints), v0_host="", v0_port=0)
 
 
-def state(index, leader, epoch=0, replicas=(1,)):
+def state(index: int, leader: int, epoch: int = 0, replicas: tuple[int] = (1,)) -> Any:
     return Message(
         partition_index=index,
         controller_epoch=1,
@@ -27,12 +29,12 @@ def state(index, leader, epoch=0, replicas=(1,)):
     )
 
 
-def update(*states, topic="t", topic_id=ID, brokers=(), controller_id=1):
+def update(*states: Any, topic: str = "t", topic_id: bytes = ID, brokers: Sequence[Any] = (), controller_id: int = 1) -> Any:
     topics = [Message(topic_name=topic, topic_id=topic_id, partition_states=list(states))] if states else []
     return Message(controller_id=controller_id, live_brokers=list(brokers), topic_states=topics, ungrouped_partition_states=[])
 
 
-def test_updates_are_atomic_and_old_snapshots_unchanged():
+def test_updates_are_atomic_and_old_snapshots_unchanged() -> None:
     cache = MetadataCache(1, "cluster")
     cache.apply(update(state(1, 1), state(0, 1), brokers=[broker(1, endpoint("A", 1))]))
     before = cache.snapshot
@@ -46,7 +48,7 @@ def test_updates_are_atomic_and_old_snapshots_unchanged():
     assert cache.controller_id == 1
 
 
-def test_nodes_are_those_of_the_requested_listener():
+def test_nodes_are_those_of_the_requested_listener() -> None:
     cache = MetadataCache(1)
     cache.apply(update(brokers=[broker(2, endpoint("A", 3), rack="r"), broker(1, endpoint("A", 1), endpoint("B", 2))]))
     assert cache.brokers("A") == [Node(1, "h", 1, None), Node(2, "h", 3, "r")]
@@ -56,13 +58,13 @@ def test_nodes_are_those_of_the_requested_listener():
     assert not cache.alive(3)
 
 
-def test_a_dead_controller_is_unknown():
+def test_a_dead_controller_is_unknown() -> None:
     cache = MetadataCache(1)
     cache.apply(update(brokers=[broker(1)], controller_id=7))
     assert cache.controller_id is None
 
 
-def test_deleting_the_last_partition_removes_the_topic():
+def test_deleting_the_last_partition_removes_the_topic() -> None:
     cache = MetadataCache(1)
     cache.apply(update(state(0, 1), state(1, 1)))
     assert cache.apply(update(state(1, -2))) == [TopicPartition("t", 1)]
@@ -73,7 +75,7 @@ def test_deleting_the_last_partition_removes_the_topic():
     assert cache.partition_count("t") is None
 
 
-def test_a_recreated_topic_has_only_its_new_id():
+def test_a_recreated_topic_has_only_its_new_id() -> None:
     cache = MetadataCache(1)
     cache.apply(update(state(0, 1)))
     cache.apply(update(state(0, 1), topic_id=b"f" * 16))
@@ -81,7 +83,7 @@ def test_a_recreated_topic_has_only_its_new_id():
     assert cache.topic_id("t") == b"f" * 16
 
 
-def test_endpoints_without_listener_names_are_named_after_their_protocol():
+def test_endpoints_without_listener_names_are_named_after_their_protocol() -> None:
     cache = MetadataCache(1)
     cache.apply(update(brokers=[broker(1, endpoint("", 9)), Message(id=2, rack=None, endpoints=[], v0_host="old", v0_port=5)]))
     assert cache.brokers("PLAINTEXT") == [Node(1, "h", 9, None), Node(2, "old", 5, None)]

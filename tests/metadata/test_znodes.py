@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ DATA = Path(__file__).parent.parent / "data" / "zookeeper"
 NODES = [json.loads(line) for file in sorted(DATA.glob("*.jsonl")) for line in file.read_text().splitlines()]
 
 
-def test_every_node_of_a_real_cluster_round_trips():
+def test_every_node_of_a_real_cluster_round_trips() -> None:
     kinds = set()
     for node in NODES:
         kind = znodes_admin.node_type(node["path"])
@@ -23,14 +24,14 @@ def test_every_node_of_a_real_cluster_round_trips():
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"{}", b'{"version":{}}', b'{"version":3,"partitions":[1]}', b"\xff"])
-def test_invalid_data_raises_bad_node_error(data):
+def test_invalid_data_raises_bad_node_error(data: Any) -> None:
     for kind in {znodes_admin.node_type(node["path"]) for node in NODES} - {None, znodes.ConfigNode, znodes_admin.AclChangeNode}:
         if kind is not znodes_admin.TextNode:
             with pytest.raises(BadNodeError):
                 kind.decode(data)
 
 
-def test_older_versions_are_decoded():
+def test_older_versions_are_decoded() -> None:
     old = b'{"version":1,"host":"h","port":9,"jmx_port":-1,"timestamp":"5"}'
     assert znodes.BrokerNode.decode(old).endpoints == ["PLAINTEXT://h:9"]
     assert znodes.TopicNode.decode(b'{"version":1,"partitions":{"0":[1]}}').topic_id is None
@@ -38,7 +39,7 @@ def test_older_versions_are_decoded():
     assert znodes.ConfigChangeNode.decode(b'{"version":1,"entity_type":"topics","entity_name":"a"}').entity_path == "topics/a"
 
 
-def test_endpoints():
+def test_endpoints() -> None:
     for text in ("PLAINTEXT://host:9092", "A_B://[::1]:0", "X://:1"):
         assert str(znodes.EndPointText.parse(text)) == text
     assert znodes.EndPointText.parse("A://[::1]:5") == ("A", "::1", 5)
@@ -47,19 +48,19 @@ def test_endpoints():
             znodes.EndPointText.parse(text)
 
 
-def test_names_are_sanitized_as_in_kafka():
+def test_names_are_sanitized_as_in_kafka() -> None:
     assert sanitized("bob smith") == "bob%20smith"
     assert sanitized("app/1") == "app%2F1"
     assert sanitized("a*b~c-d_e.f") == "a%2Ab%7Ec-d_e.f"
     assert desanitized("bob%20smith") == "bob smith"
 
 
-def test_an_invalid_topic_id_is_a_bad_node():
+def test_an_invalid_topic_id_is_a_bad_node() -> None:
     with pytest.raises(BadNodeError):
         znodes.TopicNode.decode(b'{"version":3,"partitions":{},"topic_id":"short"}')
 
 
-def test_paths():
+def test_paths() -> None:
     partition = TopicPartition("orders.eu", 2)
     assert znodes.state_path(partition) == "/brokers/topics/orders.eu/partitions/2/state"
     assert znodes.partition_path(partition) == "/brokers/topics/orders.eu/partitions/2"

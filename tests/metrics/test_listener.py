@@ -34,7 +34,7 @@ class Served:
         self.pages = 0
         self.takes_ms = 0.0
         self.registry.gauge("T", "Made", self.made)
-        self.reactor = MemoryReactorClock()
+        self.reactor = MemoryReactorClock()  # type: ignore[no-untyped-call]
         MetricsListener(self.reactor, "", 0, self.registry).start()
         self.factory = self.reactor.tcpServers[0][1]
         self.factory.doStart()
@@ -45,7 +45,7 @@ class Served:
         return self.pages
 
     def connect(self) -> Transport:
-        transport = Transport()
+        transport = Transport()  # type: ignore[no-untyped-call]
         transport.reactor = self.reactor
         transport.protocol = self.factory.buildProtocol(None)
         transport.protocol.makeConnection(transport)
@@ -65,19 +65,19 @@ def served() -> Served:
 def test_a_connection_is_for_one_request(served: Served) -> None:
     client = served.ask(GET * 10_000)
     assert client.disconnecting
-    assert client.value().count(b"HTTP/1.1 200 OK") == 1
-    assert b"Connection: close" in client.value()
+    assert client.value().count(b"HTTP/1.1 200 OK") == 1  # type: ignore[no-untyped-call]
+    assert b"Connection: close" in client.value()  # type: ignore[no-untyped-call]
     assert served.pages == 1
 
 
 def test_making_pages_takes_a_tenth_of_the_time_at_most(served: Served) -> None:
     served.takes_ms = 30
     for _ in range(20):
-        assert b"made 1\n" in served.ask().value()
+        assert b"made 1\n" in served.ask().value()  # type: ignore[no-untyped-call]
     served.clock.advance_ms(269)
-    assert b"made 1\n" in served.ask().value()
+    assert b"made 1\n" in served.ask().value()  # type: ignore[no-untyped-call]
     served.clock.advance_ms(1)
-    assert b"made 2\n" in served.ask().value()
+    assert b"made 2\n" in served.ask().value()  # type: ignore[no-untyped-call]
 
 
 @pytest.mark.parametrize("kind", ["declared", "chunked"])
@@ -91,11 +91,11 @@ def test_bodies_are_not_kept_and_long_ones_end_the_connection(served: Served, ki
         sent += len(piece)
         assert sent <= MAX_BODY_BYTES + 1000
     assert sent > MAX_BODY_BYTES
-    assert not client.value()
+    assert not client.value()  # type: ignore[no-untyped-call]
 
 
 def test_a_short_body_is_passed_over(served: Served) -> None:
-    assert b" 405 " in served.ask(b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc").value()
+    assert b" 405 " in served.ask(b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc").value()  # type: ignore[no-untyped-call]
 
 
 def test_nothing_lasts_longer_than_its_time(served: Served) -> None:
@@ -115,11 +115,11 @@ def test_too_many_connections_cost_the_oldest(served: Served) -> None:
     served.reactor.advance(0)
     clients += [served.connect() for _ in range(3)]
     assert [client.disconnecting for client in clients[1:]] == [True, True] + [False] * (MAX_CONNECTIONS)
-    assert b"200 OK" in served.ask().value()
+    assert b"200 OK" in served.ask().value()  # type: ignore[no-untyped-call]
 
 
 def test_head_is_answered_without_the_page(served: Served) -> None:
-    answer = served.ask(GET.replace(b"GET", b"HEAD")).value()
+    answer = served.ask(GET.replace(b"GET", b"HEAD")).value()  # type: ignore[no-untyped-call]
     assert answer.startswith(b"HTTP/1.1 200 OK")
     assert answer.endswith(b"\r\n\r\n")
     assert b"Content-Length: 0" not in answer

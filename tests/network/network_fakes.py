@@ -25,11 +25,11 @@ from twisted_kafka.timing.clock import ManualClock
 def lines_of(action: Callable[[], object]) -> list[str]:
     """Return what ``action`` logs, without what is for debugging."""
     events: list[LogEvent] = []
-    globalLogPublisher.addObserver(events.append)
+    globalLogPublisher.addObserver(events.append)  # type: ignore[arg-type]
     try:
         action()
     finally:
-        globalLogPublisher.removeObserver(events.append)
+        globalLogPublisher.removeObserver(events.append)  # type: ignore[arg-type]
     return [event["log_format"].format(**event) for event in events if event["log_level"].name != "debug"]
 
 

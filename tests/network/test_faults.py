@@ -124,7 +124,7 @@ def test_request_blocked_in_a_system_call_does_not_hold_up_others(serving: Make,
                 os.read(read_end, 1)
             Running.answer(server, channel, request)
 
-    server.answer = Disk().answer  # type: ignore[method-assign]
+    server.answer = Disk().answer
     blocked = [server.connect() for _ in range(2)]
     others = [server.connect() for _ in range(4)]
     for client in blocked:
@@ -197,7 +197,7 @@ def test_network_thread_that_is_lost_begins_anew_and_the_rest_serves_on(serving:
     assert len(victim.channels) == 2
     eventually(lambda: server.server.quotas.total == 6)
     eventually(lambda: victim.stats.dropped_responses <= 1 and len(server.recorder.completed) == 11)
-    globalLogPublisher.removeObserver(observer)
+    globalLogPublisher.removeObserver(observer)  # type: ignore[arg-type]
     assert len([message for message in messages if "failed, closing its 2 connections" in message]) == 1
     assert len([message for message in messages if "continues with a new reactor" in message]) == 1
 
@@ -223,7 +223,7 @@ def test_network_thread_that_is_lost_waits_for_descriptors_to_begin_anew(serving
     eventually(lambda: failures == [2, 1, 0])
     assert is_closed(client)
     echo(server.connect(), 2)
-    globalLogPublisher.removeObserver(observer)
+    globalLogPublisher.removeObserver(observer)  # type: ignore[arg-type]
     assert len([message for message in messages if "cannot restart for now" in message]) == 1
 
 
@@ -231,7 +231,7 @@ def remember(messages: list[str]) -> Callable[[Any], None]:
     def observe(event: Any) -> None:
         messages.append(formatEvent(event))
 
-    globalLogPublisher.addObserver(observe)
+    globalLogPublisher.addObserver(observe)  # type: ignore[arg-type]
     return observe
 
 

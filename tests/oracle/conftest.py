@@ -41,7 +41,7 @@ BOTH_PROTOCOLS = {
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
     if java_class_path() is None:
         pytest.skip("Java or Maven is not installed")
-    broker = ApacheKafka(tmp_path_factory.mktemp("kafka"), **SETTINGS)
+    broker = ApacheKafka(tmp_path_factory.mktemp("kafka"), **SETTINGS)  # type: ignore[arg-type]
     try:
         broker.start()
         warm(broker.port)

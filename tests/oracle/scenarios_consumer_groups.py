@@ -263,7 +263,7 @@ def consumer_offsets(talk: Talk, version: int) -> None:
     talk.ask(OffsetDeleteRequest(group_id=group, topics=wanted), 0)
     talk.ask(DeleteGroupsRequest(groups_names=[group]), 2)
     for fields in ({}, {"types_filter": ["consumer"]}, {"types_filter": ["Classic"]}, {"states_filter": ["stable"]}):
-        listed = talk.ask(ListGroupsRequest(**fields), 5, note=False)
+        listed = talk.ask(ListGroupsRequest(**fields), 5, note=False)  # type: ignore[arg-type]
         ours = [(each.protocol_type, each.group_state, each.group_type) for each in listed.groups if each.group_id == group]
         talk.answers.append(("listed", str(ours)))
     a.beat(member_epoch=-1)

@@ -1,5 +1,7 @@
 """Produce, Fetch, ListOffsets, OffsetForLeaderEpoch, DeleteRecords, InitProducerId: good input and bad."""
 
+from typing import Any
+
 from tests.oracle.talk import Talk, scenario
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from twisted_kafka.protocol.messages.list_offsets import (
@@ -145,7 +147,8 @@ def produce_lying_offsets(talk: Talk, version: int) -> None:
 @scenario(ProduceRequest, since=3)
 def produce_transactional(talk: Talk, version: int) -> None:
     topic = talk.create("t")
-    for fields in ({}, {"producer_id": 77, "producer_epoch": 0, "base_sequence": 0}):
+    transactional: dict[str, Any] = {"producer_id": 77, "producer_epoch": 0, "base_sequence": 0}
+    for fields in ({}, transactional):
         request = produce(topic, build_batch(records(1), is_transactional=True, **fields))
         request.topic_data += produce("no." + topic, data(version)).topic_data
         talk.ask(request, version)
@@ -166,7 +169,7 @@ def produce_idempotent(talk: Talk, version: int) -> None:
 
 
 def fetch(topic: str, *partitions: FetchPartition, **fields: int) -> FetchRequest:
-    settings = {"max_wait_ms": 50, "min_bytes": 1, "max_bytes": 10_000_000} | fields
+    settings: dict[str, Any] = {"max_wait_ms": 50, "min_bytes": 1, "max_bytes": 10_000_000} | fields
     return FetchRequest(topics=[FetchTopic(topic=topic, partitions=list(partitions))], **settings)
 
 

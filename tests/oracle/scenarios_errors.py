@@ -109,7 +109,7 @@ def a_transactional_commit_that_is_too_large(talk: Talk, version: int) -> None:
 def offsets_of_a_group_that_is_not_of_consumers(talk: Talk, version: int) -> None:
     topic, group = talk.create("t"), talk.topic("group")
     connect = {"protocol_type": "connect", "protocols": [JoinGroupRequestProtocol(name="default", metadata=b"")]}
-    first = join(talk, 5, group, note=False, **connect)
+    first = join(talk, 5, group, note=False, **connect)  # type: ignore[arg-type]
     member = join(talk, 5, group, first.member_id, note=False, **connect)
     assignment = SyncGroupRequestAssignment(member_id=member.member_id, assignment=b"")
     sync = SyncGroupRequest(

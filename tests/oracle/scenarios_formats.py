@@ -39,13 +39,13 @@ def consumed(talk: Talk, version: int, topic: str, offset: int = 0) -> None:
             (batch.magic, int(batch.compression), record)
             for batch in batches(answer.records or b"")
             for record in plain_records(batch)
-            if record[0] >= offset
+            if record[0] >= offset  # type: ignore[operator]
         ]
         if answer.error_code or not read:
             got.append((answer.error_code, answer.high_watermark))
             break
         got += read
-        offset = read[-1][2][0] + 1
+        offset = read[-1][2][0] + 1  # type: ignore[operator]
     talk.answers.append((f"consumed v{version} records", got))
 
 

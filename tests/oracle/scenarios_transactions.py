@@ -96,7 +96,7 @@ def marker(
 
 
 def end(talk: Talk, group: str, committed: bool = True, version: int = 1, **fields: int) -> None:
-    talk.ask(WriteTxnMarkersRequest(markers=[marker(group, committed, **fields)]), version)
+    talk.ask(WriteTxnMarkersRequest(markers=[marker(group, committed, **fields)]), version)  # type: ignore[arg-type]
 
 
 def offsets(talk: Talk, group: str, topic: str) -> None:
@@ -243,24 +243,24 @@ def write_txn_markers(talk: Talk, version: int) -> None:
 
     here = {topic: [0]}
     write()
-    write(marker(name, **here))
+    write(marker(name, **here))  # type: ignore[arg-type]
     committed(talk, topic)
     transactional(talk, topic, name, 1)
-    write(marker(name, False, coordinator_epoch=4, **here))
+    write(marker(name, False, coordinator_epoch=4, **here))  # type: ignore[arg-type]
     committed(talk, topic)
-    write(marker(name, coordinator_epoch=3, **here))
-    write(marker(name, coordinator_epoch=4, producer_epoch=2, **here))
-    write(marker(name, coordinator_epoch=4, producer_epoch=1, **here))
+    write(marker(name, coordinator_epoch=3, **here))  # type: ignore[arg-type]
+    write(marker(name, coordinator_epoch=4, producer_epoch=2, **here))  # type: ignore[arg-type]
+    write(marker(name, coordinator_epoch=4, producer_epoch=1, **here))  # type: ignore[arg-type]
     transactional(talk, topic, name, 2)
     transactional(talk, topic, name, 0, 2)
-    write(marker(name, coordinator_epoch=4, producer_epoch=2, **{topic: [0, 1, 9], "no." + topic: [0]}))
-    write(marker(talk.topic("other"), **here), marker(name, coordinator_epoch=4, producer_epoch=2, **{topic: [1]}))
+    write(marker(name, coordinator_epoch=4, producer_epoch=2, **{topic: [0, 1, 9], "no." + topic: [0]}))  # type: ignore[arg-type]
+    write(marker(talk.topic("other"), **here), marker(name, coordinator_epoch=4, producer_epoch=2, **{topic: [1]}))  # type: ignore[arg-type]
     write(
-        marker(name, coordinator_epoch=4, producer_epoch=2, **{topic: [0]}),
-        marker(name, coordinator_epoch=4, producer_epoch=2, **{topic: [1]}),
+        marker(name, coordinator_epoch=4, producer_epoch=2, **{topic: [0]}),  # type: ignore[arg-type]
+        marker(name, coordinator_epoch=4, producer_epoch=2, **{topic: [1]}),  # type: ignore[arg-type]
     )
-    write(marker(name, coordinator_epoch=4, producer_epoch=2, **{topic: []}))
-    write(marker(name, **{OFFSETS_TOPIC: [99]}))
+    write(marker(name, coordinator_epoch=4, producer_epoch=2, **{topic: []}))  # type: ignore[arg-type]
+    write(marker(name, **{OFFSETS_TOPIC: [99]}))  # type: ignore[arg-type]
     group = talk.topic("group")
     talk.ask(txn_commit(group, topic, producer_epoch=5), 3)
     end(talk, group, version=version, producer_epoch=4)

@@ -86,7 +86,7 @@ def growth_with_two_mistakes(talk: Talk, version: int) -> None:
     topic = talk.create("a", 3)
     for name in (topic, talk.topic("missing"), "a/b"):
         for count in (-1, 0, 2, 3, 4, 5, 20_000):
-            for lists in (None, [], [[1]], [[9]], [[1, 1]], [[]], [[1, 2]], [[1], [9]], [[1], []], [[1], [1, 1]], [[-1]]):
+            for lists in (None, [], [[1]], [[9]], [[1, 1]], [[]], [[1, 2]], [[1], [9]], [[1], []], [[1], [1, 1]], [[-1]]):  # type: ignore[var-annotated]
                 assignments = None if lists is None else [CreatePartitionsAssignment(broker_ids=ids) for ids in lists]
                 if count == 20_000 and name == topic:
                     continue  # there is a limit here, and none in Apache Kafka
@@ -164,7 +164,7 @@ def changed_configs_with_two_mistakes(talk: Talk, version: int) -> None:
                 [("cleanup.policy", APPEND, None), ("retention.ms", SET, "x")],
             ):
                 if name not in ("1", topic) or kind == TOPIC:
-                    talk.ask(change(kind, name, changes, validate_only=True), version)
+                    talk.ask(change(kind, name, changes, validate_only=True), version)  # type: ignore[arg-type]
 
 
 @scenario(AlterPartitionReassignmentsRequest)

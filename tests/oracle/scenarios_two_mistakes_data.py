@@ -70,7 +70,7 @@ def joins_with_two_mistakes(talk: Talk, version: int) -> None:
         mistakes = (not group_id) + (session_ms < 30_000) + bool(member) + ((kind, protocols) != ("consumer", [PROTOCOL]))
         if mistakes + (instance == "") >= 2:
             fields = {"protocol_type": kind, "protocols": protocols, "session_timeout_ms": session_ms}
-            join(talk, version, group_id, member, group_instance_id=instance, **fields)
+            join(talk, version, group_id, member, group_instance_id=instance, **fields)  # type: ignore[arg-type]
 
 
 @scenario(SyncGroupRequest, since=5)

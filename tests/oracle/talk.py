@@ -116,7 +116,7 @@ def plain(value: Any, name: str = "") -> Any:
     if name == "records" and value is not None:
         return [_plain_batch(batch) for batch in batches(value)]
     if name in CHANGING:
-        return CHANGING[name](value)
+        return CHANGING[name](value)  # type: ignore[no-untyped-call]
     if isinstance(value, list | tuple):
         return [plain(each) for each in value]
     if isinstance(value, Struct):

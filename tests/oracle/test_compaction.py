@@ -44,7 +44,7 @@ def in_files(directory: Path) -> list[tuple[object, ...]]:
             producer = (each.producer_id, each.producer_epoch, each.base_sequence, each.last_sequence)
             flags = (each.compression, each.is_control, each.is_transactional, each.delete_horizon_ms is not None)
             found.append((each.base_offset, each.last_offset, each.max_timestamp_ms, producer, flags, records))
-    return found
+    return found  # type: ignore[return-value]
 
 
 def make_topics(bootstrap: str, topics: list[str]) -> None:
@@ -63,7 +63,7 @@ def make_topics(bootstrap: str, topics: list[str]) -> None:
 
 def cleaned_by_kafka(folder: Path, sources: dict[str, Path], offsets: dict[str, int]) -> Path:
     """Return the directory in which Apache Kafka compacted copies of the logs."""
-    kafka = ApacheKafka(folder, **{"log.cleaner.enable": "false", "log.cleanup.policy": "compact"})
+    kafka = ApacheKafka(folder, **{"log.cleaner.enable": "false", "log.cleanup.policy": "compact"})  # type: ignore[arg-type]
     data = folder / "data"
     try:
         kafka.start()

@@ -127,7 +127,7 @@ def test_both_logs_tell_the_same_requests_and_bytes(spark: Any, tmp_path: Path) 
     if java_class_path() is None:
         pytest.skip("Java or Maven is not installed")
     settings = dict(setting.split("=") for setting in SETTINGS)
-    kafka = ApacheKafka(tmp_path / "kafka", **settings)
+    kafka = ApacheKafka(tmp_path / "kafka", **settings)  # type: ignore[arg-type]
     kafka.log4j = HERE / "java" / "log4j-requests.properties"
     try:
         kafka.start()

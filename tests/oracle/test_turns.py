@@ -249,7 +249,7 @@ def take_our_turn(broker: ServedBroker, work: Work, is_killed: bool) -> None:
 
 def take_kafkas_turn(directory: Path, log_dir: Path, work: Work, is_killed: bool) -> None:
     metadata = log_dir / "metadata.sqlite"
-    kafka = ApacheKafka(directory, **SETTINGS | {"log.dirs": log_dir})
+    kafka = ApacheKafka(directory, **SETTINGS | {"log.dirs": log_dir})  # type: ignore[arg-type]
     try:
         kafka.start_zookeeper()
         put_into_zookeeper(kafka.zookeeper, tree_of_store(metadata))

@@ -188,7 +188,7 @@ def test_messages_compare_by_value_and_have_a_repr() -> None:
 
 def test_lists_are_not_shared_between_messages() -> None:
     first = ApiVersionsResponse()
-    first.api_keys.append(None)  # type: ignore[arg-type]
+    first.api_keys.append(None)
     assert ApiVersionsResponse().api_keys == []
 
 

@@ -1,10 +1,13 @@
 """A replica manager over real logs in a directory, with its clock, timer and scheduler in the test's hand."""
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.log.log_manager import LogManager
+from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import KafkaStorageError
@@ -22,6 +25,7 @@ from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.control_plane import ControlPlane
+from twisted_kafka.replication.partition import Partition
 from twisted_kafka.replication.purgatories import Purgatories
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.timing.clock import ManualClock
@@ -35,32 +39,32 @@ TP = TopicPartition(TOPIC, 0)
 NO_ID = bytes(16)
 
 
-def topic_id(topic):
+def topic_id(topic: str) -> bytes:
     return topic.encode().ljust(16, b".")[:16]
 
 
 class Logs(LogManager):
     """A log manager that remembers what it deleted, and fails where the test says."""
 
-    def __init__(self, config, scheduler, clock):
+    def __init__(self, config: KafkaConfig, scheduler: ManualScheduler, clock: ManualClock) -> None:
         super().__init__(config, scheduler, clock)
         self.configs: dict[str, dict[str, str]] = {}
         self.deleted: list[TopicPartition] = []
         self.failing: set[TopicPartition] = set()
         self.startup(lambda topic: self.configs.get(topic, {}))
 
-    def get_or_create_log(self, topic_partition, *args, **options):
+    def get_or_create_log(self, topic_partition: TopicPartition, *args: Any, **options: Any) -> UnifiedLog:
         if topic_partition in self.failing:
             raise KafkaStorageError("the disk is broken")
         return super().get_or_create_log(topic_partition, *args, **options)
 
-    def delete_log(self, topic_partition):
+    def delete_log(self, topic_partition: TopicPartition) -> bool:
         self.deleted.append(topic_partition)
         return super().delete_log(topic_partition)
 
 
 class Harness:
-    def __init__(self, directory: Path | list[Path], **properties):
+    def __init__(self, directory: Path | list[Path], **properties: Any) -> None:
         self.clock = ManualClock()
         self.scheduler = ManualScheduler(self.clock)
         self.timer = Timer(self.clock)
@@ -84,32 +88,32 @@ class Harness:
         )
         self.replicas.moves.manager.is_threaded = False
         self.control = ControlPlane(self.replicas)
-        self.changes = []
+        self.changes: list[tuple[list[Any], list[Any]]] = []
         self.replicas.add_leadership_listener(lambda led, not_led: self.changes.append((list(led), list(not_led))))
 
-    def close(self):
+    def close(self) -> None:
         """Stop as a broker does."""
         self.replicas.shutdown()
         self.logs.shutdown()
 
-    def advance_ms(self, ms):
+    def advance_ms(self, ms: int) -> None:
         self.clock.advance_ms(ms)
         self.timer.expire_due()
         self.scheduler.run_due()
 
     def order(
         self,
-        topic=TOPIC,
-        partition=0,
+        topic: str = TOPIC,
+        partition: int = 0,
         *,
-        leader=BROKER,
-        epoch=0,
-        isr=None,
-        replicas=(BROKER,),
-        controller_epoch=1,
-        version=0,
-        topic_uuid=None,
-    ):
+        leader: int = BROKER,
+        epoch: int = 0,
+        isr: Any = None,
+        replicas: tuple[int, ...] = (BROKER,),
+        controller_epoch: int = 1,
+        version: int = 0,
+        topic_uuid: Any = None,
+    ) -> int:
         """Order a role as the controller does; return the partition's error code, or the response's."""
         state = LeaderAndIsrPartitionState(
             partition_index=partition,
@@ -131,8 +135,16 @@ class Harness:
         return response.topics[0].partition_errors[0].error_code
 
     def announce(
-        self, topic=TOPIC, partition=0, *, leader=BROKER, epoch=0, replicas=(BROKER,), topic_uuid=None, controller_epoch=1
-    ):
+        self,
+        topic: str = TOPIC,
+        partition: int = 0,
+        *,
+        leader: int = BROKER,
+        epoch: int = 0,
+        replicas: tuple[int, ...] = (BROKER,),
+        topic_uuid: Any = None,
+        controller_epoch: int = 1,
+    ) -> None:
         """Tell the metadata cache of a partition, and of two brokers."""
         state = UpdateMetadataPartitionState(
             partition_index=partition, leader=leader, leader_epoch=epoch, isr=list(replicas), replicas=list(replicas)
@@ -159,7 +171,7 @@ class Harness:
             )
         )
 
-    def lead(self, topic=TOPIC, partition=0, *, config=None, **how):
+    def lead(self, topic: str = TOPIC, partition: int = 0, *, config: Any = None, **how: Any) -> Partition:
         """Lead a partition that everybody knows of."""
         if config:
             self.logs.configs[topic] = config
@@ -167,18 +179,26 @@ class Harness:
         self.announce(topic, partition, epoch=how.get("epoch", 0), replicas=how.get("replicas", (BROKER,)))
         return self.replicas.get_partition(TopicPartition(topic, partition))
 
-    def append(self, *values, topic_partition=TP, acks=1, timeout_ms=1000, batch_options=None, **options):
+    def append(
+        self,
+        *values: Any,
+        topic_partition: Any = TP,
+        acks: int = 1,
+        timeout_ms: int = 1000,
+        batch_options: Any = None,
+        **options: Any,
+    ) -> Any:
         """Append the values as one batch; return the partition's result, or a future of the results."""
         batch = batch_of(*values, **(batch_options or {}))
         results = self.replicas.appender.append(timeout_ms, acks, {topic_partition: batch}, **options)
         return results[topic_partition] if isinstance(results, dict) else results
 
 
-def batch_of(*values, timestamp_ms=1_700_000_000_000, **options):
+def batch_of(*values: Any, timestamp_ms: int = 1_700_000_000_000, **options: Any) -> bytearray:
     return bytearray(build_batch([SimpleRecord(timestamp_ms, None, value) for value in values], **options))
 
 
-def in_thread(action):
+def in_thread(action: Callable[[], Any]) -> Any:
     """Run the action on another thread, to its end."""
     outcome = []
     thread = threading.Thread(target=lambda: outcome.append(action()))

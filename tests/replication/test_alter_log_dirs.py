@@ -1,11 +1,14 @@
 """Moves of replicas between log directories, a piece at a time."""
 
 import errno
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.log.support import contents
 from tests.replication.harness import TOPIC, TP, Harness
+from twisted_kafka.log.directories.log_directory import LogDirectory
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.topic_partition import TopicPartition
@@ -20,46 +23,46 @@ VALUE = b"x" * 300
 class Moving(Harness):
     """A harness with two directories, whose moves happen when told."""
 
-    def __init__(self, path, dirs=("a", "b"), **properties):
+    def __init__(self, path: Any, dirs: tuple[str, ...] = ("a", "b"), **properties: Any) -> None:
         self.path = path
         super().__init__([path / name for name in dirs], replica_fetch_max_bytes=PIECE, **properties)
         self.moves = self.replicas.moves
 
-    def elsewhere(self, topic_partition=TP):
+    def elsewhere(self, topic_partition: TopicPartition = TP) -> LogDirectory:
         """The directory that the partition does not lie in."""
         log = self.logs.get_log(topic_partition)
         return next(directory for directory in self.logs.directories if directory.path != log.parent)
 
-    def alter(self, directory, topic_partition=TP):
+    def alter(self, directory: LogDirectory | str, topic_partition: TopicPartition = TP) -> ErrorCode:
         path = directory if isinstance(directory, str) else str(directory.path)
         return self.moves.alter({topic_partition: path})[topic_partition]
 
-    def move_on(self):
+    def move_on(self) -> int:
         return self.moves.manager.pump()
 
-    def described(self):
+    def described(self) -> dict[str, list[tuple[int, int, bool]] | list[Any | tuple[int, int, bool]]]:
         return {
             directory.path: [(log.topic_partition.partition, log.offset_lag, log.is_future) for log in directory.logs]
             for directory in self.moves.describe(None)
         }
 
-    def again(self, dirs=("a", "b")):
+    def again(self, dirs: tuple[str, ...] = ("a", "b")) -> Any:
         """Restart."""
         self.close()
         return Moving(self.path, dirs)
 
 
 @pytest.fixture
-def h(tmp_path):
+def h(tmp_path: Path) -> Moving:
     return Moving(tmp_path)
 
 
-def fill(h, count=10, *, epoch=0):
+def fill(h: Moving, count: int = 10, *, epoch: int = 0) -> None:
     for number in range(count):
         assert h.append(b"%d " % number + VALUE).error == 0
 
 
-def test_a_replica_is_copied_piece_by_piece_and_then_takes_the_place(h):
+def test_a_replica_is_copied_piece_by_piece_and_then_takes_the_place(h: Moving) -> None:
     partition = h.lead()
     fill(h)
     source, target = partition.log, h.elsewhere()
@@ -87,7 +90,7 @@ def test_a_replica_is_copied_piece_by_piece_and_then_takes_the_place(h):
     assert len(contents(h.logs.get_log(TP))) == 13
 
 
-def test_a_move_goes_on_after_a_restart(h):
+def test_a_move_goes_on_after_a_restart(h: Moving) -> None:
     h.lead()
     fill(h)
     target = h.elsewhere().path
@@ -102,7 +105,7 @@ def test_a_move_goes_on_after_a_restart(h):
     assert len(contents(partition.log)) == 10
 
 
-def test_a_move_to_where_it_lies_gives_the_other_move_up(h):
+def test_a_move_to_where_it_lies_gives_the_other_move_up(h: Moving) -> None:
     partition = h.lead()
     fill(h)
     h.alter(h.elsewhere())
@@ -115,7 +118,7 @@ def test_a_move_to_where_it_lies_gives_the_other_move_up(h):
     assert sorted(path.name for path in h.path.glob("?/orders*")) == ["orders-0"]
 
 
-def test_what_cannot_be_moved(h):
+def test_what_cannot_be_moved(h: Moving) -> None:
     h.lead()
     target = str(h.elsewhere().path)
     assert h.alter("/nowhere") == ErrorCode.LOG_DIR_NOT_FOUND
@@ -130,14 +133,14 @@ def test_what_cannot_be_moved(h):
     assert h.alter(str(h.logs.get_log(TP).parent)) == 0  # nothing to do
 
 
-def test_a_wish_for_a_partition_that_is_not_there_yet_is_remembered(h):
+def test_a_wish_for_a_partition_that_is_not_there_yet_is_remembered(h: Moving) -> None:
     for partition in range(4):
         assert h.alter(str(h.path / "b"), TopicPartition(TOPIC, partition)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     for partition in range(4):
         assert h.lead(partition=partition).log.parent == h.path / "b"
 
 
-def test_an_offline_directory_takes_no_replica(h):
+def test_an_offline_directory_takes_no_replica(h: Moving) -> None:
     partition = h.lead()
     other = h.elsewhere()
     h.logs.directory_failed(other, OSError(errno.EIO, "broken"))
@@ -152,7 +155,7 @@ def test_an_offline_directory_takes_no_replica(h):
 
 
 @pytest.mark.parametrize("which", ["source", "target"])
-def test_a_directory_that_fails_ends_the_move(h, which):
+def test_a_directory_that_fails_ends_the_move(h: Moving, which: str) -> None:
     partition = h.lead()
     fill(h)
     source, target = partition.log.parent, h.elsewhere()
@@ -172,7 +175,7 @@ def test_a_directory_that_fails_ends_the_move(h, which):
 
 
 @pytest.mark.parametrize("dirs", [("b",), ("b", "c")])
-def test_a_copy_whose_source_is_lost_becomes_the_log(h, dirs):
+def test_a_copy_whose_source_is_lost_becomes_the_log(h: Moving, dirs: Any) -> None:
     """Else it would be cut to what the new, empty log has: nothing."""
     h.alter(str(h.path / "a"))
     partition = h.lead()
@@ -201,7 +204,7 @@ def test_a_copy_whose_source_is_lost_becomes_the_log(h, dirs):
     assert [path.name.endswith("-stray") for path in (h.path / "a").glob("orders-0*")] == [True]
 
 
-def test_a_copy_whose_source_may_come_back_stays_a_copy(h):
+def test_a_copy_whose_source_may_come_back_stays_a_copy(h: Moving) -> None:
     partition = h.lead()
     fill(h)
     source = partition.log.parent
@@ -220,7 +223,7 @@ def test_a_copy_whose_source_may_come_back_stays_a_copy(h):
     assert len(contents(h.lead(epoch=1).log)) == 10
 
 
-def test_a_copy_of_another_topics_log_does_not_become_the_log(h):
+def test_a_copy_of_another_topics_log_does_not_become_the_log(h: Moving) -> None:
     h.lead()
     fill(h)
     h.alter(str(h.elsewhere().path))
@@ -230,7 +233,7 @@ def test_a_copy_of_another_topics_log_does_not_become_the_log(h):
     assert h.lead(topic_uuid=bytes(range(16)), epoch=1).log.log_end_offset == 0
 
 
-def test_a_deleted_partition_takes_its_future_log_along(h):
+def test_a_deleted_partition_takes_its_future_log_along(h: Moving) -> None:
     h.lead()
     fill(h)
     h.alter(h.elsewhere())
@@ -241,7 +244,7 @@ def test_a_deleted_partition_takes_its_future_log_along(h):
     assert not list(h.path.glob("?/orders*"))
 
 
-def test_what_the_log_cut_off_is_cut_off_there_too(h):
+def test_what_the_log_cut_off_is_cut_off_there_too(h: Moving) -> None:
     partition = h.lead()
     fill(h, 8)
     h.alter(h.elsewhere())
@@ -261,12 +264,13 @@ def test_what_the_log_cut_off_is_cut_off_there_too(h):
     assert contents(future)[2][1].startswith(b"0 ")
 
 
-def test_alignment_by_leader_epochs(h):
+def test_alignment_by_leader_epochs(h: Moving) -> None:
     partition = h.lead()
     fill(h, 6)
     h.alter(h.elsewhere())
     future = partition.future_log
-    data = partition.log.read(0, 10_000, FetchIsolation.LOG_END).records.read()
+    records: Any = partition.log.read(0, 10_000, FetchIsolation.LOG_END).records
+    data = records.read()
     future.append_as_follower(bytearray(data))
     align(partition.log, future)
     assert future.log_end_offset == 6
@@ -276,7 +280,7 @@ def test_alignment_by_leader_epochs(h):
     assert future.latest_epoch == 0
 
 
-def test_the_start_of_the_log_follows(h):
+def test_the_start_of_the_log_follows(h: Moving) -> None:
     partition = h.lead(config={"segment.bytes": "1000", "file.delete.delay.ms": "0"})
     h.append(*[b"%d" % number for number in range(5)])
     fill(h, 8)
@@ -298,7 +302,7 @@ def test_the_start_of_the_log_follows(h):
     assert [offset for offset, _ in contents(partition.log)] == [12]
 
 
-def test_the_quota_bounds_the_speed(h):
+def test_the_quota_bounds_the_speed(h: Moving) -> None:
     h.lead()
     fill(h)
     h.moves.configure({"replica.alter.log.dirs.io.max.bytes.per.second": "100"})
@@ -313,7 +317,7 @@ def test_the_quota_bounds_the_speed(h):
     assert h.move_on() > 0
 
 
-def test_a_rate_over_windows():
+def test_a_rate_over_windows() -> None:
     clock = ManualClock()
     quota = ReplicationQuota(clock, 3, 1000)
     assert (quota.rate, quota.is_exceeded) == (0.0, False)
@@ -329,7 +333,7 @@ def test_a_rate_over_windows():
     assert quota.rate == 500
 
 
-def test_a_failing_copy_is_counted_and_ends(h):
+def test_a_failing_copy_is_counted_and_ends(h: Moving) -> None:
     partition = h.lead()
     fill(h)
     h.alter(h.elsewhere())
@@ -345,7 +349,7 @@ def test_a_failing_copy_is_counted_and_ends(h):
     assert partition.log.log_end_offset == 10
 
 
-def test_a_source_that_fails_in_the_last_moment_does_not_keep_the_replica(h):
+def test_a_source_that_fails_in_the_last_moment_does_not_keep_the_replica(h: Moving) -> None:
     partition = h.lead()
     fill(h, 3)
     source = partition.log.parent
@@ -360,7 +364,7 @@ def test_a_source_that_fails_in_the_last_moment_does_not_keep_the_replica(h):
     assert h.append(b"and on").base_offset == 4
 
 
-def test_wishes_are_bounded(h, monkeypatch):
+def test_wishes_are_bounded(h: Moving, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("twisted_kafka.log.directories.preferred_directories.MAX_PREFERRED_DIRECTORIES", 3)
     for partition in range(4):
         h.alter(str(h.path / "b"), TopicPartition(TOPIC, partition))

@@ -1,4 +1,6 @@
 from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,41 +14,42 @@ BOTH = (BROKER, OTHER)
 
 
 @pytest.fixture
-def h(tmp_path):
+def h(tmp_path: Path) -> Harness:
     return Harness(tmp_path)
 
 
-def follower_fetches(h, offset, *, replica=OTHER, epoch=-1):
+def follower_fetches(h: Harness, offset: int, *, replica: int = OTHER, epoch: int = -1) -> Any:
     params = FetchParams(replica, 0, 1, 1 << 20, FetchIsolation.LOG_END, 12)
     fetch = PartitionFetch(TP, bytes(16), 0, offset, 1 << 20, log_start_offset=0, current_leader_epoch=epoch)
-    return h.replicas.reader.fetch(params, [fetch])[0]
+    read: Any = h.replicas.reader.fetch(params, [fetch])
+    return read[0]
 
 
-def test_offsets_follow_each_other_and_are_readable_at_once(h):
+def test_offsets_follow_each_other_and_are_readable_at_once(h: Harness) -> None:
     partition = h.lead()
     assert (h.append(b"a", b"b").base_offset, h.append(b"c").base_offset) == (0, 2)
     assert partition.log.high_watermark == partition.log.log_end_offset == 3
 
 
-def test_a_result_says_how_many_records_and_where_the_log_begins(h):
+def test_a_result_says_how_many_records_and_where_the_log_begins(h: Harness) -> None:
     h.lead()
     result = h.append(b"a", b"b")
     assert (result.error, result.record_count, result.log_start_offset, result.log_append_time_ms) == (0, 2, 0, -1)
 
 
 @pytest.mark.parametrize("acks", [-2, 2, 17])
-def test_other_acks_are_refused(h, acks):
+def test_other_acks_are_refused(h: Harness, acks: Any) -> None:
     assert h.append(b"a", acks=acks).error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "as in Kafka, this is said first"
     h.lead()
     assert h.append(b"a", acks=acks).error == ErrorCode.INVALID_REQUIRED_ACKS
 
 
-def test_acks_all_with_one_replica_is_answered_at_once(h):
+def test_acks_all_with_one_replica_is_answered_at_once(h: Harness) -> None:
     h.lead()
     assert h.append(b"a", acks=-1).base_offset == 0
 
 
-def test_unknown_partition_another_brokers_and_one_that_is_followed(h):
+def test_unknown_partition_another_brokers_and_one_that_is_followed(h: Harness) -> None:
     assert h.append(b"a").error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     h.announce(leader=OTHER, replicas=(OTHER,))
     assert h.append(b"a").error == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -54,7 +57,7 @@ def test_unknown_partition_another_brokers_and_one_that_is_followed(h):
     assert h.append(b"a").error == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_what_is_refused_is_counted_by_its_fault(h):
+def test_what_is_refused_is_counted_by_its_fault(h: Harness) -> None:
     h.lead(config={"cleanup.policy": "compact"})
     damaged = batch_of(b"a")
     damaged[-1] ^= 1
@@ -66,46 +69,47 @@ def test_what_is_refused_is_counted_by_its_fault(h):
         (bytearray(b"".join(old)), ErrorCode.INVALID_RECORD, "InvalidMagicNumberRecordsPerSec"),
         (batch_of(b"a"), ErrorCode.INVALID_RECORD, "NoKeyCompactedTopicRecordsPerSec"),
     ):
-        assert h.replicas.appender.append(1000, 1, {TP: data})[TP].error == error
+        results: Any = h.replicas.appender.append(1000, 1, {TP: data})
+        assert results[TP].error == error
         assert h.metrics.value("BrokerTopicMetrics", meter) == 1
 
 
-def test_internal_topics_need_to_be_allowed(h):
+def test_internal_topics_need_to_be_allowed(h: Harness) -> None:
     internal = TopicPartition("__consumer_offsets", 0)
     h.lead(internal.topic)
     assert h.append(b"a", topic_partition=internal).error == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert h.append(b"a", topic_partition=internal, internal_topics_allowed=True).error == 0
 
 
-def test_one_partitions_failure_is_its_own(h):
+def test_one_partitions_failure_is_its_own(h: Harness) -> None:
     h.lead()
     other = TopicPartition(TOPIC, 1)
-    results = h.replicas.appender.append(0, 1, {other: batch_of(b"x"), TP: batch_of(b"y")})
+    results: Any = h.replicas.appender.append(0, 1, {other: batch_of(b"x"), TP: batch_of(b"y")})
     assert [results[tp].error for tp in (other, TP)] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0]
 
 
-def test_a_corrupt_batch_is_refused_and_nothing_is_written(h):
+def test_a_corrupt_batch_is_refused_and_nothing_is_written(h: Harness) -> None:
     partition = h.lead()
     batch = batch_of(b"abc")
     batch[-1] ^= 1
-    results = h.replicas.appender.append(0, 1, {TP: batch})
+    results: Any = h.replicas.appender.append(0, 1, {TP: batch})
     assert results[TP].error == ErrorCode.CORRUPT_MESSAGE
     assert partition.log.log_end_offset == 0
 
 
-def test_too_few_in_sync_replicas(h):
+def test_too_few_in_sync_replicas(h: Harness) -> None:
     h.lead(config={"min.insync.replicas": "2"}, replicas=BOTH, isr=(BROKER,))
     assert h.append(b"a", acks=-1).error == ErrorCode.NOT_ENOUGH_REPLICAS
     assert h.append(b"a", acks=1).error == 0
 
 
-def test_the_minimum_is_never_more_than_the_replicas_there_are(h):
+def test_the_minimum_is_never_more_than_the_replicas_there_are(h: Harness) -> None:
     h.lead(config={"min.insync.replicas": "3"})
     assert h.append(b"a", acks=-1).error == 0
 
 
 class TestWithAFollower:
-    def test_the_high_watermark_is_what_all_in_sync_replicas_have(self, h):
+    def test_the_high_watermark_is_what_all_in_sync_replicas_have(self, h: Harness) -> None:
         partition = h.lead(replicas=BOTH)
         h.append(b"a", b"b")
         assert partition.log.high_watermark == 0
@@ -114,7 +118,7 @@ class TestWithAFollower:
         follower_fetches(h, 2)
         assert partition.log.high_watermark == 2
 
-    def test_acks_all_waits_for_the_follower(self, h):
+    def test_acks_all_waits_for_the_follower(self, h: Harness) -> None:
         h.lead(replicas=BOTH)
         answer = h.append(b"a", acks=-1)
         assert isinstance(answer, Future)
@@ -123,7 +127,7 @@ class TestWithAFollower:
         assert answer.result(0)[TP].error == 0
         assert answer.result(0)[TP].base_offset == 0
 
-    def test_acks_all_times_out(self, h):
+    def test_acks_all_times_out(self, h: Harness) -> None:
         h.lead(replicas=BOTH)
         answer = h.append(b"a", acks=-1, timeout_ms=300)
         h.advance_ms(299)
@@ -131,13 +135,13 @@ class TestWithAFollower:
         h.advance_ms(2)
         assert answer.result(0)[TP].error == ErrorCode.REQUEST_TIMED_OUT
 
-    def test_acks_all_fails_when_the_leader_changes(self, h):
+    def test_acks_all_fails_when_the_leader_changes(self, h: Harness) -> None:
         h.lead(replicas=BOTH)
         answer = h.append(b"a", acks=-1)
         h.order(leader=OTHER, epoch=1, replicas=BOTH, version=1)
         assert answer.result(0)[TP].error == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-    def test_in_sync_replicas_fell_below_the_minimum_after_the_append(self, h):
+    def test_in_sync_replicas_fell_below_the_minimum_after_the_append(self, h: Harness) -> None:
         h.lead(config={"min.insync.replicas": "2"}, replicas=BOTH)
         partition = h.replicas.get_partition(TP)
         answer = h.append(b"a", acks=-1)
@@ -145,23 +149,23 @@ class TestWithAFollower:
         h.order(epoch=0, replicas=BOTH, isr=(BROKER,), version=1)
         assert answer.result(0)[TP].error == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
-    def test_a_replica_out_of_sync_is_not_waited_for(self, h):
+    def test_a_replica_out_of_sync_is_not_waited_for(self, h: Harness) -> None:
         partition = h.lead(replicas=BOTH, isr=(BROKER,))
         h.append(b"a")
         assert partition.log.high_watermark == 1
 
-    def test_a_broker_without_replica_may_not_fetch_as_follower(self, h):
+    def test_a_broker_without_replica_may_not_fetch_as_follower(self, h: Harness) -> None:
         h.lead(replicas=BOTH)
         assert follower_fetches(h, 0, replica=9).error == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_the_meters_of_the_topic_and_of_all(h):
+def test_the_meters_of_the_topic_and_of_all(h: Harness) -> None:
     h.lead()
     size = len(batch_of(b"a", b"b"))
     h.append(b"a", b"b")
     h.append(b"a", topic_partition=TopicPartition("nowhere", 0))
 
-    def counts(**tags):
+    def counts(**tags: Any) -> Any:
         names = ("MessagesInPerSec", "BytesInPerSec", "TotalProduceRequestsPerSec")
         return [h.metrics.value("BrokerTopicMetrics", name, **tags) for name in names]
 
@@ -169,7 +173,7 @@ def test_the_meters_of_the_topic_and_of_all(h):
     assert counts() == [2, size, 2]
 
 
-def test_unexpected_failures_are_counted_expected_ones_not(h):
+def test_unexpected_failures_are_counted_expected_ones_not(h: Harness) -> None:
     h.lead(config={"min.insync.replicas": "2"}, replicas=BOTH, isr=(BROKER,))
     h.append(b"a", acks=-1)
     h.append(b"a", topic_partition=TopicPartition("nowhere", 0))

@@ -1,4 +1,6 @@
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,15 +16,31 @@ TP1 = TopicPartition(TOPIC, 1)
 
 
 @pytest.fixture
-def h(tmp_path):
+def h(tmp_path: Path) -> Harness:
     return Harness(tmp_path)
 
 
-def params(*, wait_ms=0, min_bytes=1, max_bytes=1 << 20, isolation=FetchIsolation.HIGH_WATERMARK, version=12, replica=-1):
+def params(
+    *,
+    wait_ms: int = 0,
+    min_bytes: int = 1,
+    max_bytes: int = 1 << 20,
+    isolation: Any = FetchIsolation.HIGH_WATERMARK,
+    version: int = 12,
+    replica: int = -1,
+) -> FetchParams:
     return FetchParams(replica, wait_ms, min_bytes, max_bytes, isolation, version)
 
 
-def ask(offset, *, topic_partition=TP, topic_uuid=bytes(16), max_bytes=1 << 20, epoch=-1, last_epoch=-1):
+def ask(
+    offset: int,
+    *,
+    topic_partition: Any = TP,
+    topic_uuid: bytes = bytes(16),
+    max_bytes: int = 1 << 20,
+    epoch: int = -1,
+    last_epoch: int = -1,
+) -> PartitionFetch:
     return PartitionFetch(
         topic_partition,
         topic_uuid,
@@ -35,11 +53,11 @@ def ask(offset, *, topic_partition=TP, topic_uuid=bytes(16), max_bytes=1 << 20, 
     )
 
 
-def fetch(h, *fetches, **how):
+def fetch(h: Harness, *fetches: Any, **how: Any) -> Any:
     return h.replicas.reader.fetch(params(**how), list(fetches))
 
 
-def test_data_stays_in_its_file(h):
+def test_data_stays_in_its_file(h: Harness) -> None:
     h.lead()
     h.append(b"hello")
     [read] = fetch(h, ask(0))
@@ -48,7 +66,7 @@ def test_data_stays_in_its_file(h):
     assert (read.high_watermark, read.last_stable_offset, read.log_start_offset) == (1, 1, 0)
 
 
-def test_nothing_new_and_no_wait(h):
+def test_nothing_new_and_no_wait(h: Harness) -> None:
     h.lead()
     h.append(b"a")
     [read] = fetch(h, ask(1))
@@ -56,14 +74,14 @@ def test_nothing_new_and_no_wait(h):
 
 
 @pytest.mark.parametrize("offset", [-1, 5])
-def test_out_of_range(h, offset):
+def test_out_of_range(h: Harness, offset: int) -> None:
     h.lead()
     h.append(b"a")
     [read] = fetch(h, ask(offset), wait_ms=1000)
     assert (read.error, read.high_watermark, read.log_start_offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1)
 
 
-def test_below_the_log_start_is_out_of_range(h):
+def test_below_the_log_start_is_out_of_range(h: Harness) -> None:
     partition = h.lead()
     h.append(b"a")
     h.append(b"b")
@@ -72,34 +90,34 @@ def test_below_the_log_start_is_out_of_range(h):
     assert fetch(h, ask(1))[0].log_start_offset == 1
 
 
-def test_errors_of_the_partition(h):
+def test_errors_of_the_partition(h: Harness) -> None:
     assert fetch(h, ask(0), wait_ms=100)[0].error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     h.announce(leader=OTHER)
     assert fetch(h, ask(0), wait_ms=100)[0].error == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert fetch(h, ask(0, topic_partition=None, topic_uuid=b"x" * 16))[0].error == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_leader_epochs_fence(h):
+def test_leader_epochs_fence(h: Harness) -> None:
     h.lead(epoch=5)
     assert fetch(h, ask(0, epoch=5))[0].error == 0
     assert fetch(h, ask(0, epoch=4))[0].error == ErrorCode.FENCED_LEADER_EPOCH
     assert fetch(h, ask(0, epoch=6))[0].error == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-def test_the_topic_id_must_be_the_logs(h):
+def test_the_topic_id_must_be_the_logs(h: Harness) -> None:
     h.lead()
     assert fetch(h, ask(0, topic_uuid=topic_id(TOPIC)))[0].error == 0
     assert fetch(h, ask(0, topic_uuid=b"y" * 16))[0].error == ErrorCode.INCONSISTENT_TOPIC_ID
 
 
-def test_consumers_see_the_high_watermark_followers_the_end(h):
+def test_consumers_see_the_high_watermark_followers_the_end(h: Harness) -> None:
     h.lead(replicas=BOTH)
     h.append(b"a")
     assert fetch(h, ask(0))[0].size_bytes == 0
     assert fetch(h, ask(0), replica=OTHER, isolation=FetchIsolation.LOG_END)[0].size_bytes > 0
 
 
-def test_a_follower_serves_consumers_from_version_11_on(h):
+def test_a_follower_serves_consumers_from_version_11_on(h: Harness) -> None:
     h.lead(replicas=BOTH)
     h.order(leader=OTHER, epoch=1, replicas=BOTH, version=1)
     assert fetch(h, ask(0), version=10)[0].error == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -108,7 +126,7 @@ def test_a_follower_serves_consumers_from_version_11_on(h):
 
 class TestLimits:
     @pytest.fixture
-    def size(self, h):
+    def size(self, h: Harness) -> int:
         h.lead()
         h.lead(partition=1)
         for tp in (TP, TP1):
@@ -116,32 +134,32 @@ class TestLimits:
                 h.append(b"x" * 100, topic_partition=tp)
         return len(batch_of(b"x" * 100))
 
-    def sizes(self, h, version=12, **how):
+    def sizes(self, h: Harness, version: int = 12, **how: Any) -> list[int]:
         partition_max = how.pop("partition_max", 1 << 20)
         reads = fetch(
             h, ask(0, max_bytes=partition_max), ask(0, topic_partition=TP1, max_bytes=partition_max), version=version, **how
         )
         return [read.size_bytes for read in reads]
 
-    def test_all(self, h, size):
+    def test_all(self, h: Harness, size: int) -> None:
         assert self.sizes(h) == [2 * size, 2 * size]
 
-    def test_the_partition_limit_cuts_within_a_batch(self, h, size):
+    def test_the_partition_limit_cuts_within_a_batch(self, h: Harness, size: int) -> None:
         assert self.sizes(h, partition_max=size + 10) == [size + 10, size + 10]
 
-    def test_the_first_batch_comes_whole_and_only_the_first(self, h, size):
+    def test_the_first_batch_comes_whole_and_only_the_first(self, h: Harness, size: int) -> None:
         assert self.sizes(h, partition_max=10) == [size, 0]
 
-    def test_the_request_limit_is_shared(self, h, size):
+    def test_the_request_limit_is_shared(self, h: Harness, size: int) -> None:
         assert self.sizes(h, max_bytes=3 * size) == [2 * size, size]
         assert self.sizes(h, max_bytes=1) == [size, 0]
 
-    def test_old_versions_get_a_piece_of_the_first_batch(self, h, size):
+    def test_old_versions_get_a_piece_of_the_first_batch(self, h: Harness, size: int) -> None:
         assert self.sizes(h, version=2, partition_max=10) == [10, 10]
 
 
 class TestWaiting:
-    def test_an_append_completes_it_on_the_appending_thread(self, h):
+    def test_an_append_completes_it_on_the_appending_thread(self, h: Harness) -> None:
         h.lead()
         answer = fetch(h, ask(0), wait_ms=500)
         assert isinstance(answer, Future)
@@ -152,7 +170,7 @@ class TestWaiting:
         [read] = answer.result(0)
         assert b"new" in read.records.read()
 
-    def test_it_is_over_after_max_wait(self, h):
+    def test_it_is_over_after_max_wait(self, h: Harness) -> None:
         h.lead()
         answer = fetch(h, ask(0), wait_ms=500)
         h.advance_ms(499)
@@ -160,7 +178,7 @@ class TestWaiting:
         h.advance_ms(2)
         assert answer.result(0)[0].size_bytes == 0
 
-    def test_min_bytes_are_summed_over_batches(self, h):
+    def test_min_bytes_are_summed_over_batches(self, h: Harness) -> None:
         h.lead()
         size = len(batch_of(b"a"))
         answer = fetch(h, ask(0), wait_ms=500, min_bytes=3 * size)
@@ -170,7 +188,7 @@ class TestWaiting:
         h.append(b"a")
         assert answer.result(0)[0].size_bytes == 3 * size
 
-    def test_min_bytes_count_what_was_there_before(self, h):
+    def test_min_bytes_count_what_was_there_before(self, h: Harness) -> None:
         h.lead()
         size = len(batch_of(b"a"))
         h.append(b"a")
@@ -179,7 +197,7 @@ class TestWaiting:
         h.append(b"a")
         assert answer.result(0)[0].size_bytes == 2 * size
 
-    def test_min_bytes_are_summed_over_partitions(self, h):
+    def test_min_bytes_are_summed_over_partitions(self, h: Harness) -> None:
         h.lead()
         h.lead(partition=1)
         size = len(batch_of(b"a"))
@@ -189,7 +207,7 @@ class TestWaiting:
         h.append(b"a", topic_partition=TP1)
         assert [read.size_bytes for read in answer.result(0)] == [size, size]
 
-    def test_a_partitions_limit_bounds_what_it_counts_for(self, h):
+    def test_a_partitions_limit_bounds_what_it_counts_for(self, h: Harness) -> None:
         h.lead()
         size = len(batch_of(b"a"))
         answer = fetch(h, ask(0, max_bytes=size), wait_ms=500, min_bytes=2 * size)
@@ -197,7 +215,7 @@ class TestWaiting:
             h.append(b"a")
         assert not answer.done()
 
-    def test_another_segment_is_news(self, h):
+    def test_another_segment_is_news(self, h: Harness) -> None:
         partition = h.lead()
         h.append(b"a")
         answer = fetch(h, ask(0), wait_ms=500, min_bytes=1 << 19)
@@ -205,13 +223,13 @@ class TestWaiting:
         h.append(b"b")
         assert answer.done()
 
-    def test_a_change_of_leader_completes_it(self, h):
+    def test_a_change_of_leader_completes_it(self, h: Harness) -> None:
         h.lead(replicas=BOTH)
         answer = fetch(h, ask(0), wait_ms=500, version=10)
         h.order(leader=OTHER, epoch=1, replicas=BOTH, version=1)
         assert answer.result(0)[0].error == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-    def test_followers_wait_for_the_end_consumers_for_the_high_watermark(self, h):
+    def test_followers_wait_for_the_end_consumers_for_the_high_watermark(self, h: Harness) -> None:
         h.lead(replicas=BOTH)
         consumer = fetch(h, ask(0), wait_ms=500)
         follower = fetch(h, ask(0), wait_ms=500, replica=OTHER, isolation=FetchIsolation.LOG_END)
@@ -221,13 +239,13 @@ class TestWaiting:
         fetch(h, ask(1), replica=OTHER, isolation=FetchIsolation.LOG_END)
         assert consumer.result(0)[0].size_bytes > 0
 
-    def test_an_error_is_told_at_once(self, h):
+    def test_an_error_is_told_at_once(self, h: Harness) -> None:
         h.lead()
         h.announce(partition=1, leader=OTHER)
         reads = fetch(h, ask(0), ask(0, topic_partition=TP1), wait_ms=500)
         assert [read.error for read in reads] == [0, ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
-    def test_a_partition_that_nobody_knows_does_not_hasten_it(self, h):
+    def test_a_partition_that_nobody_knows_does_not_hasten_it(self, h: Harness) -> None:
         h.lead()
         unknown = ask(0, topic_partition=TP1), ask(0, topic_partition=None, topic_uuid=b"?" * 16)
         answer = fetch(h, ask(0), *unknown, wait_ms=500)
@@ -237,10 +255,10 @@ class TestWaiting:
         assert errors == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID]
         assert isinstance(fetch(h, *unknown, wait_ms=500), list)
 
-    def test_nothing_asked_for_is_answered_at_once(self, h):
+    def test_nothing_asked_for_is_answered_at_once(self, h: Harness) -> None:
         assert fetch(h, wait_ms=500) == []
 
-    def test_no_operation_stays_behind(self, h):
+    def test_no_operation_stays_behind(self, h: Harness) -> None:
         h.lead()
         for _ in range(10):
             fetch(h, ask(0), wait_ms=500)
@@ -253,7 +271,7 @@ class TestDivergence:
     """The epochs here: 1 from offset 0, 3 from offset 2, the log's end is 3 (KIP-595)."""
 
     @pytest.fixture
-    def h(self, tmp_path):
+    def h(self, tmp_path: Path) -> Harness:
         h = Harness(tmp_path)
         h.lead(epoch=1)
         h.append(b"a", b"b")
@@ -265,35 +283,38 @@ class TestDivergence:
         ("offset", "last_epoch", "expected"),
         [(2, 1, None), (3, 3, None), (3, 1, (1, 2)), (3, 2, (1, 2)), (2, 3, None)],
     )
-    def test_where_the_readers_log_branched_off(self, h, offset, last_epoch, expected):
-        [read] = (
-            fetch(h, ask(offset, last_epoch=last_epoch), wait_ms=10)[:1]
+    def test_where_the_readers_log_branched_off(
+        self, h: Harness, offset: int, last_epoch: int, expected: tuple[int, int] | None
+    ) -> None:
+        reads: Any = (
+            fetch(h, ask(offset, last_epoch=last_epoch), wait_ms=10)
             if expected
-            else [h.replicas.reader.fetch(params(), [ask(offset, last_epoch=last_epoch)])[0]]
+            else h.replicas.reader.fetch(params(), [ask(offset, last_epoch=last_epoch)])
         )
+        read = reads[0]
         assert (read.error, read.diverging_epoch) == (0, expected)
         if expected:
             assert read.size_bytes == 0
 
-    def test_an_epoch_from_the_future_is_out_of_range(self, h):
+    def test_an_epoch_from_the_future_is_out_of_range(self, h: Harness) -> None:
         assert fetch(h, ask(3, last_epoch=9))[0].error == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 @pytest.mark.pure
-def test_a_disk_that_fails_is_a_storage_error_of_its_partition(h, monkeypatch):
+def test_a_disk_that_fails_is_a_storage_error_of_its_partition(h: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     partition = h.lead()
     h.lead(partition=1)
     h.append(b"a")
     h.append(b"a", topic_partition=TP1)
 
-    def fail(*args):
+    def fail(*args: Any) -> None:
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(partition.log, "read", fail)
     assert [read.error for read in fetch(h, ask(0), ask(0, topic_partition=TP1))] == [ErrorCode.KAFKA_STORAGE_ERROR, 0]
 
 
-def test_the_meters(h):
+def test_the_meters(h: Harness) -> None:
     h.lead()
     h.append(b"a")
     fetch(h, ask(0))
@@ -302,12 +323,12 @@ def test_the_meters(h):
     assert h.metrics.value("BrokerTopicMetrics", "TotalFetchRequestsPerSec", topic=TOPIC) == 2
 
 
-def test_no_wake_up_is_lost_between_an_append_and_a_fetch_that_begins_to_wait(h):
+def test_no_wake_up_is_lost_between_an_append_and_a_fetch_that_begins_to_wait(h: Harness) -> None:
     """A consumer follows an appender on another thread: whichever is first, each fetch is answered by data."""
     h.lead()
     count = 300
 
-    def consume():
+    def consume() -> Any:
         offset = 0
         while offset < count:
             answer = fetch(h, ask(offset), wait_ms=60_000)

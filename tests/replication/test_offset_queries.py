@@ -1,8 +1,11 @@
 import os
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.replication.harness import BROKER, OTHER, TP, Harness
+from twisted_kafka.log.results import TimestampAndOffset
 from twisted_kafka.protocol.errors import (
     ErrorCode,
     FencedLeaderEpochError,
@@ -19,7 +22,7 @@ T0 = 1_700_000_000_000
 
 
 @pytest.fixture
-def h(tmp_path):
+def h(tmp_path: Path) -> Harness:
     h = Harness(tmp_path)
     h.lead(epoch=2)
     for step, value in enumerate((b"a", b"b", b"c")):
@@ -27,11 +30,13 @@ def h(tmp_path):
     return h
 
 
-def ask(h, timestamp, *, replica=-1, isolation=0, epoch=-1, tp=TP):
+def ask(
+    h: Harness, timestamp: int, *, replica: int = -1, isolation: int = 0, epoch: int = -1, tp: Any = TP
+) -> TimestampAndOffset | None:
     return h.replicas.offsets.list_offset(tp, timestamp, replica, isolation, epoch)
 
 
-def test_special_timestamps(h):
+def test_special_timestamps(h: Harness) -> None:
     h.replicas.get_partition(TP).delete_records(1)
     assert ask(h, -1) == (-1, 3, 2)
     assert ask(h, -2) == ask(h, -4) == (-1, 1, 2)
@@ -39,19 +44,19 @@ def test_special_timestamps(h):
     assert ask(h, -5) == (-1, -1, -1)
 
 
-def test_by_time(h):
+def test_by_time(h: Harness) -> None:
     assert ask(h, T0 + 500) == (T0 + 1000, 1, 2)
     assert ask(h, T0 + 5000) is None
 
 
-def test_an_empty_log(h):
+def test_an_empty_log(h: Harness) -> None:
     h.lead("empty", epoch=1)
     tp = TopicPartition("empty", 0)
     assert ask(h, -1, tp=tp) == (-1, 0, 1)
     assert ask(h, -3, tp=tp) is None
 
 
-def test_consumers_see_the_high_watermark_followers_the_end(h):
+def test_consumers_see_the_high_watermark_followers_the_end(h: Harness) -> None:
     h.lead("r", replicas=BOTH)
     tp = TopicPartition("r", 0)
     h.append(b"a", topic_partition=tp)
@@ -61,7 +66,7 @@ def test_consumers_see_the_high_watermark_followers_the_end(h):
     assert ask(h, T0, tp=tp, replica=OTHER).offset == 0
 
 
-def test_a_new_leader_does_not_know_yet(h, tmp_path):
+def test_a_new_leader_does_not_know_yet(h: Harness, tmp_path: Path) -> None:
     h.lead("r", replicas=BOTH)
     tp = TopicPartition("r", 0)
     h.append(b"a", topic_partition=tp)
@@ -73,7 +78,7 @@ def test_a_new_leader_does_not_know_yet(h, tmp_path):
     assert ask(h, -2, tp=tp).offset == 0
 
 
-def test_who_may_ask(h):
+def test_who_may_ask(h: Harness) -> None:
     with pytest.raises(FencedLeaderEpochError):
         ask(h, -1, epoch=1)
     with pytest.raises(UnknownTopicOrPartitionError):
@@ -85,11 +90,11 @@ def test_who_may_ask(h):
 
 
 class TestSegmentStarts:
-    def starts(self, h, timestamp, count=10, replica=-1):
+    def starts(self, h: Harness, timestamp: int, count: int = 10, replica: int = -1) -> list[int | Any]:
         return h.replicas.offsets.list_offsets_before(TP, timestamp, count, replica)
 
     @pytest.fixture
-    def h(self, h):
+    def h(self, h: Harness) -> Harness:
         log = h.replicas.get_partition(TP).log
         log.roll()
         h.append(b"d")
@@ -98,17 +103,17 @@ class TestSegmentStarts:
             os.utime(segment.path, (T0 / 1000 + number, T0 / 1000 + number))
         return h
 
-    def test_latest_and_earliest(self, h):
+    def test_latest_and_earliest(self, h: Harness) -> None:
         assert self.starts(h, -1) == [4, 3, 0]
         assert self.starts(h, -1, count=1) == [4]
         assert self.starts(h, -2) == [0]
 
-    def test_by_time_of_change(self, h):
+    def test_by_time_of_change(self, h: Harness) -> None:
         assert self.starts(h, T0 + 500) == [0]
         assert self.starts(h, T0 + 1500) == [3, 0]
         assert self.starts(h, T0 - 1) == []
 
-    def test_a_consumer_sees_at_most_the_high_watermark(self, h):
+    def test_a_consumer_sees_at_most_the_high_watermark(self, h: Harness) -> None:
         log = h.replicas.get_partition(TP).log
         log.update_high_watermark(2)
         assert self.starts(h, -1) == [2, 0]
@@ -116,21 +121,21 @@ class TestSegmentStarts:
 
 
 class TestDeletingRecords:
-    def delete(self, h, offset, *, tp=TP, timeout_ms=1000):
+    def delete(self, h: Harness, offset: int, *, tp: Any = TP, timeout_ms: int = 1000) -> Any:
         return when_done(h.replicas.offsets.delete_records(timeout_ms, {tp: offset}), lambda results: results[tp])
 
-    def test_up_to_an_offset_and_to_the_high_watermark(self, h):
+    def test_up_to_an_offset_and_to_the_high_watermark(self, h: Harness) -> None:
         assert self.delete(h, 1).low_watermark == 1
         assert self.delete(h, 0).low_watermark == 1
         assert self.delete(h, -1).low_watermark == 3
         assert h.replicas.get_partition(TP).log.log_start_offset == 3
 
     @pytest.mark.parametrize("offset", [-2, 4])
-    def test_out_of_range(self, h, offset):
+    def test_out_of_range(self, h: Harness, offset: int) -> None:
         result = self.delete(h, offset)
         assert (result.error, result.low_watermark) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
 
-    def test_refused(self, h):
+    def test_refused(self, h: Harness) -> None:
         h.lead("compacted", config={"cleanup.policy": "compact"})
         h.lead("__consumer_offsets")
         assert self.delete(h, 0, tp=TopicPartition("compacted", 0)).error == ErrorCode.POLICY_VIOLATION
@@ -138,31 +143,31 @@ class TestDeletingRecords:
         assert self.delete(h, 0, tp=TopicPartition("nowhere", 0)).error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     @pytest.fixture
-    def replicated(self, h):
+    def replicated(self, h: Harness) -> TopicPartition:
         h.lead("r", replicas=BOTH, isr=(BROKER,))
         tp = TopicPartition("r", 0)
         h.append(b"a", b"b", topic_partition=tp)
         return tp
 
-    def test_it_waits_for_the_followers_logs(self, h, replicated):
+    def test_it_waits_for_the_followers_logs(self, h: Harness, replicated: TopicPartition) -> None:
         answer = self.delete(h, 1, tp=replicated)
         follower: Replica = h.replicas.get_partition(replicated).remote_replicas[OTHER]
         follower.fetched(2, 1, T0, 2)
         h.replicas.purgatories.check_all(replicated)
         assert (answer.result(0).error, answer.result(0).low_watermark) == (0, 1)
 
-    def test_it_times_out(self, h, replicated):
+    def test_it_times_out(self, h: Harness, replicated: TopicPartition) -> None:
         answer = self.delete(h, 1, tp=replicated)
         h.advance_ms(1001)
         assert answer.result(0).error == ErrorCode.REQUEST_TIMED_OUT
 
-    def test_it_fails_when_the_leader_changes(self, h, replicated):
+    def test_it_fails_when_the_leader_changes(self, h: Harness, replicated: TopicPartition) -> None:
         answer = self.delete(h, 1, tp=replicated)
         h.order("r", leader=OTHER, epoch=1, replicas=BOTH, version=1)
         assert answer.result(0).error == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_the_end_of_an_epoch(h):
+def test_the_end_of_an_epoch(h: Harness) -> None:
     h.lead(epoch=5, version=1)
     h.append(b"d")
     ends = [h.replicas.offsets.end_offset_for_epoch(TP, -1, epoch) for epoch in (2, 4, 5, 6)]

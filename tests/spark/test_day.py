@@ -114,7 +114,7 @@ def test_over_time(document: dict[str, Any], duck: Any) -> None:
     rows = duck.execute(f"SELECT {tick} AS tick, api, count(*), count(error) FROM log GROUP BY ALL").fetchall()
     time = document["time"]
     assert sum(row[3] for row in rows) == sum(time["failed"])
-    for tick in range(0, len(time["ticks"]), 17):
+    for tick in range(0, len(time["ticks"]), 17):  # type: ignore[assignment]
         second = min(row[0] for row in rows) + tick * tick_s
         counted = sum(row[2] for row in rows if row[0] == second)
         assert sum(values[tick] for values in time["requests"].values()) == counted

@@ -97,9 +97,9 @@ def test_files_with_restarts_and_a_kill(tmp_path: Path) -> None:
             running.kill()
             running.wait()
     append(log / ".node-1-000002.jsonl", minutes(20, 30))
-    output = follow(str(log), "--out", str(out), "--once")
+    told = follow(str(log), "--out", str(out), "--once")
     assert_exactly_once(written(out), last_line=29)
-    assert "* error-burst: Produce failed with NOT_LEADER_OR_FOLLOWER" in output
+    assert "* error-burst: Produce failed with NOT_LEADER_OR_FOLLOWER" in told
 
 
 def written_batches(out: Path) -> list[Path]:

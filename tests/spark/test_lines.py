@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ def read(*texts: str) -> Records:
     return reader.found
 
 
-def rows(found: Records) -> list[dict]:
+def rows(found: Records) -> list[dict[Any, Any]]:
     return [row for batch in found.batches for row in batch.to_pylist()]
 
 

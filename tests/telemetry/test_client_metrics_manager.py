@@ -1,5 +1,7 @@
 """Subscriptions to clients' metrics, and what clients push, with the clock held."""
 
+from typing import Any
+
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
@@ -16,7 +18,7 @@ from twisted_kafka.protocol.errors import (
 )
 from twisted_kafka.protocol.records.compression import Compression, compress
 from twisted_kafka.protocol.types import NO_UUID
-from twisted_kafka.telemetry.client_metrics_manager import DEFAULT_INTERVAL_MS, ClientMetricsManager
+from twisted_kafka.telemetry.client_metrics_manager import DEFAULT_INTERVAL_MS, ClientMetricsManager, Subscription
 from twisted_kafka.telemetry.exposed_metrics import ExposedMetrics
 from twisted_kafka.timing.clock import ManualClock
 
@@ -32,29 +34,31 @@ SERIES = "kafka_client_telemetry_org_apache_kafka_producer_record_send"
 
 
 class Telemetry:
-    def __init__(self, max_series=100, max_instances=10):
+    def __init__(self, max_series: int = 100, max_instances: int = 10) -> None:
         self.clock = ManualClock()
         self.registry = MetricsRegistry(self.clock)
         exposed = ExposedMetrics(self.registry, max_series)
         self.manager = ClientMetricsManager(self.clock, exposed, max_bytes=10_000, max_instances=max_instances)
         self.manager.update("all", {"interval.ms": "1000", "metrics": "*"})
 
-    def ask(self, instance_id=NO_UUID, **client):
+    def ask(self, instance_id: bytes = NO_UUID, **client: Any) -> tuple[bytes, Subscription]:
         return self.manager.subscribe(instance_id, {**CLIENT, **client})
 
-    def push(self, instance_id, subscription_id, data, codec=0, *, is_last=False):
+    def push(
+        self, instance_id: bytes, subscription_id: int, data: bytes, codec: Compression | int = 0, *, is_last: bool = False
+    ) -> None:
         self.manager.push(instance_id, subscription_id, codec, data, CLIENT, is_last=is_last)
 
-    def shown(self):
+    def shown(self) -> set[str]:
         return {line for line in render(self.registry).splitlines() if "client_instance_id" in line}
 
 
 @pytest.fixture
-def telemetry():
+def telemetry() -> Telemetry:
     return Telemetry()
 
 
-def sums(value, *, is_delta=True, name=NAME):
+def sums(value: float, *, is_delta: bool = True, name: str = NAME) -> bytes:
     data = MetricsData()
     metric = data.resource_metrics.add().scope_metrics.add().metrics.add()
     metric.name = name
@@ -67,7 +71,7 @@ def sums(value, *, is_delta=True, name=NAME):
     return data.SerializeToString()
 
 
-def test_a_client_is_told_what_all_subscriptions_that_fit_it_want(telemetry):
+def test_a_client_is_told_what_all_subscriptions_that_fit_it_want(telemetry: Telemetry) -> None:
     telemetry.manager.update("all", {})
     telemetry.manager.update("a", {"interval.ms": "5000", "metrics": "producer.,consumer.", "match": "client_id=shop.*"})
     telemetry.manager.update("b", {"interval.ms": "2000", "metrics": "producer.", "match": "client_source_address=10[.].*"})
@@ -79,12 +83,12 @@ def test_a_client_is_told_what_all_subscriptions_that_fit_it_want(telemetry):
     assert telemetry.manager.names() == ["a", "b", "c"]
 
 
-def test_one_subscription_for_everything_is_all_there_is_to_want(telemetry):
+def test_one_subscription_for_everything_is_all_there_is_to_want(telemetry: Telemetry) -> None:
     telemetry.manager.update("a", {"metrics": "producer."})
     assert telemetry.ask()[1].metrics == ("*",)
 
 
-def test_what_is_pushed_is_among_the_brokers_metrics_and_differences_are_added_up(telemetry):
+def test_what_is_pushed_is_among_the_brokers_metrics_and_differences_are_added_up(telemetry: Telemetry) -> None:
     instance_id, subscription = telemetry.ask()
     telemetry.push(instance_id, subscription.subscription_id, sums(2.0))
     telemetry.clock.advance_ms(1000)
@@ -100,7 +104,7 @@ def test_what_is_pushed_is_among_the_brokers_metrics_and_differences_are_added_u
     assert next(iter(telemetry.shown())).endswith(" 7")
 
 
-def test_gauges_and_distributions(telemetry):
+def test_gauges_and_distributions(telemetry: Telemetry) -> None:
     data = MetricsData()
     metrics = data.resource_metrics.add().scope_metrics.add().metrics
     gauge = metrics.add()
@@ -120,7 +124,7 @@ def test_gauges_and_distributions(telemetry):
     }
 
 
-def test_a_client_waits_for_its_interval(telemetry):
+def test_a_client_waits_for_its_interval(telemetry: Telemetry) -> None:
     instance_id, subscription = telemetry.ask()
     with pytest.raises(ThrottlingQuotaExceededError):
         telemetry.ask(instance_id)
@@ -132,7 +136,7 @@ def test_a_client_waits_for_its_interval(telemetry):
     telemetry.push(instance_id, subscription.subscription_id, b"")
 
 
-def test_a_changed_subscription_has_another_id_and_may_be_asked_for_at_once(telemetry):
+def test_a_changed_subscription_has_another_id_and_may_be_asked_for_at_once(telemetry: Telemetry) -> None:
     instance_id, old = telemetry.ask()
     telemetry.manager.update("all", {"interval.ms": "2000", "metrics": "producer."})
     with pytest.raises(UnknownSubscriptionIdError):
@@ -144,7 +148,7 @@ def test_a_changed_subscription_has_another_id_and_may_be_asked_for_at_once(tele
     assert len(telemetry.shown()) == 1
 
 
-def test_a_client_that_goes_pushes_once_more_and_then_never_again(telemetry):
+def test_a_client_that_goes_pushes_once_more_and_then_never_again(telemetry: Telemetry) -> None:
     instance_id, subscription = telemetry.ask()
     telemetry.push(instance_id, subscription.subscription_id, b"")
     telemetry.push(instance_id, subscription.subscription_id, sums(1.0), is_last=True)
@@ -162,19 +166,27 @@ def test_a_client_that_goes_pushes_once_more_and_then_never_again(telemetry):
         (b"not zstd", Compression.ZSTD, (InvalidRecordError, CorruptRecordError)),
     ],
 )
-def test_bad_pushes_have_their_errors(telemetry, data, codec, error):
+def test_bad_pushes_have_their_errors(
+    telemetry: Telemetry,
+    data: bytes,
+    codec: Compression | int,
+    error: type[UnsupportedCompressionTypeError]
+    | tuple[type[InvalidRecordError], type[CorruptRecordError]]
+    | type[InvalidRecordError]
+    | type[TelemetryTooLargeError],
+) -> None:
     instance_id, subscription = telemetry.ask()
     with pytest.raises(error):
         telemetry.push(instance_id, subscription.subscription_id, data, codec)
     assert telemetry.shown() == set()
 
 
-def test_nobody_pushes_without_an_id(telemetry):
+def test_nobody_pushes_without_an_id(telemetry: Telemetry) -> None:
     with pytest.raises(InvalidRequestError):
         telemetry.push(NO_UUID, 1, b"")
 
 
-def test_a_client_that_is_silent_for_long_is_forgotten_with_its_metrics(telemetry):
+def test_a_client_that_is_silent_for_long_is_forgotten_with_its_metrics(telemetry: Telemetry) -> None:
     instance_id, subscription = telemetry.ask()
     telemetry.push(instance_id, subscription.subscription_id, sums(1.0))
     telemetry.clock.advance_ms(2999)
@@ -185,7 +197,7 @@ def test_a_client_that_is_silent_for_long_is_forgotten_with_its_metrics(telemetr
     assert telemetry.shown() == set()
 
 
-def test_the_number_of_clients_and_series_is_bounded():
+def test_the_number_of_clients_and_series_is_bounded() -> None:
     telemetry = Telemetry(max_series=2, max_instances=2)
     for _ in range(3):
         instance_id, subscription = telemetry.ask()
@@ -197,6 +209,6 @@ def test_the_number_of_clients_and_series_is_bounded():
     assert telemetry.registry.value("kafka.client:telemetry", "DroppedSamples") == 1
 
 
-def test_a_subscription_that_cannot_be_read_changes_nothing(telemetry):
+def test_a_subscription_that_cannot_be_read_changes_nothing(telemetry: Telemetry) -> None:
     telemetry.manager.update("all", {"interval.ms": "soon"})
     assert telemetry.ask()[1].interval_ms == 1000

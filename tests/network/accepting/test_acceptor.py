@@ -286,7 +286,7 @@ def test_it_is_closed_by_its_network_thread_if_that_answers(accepting: Any, monk
     port = one.acceptor.port
     reactor = ReadersReactor()
     one.acceptor.attach(reactor)
-    reactor.callFromThread = lambda function, *args: function(*args)  # type: ignore[method-assign]
+    reactor.callFromThread = lambda function, *args: function(*args)
     with capturedLogs() as logs:
         one.acceptor.close()
         assert one.acceptor not in reactor.readers

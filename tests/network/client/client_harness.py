@@ -44,27 +44,27 @@ class Attempt:
         self.timeout_s = timeout_s
         self.is_cancelled = False
         self.deferred: Deferred[object] = Deferred(self._cancel)
-        self.transport = NodeTransport()
+        self.transport = NodeTransport()  # type: ignore[no-untyped-call]
         self._data = b""
 
     def _cancel(self, _: object) -> None:
         self.is_cancelled = True
 
     def succeed(self) -> "Attempt":
-        self.connection.makeConnection(self.transport)
+        self.connection.makeConnection(self.transport)  # type: ignore[no-untyped-call]
         self.deferred.callback(self.connection)
         return self
 
     def fail(self, error: Exception) -> None:
-        self.deferred.errback(Failure(error))
+        self.deferred.errback(Failure(error))  # type: ignore[no-untyped-call]
 
     def lose(self, error: Exception) -> None:
-        self.connection.connectionLost(Failure(error))
+        self.connection.connectionLost(Failure(error))  # type: ignore[no-untyped-call]
 
     def requests(self) -> list[tuple[int, int, int, str | None, bytes]]:
         """What was sent since the last time: key, version, correlation id, client id, body."""
-        self._data += self.transport.value()
-        self.transport.clear()
+        self._data += self.transport.value()  # type: ignore[no-untyped-call]
+        self.transport.clear()  # type: ignore[no-untyped-call]
         found = []
         while len(self._data) >= 4:
             (size,) = struct.unpack_from(">i", self._data)

@@ -139,7 +139,7 @@ def test_a_node_that_refuses_is_tried_again_after_a_pause_that_grows() -> None:
             assert harness.client.state_of(1) == "BACKOFF"
             harness.clock.advance(1 / 64)
         pauses.append(harness.clock.seconds() - began)
-        harness.attempts[-1].fail(NobodyThere())
+        harness.attempts[-1].fail(NobodyThere())  # type: ignore[no-untyped-call]
         assert isinstance(outcome.error, ConnectError)
         assert "broker 1 at kafka.example:9092" in str(outcome.error)
     assert pauses == [0, 0.125, 0.25, 0.375, 0.375]
@@ -278,7 +278,7 @@ def test_who_is_told_of_a_failure_may_send_again_at_once() -> None:
     harness = Harness()
     again: list[Outcome] = []
     harness.client.send(NODE, heartbeat()).addErrback(lambda _: again.append(harness.send(heartbeat())))
-    harness.attempts[0].fail(NobodyThere())
+    harness.attempts[0].fail(NobodyThere())  # type: ignore[no-untyped-call]
     assert len(again) == 1
     assert not again[0].results
     harness.clock.advance(1)
@@ -317,7 +317,7 @@ def do_anything(seed: int) -> None:
             harness.attempts[pending[0]].succeed()
             open_ones.append(pending[0])
         elif what == "refuse" and pending:
-            harness.attempts[pending[0]].fail(NobodyThere())
+            harness.attempts[pending[0]].fail(NobodyThere())  # type: ignore[no-untyped-call]
         elif what in ("answer", "wrong", "lose") and alive:
             number = dice.choice(alive)
             attempt = harness.attempts[number]

@@ -162,7 +162,7 @@ def test_client_that_went_before_its_turn_is_forgotten() -> None:
 def test_channel_hears_of_its_end_once(pair: Pair) -> None:
     stats = pair.layer.processor.stats
     for _ in range(2):
-        pair.transport.connectionLost(Failure(ConnectionDone()))
+        pair.transport.connectionLost(Failure(ConnectionDone()))  # type: ignore[no-untyped-call]
     assert stats.connections_closed == 1
     assert not pair.reactor.readers
     assert pair.client.recv(1) == b""
@@ -174,7 +174,7 @@ def test_aborted_connection_is_reset() -> None:
         made.transport.abortConnection()
         server, _ = listening.accept()
         transport = KafkaTransport(server, made.channel, made.reactor)  # type: ignore[arg-type]
-        transport.connectionLost(Failure(ConnectionAborted()))
+        transport.connectionLost(Failure(ConnectionAborted()))  # type: ignore[no-untyped-call]
         client.settimeout(10)
         with pytest.raises(ConnectionResetError):
             client.recv(1)

@@ -59,7 +59,7 @@ class Stage(Layer):
         request = self.channel.receive(handler, 0)
         if request is None:
             self.channel._idle.append(handler)
-        return request
+        return request  # type: ignore[return-value]
 
     def answer_as(self, number: int) -> None:
         """Be a handler until nothing is left to do."""

@@ -83,7 +83,7 @@ def test_regions_of_files_are_sent_a_piece_at_a_time(tmp_path: Path) -> None:
     client.is_reading = False
     with io.FileIO(path) as file:
         parts = [b"head", FileRegion(file, 100, 500_000), b"", memoryview(content)[:150_000], b"tail"]
-        listener.layer.channel.send_response(request, parts, sum(map(len, parts)))
+        listener.layer.channel.send_response(request, parts, sum(map(len, parts)))  # type: ignore[arg-type]
         listener.layer.reactor.run_asked()
         client.pump()
         # The client does not read: what is held as bytes is one piece, the rest is still in its file.
@@ -256,7 +256,7 @@ def test_who_is_refused_is_counted_named_in_one_line_and_closed_after_the_delay(
     listener = Listener(ssl_client_auth="required")
     listener.layer.processor.settings.failed_authentication_delay_ms = 70
     clients: list[TlsClient] = []
-    lines = lines_of(lambda: clients.append(begin(listener)))
+    lines = lines_of(lambda: clients.append(begin(listener)))  # type: ignore[no-untyped-call]
     assert len(lines) == 1
     assert lines[0].startswith("Failed authentication with c of SSL (SSL handshake failed: ")
     assert expected in lines[0]

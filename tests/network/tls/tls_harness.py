@@ -30,7 +30,7 @@ STEPS_MAX = 10_000
 
 class TlsReactor(EventsReactor, Clock):
     def __init__(self) -> None:
-        Clock.__init__(self)  # type: ignore[no-untyped-call]
+        Clock.__init__(self)
         EventsReactor.__init__(self)
 
 
@@ -159,11 +159,11 @@ class TlsClient:
             why = transport.doRead()
             moved = before != self._unread() or why is not None
             if why is not None:
-                transport.connectionLost(Failure(why))
+                transport.connectionLost(Failure(why))  # type: ignore[no-untyped-call]
         if transport in reactor.writers and transport.connected:
             why = transport.doWrite()
             if why is not None:
-                transport.connectionLost(Failure(why))
+                transport.connectionLost(Failure(why))  # type: ignore[no-untyped-call]
         return moved
 
     def _unread(self) -> int:

@@ -222,7 +222,7 @@ def test_down_conversion_omits_records_before_the_first_offset() -> None:
     assert [found[0] for found in content(down_convert(compressed, 1, first_offset=72))] == [70, 71, 72, 73]
 
 
-def test_down_conversion_stops_after_the_batch_that_makes_it_large_enough():
+def test_down_conversion_stops_after_the_batch_that_makes_it_large_enough() -> None:
     data = b"".join(build_batch(RECORDS, base_offset=offset) for offset in (0, 10, 20))
     one = len(down_convert(build_batch(RECORDS), 1))
     assert down_convert(data, 1, limit_bytes=1) == down_convert(data, 1)[:one]

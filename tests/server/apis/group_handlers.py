@@ -1,12 +1,16 @@
 """The group families over a coordinator in memory: requests and responses go through their bytes in the version asked for."""
 
 from concurrent.futures import Future
+from typing import Any
 
 from tests.coordinator.fakes import Bench
 from twisted_kafka.coordinator.group.offsets.legacy_offsets import LegacyOffsets
 from twisted_kafka.metadata.cache import Node
 from twisted_kafka.metadata.embedded import SqliteStore
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
+from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.messages.groups import HeartbeatRequest
+from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.server.apis.groups.classic_groups import GroupApis
 from twisted_kafka.server.apis.groups.group_offsets import GroupOffsetApis
 from twisted_kafka.server.dispatch import ApiRegistry
@@ -15,35 +19,35 @@ from twisted_kafka.server.dispatch import ApiRegistry
 class FakeMetadata:
     """Topics with a number of partitions each, led by broker 1."""
 
-    def __init__(self, **topics):
+    def __init__(self, **topics: Any) -> None:
         self.topics = topics
 
-    def contains(self, topic):
+    def contains(self, topic: str) -> bool:
         return topic in self.topics
 
-    def partition(self, key):
+    def partition(self, key: TopicPartition) -> "FakeMetadata | None":
         topic, index = key
         return self if 0 <= index < self.topics.get(topic, 0) else None
 
     leader = 1
 
-    def node(self, broker_id, listener_name):
+    def node(self, broker_id: int, listener_name: str) -> Node | None:
         return Node(broker_id, "broker.example", 9092, None) if listener_name == "PLAINTEXT" and broker_id == 1 else None
 
 
-def ask(family, request, version, client_id="client", listener="PLAINTEXT"):
+def ask(family: Any, request: Message, version: int, client_id: str = "client", listener: str = "PLAINTEXT") -> Any:
     """Return the response, or a future of it, and the context."""
     api = ApiRegistry([family]).apis[type(request).KEY]
     assert api.serves(version), f"{api.name} v{version}"
     decoded = type(request).decode(request.encode(version), version)
     context = RequestContext(api.key, version, 1, client_id, ConnectionInfo("c", listener, listener, "10.0.0.1"))
 
-    def through_bytes(response):
+    def through_bytes(response: Any) -> Any:
         return type(response).decode(response.encode(version), version)
 
     result = api.handler(context, decoded)
     if isinstance(result, Future):
-        answer = Future()
+        answer: Future[Any] = Future()
         result.add_done_callback(lambda done: answer.set_result(through_bytes(done.result())))
         return answer, context
     return through_bytes(result), context
@@ -52,19 +56,19 @@ def ask(family, request, version, client_id="client", listener="PLAINTEXT"):
 class Handlers:
     """The two families and short ways to ask them."""
 
-    def __init__(self, **settings):
+    def __init__(self, **settings: Any) -> None:
         settings.setdefault("initial_rebalance_delay_ms", 0)
         self.bench = Bench(**settings)
         self.metadata = FakeMetadata(orders=4)
         self.groups = GroupApis(self.bench.groups)
         self.store = SqliteStore(":memory:", threaded=False)
         legacy = LegacyOffsets(self.store)
-        self.offsets = GroupOffsetApis(self.bench.groups, self.metadata, self.bench.clock, legacy)
+        self.offsets = GroupOffsetApis(self.bench.groups, self.metadata, self.bench.clock, legacy)  # type: ignore[arg-type]
 
-    def ask(self, request, version, **options):
+    def ask(self, request: Message, version: int, **options: Any) -> Any:
         family = self.offsets if type(request).__name__.startswith("Offset") else self.groups
         return ask(family, request, version, **options)[0]
 
-    def context_of(self, request, version):
+    def context_of(self, request: HeartbeatRequest, version: int) -> RequestContext:
         family = self.offsets if type(request).__name__.startswith("Offset") else self.groups
         return ask(family, request, version)[1]

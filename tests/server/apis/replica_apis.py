@@ -1,10 +1,19 @@
 """The families over the replica manager, called as a client does: requests and responses go through their wire form."""
 
 from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
 
 from tests.replication.harness import Harness
 from twisted_kafka.coordinator.transaction.verification import TransactionVerification, unknown_to_coordinator
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
+from twisted_kafka.protocol.messages.fetch import FetchRequest
+from twisted_kafka.protocol.messages.list_offsets import (
+    DeleteRecordsRequest,
+    ListOffsetsRequest,
+    OffsetForLeaderEpochRequest,
+)
+from twisted_kafka.protocol.messages.produce import ProduceRequest
 from twisted_kafka.protocol.wire import join
 from twisted_kafka.server.apis.data.fetch import FetchApis
 from twisted_kafka.server.apis.data.offsets import OffsetApis
@@ -14,7 +23,7 @@ from twisted_kafka.server.fetch_session import FetchSessionCache
 
 
 class Apis(Harness):
-    def __init__(self, directory, **properties):
+    def __init__(self, directory: Path, **properties: Any) -> None:
         super().__init__(directory, **properties)
         self.ask_coordinator = unknown_to_coordinator
         self.sessions = FetchSessionCache(10, self.clock, self.metrics)
@@ -25,11 +34,17 @@ class Apis(Harness):
                 OffsetApis(self.replicas),
             ]
         )
-        self.context = None
+        self.context: Any = None
         self.is_direct = True
         """Whether the way past the messages is tried first, as the broker does."""
 
-    def start(self, request, version, *, client="client"):
+    def start(
+        self,
+        request: FetchRequest | ListOffsetsRequest | ProduceRequest | OffsetForLeaderEpochRequest | DeleteRecordsRequest,
+        version: int,
+        *,
+        client: str = "client",
+    ) -> Any:
         """Call the handler; return what it returns."""
         api = self.registry.apis[type(request).KEY]
         connection = ConnectionInfo("id", "PLAINTEXT", "PLAINTEXT", "127.0.0.1")
@@ -41,7 +56,12 @@ class Apis(Harness):
                 return result
         return api.handler(self.context, type(request).decode(frame, version))
 
-    def call(self, request, version, **how):
+    def call(
+        self,
+        request: FetchRequest | ListOffsetsRequest | ProduceRequest | OffsetForLeaderEpochRequest | DeleteRecordsRequest,
+        version: int,
+        **how: Any,
+    ) -> Any:
         """Call the handler; return its outcome or its response, waited for until its time is over."""
         result = self.start(request, version, **how)
         if isinstance(result, Future):
@@ -51,7 +71,16 @@ class Apis(Harness):
             return result
         return self.decoded(type(request), result, version)
 
-    def decoded(self, request_class, result, version):
+    def decoded(
+        self,
+        request_class: type[FetchRequest]
+        | type[OffsetForLeaderEpochRequest]
+        | type[DeleteRecordsRequest]
+        | type[ListOffsetsRequest]
+        | type[ProduceRequest],
+        result: Any,
+        version: int,
+    ) -> Any:
         """Return the response that a client reads."""
         response = self.registry.apis[request_class.KEY].response_class
         return response.decode(join(result.encode_parts(version)), version)

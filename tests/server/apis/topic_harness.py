@@ -1,5 +1,8 @@
 """One broker's metadata without network or logs: store, controller, cache and the APIs over them, pumped by hand."""
 
+from pathlib import Path
+from typing import Any
+
 from twisted_kafka.admin.config_resource_types import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from twisted_kafka.admin.config_resources import BrokerConfigs, ClientMetricsConfigs, TopicConfigs
 from twisted_kafka.admin.configs import ConfigAdmin
@@ -20,7 +23,15 @@ from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metadata.embedded import SqliteStore
 from twisted_kafka.metadata.registration import broker_node, cluster_id, prepare_store, register_broker
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
-from twisted_kafka.protocol.messages.inter_broker import LeaderAndIsrResponse, StopReplicaPartitionError, StopReplicaResponse
+from twisted_kafka.protocol.codec import Message
+from twisted_kafka.protocol.messages.inter_broker import (
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    StopReplicaPartitionError,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    UpdateMetadataRequest,
+)
 from twisted_kafka.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from twisted_kafka.server.apis.administration.alter_configs import AlterConfigApis
 from twisted_kafka.server.apis.administration.config_describer import ConfigDescriber
@@ -35,16 +46,16 @@ from twisted_kafka.timing.timer import Timer
 
 
 class Control:
-    def __init__(self, cache):
+    def __init__(self, cache: MetadataCache) -> None:
         self.cache = cache
 
-    def leader_and_isr(self, request):
+    def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         return LeaderAndIsrResponse()
 
-    def update_metadata(self, request):
+    def update_metadata(self, request: UpdateMetadataRequest) -> None:
         self.cache.apply(request)
 
-    def stop_replica(self, request):
+    def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
         return StopReplicaResponse(
             partition_errors=[
                 StopReplicaPartitionError(topic_name=topic.topic_name, partition_index=state.partition_index)
@@ -55,7 +66,7 @@ class Control:
 
 
 class OneBroker:
-    def __init__(self, path, **properties):
+    def __init__(self, path: Path, **properties: Any) -> None:
         self.config = KafkaConfig.embedded(
             {"broker.id": "1", **{key.replace("_", "."): value for key, value in properties.items()}}
         )
@@ -64,7 +75,7 @@ class OneBroker:
         prepare_store(self.store)
         self.cache = MetadataCache(1, cluster_id(self.store, "a-cluster"))
         self.configs = ConfigRepository(self.store, self.clock, threaded=False)
-        channels = InProcessChannels(1, Control(self.cache))
+        channels = InProcessChannels(1, Control(self.cache))  # type: ignore[arg-type]
         self.controller = KafkaController(self.config, self.store, self.configs, channels, self.clock, threaded=False)
         end_points = [EndPoint("in", 9092, "PLAINTEXT", "PLAINTEXT"), EndPoint("out", 9093, "OUT", "PLAINTEXT")]
         register_broker(self.store, 1, broker_node(end_points, rack="r", now_ms=0))
@@ -90,14 +101,14 @@ class OneBroker:
             FeatureApis(self.controller),
         ]
         self.apis = ApiRegistry(families).apis
-        self.errors = []
+        self.errors: list[Any] = []
         self.pump()
 
-    def pump(self):
+    def pump(self) -> None:
         while self.store.pump() + self.configs.pump() + self.controller.pump():
             pass
 
-    def ask(self, request, version, listener="PLAINTEXT"):
+    def ask(self, request: Message, version: int, listener: str = "PLAINTEXT") -> Any:
         """Send the request through the codec, as version ``version``; the response comes back the same way."""
         api = self.apis[request.KEY]
         assert api.serves(version)
@@ -111,12 +122,12 @@ class OneBroker:
         self.errors.append(context.error)
         return type(response).decode(response.encode(version), version)
 
-    def create(self, name, partitions=1, **configs):
+    def create(self, name: str, partitions: int = 1, **configs: Any) -> bytes:
         topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=self.settings(**configs))
         (result,) = self.ask(CreateTopicsRequest(topics=[topic]), 7).topics
         assert not result.error_code
         return result.topic_id
 
     @staticmethod
-    def settings(**configs):
+    def settings(**configs: Any) -> list[CreatableTopicConfig | Any]:
         return [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]

@@ -1,8 +1,13 @@
 """AlterConfigs and IncrementalAlterConfigs through the codec; what they change is read back from the broker and from the store."""
 
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from tests.server.apis.topic_harness import OneBroker
+from twisted_kafka.admin.policies import ConfigOrder, TopicOrder
 from twisted_kafka.metadata.znodes import ConfigChangeNode, ConfigNode
 from twisted_kafka.protocol.errors import ErrorCode, PolicyViolationError
 from twisted_kafka.protocol.messages.configs import (
@@ -24,31 +29,31 @@ SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 class NoShortRetention:
     """A policy of an operator's own."""
 
-    seen = []  # noqa: RUF012 the broker makes the object
+    seen: list[Any] = []  # noqa: RUF012 the broker makes the object
 
-    def configure(self, configs):
+    def configure(self, configs: dict[str, str]) -> None:
         self.broker_id = configs["broker.id"]
 
-    def validate(self, order):
+    def validate(self, order: TopicOrder | ConfigOrder) -> None:
         self.seen.append(order)
         if order.configs.get("retention.ms") == "1":
             raise PolicyViolationError("too short")
         if order.configs.get("retention.ms") == "2":
             raise ZeroDivisionError("a mistake of the policy")
 
-    def close(self):
+    def close(self) -> None:
         pass
 
 
 @pytest.fixture
-def broker(tmp_path):
+def broker(tmp_path: Path) -> Iterator[OneBroker]:
     broker = OneBroker(tmp_path)
     broker.create("t", retention_ms="5000")
     yield broker
     broker.store.close()
 
 
-def replace(broker, kind, name, *settings, version=2, validate_only=False):
+def replace(broker: OneBroker, kind: int, name: str, *settings: Any, version: int = 2, validate_only: bool = False) -> int:
     configs = [AlterConfigsRequestAlterableConfig(name=key, value=value) for key, value in settings]
     resource = AlterConfigsRequestAlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
     (answer,) = broker.ask(AlterConfigsRequest(resources=[resource], validate_only=validate_only), version).responses
@@ -56,7 +61,7 @@ def replace(broker, kind, name, *settings, version=2, validate_only=False):
     return answer.error_code
 
 
-def change(broker, kind, name, *changes, version=1, validate_only=False):
+def change(broker: OneBroker, kind: int, name: str, *changes: Any, version: int = 1, validate_only: bool = False) -> int:
     configs = [
         IncrementalAlterConfigsRequestAlterableConfig(name=key, config_operation=operation, value=value)
         for key, operation, value in changes
@@ -68,19 +73,19 @@ def change(broker, kind, name, *changes, version=1, validate_only=False):
     return answer.error_code
 
 
-def described(broker, kind, name, *keys):
+def described(broker: OneBroker, kind: int, name: str, *keys: Any) -> dict[str, str]:
     resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=list(keys))
     (result,) = broker.ask(DescribeConfigsRequest(resources=[resource]), 4).results
     return {each.name: each.value for each in result.configs}
 
 
-def stored(broker, path):
+def stored(broker: OneBroker, path: str) -> dict[str, str]:
     found = broker.store.get(f"/config/{path}")
     return None if found is None else ConfigNode.decode(found[0]).config
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_what_is_not_named_goes_back_to_its_default(broker, version):
+def test_what_is_not_named_goes_back_to_its_default(broker: OneBroker, version: int) -> None:
     assert replace(broker, TOPIC, "t", ("segment.bytes", "2000000"), version=version) == ErrorCode.NONE
     assert described(broker, TOPIC, "t", "segment.bytes", "retention.ms") == {
         "segment.bytes": "2000000",
@@ -90,27 +95,27 @@ def test_what_is_not_named_goes_back_to_its_default(broker, version):
 
 
 @pytest.mark.parametrize("version", range(2))
-def test_what_is_not_named_stays(broker, version):
+def test_what_is_not_named_stays(broker: OneBroker, version: int) -> None:
     assert change(broker, TOPIC, "t", ("segment.bytes", SET, "2000000"), version=version) == ErrorCode.NONE
     assert stored(broker, "topics/t") == {"retention.ms": "5000", "segment.bytes": "2000000"}
     assert change(broker, TOPIC, "t", ("retention.ms", DELETE, None), version=version) == ErrorCode.NONE
     assert stored(broker, "topics/t") == {"segment.bytes": "2000000"}
 
 
-def test_a_change_is_announced_to_all_brokers(broker):
+def test_a_change_is_announced_to_all_brokers(broker: OneBroker) -> None:
     assert change(broker, TOPIC, "t", ("segment.bytes", SET, "2000000")) == ErrorCode.NONE
     (name,) = broker.store.children("/config/changes")
     assert ConfigChangeNode.decode(broker.store.get(f"/config/changes/{name}")[0]).entity_path == "topics/t"
 
 
-def test_nothing_is_changed_when_only_validated(broker):
+def test_nothing_is_changed_when_only_validated(broker: OneBroker) -> None:
     assert change(broker, TOPIC, "t", ("segment.bytes", SET, "2000000"), validate_only=True) == ErrorCode.NONE
     assert replace(broker, TOPIC, "t", ("segment.bytes", "2000000"), validate_only=True) == ErrorCode.NONE
     assert stored(broker, "topics/t") == {"retention.ms": "5000"}
     assert broker.store.children("/config/changes") == []
 
 
-def test_lists_grow_and_shrink(broker):
+def test_lists_grow_and_shrink(broker: OneBroker) -> None:
     for operation, value, result in (
         (APPEND, "compact", "delete,compact"),
         (APPEND, "compact", "delete,compact"),
@@ -133,7 +138,9 @@ def test_lists_grow_and_shrink(broker):
         ([("retention.ms", 9, "1")], ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_a_bad_change_changes_nothing(broker, changes, error):
+def test_a_bad_change_changes_nothing(
+    broker: OneBroker, changes: list[tuple[str, int, str] | tuple[str, int, None]], error: ErrorCode
+) -> None:
     assert change(broker, TOPIC, "t", *changes) == error
     assert stored(broker, "topics/t") == {"retention.ms": "5000"}
     assert broker.errors[-1] == error
@@ -149,12 +156,12 @@ def test_a_bad_change_changes_nothing(broker, changes, error):
         (3, "x", ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_there_must_be_such_a_resource(broker, kind, name, error):
+def test_there_must_be_such_a_resource(broker: OneBroker, kind: int, name: str, error: ErrorCode) -> None:
     assert change(broker, kind, name, ("retention.ms", SET, "1")) == error
     assert replace(broker, kind, name, ("retention.ms", "1")) == error
 
 
-def test_a_resource_that_is_named_twice_is_refused_both_times(broker):
+def test_a_resource_that_is_named_twice_is_refused_both_times(broker: OneBroker) -> None:
     setting = [AlterConfigsRequestAlterableConfig(name="retention.ms", value="1")]
     resource = AlterConfigsRequestAlterConfigsResource(resource_type=TOPIC, resource_name="t", configs=setting)
     answers = broker.ask(AlterConfigsRequest(resources=[resource, resource]), 2).responses
@@ -162,7 +169,7 @@ def test_a_resource_that_is_named_twice_is_refused_both_times(broker):
     assert stored(broker, "topics/t") == {"retention.ms": "5000"}
 
 
-def test_settings_of_this_broker_and_of_all(broker):
+def test_settings_of_this_broker_and_of_all(broker: OneBroker) -> None:
     assert change(broker, BROKER, "1", ("log.cleaner.backoff.ms", SET, "14000")) == ErrorCode.NONE
     assert change(broker, BROKER, "", ("log.cleaner.backoff.ms", SET, "13000")) == ErrorCode.NONE
     assert (stored(broker, "brokers/1"), stored(broker, "brokers/<default>")) == (
@@ -176,7 +183,7 @@ def test_settings_of_this_broker_and_of_all(broker):
     assert stored(broker, "brokers/1") == {"log.cleaner.backoff.ms": "14000"}
 
 
-def test_levels_of_loggers(broker):
+def test_levels_of_loggers(broker: OneBroker) -> None:
     assert change(broker, LOGGER, "1", ("twisted_kafka.server", SET, "DEBUG"), validate_only=True) == ErrorCode.NONE
     assert described(broker, LOGGER, "1", "twisted_kafka.server") == {"twisted_kafka.server": "INFO"}
     assert change(broker, LOGGER, "1", ("twisted_kafka.server", SET, "DEBUG")) == ErrorCode.NONE
@@ -191,18 +198,18 @@ def test_levels_of_loggers(broker):
     assert replace(broker, LOGGER, "1", ("root", "INFO")) == ErrorCode.INVALID_REQUEST
 
 
-def test_subscriptions_to_client_metrics(broker):
+def test_subscriptions_to_client_metrics(broker: OneBroker) -> None:
     assert change(broker, CLIENT_METRICS, "s", ("interval.ms", SET, "1000"), ("metrics", SET, "a,b")) == ErrorCode.NONE
     assert described(broker, CLIENT_METRICS, "s") == {"interval.ms": "1000", "metrics": "a,b"}
     assert stored(broker, "client-metrics/s") == {"interval.ms": "1000", "metrics": "a,b"}
     for bad in (("interval.ms", SET, "99"), ("interval.ms", SET, "x"), ("unheard.of", SET, "1")):
         assert change(broker, CLIENT_METRICS, "s", bad) == ErrorCode.INVALID_REQUEST
-    for bad in ("foo=bar", "client_id=[", "client_id", "client_id="):
+    for bad in ("foo=bar", "client_id=[", "client_id", "client_id="):  # type: ignore[assignment]
         assert change(broker, CLIENT_METRICS, "s", ("match", SET, bad)) == ErrorCode.INVALID_CONFIG
     assert change(broker, CLIENT_METRICS, "", ("interval.ms", SET, "1000")) == ErrorCode.INVALID_REQUEST
 
 
-def test_settings_of_a_group(broker):
+def test_settings_of_a_group(broker: OneBroker) -> None:
     assert described(broker, GROUP, "a/b") == {"consumer.session.timeout.ms": "45000", "consumer.heartbeat.interval.ms": "5000"}
     assert change(broker, GROUP, "a/b", ("consumer.session.timeout.ms", SET, "50000")) == ErrorCode.NONE
     assert described(broker, GROUP, "a/b", "consumer.session.timeout.ms") == {"consumer.session.timeout.ms": "50000"}
@@ -213,7 +220,7 @@ def test_settings_of_a_group(broker):
     assert change(broker, GROUP, "", ("consumer.session.timeout.ms", SET, "50000")) == ErrorCode.INVALID_REQUEST
 
 
-def test_an_operators_policies_decide(tmp_path):
+def test_an_operators_policies_decide(tmp_path: Path) -> None:
     policy = f"{__name__}.NoShortRetention"
     NoShortRetention.seen.clear()
     broker = OneBroker(tmp_path, alter_config_policy_class_name=policy, create_topic_policy_class_name=policy)

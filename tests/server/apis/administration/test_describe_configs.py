@@ -1,15 +1,19 @@
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from tests.server.apis.topic_harness import OneBroker
 from twisted_kafka.metadata.znodes import ConfigNode
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
+from twisted_kafka.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResult
 
 TOPIC, BROKER, LOGGER = 2, 4, 8
 
 
 @pytest.fixture
-def broker(tmp_path):
+def broker(tmp_path: Path) -> Iterator[OneBroker]:
     broker = OneBroker(tmp_path, log_retention_bytes="1000", ssl_keystore_password="secret")
     broker.store.create("/config/brokers/<default>", ConfigNode({"log.retention.bytes": "900"}).encode())
     broker.store.create("/config/brokers/1", ConfigNode({"log.retention.bytes": "800"}).encode())
@@ -19,7 +23,9 @@ def broker(tmp_path):
     broker.store.close()
 
 
-def describe(broker, kind, name, keys=None, version=4, **options):
+def describe(
+    broker: OneBroker, kind: int, name: str, keys: list[str] | None = None, version: int = 4, **options: Any
+) -> DescribeConfigsResult:
     resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
     (result,) = broker.ask(DescribeConfigsRequest(resources=[resource], **options), version).results
     assert (result.resource_type, result.resource_name) == (kind, name)
@@ -27,7 +33,7 @@ def describe(broker, kind, name, keys=None, version=4, **options):
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_a_topic_in_every_version(broker, version):
+def test_a_topic_in_every_version(broker: OneBroker, version: int) -> None:
     options = {"include_synonyms": True} if version >= 1 else {}
     options |= {"include_documentation": True} if version >= 3 else {}
     result = describe(broker, TOPIC, "t", ["retention.bytes", "segment.ms", "nope"], version, **options)
@@ -48,27 +54,27 @@ def test_a_topic_in_every_version(broker, version):
         assert own.documentation
 
 
-def test_a_topic_without_its_own_value_has_the_brokers(broker):
+def test_a_topic_without_its_own_value_has_the_brokers(broker: OneBroker) -> None:
     (config,) = describe(broker, TOPIC, "plain", ["retention.bytes"]).configs
     assert (config.value, config.config_source, config.synonyms, config.documentation) == ("800", 2, [], None)
 
 
-def test_lists_are_written_as_kafka_does(broker):
+def test_lists_are_written_as_kafka_does(broker: OneBroker) -> None:
     assert describe(broker, TOPIC, "t", ["cleanup.policy"]).configs[0].value == "compact,delete"
 
 
-def test_no_keys_are_all_keys(broker):
+def test_no_keys_are_all_keys(broker: OneBroker) -> None:
     assert len(describe(broker, TOPIC, "t").configs) == len(describe(broker, TOPIC, "t", []).configs) == 36
     assert len(describe(broker, BROKER, "1").configs) > 300
 
 
-def test_secrets_are_not_told(broker):
+def test_secrets_are_not_told(broker: OneBroker) -> None:
     (config,) = describe(broker, BROKER, "1", ["ssl.keystore.password"], include_synonyms=True).configs
     assert (config.value, config.is_sensitive, config.config_type) == (None, True, 9)
     assert {synonym.value for synonym in config.synonyms} == {None}
 
 
-def test_a_brokers_settings_and_those_of_all(broker):
+def test_a_brokers_settings_and_those_of_all(broker: OneBroker) -> None:
     by_name = {
         config.name: config for config in describe(broker, BROKER, "1", ["log.retention.bytes", "broker.id", "node.id"]).configs
     }
@@ -90,12 +96,12 @@ def test_a_brokers_settings_and_those_of_all(broker):
         (0, "x", ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_what_cannot_be_described(broker, kind, name, error):
+def test_what_cannot_be_described(broker: OneBroker, kind: int, name: str, error: ErrorCode) -> None:
     result = describe(broker, kind, name)
     assert (result.error_code, result.configs) == (error, [])
     assert broker.errors[-1] == error
 
 
-def test_loggers(broker):
+def test_loggers(broker: OneBroker) -> None:
     levels = {each.name: (each.value, each.config_source) for each in describe(broker, LOGGER, "1").configs}
     assert levels["root"] == levels["twisted_kafka.server.apis.administration.describe_configs"] == ("INFO", 6)

@@ -1,3 +1,7 @@
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from tests.server.apis.topic_harness import OneBroker
@@ -5,6 +9,7 @@ from twisted_kafka.protocol.errors import ErrorCode, InvalidRequestError
 from twisted_kafka.protocol.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
+    CreatableTopicResult,
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
@@ -15,22 +20,22 @@ from twisted_kafka.protocol.messages.topics import (
 
 
 @pytest.fixture
-def broker(tmp_path):
+def broker(tmp_path: Path) -> Iterator[OneBroker]:
     broker = OneBroker(tmp_path, log_segment_bytes="2000000")
     yield broker
     broker.store.close()
 
 
-def create(broker, version, *topics, **options):
+def create(broker: OneBroker, version: int, *topics: Any, **options: Any) -> list[CreatableTopicResult]:
     return broker.ask(CreateTopicsRequest(topics=list(topics), timeout_ms=1000, **options), version).topics
 
 
-def topic(name, partitions=1, factor=1, **options):
+def topic(name: str, partitions: int = 1, factor: int = 1, **options: Any) -> CreatableTopic:
     return CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor, **options)
 
 
 @pytest.mark.parametrize("version", range(8))
-def test_creation(broker, version):
+def test_creation(broker: OneBroker, version: int) -> None:
     (made, twice, _, bad) = create(broker, version, topic("t", 2), topic("d"), topic("d"), topic("b/"))
     assert (made.name, made.error_code) == ("t", 0)
     assert (twice.error_code, bad.error_code) == (ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_TOPIC_EXCEPTION)
@@ -41,21 +46,21 @@ def test_creation(broker, version):
     assert broker.cache.partition_count("t") == 2
 
 
-def test_creation_tells_the_effective_configs(broker):
+def test_creation_tells_the_effective_configs(broker: OneBroker) -> None:
     made = create(broker, 7, topic("t"))[0]
     by_name = {config.name: (config.value, config.config_source, config.read_only) for config in made.configs}
     assert by_name["segment.bytes"] == ("2000000", 4, False)
     assert by_name["retention.ms"] == ("604800000", 5, False)
 
 
-def test_creation_with_assignments_and_validation(broker):
+def test_creation_with_assignments_and_validation(broker: OneBroker) -> None:
     assignments = [CreatableReplicaAssignment(partition_index=index, broker_ids=[1]) for index in range(3)]
     made = create(broker, 7, topic("t", -1, -1, assignments=assignments), validate_only=True)[0]
     assert (made.error_code, made.num_partitions, made.topic_id) == (0, 3, bytes(16))
     assert not broker.cache.contains("t")
 
 
-def test_failed_creations_tell_no_counts(broker):
+def test_failed_creations_tell_no_counts(broker: OneBroker) -> None:
     made = broker.ask(CreateTopicsRequest(topics=[topic("t")], timeout_ms=0), 7).topics[0]
     assert (made.error_code, made.num_partitions, made.replication_factor, made.configs) == (
         ErrorCode.REQUEST_TIMED_OUT,
@@ -68,14 +73,14 @@ def test_failed_creations_tell_no_counts(broker):
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_deletion_by_name(broker, version):
+def test_deletion_by_name(broker: OneBroker, version: int) -> None:
     broker.create("t")
     answers = broker.ask(DeleteTopicsRequest(topic_names=["t", "nope"], timeout_ms=1000), version).responses
     assert [(each.name, each.error_code) for each in answers] == [("t", 0), ("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
     assert not broker.cache.contains("t")
 
 
-def test_deletion_by_id_or_name_but_not_both(broker):
+def test_deletion_by_id_or_name_but_not_both(broker: OneBroker) -> None:
     by_id, by_name, kept = broker.create("by-id"), broker.create("by-name"), broker.create("kept")
     both = DeleteTopicState(name="kept", topic_id=kept)
     with pytest.raises(InvalidRequestError):
@@ -98,7 +103,7 @@ def test_deletion_by_id_or_name_but_not_both(broker):
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_growth(broker, version):
+def test_growth(broker: OneBroker, version: int) -> None:
     broker.create("t")
     wanted = [
         CreatePartitionsTopic(name="t", count=3, assignments=[CreatePartitionsAssignment(broker_ids=[1])] * 2),
@@ -109,7 +114,7 @@ def test_growth(broker, version):
     assert broker.cache.partition_count("t") == 3
 
 
-def test_growth_of_a_topic_that_is_named_twice_is_refused_once(broker):
+def test_growth_of_a_topic_that_is_named_twice_is_refused_once(broker: OneBroker) -> None:
     broker.create("t")
     wanted = [CreatePartitionsTopic(name=name, count=3, assignments=None) for name in ("t", "nope", "t")]
     results = broker.ask(CreatePartitionsRequest(topics=wanted, timeout_ms=1000), 3).results

@@ -105,7 +105,7 @@ def test_orders_are_carried_out(broker: Broker) -> None:
 def test_stale_epochs_are_refused(broker: Broker) -> None:
     answer = ask(broker, "CONTROL", lead(epoch=0), 7)
     assert answer.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
-    stale = {"controller_id": 1, "controller_epoch": 1, "broker_epoch": 0}
+    stale: dict[str, Any] = {"controller_id": 1, "controller_epoch": 1, "broker_epoch": 0}
     for request, version in (
         (LeaderAndIsrRequest(**stale), 7),
         (StopReplicaRequest(**stale), 4),

@@ -1,6 +1,11 @@
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from tests.server.apis.topic_harness import OneBroker
+from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode, InvalidRequestError
 from twisted_kafka.protocol.messages.cluster import DescribeClusterRequest
 from twisted_kafka.protocol.messages.inter_broker import (
@@ -15,6 +20,7 @@ from twisted_kafka.protocol.messages.metadata import (
     DescribeTopicPartitionsRequest,
     MetadataRequest,
     MetadataRequestTopic,
+    MetadataResponse,
     TopicRequest,
 )
 
@@ -22,23 +28,23 @@ NOT_ASKED = -(2**31)
 
 
 @pytest.fixture
-def broker(tmp_path):
+def broker(tmp_path: Path) -> Iterator[OneBroker]:
     broker = OneBroker(tmp_path)
     yield broker
     broker.store.close()
 
 
-def ask(broker, version, *names, ids=(), listener="PLAINTEXT", **options):
+def ask(broker: OneBroker, version: int, *names: Any, ids: Sequence[Any] = (), listener: str = "PLAINTEXT", **options: Any) -> Any:
     topics = [MetadataRequestTopic(name=name) for name in names] + [MetadataRequestTopic(name=None, topic_id=each) for each in ids]
     return broker.ask(MetadataRequest(topics=topics, **options), version, listener)
 
 
-def errors(response):
+def errors(response: MetadataResponse) -> list[tuple[str, int] | tuple[None, int]]:
     return [(topic.name, topic.error_code) for topic in response.topics]
 
 
 @pytest.mark.parametrize("version", range(14))
-def test_every_version_tells_brokers_topics_and_leaders(broker, version):
+def test_every_version_tells_brokers_topics_and_leaders(broker: OneBroker, version: int) -> None:
     topic_id = broker.create("t", 2)
     response = ask(broker, version, "t")
     assert [(node.node_id, node.host, node.port) for node in response.brokers] == [(1, "in", 9092)]
@@ -55,7 +61,7 @@ def test_every_version_tells_brokers_topics_and_leaders(broker, version):
     assert topic.topic_authorized_operations == response.cluster_authorized_operations == NOT_ASKED
 
 
-def test_all_topics_are_asked_for_by_nothing_in_version_0_and_by_null_later(broker):
+def test_all_topics_are_asked_for_by_nothing_in_version_0_and_by_null_later(broker: OneBroker) -> None:
     broker.create("t")
     assert len(ask(broker, 0).topics) == 1
     for version in (1, 9, 12):
@@ -63,20 +69,20 @@ def test_all_topics_are_asked_for_by_nothing_in_version_0_and_by_null_later(brok
         assert len(broker.ask(MetadataRequest(topics=None), version).topics) == 1
 
 
-def test_each_listener_sees_its_own_addresses(broker):
+def test_each_listener_sees_its_own_addresses(broker: OneBroker) -> None:
     assert ask(broker, 12, listener="OUT").brokers[0].port == 9093
 
 
-def test_operations_without_an_authorizer_are_all(broker):
+def test_operations_without_an_authorizer_are_all(broker: OneBroker) -> None:
     broker.create("t")
     options = {"include_topic_authorized_operations": True, "include_cluster_authorized_operations": True}
-    response = ask(broker, 8, "t", "nope", allow_auto_topic_creation=False, **options)
+    response = ask(broker, 8, "t", "nope", allow_auto_topic_creation=False, **options)  # type: ignore[arg-type]
     assert response.cluster_authorized_operations == 8096
     assert [topic.topic_authorized_operations for topic in response.topics] == [3576, 3576]
     assert ask(broker, 8, "t").topics[0].topic_authorized_operations == NOT_ASKED
 
 
-def test_a_missing_topic_is_made_when_it_may_be(broker):
+def test_a_missing_topic_is_made_when_it_may_be(broker: OneBroker) -> None:
     assert errors(ask(broker, 12, "t", allow_auto_topic_creation=False)) == [("t", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
     assert errors(ask(broker, 12, "t")) == [("t", ErrorCode.LEADER_NOT_AVAILABLE)]
     assert broker.errors[-1] == ErrorCode.LEADER_NOT_AVAILABLE
@@ -85,13 +91,13 @@ def test_a_missing_topic_is_made_when_it_may_be(broker):
     assert errors(ask(broker, 1, "u")) == [("u", ErrorCode.LEADER_NOT_AVAILABLE)]
 
 
-def test_creation_can_be_switched_off(tmp_path):
+def test_creation_can_be_switched_off(tmp_path: Path) -> None:
     broker = OneBroker(tmp_path, auto_create_topics_enable="false")
     assert errors(ask(broker, 12, "t")) == [("t", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
     broker.store.close()
 
 
-def test_internal_topics_are_marked_and_made_with_their_own_partitions(broker):
+def test_internal_topics_are_marked_and_made_with_their_own_partitions(broker: OneBroker) -> None:
     topic = ask(broker, 12, "__consumer_offsets").topics[0]
     assert (topic.error_code, topic.is_internal) == (ErrorCode.LEADER_NOT_AVAILABLE, True)
     topic = ask(broker, 12, "__consumer_offsets").topics[0]
@@ -100,7 +106,7 @@ def test_internal_topics_are_marked_and_made_with_their_own_partitions(broker):
     assert [topic.is_internal for topic in ask(broker, 12, "__share_group_state", "plain").topics] == [True, False]
 
 
-def test_known_topics_come_first_and_everything_once(broker):
+def test_known_topics_come_first_and_everything_once(broker: OneBroker) -> None:
     broker.create("known")
     response = ask(broker, 1, "new", "bad/name", "known", "new", "", "x" * 250)
     assert errors(response) == [
@@ -112,7 +118,7 @@ def test_known_topics_come_first_and_everything_once(broker):
     ]
 
 
-def test_topics_by_id(broker):
+def test_topics_by_id(broker: OneBroker) -> None:
     topic_id = broker.create("t")
     response = ask(broker, 12, "ignored", ids=[topic_id, b"?" * 16])
     assert errors(response) == [("t", 0), (None, ErrorCode.UNKNOWN_TOPIC_ID)]
@@ -122,7 +128,7 @@ def test_topics_by_id(broker):
         ask(broker, 12, ids=[bytes(16)])
 
 
-def test_the_answer_follows_the_cluster(broker):
+def test_the_answer_follows_the_cluster(broker: OneBroker) -> None:
     assert errors(ask(broker, 12, "t", allow_auto_topic_creation=False)) == [("t", 3)]
     broker.create("t")
     assert errors(ask(broker, 12, "t", allow_auto_topic_creation=False)) == [("t", 0)]
@@ -130,13 +136,20 @@ def test_the_answer_follows_the_cluster(broker):
     assert first is second
 
 
-def context(version=12):
+def context(version: int = 12) -> RequestContext:
     from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
 
     return RequestContext(3, version, 1, None, ConnectionInfo("c", "PLAINTEXT", "PLAINTEXT", "h"))
 
 
-def cluster_with(broker, leader, *, alive=(1,), replicas=(1, 2), isr=(1, 2)):
+def cluster_with(
+    broker: OneBroker,
+    leader: int,
+    *,
+    alive: tuple[int, ...] = (1,),
+    replicas: tuple[int, ...] = (1, 2),
+    isr: tuple[int, ...] = (1, 2),
+) -> None:
     endpoint = UpdateMetadataEndpoint(host="h", port=1, listener="PLAINTEXT")
     state = UpdateMetadataPartitionState(leader=leader, replicas=list(replicas), isr=list(isr), offline_replicas=[2])
     broker.cache.apply(
@@ -158,7 +171,9 @@ def cluster_with(broker, leader, *, alive=(1,), replicas=(1, 2), isr=(1, 2)):
         (0, 1, ErrorCode.REPLICA_NOT_AVAILABLE, 1),
     ],
 )
-def test_partitions_without_a_reachable_leader(broker, version, leader, error, leader_id):
+def test_partitions_without_a_reachable_leader(
+    broker: OneBroker, version: int, leader: int, error: ErrorCode, leader_id: int
+) -> None:
     cluster_with(broker, leader, alive=(1, 3))
     (partition,) = ask(broker, version, "x").topics[0].partitions
     assert (partition.error_code, partition.leader_id) == (error, leader_id)
@@ -167,7 +182,7 @@ def test_partitions_without_a_reachable_leader(broker, version, leader, error, l
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_describe_cluster(broker, version):
+def test_describe_cluster(broker: OneBroker, version: int) -> None:
     response = broker.ask(DescribeClusterRequest(), version)
     assert (response.error_code, response.cluster_id, response.controller_id) == (0, "a-cluster", 1)
     assert [(each.broker_id, each.host, each.port, each.rack) for each in response.brokers] == [(1, "in", 9092, "r")]
@@ -178,12 +193,12 @@ def test_describe_cluster(broker, version):
     )
 
 
-def test_describe_cluster_of_controllers_is_refused(broker):
+def test_describe_cluster_of_controllers_is_refused(broker: OneBroker) -> None:
     assert broker.ask(DescribeClusterRequest(endpoint_type=2), 1).error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
     assert broker.ask(DescribeClusterRequest(endpoint_type=5), 1).error_code == ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
 
 
-def pages(broker, limit, *names):
+def pages(broker: OneBroker, limit: int, *names: Any) -> list[list[tuple[str, int, list[int]] | tuple[str, int, list[Any]]]]:
     cursor, found = None, []
     while True:
         topics = [TopicRequest(name=name) for name in names]
@@ -196,7 +211,7 @@ def pages(broker, limit, *names):
             return found
 
 
-def test_partitions_come_in_pages(broker):
+def test_partitions_come_in_pages(broker: OneBroker) -> None:
     broker.create("b", 3)
     broker.create("a", 2)
     assert pages(broker, 10) == [[("a", 0, [0, 1]), ("b", 0, [0, 1, 2])]]
@@ -212,7 +227,7 @@ def test_partitions_come_in_pages(broker):
             broker.ask(DescribeTopicPartitionsRequest(topics=topics, cursor=cursor), 0)
 
 
-def test_operations_are_told_of_missing_topics_too(broker):
+def test_operations_are_told_of_missing_topics_too(broker: OneBroker) -> None:
     broker.create("a")
     topics = [TopicRequest(name=name) for name in ("a", "nope", "b/")]
     response = broker.ask(DescribeTopicPartitionsRequest(topics=topics), 0)

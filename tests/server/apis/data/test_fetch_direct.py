@@ -1,4 +1,5 @@
 import itertools
+from typing import Any
 
 from tests.cases import case
 from twisted_kafka.protocol.messages.fetch import (
@@ -14,7 +15,7 @@ from twisted_kafka.protocol.messages.fetch import (
 from twisted_kafka.protocol.regions import FileRegion
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.fetch_data import PartitionFetch, PartitionRead
-from twisted_kafka.server.apis.data.fetch_direct import FetchedResponse, by_topic, read_one
+from twisted_kafka.server.apis.data.fetch_direct import FetchedResponse, OneFetch, by_topic, read_one
 
 VERSIONS = range(4, 18)
 IDS = {bytes(range(16)): "größe"}
@@ -29,7 +30,7 @@ PARTITION = {
 }
 
 
-def partition(version, **fields):
+def partition(version: int, **fields: Any) -> FetchPartition:
     values = PARTITION | fields
     for name, since in (("current_leader_epoch", 9), ("last_fetched_epoch", 12), ("log_start_offset", 5)):
         if version < since:
@@ -37,13 +38,19 @@ def partition(version, **fields):
     return FetchPartition(**values)
 
 
-def topic(version, *partitions, name="größe", topic_id=TOPIC_ID, **fields):
+def topic(version: int, *partitions: Any, name: str = "größe", topic_id: bytes = TOPIC_ID, **fields: Any) -> FetchTopic:
     named = {"topic_id": topic_id} if version >= 13 else {"topic": name}
     return FetchTopic(**named, partitions=list(partitions) or [partition(version)], **fields)
 
 
-def frame_of(version, *topics, **fields):
-    values = {"max_wait_ms": 500, "min_bytes": 1, "max_bytes": 1 << 25, "isolation_level": 1, "topics": list(topics)}
+def frame_of(version: int, *topics: Any, **fields: Any) -> bytes:
+    values: dict[str, Any] = {
+        "max_wait_ms": 500,
+        "min_bytes": 1,
+        "max_bytes": 1 << 25,
+        "isolation_level": 1,
+        "topics": list(topics),
+    }
     if version >= 7:
         values |= {"session_id": 77, "session_epoch": 9}
     if version >= 11:
@@ -51,11 +58,11 @@ def frame_of(version, *topics, **fields):
     return b"head" + FetchRequest(**(values | fields)).encode(version)
 
 
-def read(frame, version):
+def read(frame: bytearray | bytes | memoryview, version: int) -> OneFetch | None:
     return read_one(frame, version, 4, IDS.get)
 
 
-def test_it_reads_what_the_decoder_reads():
+def test_it_reads_what_the_decoder_reads() -> None:
     for version, kind, topics in itertools.product(VERSIONS, [bytes, bytearray, memoryview], [0, 1]):
         with case(version=version, kind=kind, topics=topics):
             frame = frame_of(version, *[topic(version)] * topics)
@@ -73,7 +80,7 @@ def test_it_reads_what_the_decoder_reads():
                 assert fetch.topic_partition == TopicPartition("größe", 7)
 
 
-def test_an_unknown_topic_id_is_a_fetch_without_a_topic():
+def test_an_unknown_topic_id_is_a_fetch_without_a_topic() -> None:
     for version in [13, 17]:
         with case(version=version):
             one = read(frame_of(version, topic(version, topic_id=b"?" * 16)), version)
@@ -81,7 +88,7 @@ def test_an_unknown_topic_id_is_a_fetch_without_a_topic():
             assert one.fetches[0].topic_id == b"?" * 16
 
 
-def test_other_requests_are_left_to_the_decoder():
+def test_other_requests_are_left_to_the_decoder() -> None:
     for version in VERSIONS:
         with case(version=version):
             both = [partition(version), partition(version, partition=8)]
@@ -113,7 +120,7 @@ def test_other_requests_are_left_to_the_decoder():
             assert [read(frame, version) for frame in others] == [None] * len(others)
 
 
-def test_broken_requests_are_left_to_the_decoder():
+def test_broken_requests_are_left_to_the_decoder() -> None:
     for version in VERSIONS:
         with case(version=version):
             frame = frame_of(version, topic(version))
@@ -124,15 +131,18 @@ def test_broken_requests_are_left_to_the_decoder():
                 assert read(frame.replace("ä".encode(), b"\xff\xff"), version) is None
 
 
-def region(size_bytes):
+def region(size_bytes: int) -> FileRegion:
     with open(__file__, "rb", buffering=0) as file:
         return FileRegion(file, 0, size_bytes)
 
 
-def answers(version, count, records, aborted):
+def answers(
+    version: int, count: int, records: FileRegion | bytes, aborted: Any
+) -> tuple[list[tuple[PartitionFetch, PartitionRead]], list[FetchableTopicResponse]] | tuple[list[Any], list[Any]]:
     """Return partitions in the order of their topics, and the message that says the same."""
     names = ["größe", "größe", "second", "größe"][:count]
-    news, topics = [], []
+    news: list[Any] = []
+    topics: list[Any] = []
     for index, name in enumerate(names):
         topic_id = name.encode().ljust(16, b"!")[:16] if version >= 13 else bytes(16)
         result = PartitionRead(0, 1 << 41, 1 << 40, 17)
@@ -149,21 +159,21 @@ def answers(version, count, records, aborted):
     return news, topics
 
 
-def test_it_writes_what_the_encoder_writes():
-    for version, count, aborted, size in itertools.product(VERSIONS, range(5), [None, []], [0, 1, 126, 127, 100_000]):
+def test_it_writes_what_the_encoder_writes() -> None:
+    for version, count, aborted, size in itertools.product(VERSIONS, range(5), [None, []], [0, 1, 126, 127, 100_000]):  # type: ignore[var-annotated]
         with case(version=version, count=count, aborted=aborted, size=size):
             news, topics = answers(version, count, b"r" * size, aborted)
-            message = FetchResponse(responses=topics, **({"session_id": 99} if version >= 7 else {}))
+            message = FetchResponse(responses=topics, session_id=99 if version >= 7 else 0)
             written = FetchedResponse(99, by_topic(news)).encode_parts(version, b"head")
             assert written == message.encode_parts(version, b"head")
 
 
-def test_regions_of_files_stay_what_they_are():
+def test_regions_of_files_stay_what_they_are() -> None:
     for version in VERSIONS:
         with case(version=version):
             records = region(1000)
             news, topics = answers(version, 2, records, None)
             written = FetchedResponse(99, by_topic(news)).encode_parts(version, b"head")
-            message = FetchResponse(responses=topics, **({"session_id": 99} if version >= 7 else {}))
+            message = FetchResponse(responses=topics, session_id=99 if version >= 7 else 0)
             assert written == message.encode_parts(version, b"head")
             assert written.count(records) == 2

@@ -1,4 +1,6 @@
 import itertools
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,20 +22,20 @@ from twisted_kafka.server.apis.data.offsets_direct import FoundResponse, read_on
 VERSIONS = range(1, 10)
 
 
-def topic(version, name="größe", *partitions, **fields):
-    values = {"partition_index": 7, "timestamp": 1 << 40}
+def topic(version: int, name: str = "größe", *partitions: Any, **fields: Any) -> ListOffsetsTopic:
+    values: dict[str, Any] = {"partition_index": 7, "timestamp": 1 << 40}
     if version >= 4:
         values["current_leader_epoch"] = 5
     return ListOffsetsTopic(name=name, partitions=list(partitions) or [ListOffsetsPartition(**values)], **fields)
 
 
-def frame_of(version, *topics, **fields):
+def frame_of(version: int, *topics: Any, **fields: Any) -> bytes:
     if version >= 2:
         fields.setdefault("isolation_level", 1)
     return b"head" + ListOffsetsRequest(replica_id=-1, topics=list(topics), **fields).encode(version)
 
 
-def test_it_reads_what_the_decoder_reads():
+def test_it_reads_what_the_decoder_reads() -> None:
     for version, kind, name in itertools.product(VERSIONS, [bytes, bytearray, memoryview], ["größe", "n" * 126]):
         with case(version=version, kind=kind, name=name):
             one = read_one(kind(frame_of(version, topic(version, name))), version, 4)
@@ -42,7 +44,7 @@ def test_it_reads_what_the_decoder_reads():
             assert one.leader_epoch == (5 if version >= 4 else -1)
 
 
-def test_other_requests_are_left_to_the_decoder():
+def test_other_requests_are_left_to_the_decoder() -> None:
     for version in VERSIONS:
         with case(version=version):
             two = [ListOffsetsPartition(partition_index=index) for index in (0, 1)]
@@ -64,7 +66,7 @@ def test_other_requests_are_left_to_the_decoder():
             assert [read_one(frame, version, 4) for frame in others] == [None] * len(others)
 
 
-def test_broken_requests_are_left_to_the_decoder():
+def test_broken_requests_are_left_to_the_decoder() -> None:
     for version in VERSIONS:
         with case(version=version):
             frame = frame_of(version, topic(version))
@@ -72,7 +74,7 @@ def test_broken_requests_are_left_to_the_decoder():
             assert read_one(frame.replace("ö".encode(), b"\xff\xff"), version, 4) is None
 
 
-def test_it_writes_what_the_encoder_writes():
+def test_it_writes_what_the_encoder_writes() -> None:
     for version, found in itertools.product(VERSIONS, [TimestampAndOffset(1 << 41, 1 << 40, 6), None]):
         with case(version=version, found=found):
             partition = ListOffsetsPartitionResponse(partition_index=3)
@@ -95,7 +97,7 @@ def test_it_writes_what_the_encoder_writes():
         (-1, {"isolation_level": 2}, False),
     ],
 )
-def test_errors_are_left_to_the_other_way(tmp_path, timestamp, fields, is_direct):
+def test_errors_are_left_to_the_other_way(tmp_path: Path, timestamp: int, fields: dict[str, Any], is_direct: bool) -> None:
     apis = Apis(tmp_path)
     apis.lead(epoch=2)
     apis.append(b"a")

@@ -1,4 +1,6 @@
 import struct
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -7,7 +9,7 @@ from tests.server.apis.replica_apis import Apis
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from twisted_kafka.protocol.messages.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
 from twisted_kafka.protocol.records.builder import end_transaction_marker
 from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.server.dispatch import CLOSE_CONNECTION, NO_RESPONSE
@@ -17,30 +19,30 @@ VERIFICATION = "transaction.partition.verification.enable"
 
 
 @pytest.fixture(params=["direct", "by messages"])
-def apis(tmp_path, request):
+def apis(tmp_path: Path, request: pytest.FixtureRequest) -> Apis:
     apis = Apis(tmp_path)
     apis.is_direct = request.param == "direct"
     apis.lead()
     return apis
 
 
-def request(records, *, acks=1, topic=TOPIC, partition=0):
+def request(records: bytearray | bytes | None, *, acks: int = 1, topic: str = TOPIC, partition: int = 0) -> ProduceRequest:
     data = PartitionProduceData(index=partition, records=None if records is None else bytes(records))
     return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[TopicProduceData(name=topic, partition_data=[data])])
 
 
-def produce(apis, records, version=9, **how):
+def produce(apis: Apis, records: bytes | bytearray | None, version: int = 9, **how: Any) -> PartitionProduceResponse:
     client = how.pop("client", "client")
     response = apis.call(request(records, **how), version, client=client)
     return response.responses[0].partition_responses[0]
 
 
-def error(apis, records, version=9, **how):
+def error(apis: Apis, records: bytearray | bytes | None, version: int = 9, **how: Any) -> int:
     return produce(apis, records, version, **how).error_code
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_each_version_appends(apis, version):
+def test_each_version_appends(apis: Apis, version: int) -> None:
     magic = 2 if version >= 3 else min(version, 1)
     result = produce(apis, batch_of(b"a", b"b", magic=magic), version)
     assert (result.error_code, result.base_offset, result.log_append_time_ms) == (0, 0, -1)
@@ -48,7 +50,7 @@ def test_each_version_appends(apis, version):
     assert apis.replicas.get_partition(TP).log.log_end_offset == 2
 
 
-def test_log_append_time(apis):
+def test_log_append_time(apis: Apis) -> None:
     apis.lead("stamped", config={"message.timestamp.type": "LogAppendTime"})
     assert produce(apis, batch_of(b"a"), topic="stamped").log_append_time_ms == apis.clock.wall_ms()
 
@@ -72,20 +74,20 @@ class TestTheOneBatch:
             (batch_of(b"a") + bytes(12), ErrorCode.CORRUPT_MESSAGE),
         ],
     )
-    def test_others_are_refused(self, apis, version, records, code):
+    def test_others_are_refused(self, apis: Apis, version: int, records: bytearray | bytes | None, code: ErrorCode) -> None:
         assert error(apis, records, version) == code
         assert apis.replicas.get_partition(TP).log.log_end_offset == 0
 
     @pytest.mark.parametrize("trailing", [batch_of(b"b")[:5], batch_of(b"b")[:30]])
-    def test_a_piece_of_another_is_passed_over(self, apis, trailing):
+    def test_a_piece_of_another_is_passed_over(self, apis: Apis, trailing: bytearray) -> None:
         assert error(apis, batch_of(b"a") + trailing) == 0
         assert apis.replicas.get_partition(TP).log.size_bytes == len(batch_of(b"a"))
 
-    def test_of_an_unknown_topic_that_is_said_first(self, apis):
+    def test_of_an_unknown_topic_that_is_said_first(self, apis: Apis) -> None:
         assert error(apis, b"", topic="nowhere") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     @pytest.mark.parametrize(("version", "code"), [(3, 76), (6, 76), (7, 0)])
-    def test_zstd_is_known_since_version_7(self, apis, version, code):
+    def test_zstd_is_known_since_version_7(self, apis: Apis, version: int, code: int) -> None:
         assert error(apis, batch_of(b"a", compression=Compression.ZSTD), version) == code
 
 
@@ -96,7 +98,7 @@ class TestTransactions:
     """A record that waits for the end of a transaction that nobody knows of would keep readers of committed data waiting."""
 
     @pytest.mark.parametrize("fields", [{}, PRODUCER])
-    def test_without_a_transactional_id_the_whole_request_is_refused(self, apis, fields):
+    def test_without_a_transactional_id_the_whole_request_is_refused(self, apis: Apis, fields: dict[str, int]) -> None:
         apis.lead(partition=1)
         plain, transactional = bytes(batch_of(b"a")), bytes(batch_of(b"a", is_transactional=True, **fields))
         data = [PartitionProduceData(index=index, records=each) for index, each in enumerate([plain, transactional])]
@@ -106,7 +108,7 @@ class TestTransactions:
         assert apis.replicas.get_partition(TP).log.log_end_offset == 0
         assert error(apis, transactional, topic="nowhere") == refused
 
-    def transactional(self, apis, *numbers, partition=0, producer=5):
+    def transactional(self, apis: Apis, *numbers: Any, partition: int = 0, producer: int = 5) -> list[int]:
         """Return the error of a produce of batches with these sequence numbers, one partition each."""
         batches = [
             bytes(batch_of(b"a", is_transactional=True, **PRODUCER | {"base_sequence": at, "producer_id": producer + shift}))
@@ -116,7 +118,7 @@ class TestTransactions:
         asked = ProduceRequest(acks=1, transactional_id="tx", topic_data=[TopicProduceData(name=TOPIC, partition_data=data)])
         return [each.error_code for each in apis.call(asked, 9).responses[0].partition_responses]
 
-    def test_one_that_no_coordinator_knows_cannot_begin(self, apis):
+    def test_one_that_no_coordinator_knows_cannot_begin(self, apis: Apis) -> None:
         assert self.transactional(apis, 0) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
         assert apis.replicas.get_partition(TP).log.log_end_offset == 0
         assert self.transactional(apis, 0, partition=9) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
@@ -124,7 +126,7 @@ class TestTransactions:
         wanted.transactional_id = "tx"
         assert apis.call(wanted, 9).responses[0].partition_responses[0].error_code == 0
 
-    def test_without_verification_one_begins_and_with_it_it_goes_on(self, apis):
+    def test_without_verification_one_begins_and_with_it_it_goes_on(self, apis: Apis) -> None:
         apis.config.adopt(KafkaConfig({**apis.config.originals, VERIFICATION: "false"}))
         assert self.transactional(apis, 0) == [0]
         apis.config.adopt(KafkaConfig({**apis.config.originals, VERIFICATION: "true"}))
@@ -133,16 +135,16 @@ class TestTransactions:
         log = apis.replicas.get_partition(TP).log
         assert (log.log_end_offset, log.last_stable_offset) == (2, 0)
 
-    def test_one_that_the_coordinator_knows_begins_and_goes_on(self, apis):
+    def test_one_that_the_coordinator_knows_begins_and_goes_on(self, apis: Apis) -> None:
         asked = []
         apis.ask_coordinator = lambda *of: asked.append(of) or ErrorCode.NONE
         assert [self.transactional(apis, number) for number in range(3)] == [[0]] * 3
         assert asked == [(TP, "tx", (5, 0))]
 
-    def test_one_that_a_marker_ended_after_its_verification_cannot_begin(self, apis):
+    def test_one_that_a_marker_ended_after_its_verification_cannot_begin(self, apis: Apis) -> None:
         log = apis.replicas.get_partition(TP).log
 
-        def end_meanwhile(*_):
+        def end_meanwhile(*_: Any) -> Any:
             marker = end_transaction_marker(
                 commit=False, producer_id=5, producer_epoch=0, coordinator_epoch=0, timestamp_ms=apis.clock.wall_ms()
             )
@@ -150,13 +152,13 @@ class TestTransactions:
             assert result[TP].error == 0
             return ErrorCode.NONE
 
-        apis.ask_coordinator = end_meanwhile
+        apis.ask_coordinator = end_meanwhile  # type: ignore[assignment]
         assert self.transactional(apis, 0) == [ErrorCode.INVALID_TXN_STATE]
         assert (log.log_end_offset, log.last_stable_offset) == (1, 1)
         apis.ask_coordinator = lambda *_: ErrorCode.NONE
         assert self.transactional(apis, 0) == [0]
 
-    def test_a_batch_shorter_than_its_header_is_corrupt_and_the_others_are_appended(self, apis):
+    def test_a_batch_shorter_than_its_header_is_corrupt_and_the_others_are_appended(self, apis: Apis) -> None:
         apis.lead(partition=1)
         whole = bytes(batch_of(b"a", is_transactional=True, **PRODUCER))
         for size in (26, 44, 54, 60):
@@ -170,29 +172,29 @@ class TestTransactions:
             answers = apis.call(asked, 9).responses[0].partition_responses
             assert [each.error_code for each in answers] == [ErrorCode.CORRUPT_MESSAGE, 0], size
 
-    def test_batches_of_two_producers_are_refused(self, apis):
+    def test_batches_of_two_producers_are_refused(self, apis: Apis) -> None:
         apis.lead(partition=1)
         apis.config.adopt(KafkaConfig({**apis.config.originals, VERIFICATION: "false"}))
         assert self.transactional(apis, 0, 0) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
 
 
 class TestAcks:
-    def test_none_gets_no_answer(self, apis):
+    def test_none_gets_no_answer(self, apis: Apis) -> None:
         assert apis.call(request(batch_of(b"a"), acks=0), 9) is NO_RESPONSE
         assert apis.replicas.get_partition(TP).log.log_end_offset == 1
 
-    def test_none_with_an_error_closes_the_connection(self, apis):
+    def test_none_with_an_error_closes_the_connection(self, apis: Apis) -> None:
         assert apis.call(request(batch_of(b"a"), acks=0, topic="nowhere"), 9) is CLOSE_CONNECTION
 
-    def test_all_waits_and_times_out(self, apis):
+    def test_all_waits_and_times_out(self, apis: Apis) -> None:
         apis.lead("r", replicas=(BROKER, OTHER))
         assert error(apis, batch_of(b"a"), acks=-1, topic="r") == ErrorCode.REQUEST_TIMED_OUT
 
-    def test_others_are_refused(self, apis):
+    def test_others_are_refused(self, apis: Apis) -> None:
         assert error(apis, batch_of(b"a"), acks=2) == ErrorCode.INVALID_REQUIRED_ACKS
 
 
-def test_record_errors_say_which_record_and_why(apis):
+def test_record_errors_say_which_record_and_why(apis: Apis) -> None:
     apis.lead("compacted", config={"cleanup.policy": "compact"})
     result = produce(apis, batch_of(b"without key", b"nor here"), topic="compacted")
     assert result.error_code == ErrorCode.INVALID_RECORD
@@ -204,20 +206,20 @@ def test_record_errors_say_which_record_and_why(apis):
 
 @pytest.mark.parametrize("acks", [1, -1])
 @pytest.mark.parametrize("records", [b"", batch_of(b"a", magic=1)[:10]])
-def test_before_version_3_nothing_may_be_sent(apis, records, acks):
+def test_before_version_3_nothing_may_be_sent(apis: Apis, records: bytearray | bytes, acks: int) -> None:
     answer = produce(apis, records, 2, acks=acks)
     assert (answer.error_code, answer.base_offset) == (0, -1)
     assert error(apis, batch_of(b"a", magic=1), 2) == 0
 
 
-def test_internal_topics_are_the_brokers_unless_an_admin_client_asks(apis):
+def test_internal_topics_are_the_brokers_unless_an_admin_client_asks(apis: Apis) -> None:
     apis.lead("__consumer_offsets")
     refused = produce(apis, batch_of(b"a"), topic="__consumer_offsets")
     assert (refused.error_code, refused.log_start_offset) == (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
     assert error(apis, batch_of(b"a"), topic="__consumer_offsets", client="__admin_client") == 0
 
 
-def test_the_new_leader_is_named_since_version_10(apis):
+def test_the_new_leader_is_named_since_version_10(apis: Apis) -> None:
     apis.announce("far", leader=OTHER, epoch=7)
     response = apis.call(request(batch_of(b"a"), topic="far"), 10)
     leader = response.responses[0].partition_responses[0].current_leader
@@ -226,7 +228,7 @@ def test_the_new_leader_is_named_since_version_10(apis):
     assert apis.call(request(batch_of(b"a"), topic="far"), 9).node_endpoints == []
 
 
-def test_several_partitions_are_answered_in_their_order(apis):
+def test_several_partitions_are_answered_in_their_order(apis: Apis) -> None:
     apis.lead(partition=1)
     data = [PartitionProduceData(index=index, records=bytes(batch_of(b"a"))) for index in (1, 5, 0)]
     response = apis.call(ProduceRequest(acks=1, topic_data=[TopicProduceData(name=TOPIC, partition_data=data)]), 9)
@@ -234,11 +236,11 @@ def test_several_partitions_are_answered_in_their_order(apis):
     assert answers == [(1, 0), (5, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (0, 0)]
 
 
-def test_nothing_to_do(apis):
+def test_nothing_to_do(apis: Apis) -> None:
     assert apis.call(ProduceRequest(acks=1), 9).responses == []
 
 
-def test_the_access_log_hears_of_it(apis):
+def test_the_access_log_hears_of_it(apis: Apis) -> None:
     size = len(batch_of(b"a", b"b"))
     produce(apis, batch_of(b"a", b"b"))
     assert apis.context.topics == [(TOPIC, 1, 2, size, 0)]
@@ -247,8 +249,8 @@ def test_the_access_log_hears_of_it(apis):
     assert apis.context.topics == [(TOPIC, 1, 0, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
 
 
-def test_what_a_conversion_takes_is_told_to_the_metrics(apis):
-    def converted():
+def test_what_a_conversion_takes_is_told_to_the_metrics(apis: Apis) -> None:
+    def converted() -> Any:
         name = "ProduceMessageConversionsPerSec"
         return [apis.metrics.value("BrokerTopicMetrics", name, **tags) or 0 for tags in ({"topic": TOPIC}, {})]
 

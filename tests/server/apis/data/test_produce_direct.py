@@ -1,4 +1,5 @@
 import itertools
+from typing import Any
 
 from tests.cases import case
 from twisted_kafka.protocol.messages.produce import (
@@ -14,17 +15,17 @@ from twisted_kafka.server.apis.data.produce_direct import AppendedResponse, read
 VERSIONS = range(3, 12)
 
 
-def topic(name="topic", *partitions, **fields):
+def topic(name: str = "topic", *partitions: Any, **fields: Any) -> TopicProduceData:
     data = partitions or (PartitionProduceData(index=3, records=b"r" * 200),)
     return TopicProduceData(name=name, partition_data=list(data), **fields)
 
 
-def frame_of(version, *topics, **fields):
+def frame_of(version: int, *topics: Any, **fields: Any) -> bytes:
     request = ProduceRequest(acks=1, timeout_ms=1234, topic_data=list(topics), **fields)
     return b"head" + request.encode(version)
 
 
-def test_it_reads_what_the_decoder_reads():
+def test_it_reads_what_the_decoder_reads() -> None:
     for version, kind, size in itertools.product(VERSIONS, [bytes, bytearray, memoryview], [0, 1, 126, 127, 128, 20_000]):
         with case(version=version, kind=kind, size=size):
             frame = frame_of(version, topic("größe", PartitionProduceData(index=7, records=b"x" * size)))
@@ -32,7 +33,7 @@ def test_it_reads_what_the_decoder_reads():
             assert (one.acks, one.timeout_ms, one.topic, one.index, bytes(one.records)) == (1, 1234, "größe", 7, b"x" * size)
 
 
-def test_the_records_are_a_part_of_the_frame():
+def test_the_records_are_a_part_of_the_frame() -> None:
     for version in VERSIONS:
         with case(version=version):
             frame = bytearray(frame_of(version, topic()))
@@ -40,7 +41,7 @@ def test_the_records_are_a_part_of_the_frame():
             assert ProduceRequest.decode(frame, version, 4).topic_data[0].partition_data[0].records[:2] == b"!r"
 
 
-def test_other_requests_are_left_to_the_decoder():
+def test_other_requests_are_left_to_the_decoder() -> None:
     for version in VERSIONS:
         with case(version=version):
             two = [PartitionProduceData(index=index, records=b"r") for index in (0, 1)]
@@ -65,7 +66,7 @@ def test_other_requests_are_left_to_the_decoder():
             assert [read_one(frame, version, 4) for frame in others] == [None] * len(others)
 
 
-def test_broken_requests_are_left_to_the_decoder():
+def test_broken_requests_are_left_to_the_decoder() -> None:
     for version in VERSIONS:
         with case(version=version):
             frame = frame_of(version, topic())
@@ -73,7 +74,7 @@ def test_broken_requests_are_left_to_the_decoder():
             assert read_one(frame.replace(b"topic", b"t\xffpic"), version, 4) is None
 
 
-def test_it_writes_what_the_encoder_writes():
+def test_it_writes_what_the_encoder_writes() -> None:
     for version in VERSIONS:
         with case(version=version):
             start = 17 if version >= 5 else -1

@@ -1,4 +1,5 @@
 from concurrent.futures import Future
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from twisted_kafka.protocol.messages.groups import (
 )
 
 
-def join_request(member_id="", **fields):
+def join_request(member_id: str = "", **fields: Any) -> Any:
     fields.setdefault("session_timeout_ms", 10_000)
     return JoinGroupRequest(
         group_id="g",
@@ -29,7 +30,7 @@ def join_request(member_id="", **fields):
     )
 
 
-def joined(handlers, version, **fields):
+def joined(handlers: Any, version: Any, **fields: Any) -> Any:
     response = handlers.ask(join_request(**fields), version)
     if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
         response = handlers.ask(join_request(response.member_id, **fields), version)
@@ -37,7 +38,7 @@ def joined(handlers, version, **fields):
     return response
 
 
-def synced(handlers, member_id, version=5, generation=1):
+def synced(handlers: Any, member_id: Any, version: int = 5, generation: int = 1) -> Any:
     request = SyncGroupRequest(
         group_id="g",
         generation_id=generation,
@@ -50,7 +51,7 @@ def synced(handlers, member_id, version=5, generation=1):
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_join_in_every_version(version):
+def test_join_in_every_version(version: Any) -> None:
     handlers = Handlers()
     first = handlers.ask(join_request(rebalance_timeout_ms=30_000), version)
     if version >= 4:
@@ -66,7 +67,7 @@ def test_join_in_every_version(version):
     assert (record_member.client_id, record_member.client_host) == ("client", "/10.0.0.1")
 
 
-def test_a_parked_join_is_a_future():
+def test_a_parked_join_is_a_future() -> None:
     handlers = Handlers(initial_rebalance_delay_ms=3000)
     answer = handlers.ask(join_request(), 3)
     assert isinstance(answer, Future)
@@ -76,7 +77,7 @@ def test_a_parked_join_is_a_future():
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_sync_in_every_version(version):
+def test_sync_in_every_version(version: Any) -> None:
     handlers = Handlers()
     member_id = joined(handlers, 5).member_id
     response = synced(handlers, member_id, version)
@@ -84,7 +85,7 @@ def test_sync_in_every_version(version):
     assert response.protocol_name == ("range" if version >= 5 else None)
 
 
-def test_sync_v5_must_name_the_protocol():
+def test_sync_v5_must_name_the_protocol() -> None:
     handlers = Handlers()
     member_id = joined(handlers, 5).member_id
     request = SyncGroupRequest(group_id="g", generation_id=1, member_id=member_id, protocol_type="consumer")
@@ -92,7 +93,7 @@ def test_sync_v5_must_name_the_protocol():
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_heartbeat_in_every_version(version):
+def test_heartbeat_in_every_version(version: Any) -> None:
     handlers = Handlers()
     member_id = joined(handlers, 5).member_id
     synced(handlers, member_id)
@@ -104,7 +105,7 @@ def test_heartbeat_in_every_version(version):
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_leave_in_every_version(version):
+def test_leave_in_every_version(version: Any) -> None:
     handlers = Handlers()
     member_id = joined(handlers, 5).member_id
     if version < 3:
@@ -118,7 +119,7 @@ def test_leave_in_every_version(version):
     assert handlers.bench.groups.describe_group("g").state == "Empty"
 
 
-def test_a_static_member_may_be_removed_by_its_instance_id():
+def test_a_static_member_may_be_removed_by_its_instance_id() -> None:
     handlers = Handlers()
     joined(handlers, 9, group_instance_id="I")
     response = handlers.ask(LeaveGroupRequest(group_id="g", members=[MemberIdentity(group_instance_id="I", reason="admin")]), 5)
@@ -126,7 +127,7 @@ def test_a_static_member_may_be_removed_by_its_instance_id():
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_describe_in_every_version(version):
+def test_describe_in_every_version(version: Any) -> None:
     handlers = Handlers()
     member_id = joined(handlers, 9, group_instance_id="I").member_id
     synced(handlers, member_id)
@@ -142,7 +143,7 @@ def test_describe_in_every_version(version):
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_list_in_every_version(version):
+def test_list_in_every_version(version: Any) -> None:
     handlers = Handlers()
     joined(handlers, 5)
     (group,) = handlers.ask(ListGroupsRequest(), version).groups
@@ -158,7 +159,7 @@ def test_list_in_every_version(version):
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_delete_in_every_version(version):
+def test_delete_in_every_version(version: Any) -> None:
     handlers = Handlers()
     member_id = joined(handlers, 5).member_id
     request = DeleteGroupsRequest(groups_names=["g", "none", "g"])
@@ -168,7 +169,7 @@ def test_delete_in_every_version(version):
     assert [one.error_code for one in handlers.ask(request, version).results] == [0, 69]
 
 
-def test_delete_waits_for_replicas():
+def test_delete_waits_for_replicas() -> None:
     handlers = Handlers()
     handlers.ask(LeaveGroupRequest(group_id="g", member_id=joined(handlers, 3).member_id), 0)
     handlers.bench.log.holds = True

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from tests.server.apis.group_handlers import FakeMetadata, ask
@@ -6,20 +8,20 @@ from twisted_kafka.server.apis.groups.find_coordinator import GROUP, SHARE, TRAN
 
 
 class FakeTopics:
-    def __init__(self):
-        self.created = []
+    def __init__(self) -> None:
+        self.created: list[Any] = []
 
-    def create_internal_topic(self, topic):
+    def create_internal_topic(self, topic: Any) -> None:
         self.created.append(topic)
 
 
-def make(**topics):
+def make(**topics: Any) -> Any:
     creator = FakeTopics()
     kinds = {GROUP: CoordinatorTopic("__consumer_offsets", lambda key: len(key))}
-    return FindCoordinatorApis(kinds, FakeMetadata(**topics), creator), creator
+    return FindCoordinatorApis(kinds, FakeMetadata(**topics), creator), creator  # type: ignore[arg-type]
 
 
-def find(family, version, keys=("g",), key_type=GROUP, **options):
+def find(family: Any, version: Any, keys: tuple[str, ...] = ("g",), key_type: int = GROUP, **options: Any) -> Any:
     if version < 4:
         request = FindCoordinatorRequest(key=keys[0], key_type=key_type)
         found, _ = ask(family, request, version, **options)
@@ -31,7 +33,7 @@ def find(family, version, keys=("g",), key_type=GROUP, **options):
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_the_leader_of_the_key_s_partition(version):
+def test_the_leader_of_the_key_s_partition(version: Any) -> None:
     family, creator = make(__consumer_offsets=3)
     message = "NONE" if 1 <= version < 4 else ""
     assert find(family, version) == [(0, 1, "broker.example", 9092, message)]
@@ -39,20 +41,20 @@ def test_the_leader_of_the_key_s_partition(version):
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_the_topic_is_created_when_it_is_first_asked_for(version):
+def test_the_topic_is_created_when_it_is_first_asked_for(version: Any) -> None:
     family, creator = make()
     message = "The coordinator is not available." if 1 <= version < 4 else ""
     assert find(family, version) == [(15, -1, "", -1, message)]
     assert creator.created == ["__consumer_offsets"]
 
 
-def test_a_partition_without_leader_or_without_this_listener():
+def test_a_partition_without_leader_or_without_this_listener() -> None:
     family, _ = make(__consumer_offsets=3)
-    assert [one[0] for one in find(family, 4, keys=["a", "abc"])] == [0, 15]
+    assert [one[0] for one in find(family, 4, keys=["a", "abc"])] == [0, 15]  # type: ignore[arg-type]
     assert find(family, 4, listener="OTHER")[0][0] == 15
 
 
-def test_other_kinds():
+def test_other_kinds() -> None:
     family, _ = make(__consumer_offsets=3)
     (error, node_id, _, _, message) = find(family, 3, key_type=TRANSACTION)[0]
     assert (error, node_id) == (35, -1)

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from tests.server.apis.group_handlers import Handlers
@@ -16,7 +18,7 @@ from twisted_kafka.protocol.messages.offsets import (
 )
 
 
-def commit_request(offsets, topic="orders", metadata="", **fields):
+def commit_request(offsets: Any, topic: str = "orders", metadata: str = "", **fields: Any) -> Any:
     partitions = [
         OffsetCommitRequestPartition(partition_index=index, committed_offset=offset, committed_metadata=metadata)
         for index, offset in offsets.items()
@@ -25,12 +27,12 @@ def commit_request(offsets, topic="orders", metadata="", **fields):
     return OffsetCommitRequest(topics=[OffsetCommitRequestTopic(name=topic, partitions=partitions)], **fields)
 
 
-def codes(response):
+def codes(response: Any) -> Any:
     return {partition.partition_index: partition.error_code for topic in response.topics for partition in topic.partitions}
 
 
 @pytest.mark.parametrize("version", range(1, 10))
-def test_commit_in_every_version(version):
+def test_commit_in_every_version(version: Any) -> None:
     handlers = Handlers()
     assert codes(handlers.ask(commit_request({0: 5, 1: 6}, metadata="note"), version)) == {0: 0, 1: 0}
     first, second = handlers.bench.written()
@@ -39,7 +41,7 @@ def test_commit_in_every_version(version):
     assert first.value.commit_timestamp == handlers.bench.clock.wall_ms()
 
 
-def test_partitions_that_are_not_there_and_metadata_that_is_too_large():
+def test_partitions_that_are_not_there_and_metadata_that_is_too_large() -> None:
     handlers = Handlers(offset_metadata_max_bytes=10)
     assert codes(handlers.ask(commit_request({0: 5, 4: 5}, metadata="x" * 11), 8)) == {0: 12, 4: 3}
     assert codes(handlers.ask(commit_request({0: 5}, metadata="x" * 10), 8)) == {0: 0}
@@ -50,7 +52,7 @@ def test_partitions_that_are_not_there_and_metadata_that_is_too_large():
     assert codes(handlers.ask(request, 8)) == {0: ErrorCode.UNKNOWN_MEMBER_ID, 4: 3}
 
 
-def test_retention_and_time_of_the_old_versions():
+def test_retention_and_time_of_the_old_versions() -> None:
     handlers = Handlers()
     now_ms = handlers.bench.clock.wall_ms()
     handlers.ask(commit_request({0: 5}, retention_time_ms=1000), 4)
@@ -62,7 +64,7 @@ def test_retention_and_time_of_the_old_versions():
     assert (second.value_version, second.value.commit_timestamp) == (3, 12345)
 
 
-def test_commit_waits_for_replicas():
+def test_commit_waits_for_replicas() -> None:
     handlers = Handlers()
     handlers.bench.log.holds = True
     answer = handlers.ask(commit_request({0: 5}), 8)
@@ -74,16 +76,23 @@ def test_commit_waits_for_replicas():
     assert fetch.result(0).groups[0].topics[0].partitions[0].committed_offset == 5
 
 
-def fetch_request(version, group_id="g", topic="orders", indexes=(0, 1), all_topics=False, **fields):
+def fetch_request(
+    version: Any,
+    group_id: str = "g",
+    topic: str = "orders",
+    indexes: tuple[int, ...] = (0, 1),
+    all_topics: bool = False,
+    **fields: Any,
+) -> Any:
     if version < 8:
         topics = [OffsetFetchRequestTopic(name=topic, partition_indexes=list(indexes))]
         return OffsetFetchRequest(group_id=group_id, topics=None if all_topics else topics, **fields)
-    topics = [OffsetFetchRequestTopics(name=topic, partition_indexes=list(indexes))]
-    group = OffsetFetchRequestGroup(group_id=group_id, topics=None if all_topics else topics)
+    topics = [OffsetFetchRequestTopics(name=topic, partition_indexes=list(indexes))]  # type: ignore[list-item]
+    group = OffsetFetchRequestGroup(group_id=group_id, topics=None if all_topics else topics)  # type: ignore[arg-type]
     return OffsetFetchRequest(groups=[group], **fields)
 
 
-def fetched(response, version):
+def fetched(response: Any, version: Any) -> Any:
     """Return the group's error and (offset, epoch, metadata, error) by partition."""
     group = response if version < 8 else response.groups[0]
     return group.error_code, {
@@ -99,7 +108,7 @@ def fetched(response, version):
 
 
 @pytest.mark.parametrize("version", range(1, 10))
-def test_fetch_in_every_version(version):
+def test_fetch_in_every_version(version: Any) -> None:
     handlers = Handlers()
     request = commit_request({0: 5}, metadata="note")
     request.topics[0].partitions[0].committed_leader_epoch = 7
@@ -114,7 +123,7 @@ def test_fetch_in_every_version(version):
 
 
 @pytest.mark.parametrize("version", [1, 2, 7, 8])
-def test_fetch_errors_of_the_group(version):
+def test_fetch_errors_of_the_group(version: Any) -> None:
     handlers = Handlers()
     handlers.bench.groups.on_leadership_change([], [(0, 0)])
     error, partitions = fetched(handlers.ask(fetch_request(version), version), version)
@@ -124,7 +133,7 @@ def test_fetch_errors_of_the_group(version):
         assert (error, partitions) == (ErrorCode.NOT_COORDINATOR, {})
 
 
-def test_fetch_several_groups():
+def test_fetch_several_groups() -> None:
     handlers = Handlers()
     for number in range(3):
         handlers.ask(commit_request({number: number}, group_id=f"g{number}"), 8)
@@ -137,11 +146,11 @@ def test_fetch_several_groups():
     assert found == {"g2": [(2, 2)], "g0": [(0, 0)], "g9": []}
 
 
-def test_delete():
+def test_delete() -> None:
     handlers = Handlers()
     handlers.ask(commit_request({0: 5, 1: 6}), 8)
 
-    def delete(group_id, *indexes):
+    def delete(group_id: Any, *indexes: Any) -> Any:
         partitions = [OffsetDeleteRequestPartition(partition_index=index) for index in indexes]
         request = OffsetDeleteRequest(group_id=group_id, topics=[OffsetDeleteRequestTopic(name="orders", partitions=partitions)])
         return handlers.ask(request, 0)
@@ -157,7 +166,7 @@ def test_delete():
     assert handlers.bench.groups.list_groups((), ())[1] == []
 
 
-def test_offsets_of_version_0_are_apart():
+def test_offsets_of_version_0_are_apart() -> None:
     handlers = Handlers(offset_metadata_max_bytes=10)
     assert codes(handlers.ask(commit_request({0: 5, 9: 5}, metadata="note"), 0)) == {0: 0, 9: 3}
     assert codes(handlers.ask(commit_request({1: 5}, metadata="x" * 11), 0)) == {1: 12}

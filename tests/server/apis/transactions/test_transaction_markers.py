@@ -1,3 +1,7 @@
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from tests.coordinator.test_on_real_log import TOPIC as OFFSETS
@@ -25,14 +29,22 @@ PRODUCER = 7
 class MarkerBroker(RealBroker):
     """The coordinator and a data partition over real logs, and the handler under test."""
 
-    def __init__(self, path, clock, epoch=0):
+    def __init__(self, path: Any, clock: Any, epoch: int = 0) -> None:
         super().__init__(path, clock)
         self.lead(epoch)
         state = LeaderState(1, 1, epoch, (1,), (1,), 0)
         self.replicas.state.become_leader_or_follower(1, [(DATA, b"d" * 16, state)])
         self.family = TransactionMarkerApis(self.replicas, self.groups, clock, 1000)
 
-    def marker(self, committed=True, topic=DATA.topic, partitions=(0,), producer=PRODUCER, epoch=0, coordinator_epoch=0):
+    def marker(
+        self,
+        committed: bool = True,
+        topic: str = DATA.topic,
+        partitions: tuple[int, ...] = (0,),
+        producer: int = PRODUCER,
+        epoch: int = 0,
+        coordinator_epoch: int = 0,
+    ) -> Any:
         return WritableTxnMarker(
             producer_id=producer,
             producer_epoch=epoch,
@@ -41,7 +53,7 @@ class MarkerBroker(RealBroker):
             topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=list(partitions))],
         )
 
-    def write(self, *markers, version=1):
+    def write(self, *markers: Any, version: int = 1) -> Any:
         response, _ = ask(self.family, WriteTxnMarkersRequest(markers=list(markers)), version)
         return {
             (each.producer_id, topic.name, partition.partition_index): partition.error_code
@@ -50,22 +62,22 @@ class MarkerBroker(RealBroker):
             for partition in topic.partitions
         }
 
-    def end_offsets_of(self, group_id, committed=True, **fields):
+    def end_offsets_of(self, group_id: Any, committed: bool = True, **fields: Any) -> Any:
         index = self.groups.partition_for(group_id)
-        errors = self.write(self.marker(committed, OFFSETS, [index], **fields))
+        errors = self.write(self.marker(committed, OFFSETS, [index], **fields))  # type: ignore[arg-type]
         return errors[PRODUCER, OFFSETS, index]
 
-    def commit(self, group_id, offset, epoch=0):
+    def commit(self, group_id: Any, offset: Any, epoch: int = 0) -> Any:
         value = OffsetCommitValue(offset=offset, commit_timestamp=self.clock.wall_ms())
         log = self.replicas.get_partition(TopicPartition(OFFSETS, self.groups.partition_for(group_id))).log
         guard = log.start_verification(PRODUCER, epoch, NO_SEQUENCE)
         return self.groups.commit_transactional_offsets(Sender(group_id), Producer(PRODUCER, epoch), guard, {DATA: value})
 
-    def offset(self, group_id):
+    def offset(self, group_id: Any) -> Any:
         found = self.groups.fetch_offsets(OffsetFetch(Sender(group_id), [DATA], True))[1][DATA]
         return found.offset if isinstance(found, OffsetCommitValue) else found
 
-    def produce(self, sequence=0):
+    def produce(self, sequence: int = 0) -> None:
         batch = build_batch(
             [SimpleRecord(self.clock.wall_ms(), b"k", b"v")],
             producer_id=PRODUCER,
@@ -77,23 +89,23 @@ class MarkerBroker(RealBroker):
         assert self.replicas.appender.append(1000, 1, {DATA: batch}, guards=guards)[DATA].error == 0
 
     @property
-    def open_transactions(self):
+    def open_transactions(self) -> Any:
         return [each.transaction_first_offset for each in self.log.active_producers()]
 
     @property
-    def log(self):
+    def log(self) -> Any:
         return self.replicas.get_partition(DATA).log
 
 
 @pytest.fixture
-def broker(tmp_path):
+def broker(tmp_path: Path) -> Iterator[Any]:
     made = MarkerBroker(tmp_path, ManualClock())
     yield made
     made.stop()
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_markers_end_transactions_in_the_log(broker, version):
+def test_markers_end_transactions_in_the_log(broker: Any, version: Any) -> None:
     broker.produce()
     assert (broker.log.last_stable_offset, broker.open_transactions) == (0, [0])
     assert broker.write(broker.marker(), version=version) == {(PRODUCER, "orders", 0): 0}
@@ -104,7 +116,7 @@ def test_markers_end_transactions_in_the_log(broker, version):
     assert [(each.producer_id, each.first_offset) for each in broker.log.aborted_transactions(0, 4)] == [(PRODUCER, 2)]
 
 
-def test_epochs_fence(broker):
+def test_epochs_fence(broker: Any) -> None:
     broker.produce()
     assert broker.write(broker.marker(epoch=2, coordinator_epoch=5)) == {(PRODUCER, "orders", 0): 0}
     refused = {(PRODUCER, "orders", 0): ErrorCode.INVALID_PRODUCER_EPOCH}
@@ -121,8 +133,8 @@ def test_epochs_fence(broker):
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_a_commit_of_offsets_that_a_marker_overtook_after_its_verification_is_refused(broker, committed):
-    def end_meanwhile(*_):
+def test_a_commit_of_offsets_that_a_marker_overtook_after_its_verification_is_refused(broker: Any, committed: Any) -> None:
+    def end_meanwhile(*_: Any) -> Any:
         assert broker.end_offsets_of("g", committed) == 0
         return ErrorCode.NONE
 
@@ -137,7 +149,7 @@ def test_a_commit_of_offsets_that_a_marker_overtook_after_its_verification_is_re
     assert broker.offset("g") is None
 
 
-def test_each_partition_has_its_own_error_and_each_producer_one_entry(broker):
+def test_each_partition_has_its_own_error_and_each_producer_one_entry(broker: Any) -> None:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     answer = broker.write(
         broker.marker(partitions=[0, 9]), broker.marker(topic="none"), broker.marker(producer=8), broker.marker(partitions=[])
@@ -153,7 +165,7 @@ def test_each_partition_has_its_own_error_and_each_producer_one_entry(broker):
     assert broker.write() == {}
 
 
-def test_a_coordinator_that_loads_is_no_leader_yet(broker):
+def test_a_coordinator_that_loads_is_no_leader_yet(broker: Any) -> None:
     index = broker.groups.partition_for("g")
     broker.groups.runtime.elected(index, 5)
     assert broker.end_offsets_of("g") == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -161,7 +173,7 @@ def test_a_coordinator_that_loads_is_no_leader_yet(broker):
     assert broker.end_offsets_of("g") == 0
 
 
-def test_a_restart_finds_what_is_pending_committed_and_aborted(tmp_path):
+def test_a_restart_finds_what_is_pending_committed_and_aborted(tmp_path: Path) -> None:
     clock = ManualClock()
     broker = MarkerBroker(tmp_path, clock)
     for group_id in ("committed", "aborted", "pending"):

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from tests.server.apis.group_handlers import Handlers, ask
@@ -16,33 +18,33 @@ from twisted_kafka.server.apis.transactions.transactional_offsets import Transac
 class FakeVerification:
     """Says the same of all producers."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.answer = ErrorCode.NONE
-        self.asked = []
+        self.asked: list[Any] = []
 
-    def verify(self, *of):
+    def verify(self, *of: Any) -> Any:
         self.asked.append(of)
         return Verified(self.answer)
 
 
 class TransactionalHandlers(Handlers):
-    def __init__(self, **settings):
+    def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.verification = FakeVerification()
-        self.family = TransactionalOffsetApis(self.bench.groups, self.verification, self.metadata, self.bench.clock)
+        self.family = TransactionalOffsetApis(self.bench.groups, self.verification, self.metadata, self.bench.clock)  # type: ignore[arg-type]
 
-    def commit(self, offsets, version=4, topic="orders", metadata="", **fields):
+    def commit(self, offsets: Any, version: int = 4, topic: str = "orders", metadata: str = "", **fields: Any) -> Any:
         partitions = [
             TxnOffsetCommitRequestPartition(partition_index=index, committed_offset=offset, committed_metadata=metadata)
             for index, offset in offsets.items()
         ]
         fields = {"transactional_id": "tx", "group_id": "g", "producer_id": 7, "producer_epoch": 2} | fields
-        request = TxnOffsetCommitRequest(topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=partitions)], **fields)
+        request = TxnOffsetCommitRequest(topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=partitions)], **fields)  # type: ignore[arg-type]
         return ask(self.family, request, version)[0]
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_each_version_writes_a_batch_of_the_transaction(version):
+def test_each_version_writes_a_batch_of_the_transaction(version: Any) -> None:
     handlers = TransactionalHandlers()
     assert codes(handlers.commit({0: 5, 1: 6}, version, metadata="note")) == {0: 0, 1: 0}
     [data] = handlers.bench.log.batches["__consumer_offsets", 0]
@@ -56,7 +58,7 @@ def test_each_version_writes_a_batch_of_the_transaction(version):
     assert (partition, transactional_id, producer) == (("__consumer_offsets", 0), "tx", (7, 2))
 
 
-def test_partitions_that_are_not_there_and_metadata_that_is_too_large():
+def test_partitions_that_are_not_there_and_metadata_that_is_too_large() -> None:
     handlers = TransactionalHandlers(offset_metadata_max_bytes=10)
     assert codes(handlers.commit({0: 5, 4: 5}, metadata="x" * 11)) == {0: 12, 4: 3}
     assert codes(handlers.commit({0: 5}, topic="none")) == {0: 3}
@@ -65,25 +67,25 @@ def test_partitions_that_are_not_there_and_metadata_that_is_too_large():
     assert codes(handlers.commit({0: 5, 1: 5, 4: 5}, metadata="x" * 11)) == {0: 48, 1: 48, 4: 3}
 
 
-def test_what_is_not_verified_is_not_written():
+def test_what_is_not_verified_is_not_written() -> None:
     handlers = TransactionalHandlers()
     handlers.verification.answer = ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert codes(handlers.commit({0: 5})) == {0: ErrorCode.INVALID_PRODUCER_ID_MAPPING}
     assert handlers.bench.written() == []
 
 
-def test_groups_without_a_name_and_coordinators_that_load():
+def test_groups_without_a_name_and_coordinators_that_load() -> None:
     handlers = TransactionalHandlers()
     assert codes(handlers.commit({0: 5}, group_id="")) == {0: ErrorCode.INVALID_GROUP_ID}
     handlers.bench.restart(load=False)
     handlers.bench.elect(epoch=1, load=False)
-    handlers.family = TransactionalOffsetApis(handlers.bench.groups, handlers.verification, handlers.metadata, handlers.bench.clock)
+    handlers.family = TransactionalOffsetApis(handlers.bench.groups, handlers.verification, handlers.metadata, handlers.bench.clock)  # type: ignore[arg-type]
     assert codes(handlers.commit({0: 5}, 2)) == {0: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
     assert codes(handlers.commit({0: 5}, 1)) == {0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
     assert handlers.verification.asked == []
 
 
-def test_the_answer_waits_for_replicas():
+def test_the_answer_waits_for_replicas() -> None:
     handlers = TransactionalHandlers()
     handlers.bench.log.holds = True
     answer = handlers.commit({0: 5})
