@@ -1,9 +1,10 @@
-"""Measure this broker, and Apache Kafka beside it in the same run when Java and Maven are there: ``make bench``.
+"""Measure this broker, and Apache Kafka in the same run if Java and Maven are installed: ``make bench``.
 
     python -m benchmarks [--only 'req:*'] [--kafka | --no-kafka] [--compiled] [--startup] [--rounds 3] [--seconds 3]
 
-Needs gcc for the load generators, and librdkafka's headers (librdkafka-dev) for the scenarios of rdbench. `beside/bench.py --list`
-names the scenarios. Both brokers run in turn on the machine's own loopback interface, with their data in a temporary directory.
+Requires gcc for the load generators, and librdkafka's headers (librdkafka-dev) for the scenarios of rdbench. The scenarios are
+listed by `beside/bench.py --list`. The brokers are measured in turn over the loopback interface, with their data in a temporary
+directory.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from tests.processes import start_tied
 
 HERE = Path(__file__).resolve().parent
 BUILD = Path(tempfile.gettempdir()) / "kafka-bench-build"
-"""Where the load generators are compiled to, once."""
+"""The directory of the compiled load generators, which are built once."""
 COMPILED = HERE.parent / "build" / "compiled"
 DEFAULT = (
     "req:apiversions3:*,req:metadata1:*,req:produce_1x100:*,req:fetch_empty:*,"
@@ -31,17 +32,17 @@ DEFAULT = (
 
 
 def run_tool(name: str, directory: Path, *arguments: str) -> int:
-    """Run a program of ``beside``, whose temporary files are below ``directory``."""
+    """Run a program of ``beside`` with its temporary files below ``directory``."""
     environment = {**os.environ, "TMPDIR": str(directory)}
     tool = start_tied([sys.executable, str(HERE / "beside" / name), *arguments], cwd=HERE / "beside", env=environment)
     try:
         return tool.wait()
     finally:
-        tool.kill()  # before the brokers, of whose end it would complain
+        tool.kill()  # before the brokers, because it fails when they stop
 
 
 def measure(options: argparse.Namespace, directory: Path) -> int:
-    """Start the brokers and run bench.py over them."""
+    """Start the brokers and run bench.py on them."""
     with contextlib.ExitStack() as stack:
         ours = ServedBroker(directory / "ours", *options.override)
         stack.callback(ours.kill)
@@ -95,16 +96,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", default=DEFAULT, help="patterns of scenario names, separated by commas")
+    parser.add_argument("--only", default=DEFAULT, help="comma-separated patterns of scenario names")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--warm", type=float, default=3)
-    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="a configuration key of this broker")
+    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="a setting of this broker")
     parser.add_argument(
-        "--kafka", action=argparse.BooleanOptionalAction, default=None, help="also measure Apache Kafka (default: if it can be)"
+        "--kafka", action=argparse.BooleanOptionalAction, default=None, help="also measure Apache Kafka (default: if possible)"
     )
-    parser.add_argument("--compiled", action="store_true", help="also measure the compiled build, which make compiled has made")
-    parser.add_argument("--startup", action="store_true", help="time start, stop and restart instead")
+    parser.add_argument("--compiled", action="store_true", help="also measure the compiled build of make compiled")
+    parser.add_argument("--startup", action="store_true", help="measure start, stop and restart instead")
     options = parser.parse_args()
     if options.kafka is None:
         options.kafka = not options.startup and java_class_path() is not None

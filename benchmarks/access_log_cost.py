@@ -1,9 +1,9 @@
-"""What the access log costs a request: the same requests through two brokers, one with the log and one without, by turns.
+"""The cost of the access log per request: the same requests through two brokers in turn, one with the log and one without.
 
     python -m benchmarks.access_log_cost [--rounds 400]
 
-On one thread, as in `request_path`; the fastest of many rounds of each broker, in microseconds. What the thread that writes lines
-takes of the interpreter is not in it: it works between the rounds.
+On one thread, as in `request_path`. Prints the fastest of many rounds of each broker, in microseconds. The time of the writer
+thread is not included, because it runs between the rounds.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from twisted_kafka import Broker
 
 
 def best(channel: Any, pump: Callable[[], None], data: bytes) -> float:
-    """Return the seconds of one request in this round."""
+    """Return the seconds per request in one round."""
     started = time.perf_counter()
     for _ in range(PER_ROUND):
         channel.dataReceived(data)
@@ -40,7 +40,7 @@ def main() -> None:
             broker = stack.enter_context(Broker(config, data_dir=directory / name))
             prepared = frames.prepare("127.0.0.1", broker.listeners[0].port, "bench")
             sides.append((prepared, *one_thread()))
-        print(f"{'request':24} {'without':>10} {'with':>10} {'the log':>10}   (us)")
+        print(f"{'request':24} {'without':>10} {'with':>10} {'cost':>10}   (us)")
         for name in sides[0][0]:
             fastest = [1e9, 1e9]
             for _ in range(rounds_for(sides[0][0][name], options.rounds)):

@@ -1,12 +1,12 @@
-"""How fast `follow` reads an access log: a backlog at once, and a log that grows.
+"""The speed of `follow` with a backlog, and its delay with a growing log.
 
     python -m benchmarks.access_log_follow [--rows 5000000] [--directory DIR] [--trickle-seconds 30] [--trickle-rows 2000]
 
-A backlog: `follow --once` over a thousand rows, which is Java's and Spark's start, and over `--rows` of a synthetic day; the
-rate is that of the rows beyond the start. What was written is counted: no row may be lost or be there twice. A log that grows:
-`--trickle-rows` lines a second are appended to an open file while `follow --every 1s --late 0s` runs, those of each second with the
-time of another minute, so that a minute ends each second; told is how long after its last line a minute was on disk. Files in
-`--directory` are made once and used again.
+Backlog: `follow --once` processes a thousand rows, which measures the start of Java and Spark, and `--rows` of a synthetic day; the
+rate excludes the start. The output is checked: no row may be lost or duplicated. Growing log: `--trickle-rows` lines per second are
+appended to an open file while `follow --every 1s --late 0s` runs. The lines of each second have the time of another minute, so a
+minute ends every second; the result is the delay between the last line of a minute and its output on disk. Files in `--directory`
+are created once and reused.
 """
 
 import argparse
@@ -32,8 +32,8 @@ LINES_OF = 200_000
 MIDNIGHT = datetime.datetime(2026, 11, 21)
 
 
-def made(directory: Path, rows: int) -> Path:
-    """Make the files of a day, unless they are there."""
+def prepared(directory: Path, rows: int) -> Path:
+    """Create the files of a day, unless they exist."""
     log = directory / f"{rows}"
     if not log.exists():
         Day(rows).write(log)
@@ -45,7 +45,7 @@ def follow(log: Path, out: Path, *options: str) -> list[str]:
 
 
 def written(out: Path) -> dict[datetime.datetime, int]:
-    """Return the requests of each minute on disk."""
+    """Return the number of requests of each minute on disk."""
     found: dict[datetime.datetime, int] = {}
     for path in out.glob("grain=60/batch=*/cells.parquet"):
         with contextlib.suppress(FileNotFoundError):
@@ -56,7 +56,7 @@ def written(out: Path) -> dict[datetime.datetime, int]:
 
 
 def count_lines(log: Path) -> dict[str, int]:
-    """Return how many lines each minute of a log has."""
+    """Return the number of lines of each minute of a log."""
     found: dict[str, int] = {}
     for path in log.rglob("*.jsonl"):
         for line in path.open():
@@ -66,23 +66,23 @@ def count_lines(log: Path) -> dict[str, int]:
 
 
 def backlog(log: Path, scratch: Path) -> float:
-    """Follow what is there once, check what was written, and return the seconds."""
+    """Follow the existing lines once, check the output, and return the seconds."""
     out = scratch / f"rolled-{log.name}"
     began = time.perf_counter()
     subprocess.run(follow(log, out, "--once"), check=True, stdout=subprocess.DEVNULL)
     wall = time.perf_counter() - began
     expected = count_lines(log)
-    over = sorted(expected)[:-2]  # the last two minutes wait for the next time
+    over = sorted(expected)[:-2]  # the last two minutes are not over yet
     rolled = {f"{at:%Y-%m-%dT%H:%M}": requests for at, requests in written(out).items()}
     if rolled != {minute: expected[minute] for minute in over}:
         raise RuntimeError(
-            f"{log}: {sum(rolled.values()):,} requests were rolled up, {sum(expected[each] for each in over):,} are there"
+            f"{log}: {sum(rolled.values()):,} requests were rolled up, but there are {sum(expected[each] for each in over):,}"
         )
     return wall
 
 
 def trickle(log: Path, scratch: Path, options: argparse.Namespace) -> None:
-    """Append a minute's lines each second to an open file while it is followed, and print how long minutes take to the disk."""
+    """Append the lines of a minute every second to an open file while it is followed, and print the delay of the output."""
     lines = [line.partition("Z")[2] for path in sorted(log.rglob("*.jsonl")) for line in path.open()][:LINES_OF]
     grown, out = scratch / "grown", scratch / "rolled-grown"
     grown.mkdir()
@@ -95,26 +95,26 @@ def trickle(log: Path, scratch: Path, options: argparse.Namespace) -> None:
             with (grown / ".node-1-000001.jsonl").open("w") as file:
                 while not seen or len(ended) < first_measured + options.trickle_seconds:
                     if running.poll() is not None or (not seen and time.monotonic() - began > START_TIMEOUT_S):
-                        raise RuntimeError("nothing was rolled up")
+                        raise RuntimeError("follow has written nothing")
                     minute = MIDNIGHT + datetime.timedelta(minutes=len(ended))
                     head, at = f'{{"v":1,"time":"{minute:%Y-%m-%dT%H:%M}:30.000Z', len(ended) * options.trickle_rows % LINES_OF
                     file.writelines(head + rest for rest in lines[at : at + options.trickle_rows])
                     file.flush()
                     ended[f"{minute:%Y-%m-%dT%H:%M}"] = time.monotonic()
                     while time.monotonic() - began < len(ended):
-                        seen.update({each: time.monotonic() for each in told(out) if each not in seen})
+                        seen.update({each: time.monotonic() for each in written_minutes(out) if each not in seen})
                         time.sleep(POLL_S)
                     first_measured = first_measured or (len(ended) if seen else 0)
         finally:
             running.terminate()
     waits = sorted(seen[each] - ended[each] for each in list(ended)[first_measured:] if each in seen)
     print(
-        f"{options.trickle_rows:,} rows/s appended, a minute of them each second: on disk {statistics.median(waits):.1f} s after "
-        f"its last line (median of {len(waits)}, at most {waits[-1]:.1f} s); of that 1 s is until the next minute begins"
+        f"{options.trickle_rows:,} rows/s appended, one minute per second: a minute is on disk {statistics.median(waits):.1f} s "
+        f"after its last line (median of {len(waits)}, at most {waits[-1]:.1f} s); 1 s of that passes until the next minute begins"
     )
 
 
-def told(out: Path) -> set[str]:
+def written_minutes(out: Path) -> set[str]:
     return {f"{at:%Y-%m-%dT%H:%M}" for at in written(out)}
 
 
@@ -122,21 +122,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rows", type=int, default=5_000_000)
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--trickle-seconds", type=int, default=30, help="0: leave it out")
+    parser.add_argument("--trickle-seconds", type=int, default=30, help="0: skip the growing log")
     parser.add_argument("--trickle-rows", type=int, default=2000)
-    parser.add_argument("--directory", type=Path, help="keep the files of the days here; default: a temporary directory")
+    parser.add_argument("--directory", type=Path, help="directory for the files; default: a temporary directory")
     options = parser.parse_args()
     with scratch() as temporary:
         directory = options.directory or temporary
-        small, large = made(directory, SMALL_ROWS), made(directory, options.rows)
+        small, large = prepared(directory, SMALL_ROWS), prepared(directory, options.rows)
         start = wall = math.inf
         for number in range(options.rounds):
             outputs = temporary / str(number)
             outputs.mkdir()
             load = os.getloadavg()[0]
             start, wall = min(start, backlog(small, outputs)), min(wall, backlog(large, outputs))
-        print(f"{SMALL_ROWS:,} rows at once: {start:.1f} s; {options.rows:,}: {wall:.1f} s, "
-              f"{options.rows / max(wall - start, 0.1):,.0f} rows/s beyond the start; load {load:.1f}")  # fmt: skip
+        print(f"backlog of {SMALL_ROWS:,} rows: {start:.1f} s; of {options.rows:,} rows: {wall:.1f} s, "
+              f"{options.rows / max(wall - start, 0.1):,.0f} rows/s without the start; load {load:.1f}")  # fmt: skip
         if options.trickle_seconds:
             trickle(large, temporary, options)
 

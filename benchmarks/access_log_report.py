@@ -1,15 +1,15 @@
-"""How long the report of an access log takes, beside DuckDB, Polars and GoAccess where they are there.
+"""The time of a report on an access log, compared to DuckDB, Polars and GoAccess if they are installed.
 
     python -m benchmarks.access_log_report [--rows 1000000] [--brokers 1] [--skewed] [--directory DIR] [--rounds 1]
                                           [--only report,duckdb] [--jsonl-only]
 
-A quiet synthetic day is written as JSONL, and turned into Parquet as the broker's archive does it. Each program runs in a process
-of its own: wall time from its start to its end. `report` makes the whole report (every table, page and JSON); the others
-answer a part of it: requests, errors, bytes and p99 by minute, API and client, and bytes by topic. GoAccess reads the same requests
-as lines of a web server, and makes its own report. The marginal rate leaves out what a report of a thousand rows takes, which is
-Java's and Spark's start. Programs take turns in each round, the fastest round of each is told, with the machine's load before it,
-and the most memory that its processes had together. `--brokers N` gives each of N brokers the lines of the same day, N times
-`--rows` in all; with `--skewed` nine lines of ten are made those of one client. Files in `--directory` are made once and kept.
+A quiet synthetic day is written as JSONL, and converted to Parquet as by the broker's archive. Each program runs in a separate
+process, and its wall time is measured from start to end. `report` creates the complete report (all tables, page and JSON); DuckDB
+and Polars compute a part of it: requests, errors, bytes and p99 by minute, API and client, and bytes by topic. GoAccess reads the
+same requests as lines of a web server and creates its own report. The marginal rate excludes the time of a report on a thousand
+rows, which is the start of Java and Spark. The programs run in turn in each round; the fastest round of each is printed, with the
+machine's load before it and the peak memory of all its processes. `--brokers N` repeats the lines of the day for N brokers, N times
+`--rows` in total; with `--skewed`, nine of ten lines are from one client. Files in `--directory` are created once and kept.
 """
 
 import argparse
@@ -62,12 +62,12 @@ pl.collect_all([one, two])
 
 
 def to_parquet(directory: Path, node: int) -> None:
-    """Turn every file of a broker into what access.log.archive.format=parquet makes of it."""
+    """Convert every file of a broker as with access.log.archive.format=parquet."""
     Archive(directory, node, ManualClock(wall_ms=FAR_AHEAD_MS), form=PARQUET, retention_hours=-1, retention_bytes=-1).run_once()
 
 
 def as_web_log(log: Path, out: Path) -> None:
-    """Write the same requests as a web server would: client, API and topic in the place of host, method and path."""
+    """Write the same requests as lines of a web server, with client, API and topic in place of host, method and path."""
     with out.open("w") as file:
         for path in sorted(log.rglob("*.jsonl")):
             for line in path.open():
@@ -79,8 +79,8 @@ def as_web_log(log: Path, out: Path) -> None:
                 )
 
 
-def more_of(log: Path, out: Path, brokers: int, *, is_skewed: bool) -> None:
-    """Write the lines of a log once for each broker, nine of ten as those of one client if wished."""
+def multiplied(log: Path, out: Path, brokers: int, *, is_skewed: bool) -> None:
+    """Write the lines of a log once per broker; with `is_skewed`, nine of ten lines are from one client."""
     one = b'"client_id":"billing"'
     for path in sorted(log.rglob("*.jsonl")):
         lines = path.read_bytes().splitlines(keepends=True)
@@ -93,14 +93,16 @@ def more_of(log: Path, out: Path, brokers: int, *, is_skewed: bool) -> None:
             copy.write_bytes(data.replace(b'"node":1,', b'"node":%d,' % node))
 
 
-def made(directory: Path, rows: int, brokers: int = 1, *, is_skewed: bool = False, is_jsonl_only: bool = False) -> dict[str, Path]:
-    """Make the files of one size, unless they are there; return where each form is."""
+def prepared(
+    directory: Path, rows: int, brokers: int = 1, *, is_skewed: bool = False, is_jsonl_only: bool = False
+) -> dict[str, Path]:
+    """Create the files of one size, unless they exist; return the path of each form."""
     name = str(rows) + (f"x{brokers}" if brokers > 1 else "") + ("-skewed" if is_skewed else "")
     forms = {"JSONL": directory / name, "Parquet": directory / f"{name}-parquet", "web": directory / f"{name}.log"}
     if not (directory / str(rows)).exists():
         Day(rows).write(directory / str(rows))
     if not forms["JSONL"].exists():
-        more_of(directory / str(rows), forms["JSONL"], brokers, is_skewed=is_skewed)
+        multiplied(directory / str(rows), forms["JSONL"], brokers, is_skewed=is_skewed)
     if is_jsonl_only:
         return {"JSONL": forms["JSONL"]}
     if not forms["Parquet"].exists():
@@ -112,8 +114,8 @@ def made(directory: Path, rows: int, brokers: int = 1, *, is_skewed: bool = Fals
     return forms
 
 
-class Seen(NamedTuple):
-    """What a run took."""
+class Usage(NamedTuple):
+    """The time and memory of a run."""
 
     wall_s: float
     cpu_s: float
@@ -121,8 +123,8 @@ class Seen(NamedTuple):
     load: float
 
 
-def timed(command: list[str]) -> Seen:
-    """Run a program; raise CalledProcessError when it fails."""
+def timed(command: list[str]) -> Usage:
+    """Run a program and return its usage; raise CalledProcessError when it fails."""
     load = os.getloadavg()[0]
     began = time.perf_counter()
     most_kb, ticks = 0, 0
@@ -135,11 +137,11 @@ def timed(command: list[str]) -> Seen:
     wall_s = time.perf_counter() - began
     if running.returncode:
         raise subprocess.CalledProcessError(running.returncode, command)
-    return Seen(wall_s, ticks / os.sysconf("SC_CLK_TCK"), most_kb / 1024, load)
+    return Usage(wall_s, ticks / os.sysconf("SC_CLK_TCK"), most_kb / 1024, load)
 
 
 def used(pid: int) -> tuple[int, int]:
-    """Return the KB of memory (shared ones once) and the processor's ticks of a process and all below it; 0 where Linux is not."""
+    """Return the memory in KB (shared memory once) and the CPU ticks of a process and its descendants; 0 except on Linux."""
     try:
         memory = Path(f"/proc/{pid}/smaps_rollup").read_text()
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -158,7 +160,7 @@ def report(log: Path, out: Path) -> list[str]:
 
 
 def commands(forms: dict[str, Path], out: Path) -> dict[str, list[str]]:
-    """Return what is measured by name; say what is not installed."""
+    """Return the commands to measure by name; print which programs are not installed."""
     found = {}
     for form in (form for form in ("JSONL", "Parquet") if form in forms):
         found[f"report, {form}"] = report(forms[form], out)
@@ -177,8 +179,8 @@ def commands(forms: dict[str, Path], out: Path) -> dict[str, list[str]]:
 
 
 def measure(directory: Path, options: argparse.Namespace) -> None:
-    small = made(directory, SMALL_ROWS)
-    forms = made(directory, options.rows, options.brokers, is_skewed=options.skewed, is_jsonl_only=options.jsonl_only)
+    small = prepared(directory, SMALL_ROWS)
+    forms = prepared(directory, options.rows, options.brokers, is_skewed=options.skewed, is_jsonl_only=options.jsonl_only)
     rows = options.rows * options.brokers
     size_mb = sum(path.stat().st_size for path in forms["JSONL"].rglob("*.jsonl")) / 1e6
     print(f"{rows:,} rows, {size_mb:,.0f} MB of JSONL, {os.cpu_count()} cores")
@@ -187,12 +189,12 @@ def measure(directory: Path, options: argparse.Namespace) -> None:
     whole = commands(forms, out)
     wanted = {"start": report(small["JSONL"], out)}
     wanted.update((name, command) for name, command in whole.items() if not chosen or name.partition(",")[0] in chosen)
-    best: dict[str, Seen] = {}
+    best: dict[str, Usage] = {}
     for _ in range(options.rounds):
         for name, command in wanted.items():
-            seen = timed(command)
-            best[name] = min(best.get(name, seen), seen)
-    print(f"{'':20}{'wall':>9}{'processor':>12}{'memory':>11}{'rows/s':>12}{'marginal rows/s':>17}{'load':>7}")
+            usage = timed(command)
+            best[name] = min(best.get(name, usage), usage)
+    print(f"{'':20}{'wall':>9}{'CPU':>12}{'memory':>11}{'rows/s':>12}{'marginal rows/s':>17}{'load':>7}")
     base = best.pop("start")
     print(f"{'report of 1,000 rows':20}{base.wall_s:7.1f} s{base.cpu_s:10.1f} s{base.memory_mb:8,.0f} MB{'':29}{base.load:7.1f}")
     for name, (wall, cpu, memory, load) in best.items():
@@ -205,10 +207,10 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--brokers", type=int, default=1)
     parser.add_argument("--skewed", action="store_true")
-    parser.add_argument("--jsonl-only", action="store_true", help="neither Parquet nor GoAccess, whose files take long to make")
+    parser.add_argument("--jsonl-only", action="store_true", help="skip Parquet and GoAccess, whose files take long to create")
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--only", default="", help="names of programs: report, duckdb, polars, goaccess")
-    parser.add_argument("--directory", type=Path, help="keep the files here; default: a temporary directory")
+    parser.add_argument("--only", default="", help="comma-separated programs: report, duckdb, polars, goaccess")
+    parser.add_argument("--directory", type=Path, help="directory for the files; default: a temporary directory")
     options = parser.parse_args()
     with contextlib.ExitStack() as stack:
         directory = options.directory or stack.enter_context(scratch())

@@ -1,9 +1,9 @@
-"""How fast logs are compacted, beside Apache Kafka's cleaner on a copy of the same directory.
+"""The speed of log compaction, compared to Apache Kafka's cleaner on a copy of the same directory.
 
     python -m benchmarks.compaction [--mb 256] [--kafka CLASS_PATH_FILE] [--directory DIRECTORY]
 
-Each case is a log of random keys, each written four times on the average. The file names Apache Kafka's class path in one line;
-without it only this broker's cleaner runs. Kafka's time is what its own log says of the cleaning.
+Each case is a log with random keys, each of which is written four times on average. CLASS_PATH_FILE contains Apache Kafka's class
+path in one line; without it, only this broker's cleaner runs. Kafka's time is taken from its log.
 """
 
 import argparse
@@ -47,13 +47,13 @@ CASES = {
     "lz4-0": (100, 100, Compression.LZ4),
     "zstd-0": (100, 100, Compression.ZSTD),
 }
-"""Records of a batch, bytes of a value, codec."""
+"""Records per batch, bytes of a value, codec."""
 PORT_WAIT_S = 60
 CLEAN_WAIT_S = 300
 STOP_WAIT_S = 30
 
 
-class Unhindered:
+class Unthrottled:
     """A permit that never waits."""
 
     def proceed(self, size_bytes: int) -> None:
@@ -65,7 +65,7 @@ def config() -> LogConfig:
 
 
 def make(directory: Path, name: str, megabytes: int) -> None:
-    """Write a log until it has so many megabytes before compression, and a new segment to be the active one."""
+    """Write a log with this many megabytes before compression, and then a new active segment."""
     in_batch, size, codec = CASES[name]
     draw = random.Random(name)
     keys = max(1, (megabytes << 20) // (size + 26) // 4)
@@ -87,12 +87,12 @@ def make(directory: Path, name: str, megabytes: int) -> None:
 
 
 def clean_here(directory: Path, name: str) -> tuple[int, int, float]:
-    """Return the bytes before and after, and the seconds of this broker's cleaner."""
+    """Run this broker's cleaner; return the bytes before and after, and the seconds."""
     log = UnifiedLog.open(directory / name, TopicPartition(name[:-2], 0), config(), ENVIRONMENT, CLEAN_STOP)
     log.update_high_watermark(log.log_end_offset)
     before = log.size_bytes
     begin = time.perf_counter()
-    Cleaner(CLOCK, LIMITS).clean(log, 0, log.segments.active.base_offset, Unhindered())
+    Cleaner(CLOCK, LIMITS).clean(log, 0, log.segments.active.base_offset, Unthrottled())
     elapsed_s = time.perf_counter() - begin
     after = log.size_bytes
     log.close()
@@ -101,7 +101,7 @@ def clean_here(directory: Path, name: str) -> tuple[int, int, float]:
 
 @contextlib.contextmanager
 def java(class_path: str, main: str, *arguments: object, output: Path, heap: str = "1G") -> Iterator[subprocess.Popen[bytes]]:
-    """Run a Java program; it is asked to end, and after a while made to."""
+    """Run a Java program; at the end it gets SIGTERM, and after a timeout SIGKILL."""
     log4j = output.with_suffix(".log4j")
     log4j.write_text(
         "log4j.rootLogger=INFO, out\nlog4j.appender.out=org.apache.log4j.ConsoleAppender\n"
@@ -127,13 +127,14 @@ def wait_for_port(port: int) -> None:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
             return
         time.sleep(0.1)
-    raise SystemExit(f"nobody listens on port {port} after {PORT_WAIT_S} s")
+    raise SystemExit(f"no listener on port {port} after {PORT_WAIT_S} s")
 
 
 def clean_with_kafka(class_path: str, data: Path, scratch: Path) -> dict[str, float]:
-    """Return the seconds that Apache Kafka's log tells for each log of which there is a copy in ``data``.
+    """Return the seconds from Apache Kafka's log for each log that has a copy in ``data``.
 
-    The topics are made first, for Kafka cleans only what it knows to be replicated; then their directories get the copies.
+    The topics are created first, because Kafka cleans only records below the high watermark; then the copies are moved into their
+    directories.
     """
     zookeeper_port, port = free_port(), free_port()
     zookeeper, server = scratch / "zookeeper.properties", scratch / "server.properties"
@@ -176,27 +177,27 @@ def make_topics(port: int, topics: list[str]) -> None:
                 left.remove(topic)
             except KafkaException as error:  # the broker may not have registered yet
                 if time.monotonic() > deadline:
-                    raise SystemExit(f"cannot make {topic}: {error}") from error
+                    raise SystemExit(f"cannot create {topic}: {error}") from error
                 time.sleep(0.5)
 
 
-def _wait_for(told: Path, logs: int) -> dict[str, float]:
+def _wait_for(server_log: Path, logs: int) -> dict[str, float]:
     pattern = re.compile(r"cleaned log (\S+) .*?\n.*?processed in ([\d.,]+) seconds")
     deadline = time.monotonic() + CLEAN_WAIT_S
     found: dict[str, float] = {}
     while len(found) < logs and time.monotonic() < deadline:
         time.sleep(0.5)
-        for name, seconds in pattern.findall(told.read_text()):
+        for name, seconds in pattern.findall(server_log.read_text()):
             found.setdefault(name, float(seconds.replace(",", "")))
     return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mb", type=int, default=256, help="megabytes of each log before compression")
+    parser.add_argument("--mb", type=int, default=256, help="megabytes per log before compression")
     parser.add_argument("--kafka", type=Path, help="file with Apache Kafka's class path")
-    parser.add_argument("--directory", type=Path, help="where to make the logs")
-    parser.add_argument("--cases", default=",".join(CASES), help="which logs")
+    parser.add_argument("--directory", type=Path, help="directory for the logs")
+    parser.add_argument("--cases", default=",".join(CASES), help="comma-separated names of logs")
     options = parser.parse_args()
     with scratch(options.directory) as folder:
         data, copy = folder / "data", folder / "copy"
@@ -207,7 +208,7 @@ def main() -> None:
         if options.kafka:
             shutil.copytree(data, copy)
             kafka = clean_with_kafka(options.kafka.read_text().strip(), copy, folder)
-        print(f"{'log':10s}{'MB':>8s}{'after':>8s}{'s':>8s}{'MB/s':>8s}{'Kafka s':>9s}{'MB/s':>8s}{'times':>7s}")
+        print(f"{'log':10s}{'MB':>8s}{'after':>8s}{'s':>8s}{'MB/s':>8s}{'Kafka s':>9s}{'MB/s':>8s}{'ratio':>7s}")
         for name in options.cases.split(","):
             before, after, seconds = clean_here(data, name)
             line = f"{name:10s}{before / 1e6:8.0f}{after / 1e6:8.0f}{seconds:8.2f}{before / 1e6 / seconds:8.1f}"

@@ -1,10 +1,10 @@
-"""Many connections at once: what an idle one costs in memory, and how busy ones fare beside them.
+"""Many connections at once: the memory of idle ones, and the throughput of busy ones at the same time.
 
     python -m benchmarks.connections [--idle 5000] [--busy 500] [--seconds 5] [--kafka]
 
-Has the busy connections ask one request after the other, opens the idle ones, each of which has asked for ApiVersions once, prints
-what the broker's resident memory grew by for each, and has the busy ones ask again. Both sides need a descriptor for each
-connection: raise `ulimit -n` if the hard limit is below 20,000.
+Sends requests over the busy connections, one at a time per connection; opens the idle connections, with one ApiVersions request
+each; prints the growth of the broker's resident memory per connection; and measures the busy connections again. Both sides need a
+descriptor per connection: raise `ulimit -n` if the hard limit is below 20,000.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def answer(connected: socket.socket) -> None:
 
 
 def open_many(port: int, count: int) -> list[socket.socket]:
-    """Open connections that have asked once, a few at a time without an answer."""
+    """Open connections and send one request over each, with a bounded number of unanswered requests."""
     opened: list[socket.socket] = []
     for number in range(count + OPENING_AT_ONCE):
         if number < count:
@@ -54,7 +54,7 @@ def open_many(port: int, count: int) -> list[socket.socket]:
 
 
 def keep_asking(connections: list[socket.socket], seconds: float) -> str:
-    """Have each connection ask one request after the other; return the rate and the latencies."""
+    """Send requests over all connections, one at a time per connection; return the rate and the latencies."""
     by_fd = {each.fileno(): each for each in connections}
     sent_ns: dict[int, int] = {}
     taken_us: list[float] = []
@@ -67,7 +67,7 @@ def keep_asking(connections: list[socket.socket], seconds: float) -> str:
         connected.send(REQUEST)
     while time.monotonic() < began + seconds:
         for fd, _ in poll.poll(1):
-            by_fd[fd].recv(65536)  # the answer is small: it comes in one piece
+            by_fd[fd].recv(65536)  # the response is small and arrives in one piece
             now_ns = time.monotonic_ns()
             taken_us.append((now_ns - sent_ns[fd]) / 1000)
             sent_ns[fd] = now_ns
@@ -76,7 +76,7 @@ def keep_asking(connections: list[socket.socket], seconds: float) -> str:
     for fd in by_fd:
         answer(by_fd[fd])
     cuts = statistics.quantiles(taken_us, n=100)
-    return f"{rate:,.0f} requests/s, {cuts[49] / 1000:.1f} ms at the median, {cuts[98] / 1000:.1f} ms at the 99th percentile"
+    return f"{rate:,.0f} requests/s, median {cuts[49] / 1000:.1f} ms, p99 {cuts[98] / 1000:.1f} ms"
 
 
 def measure(name: str, port: int, pid: int, options: argparse.Namespace) -> None:
@@ -90,8 +90,8 @@ def measure(name: str, port: int, pid: int, options: argparse.Namespace) -> None
     time.sleep(SETTLE_S)
     grown_kb = resident_kb(pid) - before_kb
     each_kb = grown_kb / options.idle
-    print(f"{name}: {options.idle} idle opened in {took_s:.1f} s, {before_kb} KiB before, {each_kb:.2f} KiB for each")
-    print(f"{name}: {options.busy} busy beside {options.idle} idle: {keep_asking(busy, options.seconds)}")
+    print(f"{name}: {options.idle} idle opened in {took_s:.1f} s, {before_kb} KiB before, {each_kb:.2f} KiB per connection")
+    print(f"{name}: {options.busy} busy with {options.idle} idle: {keep_asking(busy, options.seconds)}")
     for each in [*busy, *idle]:
         each.close()
 
@@ -103,7 +103,7 @@ def main() -> int:
     parser.add_argument("--idle", type=int, default=5000)
     parser.add_argument("--busy", type=int, default=500)
     parser.add_argument("--seconds", type=float, default=5)
-    parser.add_argument("--kafka", action="store_true", help="measure Apache Kafka too")
+    parser.add_argument("--kafka", action="store_true", help="also measure Apache Kafka")
     options = parser.parse_args()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

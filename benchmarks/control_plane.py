@@ -1,9 +1,9 @@
-"""How long an order of the controller takes while clients flood the broker with produce requests.
+"""The latency of controller requests while clients flood the broker with produce requests.
 
     python -m benchmarks.control_plane [--seconds 8] [--flooders 2] [--connections 16] [--in-flight 4]
 
-Sends UpdateMetadata every 5 ms: on an idle broker, then under the flood; with the control plane's own listener and without one,
-where orders share the data plane's threads and queue with the produce requests.
+Sends UpdateMetadata every 5 ms to an idle broker, and then to the flooded one: with a control-plane listener, and without one,
+where controller requests share the threads and the queue of the data plane.
 """
 
 import argparse
@@ -33,7 +33,7 @@ PARTITIONS = 4
 
 
 class TwoPlanes(ServedBroker):
-    """A broker with a control plane."""
+    """A broker with a control-plane listener."""
 
     def __init__(self, data: Path) -> None:
         super().__init__(
@@ -66,7 +66,7 @@ def produce_frames() -> list[bytes]:
 
 
 def flood(parent: int, port: int, connections: int, in_flight: int) -> None:
-    """Produce until ``parent`` is gone."""
+    """Produce until the process ``parent`` ends."""
     end_with_parent(parent)
     frames = produce_frames()
     poll = select.epoll()
@@ -91,8 +91,8 @@ def flood(parent: int, port: int, connections: int, in_flight: int) -> None:
                 connected.sendall(frame * answered)
 
 
-def orders(port: int, epoch: int, seconds: float) -> list[float]:
-    """Send orders for a while; return the milliseconds that each took."""
+def controller_requests(port: int, epoch: int, seconds: float) -> list[float]:
+    """Send controller requests for a while; return the milliseconds that each took."""
     request = UpdateMetadataRequest(controller_id=1, controller_epoch=epoch)
     frame = framed(6, 5, request.encode(5), flexible=False)
     taken_ms = []
@@ -108,14 +108,14 @@ def orders(port: int, epoch: int, seconds: float) -> list[float]:
     return taken_ms
 
 
-def told(taken_ms: list[float]) -> str:
+def summary(taken_ms: list[float]) -> str:
     cuts = statistics.quantiles(taken_ms, n=1000)
-    most = max(taken_ms)
-    return f"{len(taken_ms)} orders, ms: median {cuts[499]:.2f}, p99 {cuts[989]:.2f}, p99.9 {cuts[998]:.2f}, most {most:.2f}"
+    longest = max(taken_ms)
+    return f"{len(taken_ms)} requests, ms: median {cuts[499]:.2f}, p99 {cuts[989]:.2f}, p99.9 {cuts[998]:.2f}, max {longest:.2f}"
 
 
 def measure(own_plane: bool, directory: Path, options: argparse.Namespace) -> None:
-    name = "control plane" if own_plane else "shared plane"
+    name = "control plane" if own_plane else "data plane only"
     broker = TwoPlanes(directory / "two") if own_plane else ServedBroker(directory / "one", "broker.id=1")
     control_port = broker.control_port if isinstance(broker, TwoPlanes) else broker.port
     flooders = []
@@ -124,7 +124,7 @@ def measure(own_plane: bool, directory: Path, options: argparse.Namespace) -> No
         talk = Talk(broker.port, "flooded")
         talk.create("x", PARTITIONS)
         talk.close()
-        print(f"{name}, idle: {told(orders(control_port, 1, 2))}", flush=True)
+        print(f"{name}, idle: {summary(controller_requests(control_port, 1, 2))}", flush=True)
         flooders = [
             multiprocessing.Process(
                 target=flood, args=(os.getpid(), broker.port, options.connections, options.in_flight), daemon=True
@@ -134,7 +134,7 @@ def measure(own_plane: bool, directory: Path, options: argparse.Namespace) -> No
         for flooder in flooders:
             flooder.start()
         time.sleep(1)
-        print(f"{name}, flooded: {told(orders(control_port, 1, options.seconds))}", flush=True)
+        print(f"{name}, flooded: {summary(controller_requests(control_port, 1, options.seconds))}", flush=True)
     finally:
         for flooder in flooders:
             flooder.terminate()

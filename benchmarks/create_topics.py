@@ -1,10 +1,9 @@
-"""How long a topic takes to be made, and whether the ones that are there already make it slower.
+"""The time to create a topic, and whether it increases with the number of existing topics.
 
     python -m benchmarks.create_topics [--topics 10000] [--batch 1 --batch 100] [--kafka zookeeper] [--bootstrap 127.0.0.1:9092]
 
-One connection sends CreateTopics requests one after the other: topics of one partition and one replica, so many a request as
-``--batch`` says. Each broker is empty at the start of a batch size. With ``--bootstrap`` a running broker is measured; it should be
-empty too.
+One connection sends CreateTopics requests sequentially, for topics of one partition and one replica, ``--batch`` topics per
+request. Each batch size starts with an empty broker. ``--bootstrap`` measures a running broker, which should be empty too.
 """
 
 import argparse
@@ -32,10 +31,10 @@ def create(talk: Talk, prefix: str, first: int, batch: int) -> None:
 
 
 def measure(name: str, port: int, topics: int, batch: int) -> None:
-    """Print the milliseconds a topic takes in each part of the run, and on the whole."""
+    """Print the milliseconds per topic, for the whole run and for each part of it."""
     talk = Talk(port, "create-topics")
     with contextlib.closing(talk):
-        # A first topic, so that what happens once is not counted.
+        # A first topic, so that one-time costs are not measured.
         create(talk, f"warm-{batch}-{time.time_ns()}", 0, 1)
         prefix = f"made-by-{batch}-{time.time_ns()}"
         began = time.monotonic()
@@ -49,14 +48,14 @@ def measure(name: str, port: int, topics: int, batch: int) -> None:
                 made += min(batch, end - made)
             parts.append(1000 * (time.monotonic() - part_began) / max(1, made - part_first))
         took_s = time.monotonic() - began
-    told = f"{name}, {batch} a request: {topics} topics in {took_s:.1f} s, {1000 * took_s / topics:.2f} ms a topic; fifth by fifth "
-    print(told + " ".join(f"{each:.2f}" for each in parts), flush=True)
+    total = f"{name}, {batch} per request: {topics} topics in {took_s:.1f} s, {1000 * took_s / topics:.2f} ms per topic; by fifths "
+    print(total + " ".join(f"{each:.2f}" for each in parts), flush=True)
 
 
 def port_of(bootstrap: str) -> int:
     host, _, port = bootstrap.rpartition(":")
     if host not in ("", "localhost", "127.0.0.1"):
-        raise SystemExit("only brokers on this machine can be compared: the address must be that of 127.0.0.1")
+        raise SystemExit("only brokers on this machine can be compared: the host must be 127.0.0.1")
     return int(port)
 
 
@@ -64,7 +63,7 @@ def measure_own(directory: Path, options: argparse.Namespace, batch: int) -> Non
     broker = ServedBroker(directory / f"ours-{batch}", *options.override)
     try:
         broker.start()
-        measure("here", broker.port, options.topics, batch)
+        measure("this broker", broker.port, options.topics, batch)
     finally:
         broker.kill()
 
@@ -83,11 +82,11 @@ def main() -> int:
         prog="python -m benchmarks.create_topics", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--topics", type=int, default=10_000)
-    parser.add_argument("--batch", type=int, action="append", help="topics a request; may be given several times (default: 1, 100)")
+    parser.add_argument("--batch", type=int, action="append", help="topics per request; can be repeated (default: 1, 100)")
     parser.add_argument("--kafka", choices=["zookeeper", "kraft"], action="append", default=[], help="also measure Apache Kafka")
     parser.add_argument("--bootstrap", action="append", default=[], metavar="HOST:PORT", help="measure a running broker")
     parser.add_argument("--own", action=argparse.BooleanOptionalAction, default=True, help="measure this broker")
-    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="a configuration key of this broker")
+    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="a setting of this broker")
     options = parser.parse_args()
     with scratch() as directory:
         for batch in options.batch or [1, 100]:

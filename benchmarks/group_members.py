@@ -1,7 +1,7 @@
-"""Members of one group against a broker: each has a connection of its own and does what a consumer does, one request at a time.
+"""Simulated members of a group: each has a connection and behaves like a consumer, with one request at a time.
 
-A member sends a heartbeat every ``BEAT_S`` seconds once it has its assignment; of more than 100 members, one each millisecond.
-All of them live in one thread, so that what is measured is the broker and not the threads' turns.
+A member with an assignment sends a heartbeat every ``BEAT_S`` seconds; with more than 100 members, there is one heartbeat per
+millisecond. All members run on one thread, so that thread switches do not distort the measurement of the broker.
 """
 
 import selectors
@@ -34,17 +34,17 @@ from twisted_kafka.protocol.messages.groups import (
 BEAT_S = 0.1
 TIMEOUT_S = 60
 SESSION_MS = 60_000
-BEGIN_ANEW = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH)
+REJOIN_ERRORS = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH)
 
 
 class Connection:
-    """Frames to and from a broker."""
+    """Sends requests to a broker and receives its responses."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), TIMEOUT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = b""
-        self._answers: Callable[[bytes], Any] = bytes
+        self._decode: Callable[[bytes], Any] = bytes
 
     def send(self, request: Any, version: int) -> None:
         key = request.KEY
@@ -52,11 +52,11 @@ class Connection:
         body = struct.pack(">hhih", key, version, 1, 5) + b"bench" + tail + request.encode(version)
         skip = 5 if response_header_version(key, version) else 4
         cls = response_class(key)
-        self._answers = lambda frame: cls.decode(frame, version, skip)
+        self._decode = lambda frame: cls.decode(frame, version, skip)
         self.socket.sendall(struct.pack(">i", len(body)) + body)
 
     def receive(self) -> Any:
-        """Return the answer if it's there as a whole, else None."""
+        """Return the response if it is complete, otherwise None."""
         data = self.socket.recv(1 << 16)
         if not data:
             raise ConnectionError("the broker closed the connection")
@@ -64,7 +64,7 @@ class Connection:
         if len(self._buffer) < 4 or len(self._buffer) < 4 + (size := struct.unpack_from(">i", self._buffer)[0]):
             return None
         frame, self._buffer = self._buffer[4 : 4 + size], self._buffer[4 + size :]
-        return self._answers(frame)
+        return self._decode(frame)
 
     def ask(self, request: Any, version: int) -> Any:
         self.send(request, version)
@@ -84,7 +84,7 @@ class ClassicMember:
         self.due_s = 0.0
 
     def begin(self) -> None:
-        """Ask what is to be asked next."""
+        """Join the group."""
         protocols = [JoinGroupRequestProtocol(name="range", metadata=self.metadata)]
         self.is_settled = False
         request = JoinGroupRequest(
@@ -101,7 +101,7 @@ class ClassicMember:
         request = HeartbeatRequest(group_id=self.group, generation_id=self.generation, member_id=self.member_id)
         self.connection.send(request, 4)
 
-    def got(self, answer: Any) -> None:
+    def handle(self, answer: Any) -> None:
         if isinstance(answer, JoinGroupResponse):
             self._joined(answer)
         elif isinstance(answer, SyncGroupResponse):
@@ -114,7 +114,7 @@ class ClassicMember:
     def _joined(self, answer: JoinGroupResponse) -> None:
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = answer.member_id
-        elif answer.error_code in BEGIN_ANEW:
+        elif answer.error_code in REJOIN_ERRORS:
             self.member_id = ""
         if answer.error_code:
             self.begin()
@@ -132,7 +132,7 @@ class ClassicMember:
 
 
 class ConsumerMember:
-    """A consumer of the new protocol, which gives up at once what it's told to."""
+    """A consumer of the new protocol, which revokes partitions at once."""
 
     def __init__(self, port: int, group: str, number: int, topic: str) -> None:
         self.connection = Connection(port)
@@ -142,7 +142,7 @@ class ConsumerMember:
         self.due_s = 0.0
 
     def begin(self) -> None:
-        """Join."""
+        """Join the group."""
         self.generation = 0
         request = ConsumerGroupHeartbeatRequest(
             group_id=self.group,
@@ -158,7 +158,7 @@ class ConsumerMember:
         request.topic_partitions = self.owned
         self.connection.send(request, 0)
 
-    def got(self, answer: ConsumerGroupHeartbeatResponse) -> None:
+    def handle(self, answer: ConsumerGroupHeartbeatResponse) -> None:
         if answer.error_code:
             self.begin()
             return
@@ -168,7 +168,7 @@ class ConsumerMember:
                 ConsumerGroupHeartbeatRequestTopicPartitions(topic_id=each.topic_id, partitions=each.partitions)
                 for each in answer.assignment.topic_partitions
             ]
-            self.beat()  # what is given up is reported at once
+            self.beat()  # reports revoked partitions at once
 
     @property
     def count(self) -> int:
@@ -179,7 +179,7 @@ Member = ClassicMember | ConsumerMember
 
 
 def find_coordinator(port: int) -> None:
-    """Ask until the coordinator answers: the first question makes its topic."""
+    """Repeat FindCoordinator until there is a coordinator: the first request creates its topic."""
     connection = Connection(port)
     deadline_s = time.monotonic() + TIMEOUT_S
     while connection.ask(FindCoordinatorRequest(key="bench"), 3).error_code:
@@ -189,7 +189,7 @@ def find_coordinator(port: int) -> None:
 
 
 def run(members: Sequence[Member], is_done: Callable[[], bool]) -> float:
-    """Let the members live until ``is_done``; returns how many seconds it took."""
+    """Run the members until ``is_done``; return the seconds that it took."""
     beat_s = max(BEAT_S, len(members) / 1000)
     selector = selectors.DefaultSelector()
     for member in members:
@@ -214,7 +214,7 @@ def run(members: Sequence[Member], is_done: Callable[[], bool]) -> float:
                 continue
             is_beat = isinstance(answer, HeartbeatResponse | ConsumerGroupHeartbeatResponse)
             had = member.owned if isinstance(member, ConsumerMember) else None
-            member.got(answer)
+            member.handle(answer)
             if (is_beat and not answer.error_code and had is getattr(member, "owned", None)) or (
                 isinstance(answer, SyncGroupResponse) and member.is_settled
             ):
@@ -229,7 +229,7 @@ def run(members: Sequence[Member], is_done: Callable[[], bool]) -> float:
 
 
 def drain(members: Sequence[Member], waiting: dict[Member, None]) -> None:
-    """Take the answers that are still to come, so that the next run begins with none."""
+    """Receive all outstanding responses, so that the next run starts without any."""
     for member in members:
         if member not in waiting:
             while (answer := member.connection.receive()) is None:

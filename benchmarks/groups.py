@@ -1,13 +1,15 @@
-"""How fast groups form and rebalance, beside Apache Kafka in the same run: ``python -m benchmarks.groups [--kafka] [--rounds 5]``.
+"""The speed of joins and rebalances, compared to Apache Kafka in the same run.
+
+    python -m benchmarks.groups [--kafka] [--rounds 5] [--sizes]
 
 - first assignment: librdkafka, from subscribe to the first assignment, with group.initial.rebalance.delay.ms=0
-- 50 join: 50 members begin at once; until all are in one generation (or epoch) and have their assignment
-- rebalance of 200: a group of 200 members, one of which joins with new metadata; until all have synced again
-- one more among 200: the new protocol; until everybody has what the new assignment gives it
-- with ``--sizes``, 100, 300 and 1,000 join: what they take grows with their number, not with its square
+- 50 join: 50 members join at once, until all have the same generation (or epoch) and an assignment
+- rebalance of 200: one member of a group of 200 joins with new metadata, until all have synced again
+- 201st member joins: the new protocol, until all members have their new assignment
+- with ``--sizes``, 100, 300 and 1,000 join: the time should increase linearly with the number of members
 
-Members other than librdkafka's are of group_members.py: heartbeats every 100 ms, of 200 every 200 ms and so on, so that is about
-the least that a rebalance takes.
+Members other than librdkafka's are those of group_members.py: their heartbeat interval is 100 ms, 200 ms with 200 members and so
+on, which is about the minimum time of a rebalance.
 """
 
 import argparse
@@ -27,7 +29,7 @@ PARTITIONS = 400
 FIRST_ASSIGNMENTS = 7
 SIZES = (100, 300, 1000)
 ASSIGNMENT_S = 5
-"""No assignment in this time: not a number. librdkafka speaks the new protocol as Kafka 4 does, which 3.9 does not understand."""
+"""Timeout of an assignment, after which the result is NaN: librdkafka uses the new protocol as in Kafka 4, unlike Kafka 3.9."""
 SETTINGS = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 4, "num.partitions": 1}
 BOTH = {"group.coordinator.rebalance.protocols": "classic,consumer"}
 
@@ -42,13 +44,13 @@ def make_topic(port: int) -> None:
 
 
 def first_assignment(port: int, name: str, **settings: object) -> float:
-    """Seconds from subscribe to the first assignment."""
+    """Return the seconds from subscribe to the first assignment."""
     from confluent_kafka import Consumer
 
     assigned: list[float] = []
     base = {"bootstrap.servers": f"127.0.0.1:{port}", "group.id": name, "log_level": 0}
     consumer = Consumer(base | settings)
-    consumer.list_topics(TOPIC, 30)  # connected, as an application that does more than wait for it
+    consumer.list_topics(TOPIC, 30)  # connects, as other calls of an application would
     started_s = time.perf_counter()
     consumer.subscribe([TOPIC], on_assign=lambda *_: assigned.append(time.perf_counter() - started_s))
     while not assigned and time.perf_counter() - started_s < ASSIGNMENT_S:
@@ -65,7 +67,7 @@ def is_one_generation(members: list[Member]) -> Callable[[], bool]:
     return is_done
 
 
-def is_shared_out(members: list[ConsumerMember]) -> Callable[[], bool]:
+def is_balanced(members: list[ConsumerMember]) -> Callable[[], bool]:
     quota = PARTITIONS // len(members)
 
     def is_done() -> bool:
@@ -83,7 +85,7 @@ def close(members: list[Member]) -> None:
 
 
 def classic(port: int, name: str) -> dict[str, float]:
-    # librdkafka connects anew after 50 ms in every third case or so, whatever the broker: the median leaves that out.
+    # librdkafka reconnects after 50 ms in about a third of the runs with either broker; the median excludes these.
     first_ones = [first_assignment(port, f"{name}-first{number}") for number in range(FIRST_ASSIGNMENTS)]
     figures = {"first assignment, classic": statistics.median(first_ones)}
     few: list[Member] = [ClassicMember(port, f"{name}-few", number) for number in range(50)]
@@ -104,12 +106,12 @@ def consumer(port: int, name: str) -> dict[str, float]:
     settings = {"group.protocol": "consumer"}
     figures = {"first assignment, consumer": first_assignment(port, f"{name}-new", **settings)}
     few = [ConsumerMember(port, f"{name}-newfew", number, TOPIC) for number in range(50)]
-    figures["50 join, consumer"] = run(few, is_shared_out(few))
+    figures["50 join, consumer"] = run(few, is_balanced(few))
     close(list(few))
     many = [ConsumerMember(port, f"{name}-newmany", number, TOPIC) for number in range(200)]
-    figures["200 join, consumer"] = run(many, is_shared_out(many))
+    figures["200 join, consumer"] = run(many, is_balanced(many))
     many.append(ConsumerMember(port, f"{name}-newmany", 200, TOPIC))
-    figures["one more among 200, consumer"] = run(many, is_shared_out(many))
+    figures["201st member joins, consumer"] = run(many, is_balanced(many))
     close(list(many))
     return figures
 
@@ -121,14 +123,14 @@ def sizes(port: int, name: str) -> dict[str, float]:
         figures[f"{count} join, classic"] = run(old, is_one_generation(old))
         close(old)
         new = [ConsumerMember(port, f"{name}-consumer{count}", number, TOPIC) for number in range(count)]
-        figures[f"{count} join, consumer"] = run(new, is_shared_out(new))
+        figures[f"{count} join, consumer"] = run(new, is_balanced(new))
         close(list(new))
     return figures
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kafka", action="store_true", help="measure Apache Kafka 3.9 (KRaft) too")
+    parser.add_argument("--kafka", action="store_true", help="also measure Apache Kafka 3.9 (KRaft)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--sizes", action="store_true", help="measure groups of 100, 300 and 1,000 members instead")
     options = parser.parse_args()
@@ -148,7 +150,7 @@ def main() -> None:
             brokers["kafka"] = kafka.port
         for port in brokers.values():
             make_topic(port)
-        for number in range(options.rounds + 1):  # the first one warms up
+        for number in range(options.rounds + 1):  # the first round is a warm-up
             for broker, port in brokers.items():
                 for measure in measures:
                     for name, took_s in measure(port, f"round{number}").items():

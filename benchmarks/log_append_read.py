@@ -1,6 +1,6 @@
-"""Figures of the log alone: appends, reads at the end and elsewhere, recovery, and opening after a clean stop.
+"""The speed of the log alone: appends, reads at the end and elsewhere, recovery, and opening after a clean stop.
 
-Run it with ``python -m benchmarks.log_append_read [DIRECTORY]``; it needs about 1 GB there, and removes what it made.
+Run it with ``python -m benchmarks.log_append_read [DIRECTORY]``; it needs about 1 GB there, which it removes at the end.
 """
 
 import os
@@ -35,7 +35,7 @@ def make_batch(records: int, size: int, **options: int) -> bytes:
 
 
 def best(count: int, action: Callable[[], None]) -> float:
-    """Return microseconds for each of ``count`` in the fastest of some rounds."""
+    """Return the microseconds per item, of ``count`` items, in the fastest of several rounds."""
     times = []
     for _ in range(ROUNDS):
         begin = time.perf_counter()
@@ -44,7 +44,7 @@ def best(count: int, action: Callable[[], None]) -> float:
     return min(times) / count * 1e6
 
 
-def say(what: str, us: float, size: int = 0) -> None:
+def show(what: str, us: float, size: int = 0) -> None:
     rate = f"{size / us:10.0f} MB/s" if size else ""
     print(f"{what:58s}{us:10.2f} us{rate}")
 
@@ -75,8 +75,8 @@ def appends(directory: Path) -> None:
                 )
                 validate_and_assign_offsets(copy, context)
 
-        say(f"append {records} x {size} B", best(count, append), len(data))
-        say("  of which validation", best(count, validate))
+        show(f"append {records} x {size} B", best(count, append), len(data))
+        show("  of which validation", best(count, validate))
         log.delete()
     idempotent(directory, config)
 
@@ -87,7 +87,7 @@ def idempotent(directory: Path, config: LogConfig) -> None:
     begin = time.perf_counter()
     for copy in copies:
         log.append_as_leader(copy, 0)
-    say("append 1 x 100 B of an idempotent producer", (time.perf_counter() - begin) / len(copies) * 1e6)
+    show("append 1 x 100 B, idempotent producer", (time.perf_counter() - begin) / len(copies) * 1e6)
     log.delete()
 
 
@@ -106,11 +106,11 @@ def reads(directory: Path) -> None:
 
         return run
 
-    say("read at the end, nothing new", best(count, read(end, FetchIsolation.HIGH_WATERMARK)))
-    say("read of the last batch", best(count, read(end - 10, FetchIsolation.HIGH_WATERMARK)))
-    say("read of a recent batch", best(count, read(end - 1000, FetchIsolation.HIGH_WATERMARK)))
-    say("read elsewhere in the active segment", best(count, read(log.segments.active.base_offset + 5000, FetchIsolation.LOG_END)))
-    say("read in an old segment", best(count, read(5000, FetchIsolation.LOG_END)))
+    show("read at the end, nothing new", best(count, read(end, FetchIsolation.HIGH_WATERMARK)))
+    show("read of the last batch", best(count, read(end - 10, FetchIsolation.HIGH_WATERMARK)))
+    show("read of a recent batch", best(count, read(end - 1000, FetchIsolation.HIGH_WATERMARK)))
+    show("read elsewhere in the active segment", best(count, read(log.segments.active.base_offset + 5000, FetchIsolation.LOG_END)))
+    show("read in an old segment", best(count, read(5000, FetchIsolation.LOG_END)))
     log.delete()
 
 

@@ -1,13 +1,13 @@
-"""Appends, sequential fetches and random look-ups of the log, by raw requests, beside Apache Kafka in one run.
+"""Appends, sequential fetches and random look-ups with raw requests, compared to Apache Kafka in the same run.
 
     python -m benchmarks.log_beside_kafka [--rounds 5] [--seconds 2] [--megabytes 256] [--only 'append*'] [--no-kafka]
 
-One connection unless the name says otherwise, closed loop. Appends: acks=1, four partitions in turn, IN_FLIGHT requests in flight;
-a request has one batch, not compressed. Fetches go through a log of so many megabytes in batches of 16 KB, in segments of 128 MB,
-from front to back. Look-ups hit random offsets and times of it. The brokers take turns within each round; the table has medians,
-of the CPU time that the broker took for a request, too, and the ratios of each round's pair.
+A closed loop over one connection, unless the case's name says otherwise. Appends: acks=1, four partitions in turn, IN_FLIGHT
+requests in flight, one uncompressed batch per request. Fetches read a log of the given size sequentially, with batches of 16 KB and
+segments of 128 MB. Look-ups use random offsets and timestamps of this log. The brokers are measured in turn in each round. The
+table has the medians of the rate and of the broker's CPU time per request, and the ratios of the pairs of each round.
 
-Needs gcc; Java and Maven for Apache Kafka; some GB in the temporary directory.
+Requires gcc, Java and Maven for Apache Kafka, and several GB in the temporary directory.
 """
 
 import argparse
@@ -37,7 +37,7 @@ IN_FLIGHT = 5
 SMALL_RECORD_BYTES = 90
 LARGE_RECORD_BYTES = 1000
 STORED_BATCH = 16
-"""Records of a stored batch, of LARGE_RECORD_BYTES each."""
+"""The number of records in a stored batch, of LARGE_RECORD_BYTES each."""
 SEGMENT_BYTES = 128 << 20
 LOOKUPS = 5000
 FIRST_MS = 1_700_000_000_000
@@ -48,7 +48,7 @@ UNITS = {"append": "req/s", "fetch": "MB_in/s", "offset": "req/s", "time": "req/
 
 
 def stored_batch(number: int) -> bytes:
-    """Return a batch whose records are a millisecond apart."""
+    """Return a batch whose records have timestamps one millisecond apart."""
     value = random.Random(number).randbytes(LARGE_RECORD_BYTES)
     first = FIRST_MS + number * STORED_BATCH
     return build_batch([SimpleRecord(first + each, None, value) for each in range(STORED_BATCH)])
@@ -69,7 +69,7 @@ class Measured:
     """A running broker with a stored log."""
 
     def __init__(self, name: str, address: tuple[int, int], kload: Path, folder: Path, megabytes: int) -> None:
-        """``address``: the process's id and its port."""
+        """``address`` is the process id and the port of the broker."""
         self.name = name
         self._pid, port = address
         self._port = port
@@ -89,9 +89,9 @@ class Measured:
         self._file.write_bytes(data)
         words = [str(self._kload), str(self._port), str(connections), str(depth), str(seconds), str(self._file), "each"]
         began_s = self._cpu_s()
-        told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        output = subprocess.run(words, capture_output=True, text=True, check=True).stdout
         used_s = self._cpu_s() - began_s
-        found = {key: float(value) for key, value in re.findall(r"(\S+?)=([\d.]+)", told)}
+        found = {key: float(value) for key, value in re.findall(r"(\S+?)=([\d.]+)", output)}
         return found | {"CPU us": used_s * 1e6 / max(found["req"], 1)}
 
     def _cpu_s(self) -> float:
@@ -148,7 +148,7 @@ CASES: dict[str, Case] = {
 
 
 def prime() -> None:
-    """Write a file and delete it: memory that a virtual machine has not used yet is much slower to write to."""
+    """Write a file and delete it: writing to memory that a virtual machine has not used before is much slower."""
     block = bytes(1 << 20)
     with tempfile.TemporaryFile(buffering=0) as file:
         for _ in range(PRIME_MB):
@@ -157,7 +157,9 @@ def prime() -> None:
 
 def measure(brokers: list[Measured], options: argparse.Namespace) -> None:
     others = [broker.name for broker in brokers[1:]]
-    print(f"{'':38}{'':10}" + "".join(f"{broker.name:>16}" for broker in brokers) + ("   ratio (of each round)" if others else ""))
+    print(
+        f"{'':38}{'':10}" + "".join(f"{broker.name:>16}" for broker in brokers) + ("   ratio (range over rounds)" if others else "")
+    )
     for name, case in CASES.items():
         if not fnmatch.fnmatchcase(name, options.only):
             continue
@@ -181,8 +183,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0)
-    parser.add_argument("--megabytes", type=int, default=512, help="of the log that is fetched")
-    parser.add_argument("--only", default="*", help="pattern of the cases")
+    parser.add_argument("--megabytes", type=int, default=512, help="size of the log to fetch")
+    parser.add_argument("--only", default="*", help="pattern of case names")
     parser.add_argument("--no-kafka", action="store_true")
     options = parser.parse_args()
     with scratch() as folder, contextlib.ExitStack() as stack:

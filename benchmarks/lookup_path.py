@@ -1,9 +1,9 @@
-"""What a look-up in a log costs in Python, without sockets and threads: the frames of ``log_beside_kafka`` on one thread.
+"""The cost of a log look-up in Python, without sockets and threads: the frames of ``log_beside_kafka`` on one thread.
 
     python -m benchmarks.lookup_path [--megabytes 256] [--profile NAME]
 
-Fetches at random offsets and ListOffsets at random times of a log in batches of 16 KB. Prints the fastest of many
-rounds of 100 requests, in microseconds, so that a busy machine disturbs little.
+Fetches at random offsets and ListOffsets of random timestamps in a log with batches of 16 KB. Prints the fastest of many rounds of
+100 requests, in microseconds, which reduces the influence of other programs.
 """
 
 import argparse
@@ -40,7 +40,7 @@ def main() -> None:
         draw, end = random.Random(1), count * STORED_BATCH
         lookups = {
             "fetch at an offset": [frames.fetch("stored", draw.randrange(end), 4096) for _ in range(5000)],
-            "ListOffsets of a time": [time_frame("stored", FIRST_MS + draw.randrange(end)) for _ in range(5000)],
+            "ListOffsets of a timestamp": [time_frame("stored", FIRST_MS + draw.randrange(end)) for _ in range(5000)],
             "ListOffsets of the end": [time_frame("stored", -1)],
         }
         for name in [options.profile] if options.profile else list(lookups):

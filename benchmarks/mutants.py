@@ -1,10 +1,10 @@
-"""Change one thing at a time and see whether the tests of its package fail: `make mutants`.
+"""Mutation tests: change the code in one place at a time, and check that a test of its package fails (`make mutants`).
 
     python -m benchmarks.mutants [--packages log network] [--sample 40] [--seed 1] [--all]
 
-mutmut makes the mutants and runs those tests that reach the changed function; docs/adr/0022-mutants.md says which changes it makes.
-A mutant that no test notices has survived: a test is missing, or the change makes no difference. `tests/mutants.toml` lists
-survivors of the second kind, each with the reason.
+mutmut creates the mutants and runs the tests that reach the changed function; docs/adr/0022-mutants.md describes the mutations. A
+mutant that passes all tests has survived: a test is missing, or the mutant is equivalent. `tests/mutants.toml` lists the accepted
+survivors with the reasons.
 """
 
 import argparse
@@ -30,7 +30,7 @@ SETTINGS = """
 [tool.mutmut]
 source_paths = ["twisted_kafka"]
 only_mutate = ["twisted_kafka/{package}/*"]
-# What is logged is for people.
+# Log messages are not tested.
 do_not_mutate_patterns = ["[.](debug|info|warn|error|critical|failure)[(]"]
 also_copy = ["benchmarks", "docs", "etc", "spark"]
 pytest_add_cli_args_test_selection = ["tests/{package}"]
@@ -43,18 +43,18 @@ KILLED = ("killed", "timeout", "segfault", "suspicious")
 
 @dataclass(frozen=True)
 class Survivor:
-    """A mutant that no test noticed: where it is, the lines that were, and those that are in their place."""
+    """A mutant that passed all tests: its function, the original lines, and the changed lines."""
 
     function: str
     was: str
     now: str
 
 
-# In the process that runs the mutants of one package.
+# The process that runs the mutants of one package
 
 
 def remove_call(node: Any) -> Iterable[Any]:
-    """Leave out a call that is a statement; mutmut has nothing of the kind."""
+    """Remove a call statement; mutmut has no such mutation."""
     import libcst
 
     if isinstance(node.value, libcst.Call):
@@ -62,7 +62,7 @@ def remove_call(node: Any) -> Iterable[Any]:
 
 
 def negate(node: Any) -> Iterable[Any]:
-    """Negate a condition that is a name, an attribute or a call; mutmut changes those that have an operator."""
+    """Negate a condition that is a name, an attribute or a call; mutmut only mutates conditions with operators."""
     import libcst
 
     if isinstance(node.test, libcst.Name | libcst.Attribute | libcst.Call):
@@ -70,24 +70,24 @@ def negate(node: Any) -> Iterable[Any]:
 
 
 def choose_operators() -> None:
-    """Have mutmut make the changes that a type checker does not notice, and no others in texts."""
+    """Select the mutations that a type checker does not detect, and that do not change texts."""
     import libcst
     from mutmut.mutation import mutators
 
-    left_out = (
+    excluded = (
         mutators.operator_string,
         mutators.operator_dict_arguments,
         mutators.operator_assignment,
         mutators.operator_arg_removal,
         mutators.operator_lambda,
     )
-    chosen = [(kind, operator) for kind, operator in mutators.mutation_operators if operator not in left_out]
+    chosen = [(kind, operator) for kind, operator in mutators.mutation_operators if operator not in excluded]
     assert len(chosen) < len(mutators.mutation_operators)
     mutators.mutation_operators[:] = [*chosen, (libcst.Expr, remove_call), (libcst.If, negate)]  # type: ignore[index]
 
 
 def run(package: str, sample: int | None, seed: int) -> None:
-    """Run mutants in the current directory and write into `results.json` what became of them."""
+    """Run the mutants in the current directory and write their results to `results.json`."""
     import mutmut.__main__ as program
     from mutmut.mutation.diff_apply import get_diff_for_mutant
     from mutmut.stats import status_by_exit_code
@@ -113,11 +113,11 @@ def run(package: str, sample: int | None, seed: int) -> None:
     Path("results.json").write_text(json.dumps(results))
 
 
-# In the process that was started.
+# The main process
 
 
 def prepare(package: str) -> Path:
-    """Make a directory in which mutmut finds the project and its settings for one package."""
+    """Create a directory with the project and mutmut's settings for one package."""
     directory = WORK / package
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
@@ -142,15 +142,15 @@ def accepted() -> dict[Survivor, str]:
 
 
 def report(package: str, directory: Path, known: dict[Survivor, str]) -> tuple[int, int]:
-    """Print what became of a package's mutants; return how many were killed, and of how many that could be."""
+    """Print the results of a package; return the number of killed mutants, and of those that could have been killed."""
     count = json.loads((directory / "count.json").read_text())
     results = json.loads((directory / "results.json").read_text())
-    lived = [(survivor(name, diff), status) for name, status, diff in results if status not in KILLED]
-    missed = [(each, status) for each, status in lived if each not in known]
-    killed, possible = len(results) - len(lived), len(results) - len(lived) + len(missed)
+    survived = [(survivor(name, diff), status) for name, status, diff in results if status not in KILLED]
+    missed = [(each, status) for each, status in survived if each not in known]
+    killed, possible = len(results) - len(survived), len(results) - len(survived) + len(missed)
     print(
         f"{package}: {killed} of {possible} killed ({killed / max(possible, 1):.0%}), "
-        f"{len(missed)} survived, {len(lived) - len(missed)} accepted; {len(results)} of {count} mutants were run"
+        f"{len(missed)} survived, {len(survived) - len(missed)} accepted; {len(results)} of {count} mutants were run"
     )
     for each, status in missed:
         print(f"  {each.function}" + ("" if status == "survived" else f" ({status})"))
@@ -163,9 +163,9 @@ def report(package: str, directory: Path, known: dict[Survivor, str]) -> tuple[i
 def main() -> None:
     parser = argparse.ArgumentParser(description="Mutation tests of packages")
     parser.add_argument("--packages", nargs="+", choices=PACKAGES, default=PACKAGES)
-    parser.add_argument("--sample", type=int, default=SAMPLE, help=f"so many mutants of each package (default {SAMPLE})")
-    parser.add_argument("--all", action="store_true", help="every mutant; takes hours")
-    parser.add_argument("--seed", type=int, default=1, help="chooses the sample (default 1)")
+    parser.add_argument("--sample", type=int, default=SAMPLE, help=f"number of mutants per package (default {SAMPLE})")
+    parser.add_argument("--all", action="store_true", help="run all mutants, which takes hours")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the sample (default 1)")
     parser.add_argument("--run", choices=PACKAGES, help=argparse.SUPPRESS)
     options = parser.parse_args()
     sample = None if options.all else options.sample
@@ -180,7 +180,7 @@ def main() -> None:
         with (directory / "output.txt").open("wb") as output:
             done = subprocess.run(command, cwd=directory, stdout=output, stderr=output, check=False, timeout=TIMEOUT_S)
         if done.returncode:
-            sys.exit(f"{package}: {directory / 'output.txt'} says why there are no results")
+            sys.exit(f"{package}: mutmut failed, see {directory / 'output.txt'}")
         more = report(package, directory, known)
         killed, possible = killed + more[0], possible + more[1]
     sys.exit(killed < LEAST_KILLED * possible)

@@ -1,7 +1,7 @@
-"""Requests per second of the network layer and dispatch alone: a handler that answers ApiVersions, nothing behind it.
+"""The request rate of the network layer and the dispatch alone: ApiVersions requests, without the rest of a broker.
 
-python benchmarks/network_topology.py                      # a closed loop of our own, in Python, in processes of its own
-python benchmarks/network_topology.py --kload ./kload      # the load generator in C, which costs less CPU than we do
+python benchmarks/network_topology.py                      # a closed loop in Python, in separate processes
+python benchmarks/network_topology.py --kload ./kload      # the load generator in C, which uses less CPU
 """
 
 import argparse
@@ -35,7 +35,7 @@ from twisted_kafka.server.request_handler import KafkaRequestHandlerPool
 from twisted_kafka.timing.clock import SystemClock
 
 SHAPES = ((1, 1), (8, 1), (32, 4))
-APIS_TOLD = 60
+SUPPORTED_APIS = 60
 
 
 def request_frame() -> bytes:
@@ -45,7 +45,7 @@ def request_frame() -> bytes:
 
 
 class Server:
-    """The layer under test, in this process."""
+    """The network layer and the dispatch, in this process."""
 
     def __init__(self, network_threads: int, io_threads: int) -> None:
         self.clock = SystemClock()
@@ -54,7 +54,7 @@ class Server:
             {"listeners": "PLAINTEXT://127.0.0.1:0", "num.network.threads": str(network_threads), "broker.id": "0"}
         )
         self.channel = RequestChannel(500, self.clock)
-        supported = dict.fromkeys(range(APIS_TOLD), (0, 9))
+        supported = dict.fromkeys(range(SUPPORTED_APIS), (0, 9))
         registry = ApiRegistry([VersionsApis(lambda: supported)])
         apis = KafkaApis(registry, self.channel, self.clock)
         self.observer = RequestMetrics(self.metrics)
@@ -78,7 +78,7 @@ class Server:
 
 
 def python_load(port: int, connections: int, depth: int, seconds: float) -> None:
-    """A closed loop: each connection keeps ``depth`` requests under way. Prints requests/s and the median latency."""
+    """Run a closed loop with ``depth`` requests in flight per connection. Prints requests/s and the median latency."""
     frame = request_frame()
     sockets: dict[int, list[Any]] = {}
     poller = select.epoll()
@@ -135,11 +135,11 @@ def cpu_seconds() -> tuple[float, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kload", help="path of the load generator in C")
+    parser.add_argument("--kload", help="path of the C load generator")
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--network-threads", type=int, default=1)
     parser.add_argument("--io-threads", type=int, default=4)
-    parser.add_argument("--shape", help="CONNECTIONSxDEPTH, only this one")
+    parser.add_argument("--shape", help="only this shape: CONNECTIONSxDEPTH")
     parser.add_argument("--profile", action="store_true", help="leave the server running under py-spy until it is done")
     parser.add_argument("--load", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -148,14 +148,16 @@ def main() -> None:
         python_load(int(port), int(connections), int(depth), float(seconds))
         return
     server = Server(options.network_threads, options.io_threads)
-    print(f"{options.network_threads} network threads, {options.io_threads} handlers, ApiVersions v3, {APIS_TOLD} APIs told")
+    print(
+        f"{options.network_threads} network threads, {options.io_threads} handlers, ApiVersions v3, {SUPPORTED_APIS} supported APIs"
+    )
     shapes = [tuple(map(int, options.shape.split("x")))] if options.shape else SHAPES
     for connections, depth in shapes:
         before, cpu_before = server.observer.count(ApiKey.API_VERSIONS), cpu_seconds()
         line = run_load(server.port, connections, depth, options.seconds, options.kload)
         count = server.observer.count(ApiKey.API_VERSIONS) - before
         user, system = ((now - then) / max(1, count) * 1e6 for now, then in zip(cpu_seconds(), cpu_before, strict=True))
-        print(f"{connections:3} x {depth}: {line}  server CPU {user + system:.1f} us/request ({system:.1f} in the system)")
+        print(f"{connections:3} x {depth}: {line}  server CPU {user + system:.1f} us/request ({system:.1f} in the kernel)")
     server.stop()
 
 

@@ -1,4 +1,4 @@
-"""Prints how long common messages take to decode and to encode, in nanoseconds: ``python benchmarks/protocol_codec.py``."""
+"""The time to decode and encode common messages, in nanoseconds: ``python benchmarks/protocol_codec.py``."""
 
 import timeit
 from collections.abc import Callable
@@ -21,7 +21,7 @@ def best_ns(action: Callable[[], object]) -> float:
 
 
 def samples() -> list[tuple[str, Message, int]]:
-    """Return messages as clients and brokers send them all day."""
+    """Return typical messages of clients and brokers."""
     produce_request = produce.ProduceRequest(
         acks=-1,
         timeout_ms=30000,

@@ -1,6 +1,6 @@
-"""Prints what it costs to validate a batch on append, checksum included: ``python benchmarks/record_validation.py``.
+"""The cost of validating a batch on append, including its checksum: ``python benchmarks/record_validation.py``.
 
-Processor time, best of several rounds. The batch is patched in place each time, as the log does it.
+Prints the CPU time in the fastest of several rounds. The batch is patched in place each time, as in the log.
 """
 
 import random
@@ -31,7 +31,7 @@ def best_us(action: Callable[[], object]) -> float:
 
 
 def records(count: int, sizes: tuple[int, int], *, text: bool = False, headers: bool = False) -> list[SimpleRecord]:
-    """Return records with values of a length between the two ``sizes``."""
+    """Return records whose values have lengths between the two ``sizes``."""
     generator = random.Random(1)
     line = b'10.0.0.%d - - "GET /page/%d HTTP/1.1" 200 %d "https://example.org/" '
     made = []
@@ -45,7 +45,7 @@ def records(count: int, sizes: tuple[int, int], *, text: bool = False, headers: 
 
 
 def validating(batch: bytes) -> Callable[[], object]:
-    """Return a call that validates the batch, whose base offset it first sets back to the client's 0."""
+    """Return a function that resets the base offset of the batch to the client's 0 and validates the batch."""
     memory = memoryview(bytearray(batch))
     client_offset = bytes(8)
 

@@ -1,9 +1,9 @@
-"""What it costs to measure a request: its row in the metrics and its share of folding rows, on one thread.
+"""The cost of request metrics: a request's row, and its share of folding rows, on one thread.
 
     python -m benchmarks.request_metrics
 
-Prints the fastest of many rounds in nanoseconds a request, and how many bytecode instructions that is, which no other program
-on the machine disturbs.
+Prints the nanoseconds per request in the fastest of many rounds, and the number of bytecode instructions, which does not depend on
+other programs on the machine.
 """
 
 import sys
@@ -23,7 +23,7 @@ ROUNDS, PER_ROUND = 40, 5_120
 
 
 def make_request(api_key: int, version: int) -> Request:
-    """Make a request that is completed, but for its channel."""
+    """Return a completed request without a channel."""
     info = ConnectionInfo("127.0.0.1:9092-127.0.0.1:40000-0", "PLAINTEXT", "PLAINTEXT", "127.0.0.1")
     nobody: Any = None
     request = Request(RequestContext(api_key, version, 1, "bench", info), b"x" * 100, 10, nobody, 1_000)
@@ -33,7 +33,7 @@ def make_request(api_key: int, version: int) -> Request:
 
 
 def count_bytecodes(call: Callable[[], object]) -> int:
-    """Count the bytecode instructions of a call, those of what it calls included."""
+    """Count the bytecode instructions of a call, including those of nested calls."""
     count = 0
 
     def trace(frame: FrameType, event: str, _: object) -> Any:
@@ -51,7 +51,7 @@ def count_bytecodes(call: Callable[[], object]) -> int:
 
 
 def measure(name: str, call: Callable[[], object]) -> None:
-    """Print what ``PER_ROUND`` calls cost each."""
+    """Print the cost of a call, measured over ``PER_ROUND`` calls."""
 
     def loop() -> None:
         for _ in range(PER_ROUND):
@@ -62,13 +62,13 @@ def measure(name: str, call: Callable[[], object]) -> None:
 
 
 def empty() -> None:
-    """Cost what the loop costs."""
+    """Run an empty loop, whose cost is subtracted."""
     for _ in range(PER_ROUND):
         pass
 
 
 def timed(call: Callable[[], object]) -> int:
-    """Say how many nanoseconds a call takes."""
+    """Return the nanoseconds that a call takes."""
     started = time.perf_counter_ns()
     call()
     return time.perf_counter_ns() - started
@@ -95,7 +95,7 @@ def main() -> None:
         if size > stats.max_response_bytes:
             stats.max_response_bytes = size
 
-    measure("a processor's own counts", count)
+    measure("counters of a processor", count)
 
 
 if __name__ == "__main__":

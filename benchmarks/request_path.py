@@ -1,8 +1,8 @@
-"""What one request costs in Python, without sockets and threads: frame in, handler, response bytes out, on one thread.
+"""The cost of a request in Python, without sockets and threads: frame, handler and response on one thread.
 
     python -m benchmarks.request_path [--profile FRAME]
 
-Prints the fastest of many rounds, in microseconds, so that a busy machine disturbs little.
+Prints the fastest of many rounds, in microseconds, which reduces the influence of other programs.
 """
 
 import argparse
@@ -28,11 +28,11 @@ from twisted_kafka.network.connection.channel import KafkaChannel
 ROUNDS, PER_ROUND = 600, 20
 
 MAX_BYTES = 1 << 30
-"""Large frames get fewer rounds: what is produced stays on the disk until the end."""
+"""The most bytes to send for one frame: large frames get fewer rounds, because produced data stays on disk until the end."""
 
 
 class Wire:
-    """A transport that takes everything at once."""
+    """A transport that accepts everything at once."""
 
     def send(self, parts: Any, size_bytes: int) -> bool:
         return True
@@ -45,7 +45,7 @@ CAPTURED: dict[str, Any] = {}
 
 
 def capture(name: str) -> None:
-    """Keep the broker's own instance of this class when it is made."""
+    """Keep the instance of this class that the broker creates."""
     kind = getattr(kafka_server, name)
     initialize = kind.__init__
 
@@ -57,7 +57,7 @@ def capture(name: str) -> None:
 
 
 def one_thread() -> tuple[KafkaChannel, Callable[[], None]]:
-    """Return a channel of the broker's first processor, and what handles everything that is queued."""
+    """Return a channel of the broker's first processor, and a function that handles all queued requests."""
     processor = CAPTURED["SocketServer"].processors[0]
     requests = processor._request_channel
     info = processor.new_connections.describe(("127.0.0.1", 9092), ("127.0.0.1", 40000))
@@ -79,14 +79,14 @@ def one_thread() -> tuple[KafkaChannel, Callable[[], None]]:
 
 
 def rounds_for(data: bytes, rounds: int = ROUNDS) -> int:
-    """Return how many rounds there are with this frame."""
+    """Return the number of rounds for this frame."""
     return max(20, min(rounds, MAX_BYTES // (PER_ROUND * len(data))))
 
 
 def measure(
     name: str, channel: KafkaChannel, pump: Callable[[], None], batches: Iterable[Sequence[bytes]], *, is_profiled: bool
 ) -> None:
-    """Print what a request costs in the fastest of these batches, and the profile of all of them if that is wished."""
+    """Print the time per request in the fastest batch, and with `is_profiled` the profile of all batches."""
     profiler = cProfile.Profile()
     best = 1e9
     for batch in batches:

@@ -1,10 +1,10 @@
-"""How long a broker takes to stop and to start again with many partitions, beside Apache Kafka in one run.
+"""The time to stop and restart a broker with many partitions, compared to Apache Kafka in the same run.
 
     python -m benchmarks.restart [--partitions 1000] [--megabytes 1000] [--directories 1] [--no-kafka]
 
-Both brokers get the same topic and records, of 1 KB in batches of 64 KB. Measured are a clean stop (SIGTERM until the process is
-gone), a start after it, and starts after ``kill -9``; a start counts until every partition has a leader again. It needs Java and
-Maven for Apache Kafka, and some GB in the temporary directory.
+Both brokers get the same topic with records of 1 KB in batches of 64 KB. It measures a clean stop (from SIGTERM to the process's
+end), a start after it, and starts after ``kill -9``; a start ends when all partitions have a leader. Requires Java and Maven for
+Apache Kafka, and several GB in the temporary directory.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from tests.oracle.apache_kafka import ApacheKafka
 TOPIC = "restart"
 RECORD_BYTES = 1000
 RUN = 64
-"""So many records in a row go to one partition."""
+"""The number of consecutive records for one partition."""
 WAIT_S = 600
 SETTINGS = {"log.flush.offset.checkpoint.interval.ms": 60_000, "offsets.topic.num.partitions": 1}
 
@@ -59,7 +59,7 @@ class Ours(ServedBroker):
 
 
 class Kafka(ApacheKafka):
-    """Apache Kafka with a ZooKeeper that goes on while the broker restarts."""
+    """Apache Kafka with a ZooKeeper that keeps running while the broker restarts."""
 
     name = "Apache Kafka"
 
@@ -141,7 +141,7 @@ def main() -> None:
     parser.add_argument("--directories", type=int, default=1)
     parser.add_argument("--no-kafka", action="store_true")
     options = parser.parse_args()
-    served.START_TIMEOUT_S = served.STOP_TIMEOUT_S = WAIT_S  # with many partitions, patience
+    served.START_TIMEOUT_S = served.STOP_TIMEOUT_S = WAIT_S  # many partitions take long
     results: dict[str, dict[str, float]] = {}
     for kind in (Ours,) if options.no_kafka else (Ours, Kafka):
         with scratch() as folder:

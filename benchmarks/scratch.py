@@ -1,7 +1,7 @@
-"""Where a benchmark keeps its data, and how it ends: it leaves neither files nor brokers behind.
+"""The temporary directory of a benchmark, which leaves neither files nor processes behind.
 
-What it starts dies with it (`tests.processes`). Its files go when it ends, also when it is told to with SIGTERM, SIGHUP or
-SIGINT; those of one that was killed go when the next one starts.
+Processes that it started end with it (`tests.processes`). Its files are removed when it ends, also by SIGTERM, SIGHUP or SIGINT;
+those of a benchmark that was killed are removed when the next one starts.
 """
 
 import contextlib
@@ -16,12 +16,12 @@ from types import FrameType
 
 PREFIX = "kafka-bench-"
 _OWNED = ".owned"
-"""A file that is locked as long as the directory's owner lives."""
+"""A file that is locked while the owner of the directory is running."""
 
 
 @contextlib.contextmanager
 def scratch(parent: Path | None = None) -> Iterator[Path]:
-    """Give a directory that goes with the benchmark, below ``parent`` or where temporary files are. On the main thread only."""
+    """Yield a directory that is removed at the end, in ``parent`` or the temporary directory. For the main thread only."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
     where = Path(tempfile.gettempdir()) if parent is None else parent
@@ -32,7 +32,7 @@ def scratch(parent: Path | None = None) -> Iterator[Path]:
 
 
 def _end(number: int, _: FrameType | None) -> None:
-    # As an exception, so that everything is closed and removed on the way out.
+    # Raises SystemExit, so that everything is closed and removed.
     sys.exit(128 + number)
 
 

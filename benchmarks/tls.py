@@ -1,10 +1,10 @@
-"""What TLS costs, beside plain text, and beside Apache Kafka when Java and Maven are there.
+"""The cost of TLS compared to plain text, and to Apache Kafka if Java and Maven are installed.
 
     python -m benchmarks.tls [--no-kafka] [--seconds 3] [--idle 500] [--override KEY=VALUE]
 
-Prints for each broker and listener: round trips of ApiVersions, produced and fetched MB on one connection, each with the CPU
-time that the broker used; new connections (with TLS in full, and resumed), and resident memory for each idle connection.
-Certificates are of P-256 keys, the version is TLS 1.3. Wall-clock rates of a busy machine mean little; CPU times more.
+Prints for each broker and listener the rates of ApiVersions round trips, of produced and fetched MB on one connection, and of new
+connections (with TLS, full handshakes and resumed sessions), each with the broker's CPU time, and the resident memory per idle
+connection. TLS 1.3 with P-256 certificates. On a busy machine, CPU times are more reliable than rates.
 """
 
 import argparse
@@ -68,7 +68,7 @@ def fetch_frame() -> bytes:
 
 
 class Connection:
-    """One blocking connection; answers are counted and thrown away."""
+    """A blocking connection; responses are counted and discarded."""
 
     def __init__(self, port: int, context: ssl.SSLContext | None, session: Any = None) -> None:
         plain = socket.create_connection(("127.0.0.1", port), timeout=30)
@@ -99,9 +99,9 @@ class Connection:
 
 
 def measure(what: str, pid: int, seconds: float, step: Callable[[], float], unit: str) -> None:
-    """Repeat ``step``, which returns how much it did, and print the rate and the broker's CPU time for each unit.
+    """Repeat ``step``, which returns the units of its work, and print the rate and the broker's CPU time per unit.
 
-    The same time before that is not counted: a virtual machine of Java compiles meanwhile.
+    A warm-up of the same length is not measured, because a JVM compiles code meanwhile.
     """
     began = time.perf_counter()
     while time.perf_counter() - began < seconds:
@@ -112,7 +112,7 @@ def measure(what: str, pid: int, seconds: float, step: Callable[[], float], unit
         done += step()
     took, used = time.perf_counter() - began, cpu_seconds(pids) - used
     each = f"{used / done * 1e3:8.3f} ms" if unit.startswith("MB") else f"{used / done * 1e6:8.0f} us"
-    print(f"    {what:34}{done / took:10.0f} {unit}/s {each} of the broker's CPU for each", flush=True)
+    print(f"    {what:34}{done / took:10.0f} {unit}/s {each} of broker CPU per unit", flush=True)
 
 
 def resident_kb(pid: int) -> int:
@@ -169,14 +169,14 @@ def resumptions(pid: int, port: int, context: ssl.SSLContext, seconds: float) ->
         connection.close()
         return 1
 
-    measure("the same, its session resumed", pid, seconds, resumed, "connections")
+    measure("new connection, resumed session", pid, seconds, resumed, "connections")
     if not reused:
         print("      (no session was resumed)")
 
 
 def memory(what: str, pid: int, port: int, context: ssl.SSLContext | None, count: int) -> None:
     held: list[Connection] = []
-    for _ in range(count):  # so that what is allocated once is there
+    for _ in range(count):  # so that one-time allocations are not measured
         held.append(Connection(port, context))
         held[-1].ask(API_VERSIONS)
     time.sleep(SETTLE_S)
@@ -185,7 +185,7 @@ def memory(what: str, pid: int, port: int, context: ssl.SSLContext | None, count
         held.append(Connection(port, context))
         held[-1].ask(API_VERSIONS)
     time.sleep(SETTLE_S)
-    print(f"    {what:34}{(resident_kb(pid) - before) / count:10.1f} KiB for each", flush=True)
+    print(f"    {what:34}{(resident_kb(pid) - before) / count:10.1f} KiB per connection", flush=True)
     for connection in held:
         connection.close()
 
@@ -203,7 +203,7 @@ def settings_of(folder: Path) -> dict[str, str]:
 
 @contextlib.contextmanager
 def brokers(options: argparse.Namespace, folder: Path) -> Iterator[list[tuple[str, int, int, int]]]:
-    """Start them; give name, process, plain-text port and TLS port of each."""
+    """Start the brokers; yield name, process id, plain-text port and TLS port of each."""
     settings = settings_of(folder)
     with contextlib.ExitStack() as stack:
         started = []
@@ -232,7 +232,7 @@ def main() -> int:
     )
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--idle", type=int, default=500)
-    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="a configuration key of this broker")
+    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="a setting of this broker")
     parser.add_argument("--kafka", action=argparse.BooleanOptionalAction, default=None)
     options = parser.parse_args()
     if options.kafka is None:
