@@ -1,4 +1,4 @@
-"""What the cleaner reads: a segment in blocks of whole batches, each block of one format."""
+"""Reads a segment for the cleaner, in blocks of complete batches of one format."""
 
 import os
 import struct
@@ -25,11 +25,11 @@ _LATEST_MAGIC = 2
 
 
 class Batch(NamedTuple):
-    """The header of a batch of format 2, with its fields in their order, and where in its block it lies."""
+    """The header of a format 2 batch, its fields in their order, and its place in the block."""
 
     base_offset: int
     size: int
-    """Without the first 12 bytes, as it is written."""
+    """The size as written, without the first 12 bytes."""
     leader_epoch: int
     magic: int
     crc: int
@@ -43,9 +43,9 @@ class Batch(NamedTuple):
     record_count: int
     position: int
     end: int
-    """Where in its block it ends."""
+    """The position in the block where the batch ends."""
     last_offset: int
-    """The offset of its last record, whether or not that is still there."""
+    """The offset of the last record, even if the record was removed."""
 
     @property
     def is_control(self) -> bool:
@@ -72,7 +72,7 @@ class Batch(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When its tombstones or marker may go, None while that isn't set (KIP-534)."""
+        """When its tombstones or marker can be removed; None if not set yet (KIP-534)."""
         return self.base_timestamp_ms if self.attributes & DELETE_HORIZON_FLAG else None
 
 
@@ -83,7 +83,7 @@ _batch_of = cast(Callable[[tuple[int, ...]], Batch], partial(tuple.__new__, Batc
 
 
 class DataBatch(NamedTuple):
-    """A batch of format 2 as the table of keys needs it; ``payload`` is its records, decompressed."""
+    """A format 2 batch for the offset map; ``payload`` are its decompressed records."""
 
     base_offset: int
     last_offset: int
@@ -93,10 +93,10 @@ class DataBatch(NamedTuple):
 
 
 class Block:
-    """Whole batches of a segment: either ``batches`` of format 2, which begin at ``positions``, or ``messages`` of formats 0 and 1.
+    """Complete batches of a segment: ``batches`` of format 2, which begin at ``positions``, or ``messages`` of formats 0 and 1.
 
-    ``is_plain``: all batches have records, of no transaction, uncompressed and without a delete horizon. Nearly all blocks of logs
-    with small batches are so, and need not be looked at batch by batch.
+    ``is_plain``: all batches have records, are uncompressed, not transactional and without a delete horizon. Nearly all blocks of
+    logs with small batches are plain, and need not be processed batch by batch.
     """
 
     __slots__ = ("_batches", "data", "ends", "is_plain", "messages", "positions")
@@ -117,7 +117,7 @@ class Block:
         return self._batches
 
     def batch(self, number: int) -> Batch:
-        """Return one of them."""
+        """Return the batch with this index."""
         position = self.positions[number]
         fields = HEADER.unpack_from(self.data, position)
         return _batch_of((*fields, position, self.ends[number], fields[0] + fields[6]))
@@ -128,7 +128,7 @@ class Block:
         return [data[at + HEADER_SIZE : end] for at, end in zip(self.positions, self.ends, strict=True)]
 
     def plain_data(self) -> list[DataBatch]:
-        """Return all batches of a plain block for the table of keys."""
+        """Return all batches of a plain block for the offset map."""
         return [
             DataBatch(each.base_offset, each.last_offset, each.record_count, payload)
             for each, payload in zip(self.batches, self.payloads(), strict=True)
@@ -142,21 +142,21 @@ class Block:
         return decompress(batch.codec, data, limit_bytes=DEFAULT_DECOMPRESSION_LIMIT_BYTES)
 
     def parsed(self, batch: Batch) -> DefaultBatch:
-        """Return a batch to read its records from."""
+        """Return a batch as a DefaultBatch, to read its records."""
         return DefaultBatch(memoryview(self.data)[batch.position : batch.end])
 
 
 def read_blocks(fd: int, position: int, end: int, block_bytes: int) -> Iterator[Block]:
-    """Yield the batches of a file from ``position`` on, in blocks of about ``block_bytes``, larger for larger batches.
+    """Yield the batches of a file from ``position`` on, in blocks of about ``block_bytes``; larger if a batch is larger.
 
-    Raises CorruptRecordError for what is no batch, OSError.
+    Raises OSError, and CorruptRecordError for an invalid batch.
     """
     wanted = max(block_bytes, SMALLEST_READ_BYTES)
     while position < end:
         data = os.pread(fd, min(wanted, end - position), position)
         block, used, missing = _parse(data)
         if missing > end - position:
-            raise CorruptRecordError(f"the batch at position {position} needs {missing} bytes, {end - position} are left")
+            raise CorruptRecordError(f"the batch at position {position} needs {missing} bytes, only {end - position} are left")
         if not used:
             if missing <= len(data):
                 raise CorruptRecordError(f"there is no batch at position {position}")
@@ -168,13 +168,13 @@ def read_blocks(fd: int, position: int, end: int, block_bytes: int) -> Iterator[
 
 
 def _parse(data: bytes) -> tuple[Block, int, int]:
-    """Return the batches at the front of ``data``, their bytes, and how many bytes a first one needs that is not there in full."""
+    """Return the complete batches of ``data``, their size, and if there is none, the bytes that the first one needs."""
     block = Block(data)
     positions, ends, messages = block.positions, block.ends, block.messages
     unpack = _GLANCE.unpack_from
     position, length, flags = 0, len(data), 0
     while length - position >= HEADER_SIZE:
-        # By far the most are whole and of format 2: this is the loop that logs of small batches take their time in.
+        # Nearly all batches are complete and of format 2: logs with small batches spend their time in this loop.
         size, magic, attributes, count = unpack(data, position)
         end = position + size + LOG_OVERHEAD
         if magic != _LATEST_MAGIC or end - position < HEADER_SIZE or end > length:
@@ -188,7 +188,7 @@ def _parse(data: bytes) -> tuple[Block, int, int]:
         size = int.from_bytes(data[position + 8 : position + 12], signed=True) + LOG_OVERHEAD
         magic = data[position + MAGIC_AT]
         if not is_plausible(size, magic):
-            raise CorruptRecordError(f"a batch of {size} bytes with magic {magic} cannot be")
+            raise CorruptRecordError(f"invalid batch of {size} bytes with magic {magic}")
         if size > length - position:
             return block, position, 0 if position else size
         if magic == _LATEST_MAGIC or positions:

@@ -1,4 +1,4 @@
-"""The cleaner's work on one log: note the latest offset of each key, then write the segments anew without what was replaced.
+"""Cleaning of one log: builds the map of the latest offset of each key, then rewrites the segments without obsolete records.
 
 Kafka: Cleaner.doClean.
 """
@@ -22,18 +22,18 @@ _log = Logger()
 
 
 class LogCleaningAbortedError(Exception):
-    """The log is being truncated, moved or deleted, or the broker stops: nothing was changed."""
+    """The log is being truncated, moved or deleted, or the broker stops: its records are unchanged."""
 
 
 class Permit(Protocol):
-    """What a cleaning asks before it goes on."""
+    """Throttles a cleaning, and aborts it."""
 
     def proceed(self, size_bytes: int) -> None:
-        """Wait as long as reading or writing so many bytes may take; raises LogCleaningAbortedError."""
+        """Wait as the I/O rate limit requires for ``size_bytes``; raises LogCleaningAbortedError."""
 
 
 class CleanerLimits(NamedTuple):
-    """The memory of one cleaning; see ``log.cleaner.dedupe.buffer.size``, ``.io.buffer.load.factor`` and ``.io.buffer.size``."""
+    """Memory limits of a cleaning: ``log.cleaner.dedupe.buffer.size``, ``.io.buffer.load.factor`` and ``.io.buffer.size``."""
 
     map_bytes: int
     load_factor: float
@@ -41,7 +41,7 @@ class CleanerLimits(NamedTuple):
 
 
 class CleanerStats:
-    """What a cleaning did, for metrics and the log; bytes are those of the second pass."""
+    """Statistics of a cleaning, for metrics and the log. Bytes are those of the second pass unless named for the map."""
 
     def __init__(self) -> None:
         self.map_bytes_read = 0
@@ -54,7 +54,7 @@ class CleanerStats:
 
 
 class Cleaner:
-    """Cleans one log after the other, on the thread that calls it."""
+    """Cleans logs on the calling thread."""
 
     def __init__(self, clock: IClock, limits: CleanerLimits) -> None:
         self._clock = clock
@@ -63,10 +63,10 @@ class Cleaner:
     def clean(
         self, log: UnifiedLog, first_dirty_offset: int, first_uncleanable_offset: int, permit: Permit
     ) -> tuple[int, CleanerStats]:
-        """Compact ``log`` below ``first_uncleanable_offset``; returns up to which offset it is clean now.
+        """Compact ``log`` below ``first_uncleanable_offset``; returns the offset up to which it is clean now, and statistics.
 
-        Raises LogCleaningAbortedError, OSError, KafkaStorageError; CorruptRecordError and InvalidRecordError for what cannot be
-        read. The log then is as it was, or has some of its segments compacted, and holds the same either way.
+        Raises LogCleaningAbortedError, OSError, KafkaStorageError; CorruptRecordError and InvalidRecordError for malformed records.
+        Some segments may be compacted then, which leaves the log valid and complete.
         """
         stats = CleanerStats()
         begun_ns = self._clock.monotonic_ns()
@@ -85,7 +85,7 @@ class Cleaner:
         clean_before = _between(log, 0, first_dirty_offset)
         old_horizon_ms = clean_before[-1].last_modified_ms() - rules.delete_retention_ms if clean_before else 0
         work = _Work(log, permit, stats, block_filter, transactions, old_horizon_ms)
-        # Before anything goes: what replaces it, in a later group, must not be lost with the machine.
+        # Before any record is discarded: the later record of its key must survive a power failure.
         log.flush_before(end_offset)
         for group in group_by_size(log, _between(log, 0, end_offset), first_uncleanable_offset):
             self._clean_group(work, group)
@@ -117,7 +117,7 @@ class Cleaner:
                     stats.map_bytes_read += len(block.data)
                     if not _put(offset_map, block, transactions, start_offset):
                         return
-            # Offsets that are missing at the segment's end, too, are clean from now on.
+            # Offsets that are missing at the end of the segment count as clean too.
             offset_map.latest_offset = max(offset_map.latest_offset, end_offset - 1)
 
     def _blocks(self, segment: LogSegment, position: int, permit: Permit) -> Iterator[Block]:
@@ -150,7 +150,7 @@ class Cleaner:
             raise
         if not log.replace_segments(cleaned, group):
             cleaned.remove()
-            raise LogCleaningAbortedError(f"{log.topic_partition} has other segments now")
+            raise LogCleaningAbortedError(f"the cleaning of {log.topic_partition} was aborted: its segments have changed")
 
     def _clean_into(self, cleaned: LogSegment, segment: LogSegment, work: "_Work") -> None:
         log = work.log
@@ -166,7 +166,7 @@ class Cleaner:
 
 
 class _Work(NamedTuple):
-    """What the second pass needs everywhere."""
+    """The state of the second pass."""
 
     log: UnifiedLog
     permit: Permit
@@ -182,13 +182,13 @@ def _between(log: UnifiedLog, start_offset: int, end_offset: int) -> list[LogSeg
 
 
 def _end_of(log: UnifiedLog, segment: LogSegment) -> int:
-    """Return the offset after a segment's last: it is not the active one."""
+    """Return the end offset of a segment."""
     after = log.segments.after(segment)
     return after.base_offset if after is not None else log.log_end_offset
 
 
 def _put(offset_map: OffsetMap, block: Block, transactions: CleanedTransactions, start_offset: int) -> bool:
-    """Note what of a block replaces earlier records: not markers, nor what was aborted; returns False when the table is full."""
+    """Add the keys of a block, without markers and aborted records; returns False if the map is full."""
     if block.is_plain:
         return offset_map.put_plain(block, start_offset)
     if block.messages:
@@ -203,7 +203,7 @@ def _put(offset_map: OffsetMap, block: Block, transactions: CleanedTransactions,
 
 
 def group_by_size(log: UnifiedLog, segments: Sequence[LogSegment], first_uncleanable_offset: int) -> list[list[LogSegment]]:
-    """Return the segments in groups that become one each: they fit a segment, its indexes and its range of offsets."""
+    """Group the segments: each group fits the size, the indexes and the offset range of the one segment that replaces it."""
     config = log.config
     groups: list[list[LogSegment]] = []
     room = room_in_index = room_in_times = 0

@@ -1,4 +1,4 @@
-"""Which batches and records of a block outlive compaction, and how they are written.
+"""Filters the batches and records of a block for compaction, and rewrites batches.
 
 Kafka: Cleaner.cleanInto, MemoryRecords.filterTo.
 """
@@ -28,7 +28,7 @@ from twisted_kafka.protocol.records.varint import append_varint, read_varint, re
 
 
 class Written(NamedTuple):
-    """A batch of the cleaned segment, as its indexes need to know of it."""
+    """A batch of the cleaned segment, for its indexes."""
 
     base_offset: int
     last_offset: int
@@ -45,7 +45,7 @@ _written = cast(Callable[[tuple[int, int, int, int, int]], Written], partial(tup
 
 
 class Output:
-    """The bytes and batches that remain of a block."""
+    """The retained bytes and batches of a block."""
 
     __slots__ = ("batches", "parts", "size_bytes")
 
@@ -62,14 +62,14 @@ class Output:
 
 
 class Rules(NamedTuple):
-    """What one round of cleaning goes by."""
+    """The parameters of one cleaning."""
 
     now_ms: int
     delete_retention_ms: int
     end_offset: int
-    """Where the round ends: the batch before it stays, if without records, so that the log's offsets go on from there."""
+    """The end of the cleaned range. The last batch before it is kept, if only its header, so that the log keeps this offset."""
     producers: Mapping[int, tuple[int, int]]
-    """The epoch and last offset of each producer, by its id: what the next start needs of them stays in the log."""
+    """The epoch and last offset of each producer, by its id. Their last batches are kept to rebuild the producer state."""
 
 
 class BlockFilter:
@@ -82,7 +82,7 @@ class BlockFilter:
         self.keeps_old_tombstones = True
 
     def filter(self, block: Block) -> Output:
-        """Return what remains of a block; raises InvalidRecordError, CorruptRecordError for what does not parse."""
+        """Return the retained part of a block; raises InvalidRecordError or CorruptRecordError for malformed records."""
         if block.messages:
             return self._messages(block.messages)
         return self._plain_batches(block) if block.is_plain else self._batches(block)
@@ -96,7 +96,7 @@ class BlockFilter:
         startswith, last = block.data.startswith, len(block.positions) - 1
         remaining = zip(survivors.counts, survivors.has_tombstones, block.positions, strict=True)
         for number, (kept, has_tombstones, position) in enumerate(remaining):
-            # Most are dropped: those need no more than a look at the producer's id, and the last one whether the round ends there.
+            # Most batches are dropped, after a check of the producer id alone. The last one may end the cleaned range.
             if not kept and number != last and startswith(_NO_PRODUCER, position + _PRODUCER_AT):
                 continue
             batch = block.batch(number)
@@ -143,7 +143,7 @@ class BlockFilter:
         return out
 
     def _classify(self, block: Block) -> tuple[set[int], list[Batch]]:
-        """Return where the markers lie whose transactions have no data, and the batches whose records count."""
+        """Return the positions of discardable markers, and the batches of data that was not aborted."""
         discardable_markers = set()
         data = []
         transactions = self._transactions
@@ -176,7 +176,7 @@ class BlockFilter:
         )
 
     def _rewrite(self, out: Output, block: Block, batch: Batch, survivors: Survivors, number: int) -> None:
-        """Write a batch with those of its records that remain, or with the time at which its tombstones may go."""
+        """Write a batch with its retained records, and with a delete horizon if it has tombstones."""
         if not block.parsed(batch).is_valid():
             raise CorruptRecordError(f"the batch at offset {batch.base_offset} has a wrong checksum and cannot be rewritten")
         max_timestamp_ms = batch.max_timestamp_ms
@@ -192,7 +192,7 @@ class BlockFilter:
     ) -> None:
         base_timestamp_ms, attributes = batch.base_timestamp_ms, batch.attributes
         if sets_horizon:
-            # A batch with a delete horizon has it in place of its base timestamp.
+            # The delete horizon is stored as the base timestamp.
             horizon_ms = self._rules.now_ms + self._rules.delete_retention_ms
             payload = _with_base_timestamp(payload, count, base_timestamp_ms - horizon_ms)
             base_timestamp_ms, attributes = horizon_ms, attributes | DELETE_HORIZON_FLAG
@@ -205,7 +205,7 @@ class BlockFilter:
         out.add(data, batch.base_offset, batch.last_offset, max_timestamp_ms)
 
     def _maybe_add_empty(self, out: Output, batch: Batch) -> None:
-        """Keep the header of a batch without records where it is the last of a producer or of the round."""
+        """Keep the header of an empty batch if it is the last batch of its producer or of the cleaned range."""
         if batch.last_offset + 1 != self._rules.end_offset and not self._is_last_of_producer(batch):
             return
         attributes = batch.attributes & ~(DELETE_HORIZON_FLAG | COMPRESSION_MASK)
@@ -242,7 +242,7 @@ class BlockFilter:
 
 
 def legacy_data(messages: list[LegacyBatch]) -> list[DataBatch]:
-    """Return messages of formats 0 and 1 for the table of keys; raises InvalidRecordError, CorruptRecordError."""
+    """Return messages of formats 0 and 1 for the offset map; raises InvalidRecordError, CorruptRecordError."""
     return [_as_data(list(message.records()), keeps_tombstones=True) for message in messages]
 
 
@@ -267,7 +267,7 @@ def _rewritten_message(message: LegacyBatch, records: list[Record]) -> bytes:
 
 
 def _with_base_timestamp(payload: bytes, count: int, shift_ms: int) -> bytes:
-    """Return records whose timestamp deltas are ``shift_ms`` larger: the base timestamp became as much smaller."""
+    """Return the records with timestamp deltas increased by ``shift_ms``, as the base timestamp is decreased by it."""
     out = bytearray()
     body = bytearray()
     position = 0

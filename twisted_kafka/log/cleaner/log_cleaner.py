@@ -28,15 +28,15 @@ RECONFIGURABLE = frozenset(
         "message.max.bytes",
     }
 )
-"""The keys that ``reconfigure`` goes by (Kafka: LogCleaner.ReconfigurableConfigs)."""
+"""The keys that ``reconfigure`` applies (Kafka: LogCleaner.ReconfigurableConfigs)."""
 
 STOP_TIMEOUT_S = 30.0
 MAX_MAP_BYTES = 2**31 - 1
 MIN_BLOCK_BYTES = 1 << 20
-"""However little ``log.cleaner.io.buffer.size`` says: with smaller blocks, what is done once for each takes most of the time."""
+"""The lower bound for ``log.cleaner.io.buffer.size``: with smaller blocks the cost per block dominates."""
 
 _NO_DISK_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
-"""Errors of writing the new segments that leave the log as good as it was."""
+"""Errors in writing the new segments after which the log is still intact."""
 
 _log = Logger()
 
@@ -53,10 +53,10 @@ class CleanerSettings(NamedTuple):
 
     @classmethod
     def of(cls, config: KafkaConfig) -> "CleanerSettings":
-        """Read them; raises ConfigError for a load factor that no table can have."""
+        """Read the keys; raises ConfigError for an invalid load factor."""
         load_factor = config.double("log.cleaner.io.buffer.load.factor")
         if not 0 < load_factor <= 1:
-            raise ConfigError(f"Invalid value {load_factor} for log.cleaner.io.buffer.load.factor: must be above 0, at most 1")
+            raise ConfigError(f"Invalid value {load_factor} for log.cleaner.io.buffer.load.factor: must be above 0 and at most 1")
         return cls(
             config.int("log.cleaner.threads"),
             config.long("log.cleaner.dedupe.buffer.size"),
@@ -68,16 +68,16 @@ class CleanerSettings(NamedTuple):
 
     @property
     def limits(self) -> CleanerLimits:
-        """What each thread may use: half of the input and output buffers is for reading, or MIN_BLOCK_BYTES."""
+        """The limits of each thread. Half of the I/O buffer, at least MIN_BLOCK_BYTES, is used for reading."""
         threads = max(1, self.threads)
         map_bytes = min(self.dedupe_buffer_bytes // threads, MAX_MAP_BYTES)
         return CleanerLimits(map_bytes, self.load_factor, max(self.io_buffer_bytes // threads // 2, MIN_BLOCK_BYTES))
 
 
 class LogCleaner:
-    """Compacts logs, as many at a time as ``log.cleaner.threads``, from ``startup`` to ``shutdown``.
+    """Compacts logs with ``log.cleaner.threads`` threads, from ``startup`` to ``shutdown``.
 
-    ``manager`` keeps cleaners away from a log; ``clean_filthiest`` is what a thread does again and again.
+    ``manager`` can pause the cleaning of a log. ``clean_filthiest`` is one iteration of a thread.
     """
 
     def __init__(self, config: KafkaConfig, logs: Logs, metrics: MetricsRegistry | None = None) -> None:
@@ -94,7 +94,7 @@ class LogCleaner:
     # Starting and stopping.
 
     def startup(self) -> None:
-        """Begin to clean."""
+        """Start the threads."""
         self._stopping = stopping = threading.Event()
         _log.info("Starting the log cleaner with {count} threads", count=self.settings.threads)
         self._threads = [
@@ -105,18 +105,18 @@ class LogCleaner:
             thread.start()
 
     def shutdown(self) -> None:
-        """End the threads; a cleaning under way is given up, and leaves its log as it was."""
+        """Stop the threads. A cleaning in progress is aborted, and its log stays valid."""
         self._stopping.set()
         for thread in self._threads:
             thread.join(STOP_TIMEOUT_S)
             if thread.is_alive():
-                _log.warn("{thread} did not end within {seconds} s", thread=thread.name, seconds=STOP_TIMEOUT_S)
+                _log.warn("{thread} did not stop within {seconds} s", thread=thread.name, seconds=STOP_TIMEOUT_S)
         self._threads = []
-        self._last_stats.clear()  # a thread that there is no more has nothing to tell
+        self._last_stats.clear()  # the metrics are those of running threads only
 
     @staticmethod
     def validate(old: KafkaConfig, new: KafkaConfig) -> None:
-        """Raise ConfigError for a change that is not allowed while it runs (Kafka: LogCleaner.validateReconfiguration)."""
+        """Raise ConfigError for an invalid dynamic change (Kafka: LogCleaner.validateReconfiguration)."""
         threads = CleanerSettings.of(new).threads
         now = old.int("log.cleaner.threads")
         if threads < 1:
@@ -127,7 +127,7 @@ class LogCleaner:
             )
 
     def reconfigure(self, config: KafkaConfig) -> None:
-        """Go by other settings: the threads begin anew if one of them changed; raises ConfigError."""
+        """Apply a new config; the threads restart if one of the keys changed. Raises ConfigError."""
         settings = CleanerSettings.of(config)
         if settings == self.settings:
             return
@@ -138,7 +138,7 @@ class LogCleaner:
         if was_running:
             self.startup()
 
-    # What a thread does.
+    # The threads.
 
     def _run(self, stopping: threading.Event) -> None:
         while not stopping.is_set():
@@ -146,7 +146,7 @@ class LogCleaner:
                 stopping.wait(self.settings.backoff_ms / 1000)
 
     def clean_filthiest(self) -> bool:
-        """Compact the log that needs it most, and delete old segments of compacted logs; returns whether there was one to clean."""
+        """Compact the dirtiest log, and delete old segments of compacted logs; returns whether there was a log to clean."""
         chosen = self.manager.grab_filthiest()
         if chosen is not None:
             self._guarded(chosen.log, lambda: self._clean(chosen))
@@ -182,15 +182,15 @@ class LogCleaner:
             _log.error("{error}", error=error)
         except OSError as error:
             self._failed(log, error)
-        except Exception:  # noqa: BLE001 one log that cannot be cleaned must not keep the others from being cleaned
-            _log.failure("{log} in {path} cannot be cleaned and is left alone", log=log.topic_partition, path=str(log.dir))
+        except Exception:  # noqa: BLE001 an error in one log must not stop the cleaning of the others
+            _log.failure("{log} in {path} cannot be cleaned: it is marked uncleanable", log=log.topic_partition, path=str(log.dir))
             self.manager.mark_uncleanable(log)
 
     def _failed(self, log: UnifiedLog, error: OSError) -> None:
         if self._logs.get_log(log.topic_partition) is not log:
             return
         if error.errno in _NO_DISK_FAILURES:
-            _log.error("{log} was not compacted, and is as it was: {error}", log=log.topic_partition, error=error)
+            _log.error("{log} was not compacted and is unchanged: {error}", log=log.topic_partition, error=error)
             self._stopping.wait(self.settings.backoff_ms / 1000)
             return
         for directory in self._logs.directories:
@@ -198,16 +198,16 @@ class LogCleaner:
                 self._logs.directory_failed(directory, error)
 
     def proceed(self, size_bytes: int, stopping: threading.Event) -> None:
-        """Wait as long as so many bytes may take; raises LogCleaningAbortedError when the broker stops."""
+        """Wait as the throttle requires for ``size_bytes``; raises LogCleaningAbortedError if the cleaner stops."""
         delay_s = self._throttle.delay_s(size_bytes)
         if stopping.wait(delay_s) if delay_s > 0 else stopping.is_set():
-            raise LogCleaningAbortedError("the cleaner stops")
+            raise LogCleaningAbortedError("the cleaning was aborted: the cleaner is stopping")
 
     # Metrics.
 
     @property
     def dead_threads(self) -> int:
-        """How many threads ended by themselves."""
+        """The number of threads that died."""
         return sum([not thread.is_alive() for thread in self._threads])
 
     def _register_gauges(self, metrics: MetricsRegistry) -> None:
@@ -235,7 +235,7 @@ class LogCleaner:
 
 
 class _Permit:
-    """Lets a cleaning go on, at the speed that is allowed."""
+    """The Permit of one cleaning."""
 
     def __init__(self, cleaner: LogCleaner, log: UnifiedLog, stopping: threading.Event) -> None:
         self._cleaner = cleaner
@@ -255,7 +255,7 @@ def _length(sized: Callable[[], Sized]) -> int:
 def _log_stats(log: UnifiedLog, end_offset: int, stats: CleanerStats) -> None:
     _log.info(
         "Compacted {log} up to offset {end}: {read:.1f} MB became {written:.1f} MB in {seconds:.1f} s "
-        "({index:.1f} s for the {keys} keys of {dirty:.1f} MB, {full:.0%} of the table)",
+        "({index:.1f} s for the {keys} keys of {dirty:.1f} MB, offset map {full:.0%} full)",
         log=log.topic_partition,
         end=end_offset,
         read=stats.bytes_read / 1e6,

@@ -1,4 +1,4 @@
-"""Which log to clean next, and how far each has been cleaned (Kafka: LogCleanerManager)."""
+"""Chooses logs to clean, and tracks how far each is clean (Kafka: LogCleanerManager)."""
 
 import threading
 from collections.abc import Iterable, Sequence
@@ -15,13 +15,13 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import IClock
 
 _WAIT_S = 0.1
-"""How long a wait for a cleaning's end lasts before it is looked again."""
+"""The interval of checks while waiting for a cleaning to end."""
 
 _log = Logger()
 
 
 class Logs(Protocol):
-    """What the manager needs of the log manager."""
+    """The part of the log manager that the cleaner uses."""
 
     directories: list[LogDirectory]
     clock: IClock
@@ -32,15 +32,15 @@ class Logs(Protocol):
 
 
 class CleaningState(Enum):
-    """What is going on with a partition that a cleaner, or somebody who keeps cleaners away, has to do with."""
+    """The state of a partition that is being cleaned."""
 
     IN_PROGRESS = "in progress"
     ABORTED = "aborted"
-    """Somebody waits for the cleaner to let go of it."""
+    """A caller waits for the cleaner to stop."""
 
 
 class LogToClean(NamedTuple):
-    """A log and its part that can be cleaned."""
+    """A log and the part that can be cleaned."""
 
     log: UnifiedLog
     first_dirty_offset: int
@@ -48,19 +48,19 @@ class LogToClean(NamedTuple):
     clean_bytes: int
     cleanable_bytes: int
     delay_ms: int
-    """For how long it should have been cleaned already (``max.compaction.lag.ms``)."""
+    """How long the cleaning is overdue (``max.compaction.lag.ms``)."""
 
     @property
     def cleanable_ratio(self) -> float:
-        """The share of what can be cleaned."""
+        """The dirty ratio: cleanable bytes by total bytes."""
         total = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total if total else 0.0
 
 
 class LogCleanerManager:
-    """Chooses logs, keeps two threads from one log, and keeps the checkpoints; safe among threads.
+    """Chooses logs, prevents two threads from cleaning the same log, and writes the checkpoints. Thread-safe.
 
-    A partition's state: nothing, a CleaningState, or the number of those that keep cleaners away from it.
+    A partition has no state, a CleaningState, or the number of times that cleaning was paused (Kafka: LogCleaningPaused).
     """
 
     def __init__(self, logs: Logs) -> None:
@@ -77,7 +77,7 @@ class LogCleanerManager:
     # Choosing.
 
     def grab_filthiest(self) -> LogToClean | None:
-        """Return the log with the largest share to clean, now in progress, or None when none is worth it."""
+        """Return the log with the highest dirty ratio, and mark it as in progress; None if no log needs cleaning."""
         now_ms = self._clock.wall_ms()
         with self._condition:
             self._last_run_ms = now_ms
@@ -110,8 +110,8 @@ class LogCleanerManager:
         try:
             return self._to_clean(log, now_ms)
         except OSError as error:
-            # A log that is deleted meanwhile has no files, and a failed disk shows itself to whoever needs it.
-            _log.warn("{log} cannot be looked at for cleaning: {error}", log=log.topic_partition, error=error)
+            # The log may have been deleted. If the disk failed, appends and reads report it.
+            _log.warn("{log} cannot be checked for cleaning: {error}", log=log.topic_partition, error=error)
             return None
 
     def _to_clean(self, log: UnifiedLog, now_ms: int) -> LogToClean | None:
@@ -137,7 +137,7 @@ class LogCleanerManager:
             return checkpoint
         if not (checkpoint < start and log.config.delete):
             _log.warn(
-                "{log} was clean up to {checkpoint}, which it does not have: it is cleaned from {start} on",
+                "The cleaner checkpoint {checkpoint} of {log} is out of range: the log is cleaned from {start} on",
                 log=log.topic_partition,
                 checkpoint=checkpoint,
                 start=start,
@@ -146,7 +146,7 @@ class LogCleanerManager:
         return start
 
     def _first_uncleanable_offset(self, log: UnifiedLog, first_dirty: int, now_ms: int) -> int:
-        """Return where the first segment begins that must stay as it is: transactions under way, the active one, too new ones."""
+        """Return the base offset of the first segment that cannot be cleaned: with an open transaction, active or too new."""
         bound = min(log.last_stable_offset, log.segments.active.base_offset)
         lag_ms = log.config.min_compaction_lag_ms
         if lag_ms > 0:
@@ -159,7 +159,7 @@ class LogCleanerManager:
         return following.base_offset
 
     def grab_deletable(self) -> list[UnifiedLog]:
-        """Return the compacted logs that nobody works on, now in progress: their old segments may have to go."""
+        """Return the compacted logs without a state, and mark them as in progress, to delete their old segments."""
         with self._condition:
             logs = [
                 log
@@ -173,14 +173,14 @@ class LogCleanerManager:
     # The end of a cleaning.
 
     def done_cleaning(self, log: UnifiedLog, end_offset: int) -> None:
-        """Note that a log is clean up to ``end_offset``, unless somebody wanted the cleaning to end before."""
+        """End a cleaning, and record that the log is clean up to ``end_offset`` unless the cleaning was aborted."""
         with self._condition:
             directory = self._directory_of(log)
             if self._release(log.topic_partition) and directory is not None and self._logs.get_log(log.topic_partition) is log:
                 self._write(directory, {log.topic_partition: end_offset})
 
     def done_deleting(self, logs: Iterable[UnifiedLog]) -> None:
-        """Let go of logs that ``grab_deletable`` returned."""
+        """Release logs that ``grab_deletable`` returned."""
         with self._condition:
             for log in logs:
                 self._release(log.topic_partition)
@@ -192,20 +192,20 @@ class LogCleanerManager:
         self._condition.notify_all()
         return state is CleaningState.IN_PROGRESS
 
-    # Keeping cleaners away.
+    # Pausing.
 
     def check_not_aborted(self, topic_partition: TopicPartition) -> None:
-        """Raise LogCleaningAbortedError when somebody waits for the cleaning to end."""
+        """Raise LogCleaningAbortedError if the cleaning was aborted."""
         if self._states.get(topic_partition) is not CleaningState.IN_PROGRESS:
             raise LogCleaningAbortedError(f"the cleaning of {topic_partition} was aborted")
 
     def abort_cleaning(self, topic_partition: TopicPartition) -> None:
-        """Have no cleaner at work on a partition; one may begin right after."""
+        """Abort the cleaning of a partition and wait until it has ended; another one may begin right after."""
         self.abort_and_pause(topic_partition)
         self.resume([topic_partition])
 
     def abort_and_pause(self, topic_partition: TopicPartition) -> None:
-        """Keep cleaners away from a partition, until as many calls of ``resume``; waits until a cleaning under way has ended."""
+        """Pause the cleaning of a partition until ``resume`` is called as often; waits until a cleaning in progress has ended."""
         with self._condition:
             while True:
                 state = self._states.get(topic_partition, 0)
@@ -221,7 +221,7 @@ class LogCleanerManager:
                 return
 
     def resume(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Take back one ``abort_and_pause`` of each; raises ValueError when there was none."""
+        """Undo one ``abort_and_pause`` of each partition; raises ValueError if there was none."""
         with self._condition:
             for topic_partition in topic_partitions:
                 state = self._states.get(topic_partition)
@@ -239,9 +239,9 @@ class LogCleanerManager:
             self.abort_and_pause(topic_partition)
 
     def pause_non_compacted(self) -> list[UnifiedLog]:
-        """Keep cleaners away from the logs that are not compacted, and return them, for retention; ``resume`` each afterwards.
+        """Pause the cleaning of logs that are not compacted, and return them, for retention; ``resume`` each afterwards.
 
-        Those that a cleaner still works on, for their policy has just changed, are left out
+        Logs that are still being cleaned, as their policy has just changed, are left out
         (Kafka: ``pauseCleaningForNonCompactedPartitions``).
         """
         with self._condition:
@@ -256,7 +256,7 @@ class LogCleanerManager:
     # Checkpoints.
 
     def forget_deleted(self) -> None:
-        """Drop what is known of partitions that are gone: a new log of that name is another one."""
+        """Remove the state of deleted partitions, so that a new log of the same name does not inherit it."""
         with self._condition:
             for directory in self._logs.directories:
                 if not directory.is_online:
@@ -267,14 +267,14 @@ class LogCleanerManager:
                     self._write(directory, dict.fromkeys(gone))
 
     def truncated(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Note that a log was cut at ``offset``: what comes there now is not clean."""
+        """Lower the checkpoint of a log that was truncated to ``offset``: later records are not clean."""
         with self._condition:
             for directory in self._logs.directories:
                 if directory.is_online and self._checkpoint(directory).get(topic_partition, 0) > offset:
                     self._write(directory, {topic_partition: offset})
 
     def moved(self, topic_partition: TopicPartition, source: LogDirectory | None, target: LogDirectory | None) -> None:
-        """Take the checkpoint of a partition along to the directory where it lies now."""
+        """Move the checkpoint of a partition to its new log directory."""
         if source is None or target is None:
             return
         with self._condition:
@@ -288,13 +288,13 @@ class LogCleanerManager:
                 self._uncleanable.setdefault(target, set()).add(topic_partition)
 
     def cleaned_up_to(self, log: UnifiedLog) -> int | None:
-        """Return the checkpoint of a log, or None."""
+        """Return the cleaner checkpoint of a log, or None."""
         with self._condition:
             directory = self._directory_of(log)
             return self._checkpoint(directory).get(log.topic_partition) if directory else None
 
     def directory_failed(self, directory: LogDirectory) -> None:
-        """Write no more to a directory that is offline."""
+        """Drop the checkpoints of a directory that is offline."""
         with self._condition:
             self._offsets.pop(directory, None)
 
@@ -324,7 +324,7 @@ class LogCleanerManager:
     # What cannot be cleaned.
 
     def mark_uncleanable(self, log: UnifiedLog) -> None:
-        """Leave a log alone from now on: cleaning it met something that it did not understand."""
+        """Exclude a log from cleaning, as it caused an unexpected error."""
         with self._condition:
             directory = self._directory_of(log)
             if directory is not None:
@@ -335,12 +335,12 @@ class LogCleanerManager:
         return directory is None or not directory.is_online or log.topic_partition in self._uncleanable.get(directory, ())
 
     def uncleanable_partitions(self, directory: LogDirectory) -> Sequence[TopicPartition]:
-        """Return the partitions of a directory that are left alone."""
-        # A gauge on the main reactor's thread: copied in one step, for the condition is held while logs are chosen.
+        """Return the uncleanable partitions of a directory."""
+        # Called by a gauge on the main reactor's thread. The copy needs no lock; the condition may be held for long.
         return sorted(self._uncleanable.get(directory, ()))
 
     def uncleanable_bytes(self, directory: LogDirectory) -> int:
-        """Return how many bytes of them would be cleaned."""
+        """Return the cleanable bytes of these partitions."""
         now_ms = self._clock.wall_ms()
         total = 0
         for topic_partition in self.uncleanable_partitions(directory):
@@ -355,22 +355,22 @@ class LogCleanerManager:
 
     @property
     def max_dirty_percent(self) -> int:
-        """The largest share to clean of any log when one was chosen last."""
+        """The highest dirty ratio in percent, when a log was last chosen."""
         return int(100 * self._dirtiest_ratio)
 
     @property
     def time_since_last_run_ms(self) -> int:
-        """How long ago a log was chosen last."""
+        """The time since a log was last chosen."""
         return self._clock.wall_ms() - self._last_run_ms
 
 
 def _inactive_since(log: UnifiedLog, offset: int) -> list[LogSegment]:
-    """Return the segments with ``offset`` and after it, without the active one."""
+    """Return the segment with ``offset`` and all later ones, except the active one."""
     return [segment for segment in log.segments.since(offset) if segment is not log.segments.active]
 
 
 def _compaction_delay_ms(log: UnifiedLog, first_dirty: int, now_ms: int) -> int:
-    """Return for how long the oldest uncleaned segment has been older than ``max.compaction.lag.ms``."""
+    """Return how long the oldest dirty segment has been older than ``max.compaction.lag.ms``."""
     until_ms = now_ms - log.config.max_compaction_lag_ms
     if until_ms < 0:
         return 0

@@ -1,8 +1,8 @@
-"""The cleaner's table of keys: the latest offset of each, in bounded memory (Kafka: SkimpyOffsetMap).
+"""The cleaner's offset map: the latest offset of each key, in bounded memory (Kafka: SkimpyOffsetMap).
 
-Keys are kept as hashes of 128 bits, too long for two keys ever to share one. There are two tables of the same behaviour: one of
-numpy arrays (the extra ``fast``), which takes 24 bytes an entry as Kafka's does and processes the records of many batches at once,
-and a dictionary, which needs no more than Python.
+Keys are stored as 128-bit hashes, so long that collisions do not happen in practice. There are two implementations: one with numpy
+arrays (the extra ``fast``), which takes 24 bytes per entry as in Kafka and processes the records of many batches at once, and a
+dictionary, which needs no dependency.
 """
 
 from collections.abc import Sequence
@@ -12,34 +12,34 @@ from twisted_kafka.log.cleaner.blocks import Block, DataBatch
 from twisted_kafka.log.cleaner.plain_offset_map import PlainOffsetMap
 
 ENTRY_BYTES = 24
-"""Memory of an entry in the table of arrays."""
+"""Memory per entry of the numpy map."""
 
 PLAIN_ENTRY_BYTES = 224
-"""Memory of an entry in the dictionary: its slot, a digest and a number."""
+"""Memory per entry of the dictionary: its slot, a digest and an integer."""
 
 VECTORISED_FROM_BYTES = 1 << 20
-"""Less than this is not worth loading numpy for."""
+"""The smallest amount of dirty bytes for which numpy is loaded."""
 
 
 class Survivors(Protocol):
-    """Which records of some batches remain; ``batch`` counts them from 0."""
+    """The records of some batches that are retained; ``batch`` is the index of a batch."""
 
     @property
     def counts(self) -> Sequence[int]:
-        """How many remain of each."""
+        """The number of retained records of each batch."""
 
     @property
     def has_tombstones(self) -> Sequence[bool]:
-        """Whether one of those has no value."""
+        """Whether a retained record is a tombstone, for each batch."""
 
     def indexes(self, batch: int) -> list[int]:
-        """Return the numbers of the records that remain."""
+        """Return the indexes of the retained records."""
 
     def payload(self, batch: int) -> bytes:
-        """Return the records that remain, as they were."""
+        """Return the retained records, unchanged."""
 
     def largest_timestamp_delta(self, batch: int) -> int:
-        """Return the latest of their times, less the base timestamp."""
+        """Return the largest timestamp delta of the retained records."""
 
 
 class OffsetMap(Protocol):
@@ -49,29 +49,29 @@ class OffsetMap(Protocol):
 
     @property
     def max_entries(self) -> int:
-        """How many keys it can have."""
+        """The most keys that fit."""
 
     def __len__(self) -> int: ...
 
     def put(self, batches: Sequence[DataBatch], start_offset: int) -> bool:
-        """Note the keys of the records from ``start_offset`` on.
+        """Add the keys of the records from ``start_offset`` on.
 
-        Returns False when the table is full; ``latest_offset`` is then that of the last record that it has.
-        Raises InvalidRecordError for records that don't parse.
+        Returns False if the map is full; ``latest_offset`` is then the offset of the last record that was added.
+        Raises InvalidRecordError for malformed records.
         """
 
     def survivors(self, batches: Sequence[DataBatch]) -> Survivors:
-        """Tell which records no later one replaces, and which tombstones are due; raises InvalidRecordError."""
+        """Return the records that have no later record of the same key, without expired tombstones; raises InvalidRecordError."""
 
     def put_plain(self, block: Block, start_offset: int) -> bool:
-        """Do what ``put`` does, for all batches of a plain block."""
+        """Like ``put``, for all batches of a plain block."""
 
     def plain_survivors(self, block: Block) -> Survivors:
-        """Do what ``survivors`` does, for all batches of a plain block."""
+        """Like ``survivors``, for all batches of a plain block."""
 
 
 def make_offset_map(memory_bytes: int, load_factor: float, dirty_bytes: int) -> OffsetMap:
-    """Return a table that stays within ``memory_bytes`` and ``load_factor``, suited to as many bytes of records."""
+    """Return a map limited to ``memory_bytes`` and ``load_factor``, of the type that suits ``dirty_bytes`` of records."""
     if dirty_bytes >= VECTORISED_FROM_BYTES:
         try:
             from twisted_kafka.log.cleaner.vector_offset_map import VectorOffsetMap

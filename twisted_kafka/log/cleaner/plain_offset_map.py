@@ -1,4 +1,4 @@
-"""The cleaner's table of keys as a dictionary, which needs no more than Python."""
+"""The cleaner's offset map as a dictionary, without dependencies."""
 
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
@@ -11,7 +11,7 @@ _DIGEST_BYTES = 16
 
 
 class PlainOffsetMap:
-    """The table as a dictionary, of ``max_entries``."""
+    """An OffsetMap in a dictionary of at most ``max_entries``."""
 
     def __init__(self, max_entries: int) -> None:
         self.max_entries = max(1, max_entries)
@@ -72,7 +72,7 @@ class PlainSurvivors:
     def payload(self, batch: int) -> bytes:
         """See Survivors."""
         records = [record for _, record in self._kept[batch]]
-        # Offsets and times were read as differences to the batch's.
+        # Offsets and timestamps were read as deltas.
         return bytes(encode_records(records, 0, [record.sequence for record in records]))
 
     def largest_timestamp_delta(self, batch: int) -> int:
@@ -81,7 +81,7 @@ class PlainSurvivors:
 
 
 def _records(batch: DataBatch) -> Iterable[Record]:
-    """Yield the records with their offsets, with times as differences to the base timestamp, and offset deltas as sequences."""
+    """Yield the records with their offsets, and with timestamp deltas as timestamps and offset deltas as sequences."""
     for record in parse_records(batch.payload, batch.record_count, batch.base_offset, 0):
         record.sequence = record.offset - batch.base_offset
         yield record

@@ -1,15 +1,15 @@
-"""How fast the cleaner may read and write, all threads together (``log.cleaner.io.max.bytes.per.second``)."""
+"""Limits the I/O rate of all cleaner threads together (``log.cleaner.io.max.bytes.per.second``)."""
 
 import threading
 
 from twisted_kafka.timing.clock import IClock
 
 MAX_DELAY_S = 10.0
-"""A wait is no longer than this, so that a very low rate does not hold up a thread for hours."""
+"""The longest wait, so that a very low rate does not block a thread for hours."""
 
 
 class CleanerThrottle:
-    """Tells how long to wait after some bytes, so that ``bytes_per_second`` is kept in the long run."""
+    """Computes the delays that keep the long-term rate at ``bytes_per_second``."""
 
     def __init__(self, clock: IClock, bytes_per_second: float) -> None:
         self.bytes_per_second = bytes_per_second
@@ -18,7 +18,7 @@ class CleanerThrottle:
         self._free_at_ns = 0
 
     def delay_s(self, size_bytes: int) -> float:
-        """Note ``size_bytes`` read or written; returns how long to wait, 0 for not at all."""
+        """Record ``size_bytes`` read or written; returns how long to wait, which may be 0."""
         now_ns = self._clock.monotonic_ns()
         with self._lock:
             self._free_at_ns = max(self._free_at_ns, now_ns) + int(size_bytes / max(1.0, self.bytes_per_second) * 1e9)

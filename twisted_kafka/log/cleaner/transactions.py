@@ -1,4 +1,4 @@
-"""Which transactional batches the cleaner may drop: those of aborted transactions, and markers whose transaction has no data left.
+"""Finds the transactional batches that the cleaner can discard: data of aborted transactions, and markers without remaining data.
 
 Kafka: CleanedTransactionMetadata.
 """
@@ -13,7 +13,7 @@ from twisted_kafka.protocol.records.record import ControlRecordType, control_rec
 
 
 class CleanedTransactions:
-    """Follows the transactions of the batches that it is shown, in the order of the log."""
+    """Tracks transactions, given their batches in the order of the log."""
 
     def __init__(self) -> None:
         self._aborted: list[tuple[int, AbortedTransaction]] = []
@@ -21,15 +21,15 @@ class CleanedTransactions:
         self._with_data_aborted: set[int] = set()
         self._committed_with_data: set[int] = set()
         self.index: TransactionIndex | None = None
-        """Gets an entry for each aborted transaction that still has data."""
+        """The index for aborted transactions that still have data."""
 
     def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
-        """Tell of the aborted transactions with records in what comes next."""
+        """Add the aborted transactions with records in the next batches."""
         for transaction in transactions:
             heapq.heappush(self._aborted, (transaction.first_offset, transaction))
 
     def is_batch_aborted(self, batch: Batch) -> bool:
-        """Note a batch of a transaction's data; returns whether that was aborted."""
+        """Track a batch of transactional data; returns whether its transaction was aborted."""
         self._begin_up_to(batch.last_offset)
         if batch.producer_id in self._ongoing_aborted:
             self._with_data_aborted.add(batch.producer_id)
@@ -38,7 +38,7 @@ class CleanedTransactions:
         return False
 
     def is_marker_discardable(self, batch: Batch, block: Block) -> bool:
-        """Note a control batch; returns whether its transaction had no data before it, so that nobody needs the marker."""
+        """Track a control batch; returns whether its transaction has no data left, so the marker is not needed."""
         self._begin_up_to(batch.last_offset)
         if not batch.record_count:
             return True

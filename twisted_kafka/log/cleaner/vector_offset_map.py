@@ -1,8 +1,8 @@
-"""The cleaner's table of keys as numpy arrays, which hashes and finds the keys of thousands of records at once.
+"""The cleaner's offset map in numpy arrays, which hashes and looks up the keys of thousands of records at once.
 
-A key's hash is made of four multilinear hashes of 32 bits over its words of 32 bits, with secret random coefficients (Lemire and
-Kaser, "Strongly universal string hashing is fast"): for any two keys, the chance of the same 128 bits is 2**-128, whoever chose
-the keys. Keys longer than 128 bytes are hashed with BLAKE2b first.
+The hash of a key consists of four 32-bit multilinear hashes of its 32-bit words, with secret random coefficients (Lemire and
+Kaser, "Strongly universal string hashing is fast"): for any two keys, even chosen by an attacker, the probability of a collision
+is 2**-128. Keys longer than 128 bytes are hashed with BLAKE2b first.
 """
 
 import math
@@ -25,7 +25,7 @@ _MAX_WORDS = 16
 _LONGEST_KEY = _MAX_WORDS * _WORD_BYTES
 _DIGEST_BYTES = 16
 _DIGESTED = 1 << 32
-"""Added to the length of long keys, so that none equals a short key's."""
+"""Added to the length of long keys, so that their digests differ from short keys."""
 _LANES = 4
 _LOW = np.uint64(0xFFFFFFFF)
 _HIGH = np.uint64(0xFFFFFFFF00000000)
@@ -34,7 +34,7 @@ _MASKS = np.array([(1 << (8 * size)) - 1 for size in range(_WORD_BYTES)] + [(1 <
 
 _BASE_OFFSET = np.arange(8)
 _RECORD_COUNT = np.arange(57, 61)
-"""Where these are in a batch's header."""
+"""The bytes of these fields in a batch's header."""
 
 _SMALLEST_TABLE = 4093
 _GROWTH = 4
@@ -42,7 +42,7 @@ _REHASHED_AT_ONCE = 1 << 16
 
 
 class VectorOffsetMap:
-    """The table, of ``slots`` of which ``load_factor`` are used at most; it grows to that size as keys come."""
+    """An OffsetMap of at most ``slots``, filled up to ``load_factor``. The table grows as keys are added."""
 
     def __init__(self, slots: int, load_factor: float) -> None:
         self._max_slots = _prime_below(max(slots, 3))
@@ -142,7 +142,7 @@ class VectorSurvivors:
         return b"".join([data[first:last] for first, last in zip(firsts[low:high], lasts[low:high], strict=True)])
 
     def _find_runs(self) -> tuple[list[int], list[int], list[int]]:
-        """Return where the runs of records that remain begin and end, and how many there are before each batch."""
+        """Return the start and end positions of runs of retained records, and the number of runs before each batch."""
         kept, block = self._kept, self._block
         begins, stops = kept.copy(), kept.copy()
         begins[1:] &= ~kept[:-1]
@@ -165,7 +165,7 @@ class VectorSurvivors:
 
 
 class _Block:
-    """The records of some batches in columns; ``ends`` counts them up to and with each batch."""
+    """The records of some batches in columns; ``ends`` has the number of records up to the end of each batch."""
 
     __slots__ = ("batch_of", "columns", "ends", "last_offset", "offsets", "payload")
 
@@ -186,7 +186,7 @@ class _Block:
 
     @classmethod
     def of_plain(cls, block: Block) -> "_Block":
-        """Return those of a plain block."""
+        """Return the records of a plain block."""
         data = np.frombuffer(block.data, np.uint8)
         at = np.array(block.positions)
         bases = data[at[:, None] + _BASE_OFFSET].view(">i8").reshape(-1).astype(np.int64)
@@ -195,10 +195,10 @@ class _Block:
 
 
 class _KeyHash:
-    """Hashes keys with coefficients that were drawn when it was made."""
+    """Hashes keys with random coefficients of its own."""
 
     def __init__(self) -> None:
-        # One to add, two for the length, two for each word.
+        # One constant, two for the length, two for each word.
         numbers = 1 + 2 + 2 * _MAX_WORDS
         self._coefficients = np.frombuffer(os.urandom(_LANES * numbers * 8), np.uint64).reshape(_LANES, numbers)
         self._secret = os.urandom(32)
@@ -235,7 +235,7 @@ class _KeyHash:
             lane += product
 
     def _digested(self, payload: bytes, sizes: Numbers, starts: Numbers, long: Numbers) -> tuple[bytes, Numbers, Numbers]:
-        """Put digests in the place of long keys, behind the payload."""
+        """Replace long keys by digests, appended to the payload."""
         digests = []
         for start, size in zip(starts[long].tolist(), sizes[long].tolist(), strict=True):
             digests.append(blake2b(payload[start : start + size], digest_size=_DIGEST_BYTES, key=self._secret).digest())
@@ -245,7 +245,7 @@ class _KeyHash:
 
 
 def _words_of(payload: bytes) -> Callable[[Numbers], Words]:
-    """Return what reads the eight bytes from positions on; of those beyond the payload's end nothing may be expected."""
+    """Return a function that reads eight bytes at each position; bytes beyond the end of the payload are undefined."""
     data = payload if len(payload) >= _WORD_BYTES else payload.ljust(_WORD_BYTES)
     last = len(data) - _WORD_BYTES
     words: Words = np.ndarray((last + 1,), "<u8", data, strides=(1,))
@@ -260,7 +260,7 @@ def _words_of(payload: bytes) -> Callable[[Numbers], Words]:
 
 
 class _Table:
-    """Open addressing with double hashing: rows of both halves of a hash and an offset + 1, 0 where nothing is."""
+    """Open addressing with double hashing. A row has both halves of a hash and the offset + 1, or 0 if it is empty."""
 
     __slots__ = ("_rows", "_values", "slots", "used")
 
@@ -274,7 +274,7 @@ class _Table:
         return (first % np.uint64(self.slots)).astype(np.int64), (1 + second % np.uint64(self.slots - 1)).astype(np.int64)
 
     def put(self, first: Words, second: Words, offsets: Numbers) -> None:
-        """Note offsets, which ascend, for the keys with these hashes; there must be room."""
+        """Store ascending offsets for the keys with these hashes; there must be room."""
         slot, step = self._places(first, second)
         stored = (offsets + 1).astype(np.uint64)
         values = self._values
@@ -283,7 +283,7 @@ class _Table:
             empty = (rows[:, 2] == 0).nonzero()[0]
             if len(empty):
                 at = slot[empty] * 3
-                # Of several that want one place the last gets it, in each of these the same one.
+                # If several keys claim a slot, the last one wins, the same one in all three columns.
                 claim = (empty + 1).astype(np.uint64)
                 values[at], values[at + 1], values[at + 2] = first[empty], second[empty], claim
                 self.used += int((values[at + 2] == claim).sum())
@@ -295,7 +295,7 @@ class _Table:
             slot = (slot[other] + step) % self.slots
 
     def get(self, first: Words, second: Words) -> Numbers:
-        """Return the offsets of the keys with these hashes, -1 for those that aren't there."""
+        """Return the offsets of the keys with these hashes, -1 for missing ones."""
         found = np.full(len(first), -1)
         slot, step = self._places(first, second)
         wanted = np.arange(len(first))
@@ -310,7 +310,7 @@ class _Table:
         return found
 
     def add_all(self, other: "_Table") -> None:
-        """Put everything in that another table has."""
+        """Add all entries of another table."""
         rows = other._rows[other._rows[:, 2] > 0]
         for start in range(0, len(rows), _REHASHED_AT_ONCE):
             some = rows[start : start + _REHASHED_AT_ONCE]
@@ -318,7 +318,7 @@ class _Table:
 
 
 def _prime_below(number: int) -> int:
-    """Return the largest prime up to ``number``: with it, a key's steps reach every place."""
+    """Return the largest prime up to ``number``: with a prime number of slots, probing reaches every slot."""
     while any(number % divisor == 0 for divisor in range(2, math.isqrt(number) + 1)):
         number -= 1
     return number
