@@ -242,7 +242,7 @@ def test_two_topics_logs_of_one_partition_stop_the_start(broker):
         manager = broker.start((name,))
         manager.get_or_create_log(ONE, name.encode() * 16)
         manager.shutdown()
-    with pytest.raises(ValueError, match="two log directories with two topic ids"):
+    with pytest.raises(ValueError, match="two log directories with different topic ids"):
         broker.start(("a", "b"))
 
 

@@ -24,7 +24,7 @@ def test_meta_properties(tmp_path):
 
 def test_directories_of_others_are_refused(tmp_path):
     claim_directories([tmp_path], "mine", 7)
-    with pytest.raises(MetaPropertiesError, match="cluster mine"):
+    with pytest.raises(MetaPropertiesError, match=r"cluster\.id=mine"):
         claim_directories([tmp_path], "other", 7)
     with pytest.raises(MetaPropertiesError, match=r"broker\.id=8"):
         claim_directories([tmp_path], "mine", 8)

@@ -201,5 +201,5 @@ def test_a_signal_ends_a_start_that_loads_logs(twistd: Twistd) -> None:
     process.send_signal(signal.SIGTERM)
     os.close(writers[0])
     _, errors = process.communicate(timeout=WAIT_S)
-    assert errors == "twistd kafka: SIGTERM received: told to stop while the logs were loaded\n"
+    assert errors == "twistd kafka: SIGTERM received: the loading of the logs was interrupted\n"
     assert process.returncode == 0

@@ -1,4 +1,4 @@
-"""Kafka's metrics of logs and log directories (group ``kafka.log``, but for the cleaner's)."""
+"""Kafka's metrics of logs and log directories (group ``kafka.log``, without those of the cleaner)."""
 
 from twisted_kafka.log.directories.log_directories import LogDirectories
 from twisted_kafka.log.unified_log import UnifiedLog
@@ -10,7 +10,7 @@ _GAUGES = ("NumLogSegments", "LogStartOffset", "LogEndOffset", "Size")
 
 
 class LogMetrics:
-    """Registers what there is to know of each log and directory; without a registry it does nothing."""
+    """Registers the metrics of each log and directory; does nothing without a registry."""
 
     def __init__(self, registry: MetricsRegistry | None, directories: LogDirectories) -> None:
         self._registry = registry
@@ -20,7 +20,7 @@ class LogMetrics:
         self._flushes = registry.histogram("LogFlushStats", "LogFlushRateAndTimeMs")
         registry.gauge("LogManager", "OfflineLogDirectoryCount", lambda: len(directories.offline))
         for directory in directories.all:
-            # The path in quotes, as an MBean's name has to have it.
+            # Kafka quotes the path, as an MBean's name requires.
             registry.gauge(
                 "LogManager",
                 "LogDirectoryOffline",
@@ -29,7 +29,7 @@ class LogMetrics:
             )
 
     def flushed(self, took_ms: float) -> None:
-        """Note a flush."""
+        """Record the duration of a flush."""
         if self._flushes is not None:
             self._flushes.update(took_ms)
 
@@ -43,7 +43,7 @@ class LogMetrics:
             self._registry.gauge(_LOG, name, value, **tags)
 
     def log_removed(self, log: UnifiedLog) -> None:
-        """Forget a log's gauges."""
+        """Remove a log's gauges."""
         if self._registry is None:
             return
         tags = _tags(log)

@@ -1,4 +1,4 @@
-"""What is done to all logs from time to time: flushing, checkpoints, retention, forgetting producers."""
+"""The periodic tasks of all logs: flushing, checkpoints, retention, expiration of producers."""
 
 import sys
 from collections.abc import Callable, Iterable
@@ -20,7 +20,7 @@ _log = Logger()
 
 
 class Logs(Protocol):
-    """What the tasks need of the log manager."""
+    """The part of the log manager that the tasks use."""
 
     directories: list[LogDirectory]
     clock: IClock
@@ -51,18 +51,18 @@ class LogTasks:
                 self._scheduled.append(scheduler.schedule(name, action, min(delay_ms, period_ms), period_ms))
 
     def stop(self) -> None:
-        """Let no task begin any more."""
+        """Cancel the tasks."""
         for task in self._scheduled:
             task.cancel()
         self._scheduled = []
 
     def delete_old_segments(self) -> None:
-        """Apply retention to every log, but for the compacted ones, to which the cleaner does."""
+        """Apply retention to all logs except compacted ones, which the cleaner handles."""
         cleaner = self._logs.cleaner
         if cleaner is None:
             self._delete_old_segments([log for log in self._logs.all_logs() if not log.config.compact])
             return
-        # No policy that changes meanwhile may let a cleaner work on the segments that go.
+        # Paused, or after a change of the cleanup policy a cleaner could clean segments that are being deleted.
         logs = cleaner.manager.pause_non_compacted()
         try:
             self._delete_old_segments(logs)
@@ -75,14 +75,14 @@ class LogTasks:
             _log.info("Retention deleted {count} segments", count=deleted)
 
     def flush_old(self) -> None:
-        """Flush the logs whose last flush is ``flush.ms`` ago."""
+        """Flush the logs whose last flush was at least ``flush.ms`` ago."""
         now_ms = self._logs.clock.wall_ms()
         for log in self._logs.all_logs():
             if now_ms - log.last_flush_ms >= log.config.flush_ms and log.recovery_point < log.log_end_offset:
                 self._guarded(log.flush)
 
     def remove_expired_producers(self) -> None:
-        """Forget producers that have not written for long."""
+        """Remove the state of producers that have not written for ``producer.id.expiration.ms``."""
         now_ms = self._logs.clock.wall_ms()
         for log in self._logs.all_logs():
             log.remove_expired_producers(now_ms)

@@ -1,4 +1,4 @@
-"""Loading all logs of the log directories, several at a time."""
+"""Loads the logs of all log directories, in parallel."""
 
 import os
 from collections.abc import Callable, Collection, Iterator
@@ -31,10 +31,10 @@ _log = Logger()
 
 
 class DirectoryLoader:
-    """Opens the logs in log directories; a directory whose disk fails meanwhile goes offline.
+    """Opens the logs in log directories. A directory with an I/O error goes offline.
 
-    Afterwards ``logs`` are the partitions' logs, ``future_logs`` those of replicas that are being moved to another directory,
-    ``marked_directories`` those of logs whose deletion was not finished.
+    Afterwards ``logs`` are the partitions' logs, ``future_logs`` those of replicas that are being moved to another log directory,
+    ``marked_directories`` the directories of logs whose deletion was not finished.
     """
 
     def __init__(
@@ -54,9 +54,9 @@ class DirectoryLoader:
         self.marked_directories: list[Path] = []
 
     def load(self, directories: LogDirectories) -> None:
-        """Open every log; raises LoadingInterruptedError, ValueError for files that cannot be understood.
+        """Open every log; raises LoadingInterruptedError, and ValueError for malformed files.
 
-        Raises OSError when the process may open no more files: that takes no directory offline.
+        Raises OSError if the process is out of file descriptors, which takes no directory offline.
         """
         jobs: list[tuple[LogDirectory, list[Job]]] = []
         for directory in directories.online:
@@ -73,12 +73,12 @@ class DirectoryLoader:
         finally:
             self._progress.end()
         for directory, _ in jobs:
-            # Those that were set aside are nobody's.
+            # Without the logs that were set aside as strays.
             directory.logs = {tp: log for tp, log in directory.logs.items() if log in (self.logs.get(tp), self.future_logs.get(tp))}
             directory.is_loaded = directory.is_online
 
     def _run(self, jobs: list[tuple[LogDirectory, list[Job]]]) -> Iterator[tuple[LogDirectory, UnifiedLog | None]]:
-        """Run the jobs, each directory's on threads of its own."""
+        """Run the jobs; each directory has its own threads."""
         if self._threads == 1 and sum(bool(each) for _, each in jobs) <= 1:
             for directory, each in jobs:
                 for job in each:
@@ -86,7 +86,7 @@ class DirectoryLoader:
             return
         pools = [ThreadPoolExecutor(self._threads, thread_name_prefix=f"log-recovery-{directory.path}-") for directory, _ in jobs]
         try:
-            # Begun everywhere before anything is waited for.
+            # Start all directories before waiting for any.
             results = [pool.map(_call, each) for pool, (_, each) in zip(pools, jobs, strict=True)]
             for (directory, _), logs in zip(jobs, results, strict=True):
                 for log in logs:
@@ -102,7 +102,7 @@ class DirectoryLoader:
         compacted = _compacted_in(directory)
         found = self._partition_directories(directory)
         if found and not was_clean:
-            _log.info("{path} was not closed cleanly: its logs are recovered", path=str(directory.path))
+            _log.info("Recovering the logs in {path}, as its last shutdown was not clean", path=str(directory.path))
         self._progress.begin(directory, len(found))
 
         def job(path: Path, topic_partition: TopicPartition) -> UnifiedLog | None:
@@ -148,18 +148,18 @@ class DirectoryLoader:
             if name.endswith(DELETED_DIRECTORY_SUFFIX):
                 self.marked_directories.append(path)
             elif name.endswith(STRAY_DIRECTORY_SUFFIX):
-                _log.warn("{path} is a stray log and is left alone", path=str(path))
+                _log.warn("Ignoring the stray log {path}", path=str(path))
             elif name not in IGNORED_DIRECTORIES:
                 try:
                     found.append((path, parse_partition_directory(name)))
                 except ValueError as error:
-                    _log.warn("{path} is left alone: {error}", path=str(path), error=error)
+                    _log.warn("Ignoring {path}: {error}", path=str(path), error=error)
         return found
 
     def _add(self, directory: LogDirectory, log: UnifiedLog) -> None:
         topic_partition = log.topic_partition
         if topic_partition in directory.logs:
-            # A replica that was moved here was not wanted here any more.
+            # A future log whose move to this directory was cancelled.
             log.close_handles()
             self.marked_directories.append(log.dir)
             return
@@ -172,7 +172,7 @@ class DirectoryLoader:
 
 
 def _compacted_in(directory: LogDirectory) -> Collection[TopicPartition] | None:
-    """Return the partitions that were compacted at some time, None when that is not known."""
+    """Return the partitions that were ever compacted, None if that is unknown."""
     try:
         return directory.cleaner_offsets.read()
     except MalformedCheckpointError:
@@ -184,19 +184,19 @@ def _call(job: Job) -> UnifiedLog | None:
 
 
 def _set_aside_shorter(one: UnifiedLog, other: UnifiedLog) -> UnifiedLog:
-    """Set the shorter of two logs of a partition aside, and return the other; raises OSError, ValueError for two topics' logs.
+    """Mark the shorter of two logs of a partition as stray, and return the other; raises OSError, ValueError if topic ids differ.
 
-    A broker that dies while it replaces a replica by the one in another directory leaves both. Kafka's refuses to start then;
-    nothing is lost here either, for the shorter one stays as a stray.
+    A crash while a replica is replaced by the one in another log directory leaves both. Kafka does not start in this case. Nothing
+    is lost here either, as the stray log is kept.
     """
-    # An id that was not flushed may be lost with the machine: such a log is of the one topic that has an id.
+    # A topic id that was not flushed may be lost in a power failure. Such a log is taken for one of the other log's topic.
     if one.topic_id != other.topic_id and None not in (one.topic_id, other.topic_id):
-        raise ValueError(f"{one.topic_partition} lies in two log directories with two topic ids: {one.dir} and {other.dir}")
+        raise ValueError(f"{one.topic_partition} is in two log directories with different topic ids: {one.dir} and {other.dir}")
     is_first = (one.latest_epoch, one.log_end_offset) >= (other.latest_epoch, other.log_end_offset)
     kept, stray = (one, other) if is_first else (other, one)
     path = stray.parent / marked_directory_name(stray.topic_partition, STRAY_DIRECTORY_SUFFIX)
     _log.warn(
-        "{partition} lies in two log directories: {kept} is used, {stray} is set aside as {path}",
+        "{partition} is in two log directories: {kept} is used, {stray} is renamed to {path}",
         partition=str(kept.topic_partition),
         kept=str(kept.dir),
         stray=str(stray.dir),

@@ -1,4 +1,4 @@
-"""How loading the logs goes: counted for metrics, logged now and then, drawn as a bar at a terminal, and interrupted when asked."""
+"""Progress of loading the logs: metrics, log messages, a progress bar, and interruption."""
 
 import threading
 from collections.abc import Callable
@@ -19,11 +19,11 @@ _log = Logger()
 
 
 class LoadingInterruptedError(Exception):
-    """The broker was told to stop while it loaded its logs."""
+    """The broker was stopped while it loaded its logs."""
 
 
 class _DirectoryProgress:
-    """What is to be done in one directory."""
+    """The progress in one log directory."""
 
     __slots__ = ("done", "path", "segments", "threads", "total")
 
@@ -36,9 +36,9 @@ class _DirectoryProgress:
 
 
 class LoadingProgress:
-    """Counts what the loading threads have done; ``interrupt`` makes them stop at the next log or segment (KIP-831).
+    """Counts loaded logs and segments (KIP-831). ``interrupt`` stops the loading threads at the next log or segment.
 
-    ``terminal`` gets the bar, if there is one.
+    The progress bar is written to ``terminal``, if given.
     """
 
     def __init__(self, clock: IClock, metrics: MetricsRegistry | None = None, terminal: TextIO | None = None) -> None:
@@ -52,16 +52,16 @@ class LoadingProgress:
         self._interrupted = False
 
     def interrupt(self) -> None:
-        """Have the threads raise LoadingInterruptedError as soon as they can."""
+        """Make the loading threads raise LoadingInterruptedError at the next log or segment."""
         self._interrupted = True
 
     def check(self) -> None:
-        """Raise LoadingInterruptedError if the loading is to stop."""
+        """Raise LoadingInterruptedError if the loading was interrupted."""
         if self._interrupted:
-            raise LoadingInterruptedError("told to stop while the logs were loaded")
+            raise LoadingInterruptedError("the loading of the logs was interrupted")
 
     def begin(self, directory: LogDirectory, count: int) -> None:
-        """Note how many logs a directory has."""
+        """Set the number of logs in a directory, and register its metrics."""
         path = str(directory.path)
         self._began_ms = self._logged_ms = self._clock.monotonic_ns() // 1_000_000
         self._shares[path] = share = _DirectoryProgress(directory, count)
@@ -69,7 +69,7 @@ class LoadingProgress:
             self._metrics.gauge("LogManager", "remainingLogsToRecover", lambda: share.total - share.done, dir=path)
 
     def segments_of(self, directory: LogDirectory) -> Callable[[int, int], None]:
-        """Return what is told by a thread how many segments of its log are left, and the size of the one that it read."""
+        """Return the listener for the segments of a directory: (segments left in the log, bytes of the segment that was read)."""
         share = self._shares[str(directory.path)]
         return lambda remaining, size_bytes: self._segment_done(share, remaining, size_bytes)
 
@@ -89,13 +89,13 @@ class LoadingProgress:
         self._show()
 
     def log_done(self, directory: LogDirectory) -> None:
-        """Note that a log is open."""
+        """Count a log as loaded."""
         with self._lock:
             self._shares[str(directory.path)].done += 1
         self._show()
 
     def end(self) -> None:
-        """Take the bar and the metrics away; tell what was done where it took its time."""
+        """Log a summary, and remove the progress bar and the metrics."""
         if self._terminal is not None and self._drawn_ms:
             self._terminal.write("\r" + " " * (BAR_WIDTH + 60) + "\r")
             self._terminal.flush()

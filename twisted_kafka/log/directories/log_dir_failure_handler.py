@@ -1,4 +1,4 @@
-"""Handling the failure of a log directory on a thread of its own (Kafka: LogDirFailureHandler)."""
+"""Handles the failure of a log directory on a separate thread (Kafka: LogDirFailureHandler)."""
 
 import threading
 from collections.abc import Callable
@@ -13,9 +13,9 @@ _log = Logger()
 class LogDirFailureHandler:
     """Calls ``handle`` with each log directory that fails, on a new thread.
 
-    The thread that meets the error holds locks, and those of the scheduler flush logs: a disk that hangs may keep all of them
-    waiting. For the same reason each directory has its own thread. There are no more than ``log.dirs`` has entries, for a directory
-    fails once.
+    The thread with the I/O error holds locks, and the scheduler's threads flush logs: a disk that hangs may block all of them. For
+    the same reason each directory has its own thread. A directory fails only once, so there are at most as many threads as
+    ``log.dirs`` has entries.
     """
 
     def __init__(self, handle: Callable[[LogDirectory], None]) -> None:
@@ -25,7 +25,7 @@ class LogDirFailureHandler:
         self._is_stopped = False
 
     def directory_failed(self, directory: LogDirectory) -> None:
-        """Have the failure handled; returns at once. Does nothing after ``shutdown``."""
+        """Start a thread that handles the failure. Does nothing after ``shutdown``."""
         thread = threading.Thread(target=self._run, args=(directory,), name=f"LogDirFailureHandler-{directory.path}", daemon=True)
         with self._lock:
             if not self._is_stopped:
@@ -36,14 +36,14 @@ class LogDirFailureHandler:
         try:
             self._handle(directory)
         except Exception:  # noqa: BLE001 nobody else would log it
-            _log.failure("Uncaught exception while the failure of {path} was handled", path=str(directory.path))
+            _log.failure("Uncaught exception while handling the failure of {path}", path=str(directory.path))
 
     def shutdown(self, timeout_s: float = 10.0) -> None:
-        """Begin with no further failure, and wait at most ``timeout_s`` seconds for each that is being handled."""
+        """Ignore further failures, and wait up to ``timeout_s`` seconds for each thread."""
         with self._lock:
             self._is_stopped = True
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(timeout_s)
                 if thread.is_alive():
-                    _log.warn("{thread} did not end within {seconds} s", thread=thread.name, seconds=timeout_s)
+                    _log.warn("{thread} did not stop within {seconds} s", thread=thread.name, seconds=timeout_s)

@@ -1,4 +1,4 @@
-"""All log directories of a broker: their locks, which of them are online, and where a new log goes."""
+"""All log directories of a broker: their locks, which are online, and the choice for new logs."""
 
 import errno
 import os
@@ -20,14 +20,14 @@ DirectoryFailureListener = Callable[[LogDirectory], None]
 MIN_CLOSING_THREADS = 8
 LOGS_PER_CLOSING_THREAD = 16
 MIN_LOGS_FOR_SYNCFS = 64
-"""From so many logs on, all of the file system is written at once before each log is flushed, which then waits for little."""
+"""With at least this many unflushed logs, the whole file system is synced first, which makes the flushes of single logs fast."""
 _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 _log = Logger()
 
 
 def is_out_of_descriptors(error: BaseException | None) -> bool:
-    """Whether ``error``, or what caused it, is that the process may open no more files."""
+    """Return whether ``error`` or one of its causes is that the process is out of file descriptors."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in _OUT_OF_DESCRIPTORS:
             return True
@@ -36,9 +36,9 @@ def is_out_of_descriptors(error: BaseException | None) -> bool:
 
 
 class LogDirectories:
-    """The entries of ``log.dirs``, in their order (Kafka: ``LogManager.liveLogDirs`` and ``LogDirFailureChannel``).
+    """The entries of ``log.dirs``, in order (Kafka: ``LogManager.liveLogDirs`` and ``LogDirFailureChannel``).
 
-    ``on_failure`` is told of a directory that goes offline after an I/O error, by the thread that met the error.
+    ``on_failure`` is called with a directory that goes offline, on the thread that had the I/O error.
     """
 
     def __init__(self, paths: Iterable[str], on_failure: DirectoryFailureListener | None = None) -> None:
@@ -48,24 +48,24 @@ class LogDirectories:
 
     @property
     def online(self) -> list[LogDirectory]:
-        """Those that no I/O error has taken offline."""
+        """The directories without an I/O error."""
         return [directory for directory in self.all if directory.is_online]
 
     @property
     def offline(self) -> list[LogDirectory]:
-        """The others."""
+        """The directories that are offline after an I/O error."""
         return [directory for directory in self.all if not directory.is_online]
 
     def ensure_none_is_offline(self, topic_partition: TopicPartition) -> None:
-        """Raise KafkaStorageError where the partition's log may lie in a directory that cannot be looked into."""
+        """Raise KafkaStorageError if any directory is offline, as the partition's log may be in it."""
         if self.offline:
             paths = ", ".join(str(directory.path) for directory in self.offline)
-            raise KafkaStorageError(f"no log is made for {topic_partition} while it may lie in {paths}, which is offline")
+            raise KafkaStorageError(f"cannot create the log of {topic_partition}: it may exist in {paths}, which is offline")
 
     def acquire(self) -> None:
-        """Take the locks; a directory that the disk does not let be used is offline from the start.
+        """Lock the directories. A directory with an I/O error is offline from the start.
 
-        Raises LogDirectoryError, holding none, when another broker has one or none can be used.
+        Raises LogDirectoryError, without holding any lock, if another broker holds one or all directories are unusable.
         """
         unusable: list[UnusableDirectoryError] = []
         try:
@@ -85,12 +85,12 @@ class LogDirectories:
             _log.error("{error}; the broker starts without it", error=each)
 
     def release(self) -> None:
-        """Give the locks back."""
+        """Release the locks."""
         for directory in self.all:
             directory.release()
 
     def close(self, broker_epoch: int, threads: int) -> None:
-        """Flush and close the logs, ``threads`` at a time in each directory at least; note which are clean, and release them."""
+        """Flush and close the logs, with at least ``threads`` threads per directory; mark directories clean, and release them."""
         with ThreadPoolExecutor(len(self.all), thread_name_prefix="log-closing-") as pool:
             list(pool.map(partial(_close_logs, broker_epoch=broker_epoch, threads=threads), self.all))
         self.release()
@@ -100,18 +100,18 @@ class LogDirectories:
         return self._by_path.get(path)
 
     def named(self, path: str) -> LogDirectory:
-        """Return the directory that a client named by its absolute path; raises LogDirNotFoundError."""
+        """Return the directory with the absolute path that a client sent; raises LogDirNotFoundError."""
         directory = self._by_path.get(Path(path)) if path else None
         if directory is None or str(directory.path) != path:
-            raise LogDirNotFoundError(f"{path!r} is no log directory of this broker")
+            raise LogDirNotFoundError(f"{path!r} is not a log directory of this broker")
         return directory
 
     def by_fewest_logs(self) -> list[LogDirectory]:
-        """Return the online directories in the order in which a new log tries them (``LogManager.nextLogDirs``)."""
+        """Return the online directories in the order of preference for a new log (Kafka: ``LogManager.nextLogDirs``)."""
         return sorted(self.online, key=lambda directory: len(directory.logs))
 
     def checkpoint(self, path: Path) -> None:
-        """Write recovery points and log start offsets of the directory at ``path``, unless it is offline."""
+        """Checkpoint the recovery points and log start offsets of the directory at ``path``, unless it is offline."""
         directory = self._by_path.get(path)
         if directory is None or not directory.is_online:
             return
@@ -122,22 +122,22 @@ class LogDirectories:
             self.failed(directory, error)
 
     def forget_deleted(self) -> None:
-        """Write the checkpoints anew where they have offsets of logs that are gone: a new log of that name has not those."""
+        """Rewrite checkpoints with offsets of deleted logs, so that a new log of the same name does not inherit them."""
         for directory in self.online:
             checkpoints = (directory.recovery_points, directory.log_start_offsets)
             if not all(directory.is_current(checkpoint, directory.logs) for checkpoint in checkpoints):
                 self.checkpoint(directory.path)
 
     def correct_recovery_points(self) -> None:
-        """Write those anew that lie beyond their log's: a recovery from there on would take what is appended now for flushed."""
+        """Rewrite checkpoints with recovery points above the logs': recovery would take new records for flushed."""
         for directory in self.online:
             if directory.has_recovery_point_beyond():
                 self.checkpoint(directory.path)
 
     def failed(self, directory: LogDirectory, error: OSError) -> None:
-        """Take a directory offline after an I/O error; its logs answer KafkaStorageError where they need the disk.
+        """Take a directory offline after an I/O error; its logs raise KafkaStorageError when they need the disk.
 
-        Having no file descriptor left says nothing about the disk: what needed one has failed, and that is all.
+        A lack of file descriptors is no failure of the disk: it fails only the operation.
         """
         if not directory.is_online:
             return
@@ -157,7 +157,7 @@ def _close_logs(directory: LogDirectory, broker_epoch: int, threads: int) -> Non
             log.close_handles()
         return
     try:
-        # More threads than that: they wait for the disk, which takes little longer for what several want than for one.
+        # More threads, as they mostly wait for the disk, which serves several in little more time than one.
         threads = max(threads, min(MIN_CLOSING_THREADS, len(logs) // LOGS_PER_CLOSING_THREAD + 1))
         with ThreadPoolExecutor(threads, thread_name_prefix=f"log-closing-{directory.path}-") as pool:
             unflushed = [log for log in logs if log.recovery_point < log.log_end_offset]
@@ -167,8 +167,8 @@ def _close_logs(directory: LogDirectory, broker_epoch: int, threads: int) -> Non
             list(pool.map(UnifiedLog.flush_and_close, logs))
         directory.checkpoint_recovery_points()
         directory.checkpoint_log_start_offsets()
-        # A start that was interrupted has changed nothing: what was clean is clean.
+        # An interrupted start has changed nothing: a directory that was clean still is.
         if directory.is_loaded or directory.was_clean:
             directory.write_clean_shutdown(broker_epoch)
     except (OSError, KafkaStorageError):
-        _log.failure("{path} could not be closed cleanly: the next start will recover it", path=str(directory.path))
+        _log.failure("{path} could not be closed cleanly: the next start will recover its logs", path=str(directory.path))

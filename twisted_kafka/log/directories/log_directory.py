@@ -1,4 +1,4 @@
-"""One entry of ``log.dirs``: its lock, its checkpoints, and whether the last stop was clean."""
+"""One entry of ``log.dirs``: its lock, its checkpoints and its clean-shutdown file."""
 
 import errno
 import fcntl
@@ -35,13 +35,13 @@ class LogDirectoryError(Exception):
 
 
 class UnusableDirectoryError(LogDirectoryError):
-    """The disk does not let a log directory be used: the broker can do without it."""
+    """A log directory cannot be used because of an I/O error; the broker can start without it."""
 
 
 class LogDirectory:
-    """A log directory that this broker holds from ``acquire`` to ``release``.
+    """A log directory, locked from ``acquire`` to ``release``.
 
-    ``logs`` are those in it: of a partition whose replica is being moved here, the future one.
+    ``logs`` has the logs in it; the future one of a partition that is being moved here.
     """
 
     def __init__(self, path: Path) -> None:
@@ -63,13 +63,13 @@ class LogDirectory:
 
     @property
     def is_held(self) -> bool:
-        """Whether this broker has the lock."""
+        """Whether this broker holds the lock."""
         return self._lock_fd >= 0
 
     def acquire(self) -> None:
-        """Make the directory if it is missing, and take its lock, which Kafka's broker heeds too.
+        """Create the directory if it is missing, and lock it with the lock file that Apache Kafka uses too.
 
-        Raises UnusableDirectoryError when the disk does not let it be used, LogDirectoryError when somebody else has it.
+        Raises UnusableDirectoryError after an I/O error, LogDirectoryError if another broker holds the lock.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -84,8 +84,8 @@ class LogDirectory:
             raise UnusableDirectoryError(f"Cannot use the log directory {self.path}: {error.strerror}") from error
 
     def _take_lock(self) -> int:
-        # The kernel's lock is the process's, and closing any descriptor of the file drops it: another broker in this process has
-        # to be kept out before it opens the file.
+        # The lock belongs to the process, and closing any descriptor of the file drops it: another broker in this process must be
+        # rejected before it opens the file.
         name = os.path.realpath(self.path)
         if name in _held_here:
             raise BlockingIOError
@@ -101,7 +101,7 @@ class LogDirectory:
         return fd
 
     def release(self) -> None:
-        """Give the lock back; harmless when it is not held."""
+        """Release the lock; does nothing if it is not held."""
         if self._lock_fd < 0:
             return
         with _held_here_lock:
@@ -110,7 +110,7 @@ class LogDirectory:
         self._lock_fd = -1
 
     def take_clean_shutdown(self) -> bool:
-        """Tell whether the last stop was clean, and forget it, so that a crash from now on is noticed; raises OSError."""
+        """Return whether the last shutdown was clean, and remove the clean-shutdown file; raises OSError."""
         path = self.path / CLEAN_SHUTDOWN_FILE
         self.was_clean = path.exists()
         if self.was_clean:
@@ -119,7 +119,7 @@ class LogDirectory:
         return self.was_clean
 
     def write_clean_shutdown(self, broker_epoch: int = NO_BROKER_EPOCH) -> None:
-        """Note that everything is flushed, checkpointed and closed; raises OSError."""
+        """Write the clean-shutdown file: all logs are flushed, checkpointed and closed. Raises OSError."""
         content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
         with open(self.path / CLEAN_SHUTDOWN_FILE, "w", encoding="utf-8") as file:
             file.write(content)
@@ -128,20 +128,20 @@ class LogDirectory:
         sync_directory(self.path)
 
     def read_checkpoint(self, checkpoint: OffsetCheckpoint) -> dict[TopicPartition, int]:
-        """Return a checkpoint's offsets. A damaged one counts as empty and is told: recovery then starts from the beginning."""
+        """Return a checkpoint's offsets. A malformed one is logged and counts as empty: recovery then reads whole logs."""
         try:
             offsets = self._written[checkpoint.path] = checkpoint.read()
         except MalformedCheckpointError as error:
-            _log.warn("{error}; it is not used", error=error)
+            _log.warn("Ignoring a malformed checkpoint: {error}", error=error)
             return {}
         return dict(offsets)
 
     def is_current(self, checkpoint: OffsetCheckpoint, present: Container[TopicPartition]) -> bool:
-        """Whether a checkpoint, as it was read or written last, has offsets of no other partitions than those ``present``."""
+        """Return whether a checkpoint, as last read or written, has offsets only of partitions in ``present``."""
         return all(topic_partition in present for topic_partition in self._written.get(checkpoint.path, ()))
 
     def write_checkpoint(self, checkpoint: OffsetCheckpoint, offsets: Mapping[TopicPartition, int]) -> None:
-        """Write a checkpoint unless it would say what it says already; raises OSError."""
+        """Write a checkpoint, unless it is unchanged; raises OSError."""
         wanted = dict(offsets)
         if self._written.get(checkpoint.path) == wanted:
             return
@@ -149,18 +149,18 @@ class LogDirectory:
         self._written[checkpoint.path] = wanted
 
     def has_recovery_point_beyond(self) -> bool:
-        """Whether a log's recovery point lies before the one that was written last: a crash cut the log."""
+        """Return whether a log's recovery point is below the one in the checkpoint, as recovery cut the log."""
         written = self._written.get(self.recovery_points.path, {})
         return any(log.recovery_point < written.get(log.topic_partition, 0) for log in list(self.logs.values()))
 
     def checkpoint_recovery_points(self) -> None:
-        """Write up to where each log is known to be on disk; raises OSError."""
-        with self._checkpoint_lock:  # else points from before a truncation could be written after those from after it
+        """Write the recovery points of the logs; raises OSError."""
+        with self._checkpoint_lock:  # or older points could be written after those of a truncation
             points = {log.topic_partition: log.recovery_point for log in list(self.logs.values())}
             self._write_of_logs(self.recovery_points, points)
 
     def checkpoint_log_start_offsets(self) -> None:
-        """Write where the logs begin that begin after their first segment; raises OSError."""
+        """Write the log start offsets above the base offset of the first segment; raises OSError."""
         with self._checkpoint_lock:
             starts = {
                 log.topic_partition: log.log_start_offset
@@ -171,7 +171,7 @@ class LogDirectory:
 
     def _write_of_logs(self, checkpoint: OffsetCheckpoint, offsets: dict[TopicPartition, int]) -> None:
         if not self.is_loaded:
-            # The start ended early: what is known of the logs that it did not open stays.
+            # The start was interrupted: keep the offsets of logs that it did not open.
             before = self._written.get(checkpoint.path)
             if before is None:
                 return

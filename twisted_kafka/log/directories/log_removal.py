@@ -1,4 +1,4 @@
-"""Removing logs: their directories are renamed at once, their files go later, by the next start if need be."""
+"""Deletes logs: the directory is renamed at once, its files are deleted later, by the next start if necessary."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,14 +10,14 @@ from twisted_kafka.timing.scheduler import IScheduler
 
 
 class LogRemover:
-    """Removes logs; ``on_failure`` is told of a log directory in which that fails."""
+    """Deletes logs. On an I/O error, ``on_failure`` is called with the log directory and the error."""
 
     def __init__(self, scheduler: IScheduler, on_failure: Callable[[Path, OSError], None]) -> None:
         self._scheduler = scheduler
         self._on_failure = on_failure
 
     def remove(self, log: UnifiedLog) -> None:
-        """Rename a log's directory and close it; its files follow after ``file.delete.delay.ms``. Raises KafkaStorageError."""
+        """Rename and close a log; its files are deleted after ``file.delete.delay.ms``. Raises KafkaStorageError."""
         doomed = log.parent / marked_directory_name(log.topic_partition, DELETED_DIRECTORY_SUFFIX)
         try:
             log.move_to(doomed)
@@ -29,7 +29,7 @@ class LogRemover:
         self.remove_files(doomed, log.config.file_delete_delay_ms)
 
     def remove_files(self, path: Path, delay_ms: int) -> None:
-        """Remove a directory that was renamed."""
+        """Delete a renamed directory after ``delay_ms``."""
 
         def remove() -> None:
             for child in list(path.iterdir()):

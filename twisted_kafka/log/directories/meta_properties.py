@@ -1,4 +1,4 @@
-"""``meta.properties``: which cluster and broker a log directory belongs to."""
+"""``meta.properties``: the cluster and broker that a log directory belongs to."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -15,11 +15,11 @@ _READABLE_VERSIONS = ("0", "1")
 
 
 class MetaPropertiesError(ValueError):
-    """Log directories do not belong to this broker, or not together; the text is one line for the operator."""
+    """Log directories belong to another broker, or to different ones; the text is one line for the operator."""
 
 
 class MetaProperties(NamedTuple):
-    """What a ``meta.properties`` says; None where it says nothing."""
+    """The content of a ``meta.properties``; missing values are None."""
 
     cluster_id: str | None
     broker_id: int | None
@@ -27,9 +27,9 @@ class MetaProperties(NamedTuple):
 
 
 def read_meta_properties(directory: Path) -> MetaProperties | None:
-    """Return what the file in ``directory`` says, or None when there is none.
+    """Return the content of the file in ``directory``, or None if it does not exist.
 
-    Raises MetaPropertiesError for a version or broker id that cannot be, OSError.
+    Raises OSError, and MetaPropertiesError for an invalid version or broker id.
     """
     path = directory / META_PROPERTIES
     try:
@@ -65,9 +65,9 @@ def _raise(_directory: Path, error: OSError) -> None:
 
 
 def load_meta_properties(directories: Iterable[Path], on_failure: FailureListener = _raise) -> MetaProperties:
-    """Return what the files of all ``directories`` say together; raises MetaPropertiesError when they contradict each other.
+    """Return the combined content of the files of all ``directories``; raises MetaPropertiesError if they are inconsistent.
 
-    ``on_failure`` is told of a directory whose file cannot be read.
+    ``on_failure`` is called with a directory whose file cannot be read.
     """
     together = MetaProperties(None, None)
     seen: dict[str, Path] = {}
@@ -97,10 +97,10 @@ def load_meta_properties(directories: Iterable[Path], on_failure: FailureListene
 
 
 def claim_directories(directories: Iterable[Path], cluster_id: str, broker_id: int, on_failure: FailureListener = _raise) -> None:
-    """Write cluster and broker id into the directories that have none; a ``directory.id`` stays what it is.
+    """Write cluster and broker id into the directories that have none; a ``directory.id`` is kept.
 
-    ``on_failure`` is told of a directory that cannot be read or written. Raises MetaPropertiesError when one belongs to another
-    cluster or broker.
+    ``on_failure`` is called with a directory that cannot be read or written. Raises MetaPropertiesError if a directory belongs to
+    another cluster or broker.
     """
     for directory in directories:
         try:
@@ -113,8 +113,8 @@ def _claim(directory: Path, cluster_id: str, broker_id: int) -> None:
     found = read_meta_properties(directory) or MetaProperties(None, None)
     path = directory / META_PROPERTIES
     if found.cluster_id not in (None, cluster_id):
-        raise MetaPropertiesError(f"{path} is of cluster {found.cluster_id}, this broker is of cluster {cluster_id}")
+        raise MetaPropertiesError(f"{path} has cluster.id={found.cluster_id}, but this broker belongs to cluster {cluster_id}")
     if found.broker_id not in (None, broker_id):
-        raise MetaPropertiesError(f"{path} is of broker {found.broker_id}, this broker is broker.id={broker_id}")
+        raise MetaPropertiesError(f"{path} has broker.id={found.broker_id}, but this broker has broker.id={broker_id}")
     if found.cluster_id is None or found.broker_id is None:
         write_meta_properties(directory, MetaProperties(cluster_id, broker_id, found.directory_id))

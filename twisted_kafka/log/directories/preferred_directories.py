@@ -1,4 +1,4 @@
-"""Which log directory an administrator wants a partition's next log in (AlterReplicaLogDirs)."""
+"""The log directories that an administrator chose for new logs (AlterReplicaLogDirs; Kafka: preferredLogDirs)."""
 
 from typing import Final
 
@@ -6,17 +6,17 @@ from twisted_kafka.log.directories.log_directory import LogDirectory
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 MAX_PREFERRED_DIRECTORIES: Final = 10_000
-"""So many partitions that do not exist yet may have a directory wished for them; the oldest wish is forgotten first."""
+"""The most partitions with a preferred directory. Above it, the oldest entry is dropped."""
 
 
 class PreferredDirectories:
-    """Used under the lock of the log manager, who makes the logs."""
+    """The preferred directory of each partition. Used under the log manager's lock."""
 
     def __init__(self) -> None:
         self._wished: dict[TopicPartition, LogDirectory] = {}
 
     def add(self, topic_partition: TopicPartition, directory: LogDirectory) -> None:
-        """Note that the partition's next log shall be in ``directory``; nothing when it has one there already."""
+        """Set the directory for the partition's next log; does nothing if its log is there already."""
         if topic_partition in directory.logs:
             return
         self.forget(topic_partition)
@@ -25,9 +25,9 @@ class PreferredDirectories:
         self._wished[topic_partition] = directory
 
     def get(self, topic_partition: TopicPartition) -> LogDirectory | None:
-        """Return the directory that is wished for, or None."""
+        """Return the preferred directory, or None."""
         return self._wished.get(topic_partition)
 
     def forget(self, topic_partition: TopicPartition) -> None:
-        """Let the next log be made anywhere."""
+        """Remove the partition's preferred directory."""
         self._wished.pop(topic_partition, None)
