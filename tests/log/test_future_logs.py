@@ -26,7 +26,7 @@ def test_a_future_log_replaces_the_log(broker):
     source = manager.get_or_create_log(ONE, bytes(range(16)))
     append(source, b"x")
     source.update_high_watermark(1)
-    with pytest.raises(KafkaStorageError, match="nobody said"):
+    with pytest.raises(KafkaStorageError, match="no target directory"):
         manager.get_or_create_future_log(ONE, source.topic_id)
     target = next(directory for directory in manager.directories if directory.path != source.parent)
     manager.prefer(ONE, target)

@@ -1,4 +1,4 @@
 """Storage: partitions as segment files in Kafka's own formats.
 
-``unified_log`` is one partition, ``log_manager`` is all of a broker's; the other modules are what these two are made of.
+``unified_log`` is the log of one partition, ``log_manager`` has all logs of a broker; the other modules are their parts.
 """

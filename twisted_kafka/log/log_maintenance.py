@@ -1,4 +1,4 @@
-"""What happens to a log besides appending and reading: cutting, retention, new settings, closing, deletion."""
+"""Maintenance of a log: truncation, retention, compaction, config changes, closing, deletion."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -17,12 +17,12 @@ from twisted_kafka.protocol.errors import InconsistentTopicIdError
 
 
 class LogMaintenance(LogState):
-    """The slow operations of a log; each takes its lock."""
+    """The maintenance operations of a log; each takes the lock."""
 
-    # Cutting.
+    # Truncation.
 
     def truncate_to(self, offset: int) -> bool:
-        """Drop everything from ``offset`` on, whole batches at a time; returns whether there was anything."""
+        """Remove all batches with ``offset`` or higher ones; returns whether there were any."""
         if offset >= self.log_end_offset:
             return False
         if offset <= self.segments.first.base_offset:
@@ -58,7 +58,7 @@ class LogMaintenance(LogState):
         self._set_limits(log_end=new_end, high_watermark=mark, log_start_offset=start)
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
-        """Drop everything and begin anew at ``offset``; the log may still be said to begin before it."""
+        """Remove all records, and continue at ``offset``; the log start offset may be lower."""
         with self._flush_lock, self._lock:
             try:
                 for segment in reversed(list(self.segments)):
@@ -80,9 +80,10 @@ class LogMaintenance(LogState):
     # Retention.
 
     def delete_old_segments(self) -> int:
-        """Remove the segments that retention and the log start offset no longer want; returns how many.
+        """Delete the segments that exceed retention or are below the log start offset; returns how many.
 
-        ``retention.ms`` and ``retention.bytes`` count only where cleanup.policy says delete. Nothing above the high watermark goes.
+        ``retention.ms`` and ``retention.bytes`` apply only if cleanup.policy includes delete. Records above the high watermark are
+        kept.
         """
         with self._lock:
             if self._is_closed:
@@ -132,7 +133,7 @@ class LogMaintenance(LogState):
         names = [path.name for path in paths]
 
         def remove() -> None:
-            _remove_files([self.dir / name for name in names])  # wherever the log lies by then
+            _remove_files([self.dir / name for name in names])  # the log may have moved
 
         self._environment.scheduler.schedule_once("delete-file", remove, self.config.file_delete_delay_ms)
 
@@ -170,7 +171,7 @@ class LogMaintenance(LogState):
         return True
 
     def _install_segments(self, segments: LogSegments, base_offsets: set[int]) -> None:
-        """Go on with ``segments``, and look up again where offsets lie that were known to be in one of the replaced ones."""
+        """Use ``segments`` from now on, and drop positions of limits that are in the replaced segments."""
         end, mark, _, start, _, unstable = self.limits
         if end.segment_base_offset in base_offsets:
             end = LogOffsetMetadata(end.message_offset, self._active.base_offset, self._active.size_bytes)
@@ -181,7 +182,7 @@ class LogMaintenance(LogState):
         self.limits = make_limits(end, mark, start, segments, unstable)
 
     def last_records_of_producers(self) -> dict[int, tuple[int, int]]:
-        """Return the epoch and the last offset, -1 without one, of each producer, by its id."""
+        """Return the epoch and the last offset of each producer, by its id; the offset is -1 if there is none."""
         with self._lock:
             return {
                 entry.producer_id: (entry.epoch, entry.batches[-1].last_offset if entry.batches else -1)
@@ -189,14 +190,14 @@ class LogMaintenance(LogState):
             }
 
     def remove_expired_producers(self, now_ms: int) -> int:
-        """Forget producers that wrote nothing for ``producer.id.expiration.ms``; returns how many."""
+        """Remove the state of producers that wrote nothing for ``producer.id.expiration.ms``; returns how many."""
         with self._lock:
             return self.producer_state.remove_expired(now_ms, self._environment.producer_expiration_ms)
 
-    # The topic and the settings.
+    # Topic id and config.
 
     def assign_topic_id(self, topic_id: bytes) -> None:
-        """Note the topic's id in partition.metadata; raises InconsistentTopicIdError when the log has another one."""
+        """Write the topic's id to partition.metadata; raises InconsistentTopicIdError if the log has another one."""
         if self.topic_id == topic_id:
             return
         if self.topic_id is not None:
@@ -209,12 +210,12 @@ class LogMaintenance(LogState):
         self.topic_id = topic_id
 
     def update_config(self, config: LogConfig) -> None:
-        """Go by other settings from now on."""
+        """Apply a new config."""
         with self._lock:
             self.config = config
             self._active.index_interval_bytes = config.index_interval_bytes
 
-    # The end.
+    # Closing.
 
     def move_to(self, directory: Path) -> None:
         """Rename the log's directory within its log directory; raises OSError."""
@@ -228,7 +229,7 @@ class LogMaintenance(LogState):
                 segment.move_to(directory)
 
     def write_out(self) -> None:
-        """Write what is only in memory, a producer snapshot and the last index entries; nothing of it is durable yet."""
+        """Write a producer snapshot and the index entries that are only in memory; they are not durable yet."""
         with self._lock:
             if self._is_closed:
                 return
@@ -239,8 +240,8 @@ class LogMaintenance(LogState):
                 raise self._storage_error("write out", error) from error
 
     def flush_and_close(self) -> None:
-        """Make everything durable and close the log, so that the next start need not read it."""
-        self.write_out()  # now, to go to disk with all the rest
+        """Make everything durable and close the log, so that the next start does not have to recover it."""
+        self.write_out()  # first, to be flushed with the rest
         self.flush()
         self.close()
 
@@ -249,7 +250,7 @@ class LogMaintenance(LogState):
             self._snapshots.write(self.log_end_offset, self.producer_state.producers.values())
 
     def close(self) -> None:
-        """Write indexes and a producer snapshot, durably. Flush before."""
+        """Write indexes and a producer snapshot durably. The log must be flushed first."""
         with self._flush_lock, self._lock:
             if self._is_closed:
                 return
@@ -264,14 +265,14 @@ class LogMaintenance(LogState):
                 raise self._storage_error("close", error) from error
 
     def close_handles(self) -> None:
-        """Let go of the files without writing anything: the disk failed, or the log is being deleted."""
+        """Release the files and write nothing: the disk failed, or the log is being deleted."""
         with self._lock:
             self._is_closed = True
             for segment in self.segments:
                 segment.release_file()
 
     def delete(self) -> None:
-        """Remove the directory and all in it; raises OSError."""
+        """Delete the directory with all files; raises OSError."""
         self.close_handles()
         _remove_files(list(self.dir.iterdir()))
         self.dir.rmdir()

@@ -36,17 +36,17 @@ VERIFICATION_KEY: Final = "transaction.partition.verification.enable"
 
 _T = TypeVar("_T")
 TopicConfigLookup = Callable[[str], Mapping[str, str]]
-"""Returns a topic's own settings, by its name."""
+"""Returns the config overrides of a topic, by its name."""
 
 _log = Logger()
 
 
 class LogManager:
-    """Makes, finds, flushes, checkpoints, moves and deletes logs.
+    """Creates, finds, flushes, checkpoints, moves and deletes logs.
 
-    ``startup`` must have returned before anything else is asked; ``get_log`` may then be called by any thread without a lock.
-    ``on_directory_failure`` is told of a directory that went offline after an I/O error; whoever is told has to call
-    ``forget_directory``, on a thread that holds no lock of a log.
+    ``startup`` must return before other methods are called. ``get_log`` takes no lock and can be called on any thread.
+    ``on_directory_failure`` is called with a directory that goes offline after an I/O error. It must have ``forget_directory``
+    called on a thread that holds no lock of a log.
     """
 
     def __init__(
@@ -59,14 +59,14 @@ class LogManager:
         metrics: MetricsRegistry | None = None,
         terminal: TextIO | None = None,
     ) -> None:
-        """``terminal`` gets a bar while logs are recovered."""
+        """A progress bar is written to ``terminal`` while logs are loaded."""
         self.clock = clock
         self._config = config
         self._scheduler = scheduler
         self._topic_configs: TopicConfigLookup = lambda _topic: {}
         self._logs: dict[TopicPartition, UnifiedLog] = {}
         self._future_logs: dict[TopicPartition, UnifiedLog] = {}
-        self._wishes = PreferredDirectories()
+        self._preferred = PreferredDirectories()
         self._lock = threading.Lock()
         self._has_begun_loading = False
         self._all = LogDirectories(config.log_dirs, on_directory_failure)
@@ -89,14 +89,14 @@ class LogManager:
     # Starting and stopping.
 
     def acquire_directories(self) -> None:
-        """Take the locks of the log directories; ``startup`` does so if nobody did. Raises LogDirectoryError, holding none."""
+        """Lock the log directories; ``startup`` does it if needed. Raises LogDirectoryError, and then holds no lock."""
         self._all.acquire()
 
     def startup(self, topic_config_lookup: TopicConfigLookup | None = None) -> None:
-        """Load the logs, with as many threads per directory as ``num.recovery.threads.per.data.dir``, and begin the periodic tasks.
+        """Load the logs, with ``num.recovery.threads.per.data.dir`` threads per directory, and start the periodic tasks.
 
-        Raises LogDirectoryError when no directory can be used or another broker uses one, LoadingInterruptedError after
-        ``progress.interrupt``, OSError, ValueError for files that cannot be understood.
+        Raises LogDirectoryError if no directory is usable or another broker uses one, LoadingInterruptedError after
+        ``progress.interrupt``, OSError, and ValueError for malformed files.
         """
         self.acquire_directories()
         self._has_begun_loading = True
@@ -115,7 +115,7 @@ class LogManager:
             self.cleaner.startup()
 
     def _add_loaded(self, loader: DirectoryLoader) -> None:
-        # Under the lock: a directory that fails from here on has its logs taken out again by ``forget_directory``.
+        # Under the lock: ``forget_directory`` removes the logs of a directory that fails from now on.
         with self._lock:
             for loaded, known in ((loader.logs, self._logs), (loader.future_logs, self._future_logs)):
                 for topic_partition, log in loaded.items():
@@ -129,10 +129,10 @@ class LogManager:
                 self.cleaner.manager.pause(self._future_logs)
 
     def shutdown(self, broker_epoch: int = NO_BROKER_EPOCH) -> None:
-        """Flush and close every log, write the checkpoints and, where all went well, the clean-shutdown file; release the locks.
+        """Flush and close all logs, write the checkpoints and, without errors, the clean-shutdown files; release the locks.
 
-        ``num.recovery.threads.per.data.dir`` threads work on each directory, all directories at the same time. Before
-        ``startup`` it only releases the locks.
+        Directories are closed in parallel, each with ``num.recovery.threads.per.data.dir`` threads. Before ``startup`` this only
+        releases the locks.
         """
         if not self._has_begun_loading:
             self._all.release()
@@ -142,18 +142,18 @@ class LogManager:
             self.cleaner.shutdown()
         self._all.close(broker_epoch, self._config.int("num.recovery.threads.per.data.dir"))
 
-    # Finding and making.
+    # Lookup and creation.
 
     def get_log(self, topic_partition: TopicPartition) -> UnifiedLog | None:
         """Return a partition's log, or None."""
         return self._logs.get(topic_partition)
 
     def get_future_log(self, topic_partition: TopicPartition) -> UnifiedLog | None:
-        """Return the log that is to replace a partition's, or None when it is not being moved."""
+        """Return the future log of a partition that is being moved to another log directory, or None."""
         return self._future_logs.get(topic_partition)
 
     def all_logs(self) -> list[UnifiedLog]:
-        """Return every log, the future ones too."""
+        """Return all logs, including future ones."""
         return [*self._logs.values(), *self._future_logs.values()]
 
     def logs_in(self, directory: LogDirectory) -> list[UnifiedLog]:
@@ -161,7 +161,7 @@ class LogManager:
         return list(directory.logs.values())
 
     def directory_of(self, topic_partition: TopicPartition) -> LogDirectory | None:
-        """Return the directory that a partition's log lies in, or None when there is no log."""
+        """Return the directory of a partition's log, or None if there is no log."""
         log = self._logs.get(topic_partition)
         return None if log is None else self._all.find(log.parent)
 
@@ -170,13 +170,13 @@ class LogManager:
         return self._all.named(path)
 
     def topic_config(self, topic: str) -> LogConfig:
-        """Return a topic's settings: its own, else the broker's."""
+        """Return a topic's config: its own settings over the broker's defaults."""
         return LogConfig.from_broker(self._config, self._topic_configs(topic))
 
     def prefer(self, topic_partition: TopicPartition, directory: LogDirectory) -> None:
-        """Have the partition's next log made in ``directory``, unless it has one there already."""
+        """Create the partition's next log in ``directory``, unless its log is there already."""
         with self._lock:
-            self._wishes.add(topic_partition, directory)
+            self._preferred.add(topic_partition, directory)
 
     def get_or_create_log(
         self,
@@ -186,11 +186,11 @@ class LogManager:
         *,
         is_new: bool = True,
     ) -> UnifiedLog:
-        """Return a partition's log; a new one is made in the directory that ``prefer`` named, else where the fewest logs are.
+        """Return a partition's log. A new one is created in the preferred directory, or in the one with the fewest logs.
 
-        One that is not ``is_new`` may lie in a directory that is offline: then nothing is made. If all are online, it is lost, and
-        the copy of a move that was under way becomes the log.
-        Raises KafkaStorageError when it cannot be made, InconsistentTopicIdError when the existing log is of another topic id.
+        The log of a partition that is not ``is_new`` may be in an offline directory: nothing is created then. If all directories
+        are online, the log is lost, and the future log of an unfinished move takes its place.
+        Raises KafkaStorageError if the log cannot be created, InconsistentTopicIdError if it has another topic id.
         """
         log = self._logs.get(topic_partition)
         if log is None:
@@ -211,16 +211,16 @@ class LogManager:
         return log
 
     def _adopt_future_log(self, topic_partition: TopicPartition, topic_id: bytes | None) -> UnifiedLog | None:
-        """Let the copy of a log that is lost take its place; return it, or None when there is none of this topic.
+        """Replace a lost log by its future log; return it, or None if there is none of this topic.
 
-        Next to a new log the move would go on, and cut the copy to what that has: nothing (docs/adr/0023-lost-source-of-a-move.md).
+        With a new log the move would continue, and truncate the future log to nothing (docs/adr/0023-lost-source-of-a-move.md).
         """
         future = self._future_logs.get(topic_partition)
         if future is None or (topic_id is not None and future.topic_id not in (None, topic_id)):
             return None
         _log.warn(
-            "{partition} has no log in any directory of log.dirs, but a copy that was being moved to {path}: the copy becomes the "
-            "log, with the records up to offset {end}",
+            "{partition} has no log in any directory of log.dirs, but {path} has the copy of an unfinished move: the copy becomes "
+            "the log, with the records up to offset {end}",
             partition=str(topic_partition),
             path=str(future.parent),
             end=future.log_end_offset,
@@ -230,7 +230,7 @@ class LogManager:
         return future
 
     def _promote(self, future: UnifiedLog) -> None:
-        """Let a future log be its partition's; raises KafkaStorageError. The caller has the lock."""
+        """Make a future log the log of its partition; raises KafkaStorageError. The caller holds the lock."""
         topic_partition = future.topic_partition
         self._metrics.log_removed(future)
         try:
@@ -243,9 +243,9 @@ class LogManager:
         del self._future_logs[topic_partition]
 
     def get_or_create_future_log(self, topic_partition: TopicPartition, topic_id: bytes | None) -> UnifiedLog:
-        """Return the log that is to replace a partition's, made in the directory that ``prefer`` named.
+        """Return a partition's future log; a new one is created in the preferred directory.
 
-        Raises KafkaStorageError when it cannot be made or any directory is offline, which might have one already.
+        Raises KafkaStorageError if it cannot be created, or if any directory is offline, as it may exist there.
         """
         log = self._future_logs.get(topic_partition)
         if log is None:
@@ -255,7 +255,7 @@ class LogManager:
         return log
 
     def _create_future_log(self, topic_partition: TopicPartition) -> UnifiedLog:
-        # What was copied before a compaction would count as compacted. The wait for a cleaner is over before the lock is taken.
+        # Paused, or records that were copied before a compaction would count as compacted. This may wait, so not under the lock.
         if self.cleaner is not None:
             self.cleaner.manager.abort_and_pause(topic_partition)
         is_new = False
@@ -273,9 +273,9 @@ class LogManager:
                 self.cleaner.manager.resume([topic_partition])
 
     def _create(self, topic_partition: TopicPartition, config: LogConfig, *, is_future: bool = False) -> UnifiedLog:
-        preferred = self._wishes.get(topic_partition)
+        preferred = self._preferred.get(topic_partition)
         if is_future and preferred is None:
-            raise KafkaStorageError(f"nobody said where {topic_partition} is to be moved")
+            raise KafkaStorageError(f"no target directory is set for the move of {topic_partition}")
         name = str(topic_partition)
         if is_future:
             name = marked_directory_name(topic_partition, FUTURE_DIRECTORY_SUFFIX, may_cut=False)
@@ -286,7 +286,7 @@ class LogManager:
                 causes.append(f"{directory.path} is offline")
                 continue
             if topic_partition in directory.logs:
-                causes.append(f"{directory.path} has another log of it")
+                causes.append(f"{directory.path} already has a log of it")
                 continue
             try:
                 log = UnifiedLog.create(directory.path / name, topic_partition, config, self._environment)
@@ -296,13 +296,13 @@ class LogManager:
                 last_error = error
                 continue
             directory.logs[topic_partition] = log
-            self._wishes.forget(topic_partition)
+            self._preferred.remove(topic_partition)
             self._metrics.log_added(log)
             return log
-        raise KafkaStorageError(f"cannot make {name}: {'; '.join(causes) or 'no log directory is online'}") from last_error
+        raise KafkaStorageError(f"cannot create {name}: {'; '.join(causes) or 'no log directory is online'}") from last_error
 
     def update_topic_config(self, topic: str) -> None:
-        """Let the logs of a topic go by its settings as they are now."""
+        """Apply a topic's current config to its logs."""
         config = self.topic_config(topic)
         for log in self.all_logs():
             if log.topic_partition.topic == topic:
@@ -315,7 +315,7 @@ class LogManager:
             self.cleaner.manager.abort_cleaning(log.topic_partition)
 
     def reconfigure(self, config: KafkaConfig) -> None:
-        """Go by other broker settings where they are the default of topics."""
+        """Apply a new broker config, which has the defaults of topics."""
         self._config = config
         self._environment.producer_expiration_ms = config.int("producer.id.expiration.ms")
         configs: dict[str, LogConfig] = {}
@@ -328,25 +328,25 @@ class LogManager:
     # Moving and deleting.
 
     def replace_by_future_log(self, topic_partition: TopicPartition) -> UnifiedLog:
-        """Let the future log, which has everything, be the partition's, and delete the one until now; returns it.
+        """Replace a partition's log by its future log, which is complete, and delete the old one; returns the new log.
 
-        The caller keeps appends away. Raises KafkaStorageError, after which everything is as before.
+        The caller prevents appends. Raises KafkaStorageError if nothing was changed.
         """
         present, future = self._logs.get(topic_partition), self._future_logs.get(topic_partition)
         if present is not None and future is not None and future.recovery_point < present.recovery_point:
-            future.flush()  # what the one that is deleted has on disk, this one must have there
+            future.flush()  # what is durable in the old log must be durable in the new one
         with self._lock:
             source, target = self._logs.get(topic_partition), self._future_logs.get(topic_partition)
             if source is None or target is None:
-                raise KafkaStorageError(f"a replica of {topic_partition} went offline while one replaced the other")
+                raise KafkaStorageError(f"a replica of {topic_partition} went offline during the replacement")
             target.update_high_watermark(source.high_watermark)
-            self._promote(target)  # durably: only then may the other one go
+            self._promote(target)  # durably, before the old log is deleted
             self._forget(source)
-            self._metrics.log_added(target)  # in the place of the other's
+            self._metrics.log_added(target)  # replaces the metrics of the old log
         try:
             self._remover.remove(source)
         except KafkaStorageError as error:
-            # The replica is in its new place all the same. Should the old one be there at a start, the longer one counts.
+            # The replica has moved anyway. If the next start finds both logs, it uses the longer one.
             _log.error("{error}", error=error)
         if self.cleaner is not None:
             self.cleaner.manager.moved(topic_partition, self._all.find(source.parent), self._all.find(target.parent))
@@ -356,10 +356,10 @@ class LogManager:
         return target
 
     def delete_log(self, topic_partition: TopicPartition) -> bool:
-        """Take a log away at once, and remove its files after ``file.delete.delay.ms``; returns whether there was one.
+        """Remove a log at once, and its files after ``file.delete.delay.ms``; returns whether there was one.
 
-        ``forget_deleted`` is to be called before a log of the same name is made.
-        Raises KafkaStorageError when its directory cannot be renamed.
+        Call ``forget_deleted`` before a log of the same name is created.
+        Raises KafkaStorageError if the log's directory cannot be renamed.
         """
         self.delete_future_log(topic_partition)
         if self.cleaner is None:
@@ -371,7 +371,7 @@ class LogManager:
             self.cleaner.manager.resume([topic_partition])
 
     def delete_future_log(self, topic_partition: TopicPartition) -> bool:
-        """Give a move up: the same for the log that was to replace a partition's."""
+        """Cancel a move: delete the future log in the same way; returns whether there was one."""
         was_there = topic_partition in self._future_logs
         try:
             return self._delete(self._future_logs, topic_partition)
@@ -394,20 +394,20 @@ class LogManager:
         if directory is not None and directory.logs.get(log.topic_partition) is log:
             del directory.logs[log.topic_partition]
 
-    # Cutting.
+    # Truncation.
 
     def truncate_to(self, topic_partition: TopicPartition, offset: int) -> bool:
-        """Drop what a log has from ``offset`` on; returns whether there was anything (Kafka: ``LogManager.truncateTo``)."""
+        """Truncate a log to ``offset``; returns whether anything was removed (Kafka: ``LogManager.truncateTo``)."""
         log = self._logs.get(topic_partition)
         if log is None:
             return False
-        # The cleaner works on what lies before the active segment.
+        # The cleaner does not touch the active segment.
         return self._while_not_cleaned(log, lambda: log.truncate_to(offset), is_concerned=offset < log.segments.active.base_offset)
 
     def truncate_fully_and_start_at(
         self, topic_partition: TopicPartition, offset: int, log_start_offset: int | None = None
     ) -> None:
-        """Drop all that a log has, and let it begin at ``offset``."""
+        """Remove all records of a log, and let it start at ``offset``."""
         log = self._logs.get(topic_partition)
         if log is not None:
             self._while_not_cleaned(log, lambda: log.truncate_fully_and_start_at(offset, log_start_offset))
@@ -427,23 +427,23 @@ class LogManager:
     # Checkpoints and failures.
 
     def forget_deleted(self) -> None:
-        """Write the checkpoints anew where they have offsets of logs that are gone: a new log of that name has not those."""
+        """Rewrite checkpoints with offsets of deleted logs, so that a new log of the same name does not inherit them."""
         self._all.forget_deleted()
         if self.cleaner is not None:
             self.cleaner.manager.forget_deleted()
 
     def directory_failed(self, directory: LogDirectory, error: OSError) -> None:
-        """Take a directory offline after an I/O error; its logs answer KafkaStorageError where they need the disk."""
+        """Take a directory offline after an I/O error; its logs raise KafkaStorageError when they need the disk."""
         self._all.failed(directory, error)
 
     def storage_failed(self, path: Path, error: OSError) -> None:
-        """Do so by the directory's path."""
+        """Take the directory at ``path`` offline after an I/O error."""
         directory = self._all.find(path)
         if directory is not None:
             self._all.failed(directory, error)
 
     def forget_directory(self, directory: LogDirectory) -> None:
-        """Let go of the logs in a directory that is offline, and of its lock (Kafka: ``LogManager.handleLogDirFailure``)."""
+        """Remove the logs in an offline directory, and release its lock (Kafka: ``LogManager.handleLogDirFailure``)."""
         moving = []
         with self._lock:
             logs, directory.logs = list(directory.logs.values()), {}

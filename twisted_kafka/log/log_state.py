@@ -1,6 +1,6 @@
-"""The state of one partition's log: its segments, where it begins and ends, rolling and flushing.
+"""The state of one partition's log: segments, start and end offsets, rolling and flushing.
 
-Changes take the log's lock. Reads take none: they take the log's ``limits`` once, an immutable value that a change replaces whole.
+Changes need the log's lock. Reads do not: they use the log's ``limits``, an immutable value that each change replaces.
 """
 
 import errno
@@ -23,7 +23,7 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 
 
 class LogState:
-    """What a log has; ``UnifiedLog`` is made of this, ``LogMaintenance``, appending and reading."""
+    """The base of ``LogMaintenance`` and ``UnifiedLog``."""
 
     def __init__(
         self, directory: Path, topic_partition: TopicPartition, loaded: LoadedLog, config: LogConfig, environment: LogEnvironment
@@ -31,7 +31,7 @@ class LogState:
         self.dir = directory
         self.parent = directory.parent
         self.is_future = directory.name.endswith(FUTURE_DIRECTORY_SUFFIX)
-        """Whether this is the copy that is to replace the partition's log once it has everything (KIP-113)."""
+        """Whether this is the future log of a replica that is being moved to another log directory (KIP-113)."""
         self.topic_partition = topic_partition
         self.config = config
         self.topic_id: bytes | None = None
@@ -52,7 +52,7 @@ class LogState:
             loaded.segments,
             self._first_unstable(start),
         )
-        """Up to where readers may read; changed by ``_set_limits`` and by appends alone, under the lock."""
+        """The limits of readers; replaced under the lock only."""
         self._lock = threading.Lock()
         self._flush_lock = threading.Lock()
         self._is_closed = False
@@ -62,7 +62,7 @@ class LogState:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.topic_partition} {self.log_start_offset}..{self.log_end_offset}>"
 
-    # Where it begins and ends.
+    # Start and end.
 
     @property
     def log_start_offset(self) -> int:
@@ -71,23 +71,23 @@ class LogState:
 
     @property
     def log_end_offset(self) -> int:
-        """The offset that the next record gets."""
+        """The offset of the next record to be appended."""
         return self.limits[0][0]
 
     @property
     def log_end_offset_metadata(self) -> LogOffsetMetadata:
-        """The end and its place."""
+        """The log end offset and its position."""
         return self.limits[0]
 
     def active_producers(self) -> list[ProducerEntry]:
-        """Return what is remembered of the producers that wrote to this log."""
+        """Return the state of the producers of this log."""
         with self._lock:
             return list(self.producer_state.producers.values())
 
     def start_verification(self, producer_id: int, producer_epoch: int, sequence: int) -> VerificationGuard | None:
-        """Return the guard that ``append_as_leader`` needs to begin the producer's transaction here, None when it needs none.
+        """Return the guard that ``append_as_leader`` needs to begin the producer's transaction here; None if it needs none.
 
-        To be called before the transaction coordinator is asked: a marker that comes after that makes the guard void.
+        Call this before the request to the transaction coordinator: a marker after that invalidates the guard.
         """
         with self._lock:
             return self.producer_state.start_verification(producer_id, producer_epoch, sequence, self._clock.wall_ms())
@@ -99,31 +99,31 @@ class LogState:
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset up to which every transaction is decided; at most the high watermark."""
+        """The offset up to which all transactions are complete; at most the high watermark."""
         return self.limits[2][0]
 
     @property
     def size_bytes(self) -> int:
-        """The size of all segments' batches."""
+        """The size of all segments, without their indexes."""
         return sum([segment.size_bytes for segment in self.limits.segments])
 
     @property
     def segments(self) -> LogSegments:
-        """The segments as they are now."""
+        """The current segments."""
         return self.limits.segments
 
     @property
     def latest_epoch(self) -> int:
-        """The newest leader epoch written, -1 when none is known."""
+        """The latest leader epoch, -1 if there is none."""
         return self.leader_epochs.latest_epoch
 
     def update_high_watermark(self, offset: int | LogOffsetMetadata) -> int:
-        """Set the high watermark, kept between log start and log end; returns what it is now."""
+        """Set the high watermark, bounded by log start and log end offset; returns the result."""
         with self._lock:
             return self._set_high_watermark(offset)
 
     def maybe_increment_high_watermark(self, offset: int | LogOffsetMetadata) -> bool:
-        """Raise the high watermark to ``offset`` if that is above it; returns whether it was."""
+        """Raise the high watermark to ``offset`` if that is higher; returns whether it was raised."""
         new = offset if isinstance(offset, int) else offset[0]
         if new <= self.limits[1][0]:
             return False
@@ -153,7 +153,7 @@ class LogState:
         log_start_offset: int | None = None,
         segments: LogSegments | None = None,
     ) -> None:
-        """Replace what is given, and find the first unstable offset anew; under the lock."""
+        """Replace the given limits, and recompute the first unstable offset; under the lock."""
         old = self.limits
         start = old.log_start_offset if log_start_offset is None else log_start_offset
         self.limits = make_limits(
@@ -165,7 +165,7 @@ class LogState:
         )
 
     def _first_unstable(self, log_start_offset: int, known: LogOffsetMetadata | None = None) -> LogOffsetMetadata | None:
-        """Return what the producers' state says; ``known`` may have the place of that offset."""
+        """Return the first unstable offset of the producer state; ``known`` may have its position."""
         offset = self.producer_state.first_unstable_offset
         if offset is None:
             return None
@@ -173,17 +173,17 @@ class LogState:
         return known if known is not None and known[0] == offset else LogOffsetMetadata(offset)
 
     def increment_log_start_offset(self, new_offset: int, reason: str = "") -> bool:
-        """Let the log begin at ``new_offset``, at most the high watermark; returns whether that changed something.
+        """Raise the log start offset to ``new_offset``; returns whether it was raised.
 
-        The caller sees to the checkpoint; ``delete_old_segments`` removes the segments that lie before.
-        Raises OffsetOutOfRangeError above the high watermark.
+        The caller writes the checkpoint; ``delete_old_segments`` removes the segments before the offset.
+        Raises OffsetOutOfRangeError if the offset is above the high watermark.
         """
         with self._lock:
             mark = self.high_watermark
             if new_offset > mark:
                 what = f" ({reason})" if reason else ""
                 raise OffsetOutOfRangeError(
-                    f"{self.topic_partition} cannot begin at {new_offset}, above high watermark {mark}{what}"
+                    f"the log start offset of {self.topic_partition} cannot be {new_offset}: the high watermark is {mark}{what}"
                 )
             if new_offset <= self.log_start_offset:
                 return False
@@ -199,7 +199,7 @@ class LogState:
             raise self._storage_error("write the leader epochs of", error) from error
 
     def assign_epoch_start_offset(self, epoch: int, offset: int) -> None:
-        """Note that ``epoch`` begins at ``offset``: a new leader does so with its log's end."""
+        """Set the start offset of ``epoch``; a new leader sets it to its log end offset."""
         with self._lock:
             self._assign_epoch(epoch, offset)
 
@@ -212,7 +212,7 @@ class LogState:
     # Rolling and flushing.
 
     def roll(self) -> None:
-        """Begin a new segment at the end; does nothing when the active one is empty."""
+        """Roll a new segment; does nothing if the active one is empty."""
         with self._lock:
             if self._active.size_bytes:
                 self._roll(self.log_end_offset)
@@ -230,17 +230,17 @@ class LogState:
                 elif base_offset != old.base_offset:
                     old.remove()
             except OSError:
-                # The old one is as it was, and stays the active one.
+                # The old segment is unchanged and stays active.
                 if base_offset != old.base_offset:
                     active.remove()
                 raise
         except OSError as error:
             raise self._storage_error("roll", error) from error
         if not is_kept:
-            # Empty, and its base offset could not hold what comes: it was made anew.
+            # The old segment was empty and was replaced: the next offsets do not fit its base offset.
             kept.pop()
         self._active = active
-        # The end lies in the new segment from now on: a position in the old one would be wrong once that is compacted.
+        # The log end is in the new segment from now on: a position in the old one becomes wrong when that is compacted.
         end = LogOffsetMetadata(self.log_end_offset, active.base_offset, active.size_bytes)
         self._set_limits(log_end=end, segments=LogSegments([*kept, active]))
         self._environment.scheduler.schedule_once("flush-log", self._flush_rolled)
@@ -265,11 +265,11 @@ class LogState:
         return random.randrange(longest_ms) if longest_ms > 0 else 0
 
     def flush(self) -> None:
-        """Make everything appended so far durable, and move the recovery point there."""
+        """Make all records appended so far durable, and raise the recovery point to the log end offset."""
         self._flush(self.log_end_offset)
 
     def flush_before(self, offset: int) -> None:
-        """Make what lies before ``offset`` durable."""
+        """Make all records before ``offset`` durable."""
         self._flush(offset)
 
     def _flush_rolled(self) -> None:
@@ -295,7 +295,7 @@ class LogState:
                 if not unflushed:
                     return
             except OSError as error:
-                # The directory may stay online, as when there was no file descriptor left: the next flush has all of it to do.
+                # The directory may stay online, as after a lack of file descriptors: the next flush must repeat everything.
                 self._has_new_segments = True
                 raise self._storage_error("flush", error) from error
             with self._lock:
@@ -304,7 +304,7 @@ class LogState:
             self._environment.on_flush_ms((self._clock.monotonic_ns() - began_ns) / 1e6)
 
     def _begin_flush(self, target: int) -> list[LogSegment]:
-        """Return the segments that have something before ``target`` that is not on disk, all of it in their files."""
+        """Write pending index entries; return the segments with unflushed records before ``target``."""
         if target <= self.recovery_point or self._is_closed:
             return []
         self._active.write_indexes()
@@ -322,16 +322,16 @@ class LogState:
             raise KafkaStorageError(f"the log of {self.topic_partition} in {self.dir} is closed")
 
     def _segments_changed(self, segments: LogSegments) -> bool:
-        """Whether the log has other segments now; waits for whoever is replacing or renaming them."""
+        """Return whether the log's segments have changed, after waiting for a change in progress."""
         with self._lock:
             return segments is not self.limits.segments
 
     def _half_done(self, action: str, error: OSError) -> KafkaStorageError:
-        """Return the error of an operation that left files and memory at odds, whatever it was: the directory must go offline."""
+        """Return the error of an operation that left files and memory inconsistent: any such error takes the directory offline."""
         return self._storage_error(action, OSError(errno.EIO, f"half done after {error}"))
 
     def _storage_error(self, action: str, error: OSError) -> KafkaStorageError:
         if not self._is_closed:
-            # A log that was closed or deleted meanwhile says nothing about its disk.
+            # An error of a closed or deleted log is not a failure of the disk.
             self._environment.on_storage_failure(self.parent, error)
         return KafkaStorageError(f"cannot {action} {self.topic_partition} in {self.dir}: {error}")

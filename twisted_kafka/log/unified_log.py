@@ -41,10 +41,10 @@ _log = Logger()
 
 
 class UnifiedLog(LogMaintenance):
-    """The records of one partition, in ``dir``; made by ``open``.
+    """The records of one partition, in ``dir``; created by ``open``.
 
-    Appends take the log's lock, reads do not. A disk that fails makes any method raise KafkaStorageError, after the environment
-    was told.
+    Appends take the log's lock, reads do not. After an I/O error methods call the environment's ``on_storage_failure``, and raise
+    KafkaStorageError.
     """
 
     @classmethod
@@ -69,9 +69,9 @@ class UnifiedLog(LogMaintenance):
         last_stop: LastStop = UNKNOWN_STOP,
         on_segment: SegmentListener = ignore_progress,
     ) -> "UnifiedLog":
-        """Open the log in ``directory``, which is created if missing; recover it if the last stop was not clean.
+        """Open the log in ``directory``, which is created if missing; recovers it after an unclean shutdown.
 
-        Raises OSError; ValueError for a bad partition.metadata after a clean stop.
+        Raises OSError, and ValueError for a malformed partition.metadata after a clean shutdown.
         """
         directory.mkdir(exist_ok=True)
         loaded = LogLoader(directory, topic_partition, config, environment, on_segment).load(last_stop)
@@ -90,14 +90,13 @@ class UnifiedLog(LogMaintenance):
         *,
         is_alone: bool = False,
     ) -> LogAppendInfo:
-        """Check ``records``, give them the next offsets and append them; writable memory is patched in place.
+        """Validate ``records``, assign offsets and append them; writable memory is patched in place.
 
-        ``is_alone``: the leader waits for no other replica, so the high watermark goes to the end at once. ``guard`` is that of
+        ``is_alone``: there is no other in-sync replica, so the high watermark advances to the end at once. ``guard`` comes from
         ``start_verification``, for records that begin a transaction.
 
-        Raises what the validation raises, RecordBatchTooLargeError, OutOfOrderSequenceError, InvalidProducerEpochError,
-        InvalidTxnStateError. A batch that an idempotent producer repeats is not appended: the answer has the offsets that it got
-        the first time.
+        Raises the errors of the validation, RecordBatchTooLargeError, OutOfOrderSequenceError, InvalidProducerEpochError,
+        InvalidTxnStateError. A duplicate from an idempotent producer is not appended: the result has the offsets of the original.
         """
         with self._lock:
             if self._is_closed:
@@ -115,7 +114,7 @@ class UnifiedLog(LogMaintenance):
                 return info
             if info.size_bytes > config.segment_bytes:
                 raise RecordBatchTooLargeError(
-                    f"{info.size_bytes} bytes for {self.topic_partition} exceed segment.bytes, {config.segment_bytes}"
+                    f"{info.size_bytes} bytes for {self.topic_partition} are larger than segment.bytes, {config.segment_bytes}"
                 )
             if batches[0].producer_id != NO_PRODUCER_ID:
                 duplicate = self._check_producers(info, origin, guard)
@@ -129,9 +128,9 @@ class UnifiedLog(LogMaintenance):
         return info
 
     def append_as_follower(self, records: Buffer) -> LogAppendInfo:
-        """Append batches as a leader sent them, with its offsets and epochs; a last batch that is cut off is left out.
+        """Append batches from the leader, with its offsets and epochs; an incomplete batch at the end is left out.
 
-        Raises CorruptRecordError for wrong CRCs and for offsets below the end or out of order.
+        Raises CorruptRecordError for wrong CRCs, and for offsets below the log end or out of order.
         """
         with self._lock:
             self._ensure_open()
@@ -152,13 +151,13 @@ class UnifiedLog(LogMaintenance):
         return info
 
     def _append(self, info: LogAppendInfo, is_alone: bool) -> int:
-        """Write the batches and let readers see them; returns the new log end offset."""
+        """Write the batches and make them visible to readers; returns the new log end offset."""
         records, batches, last_offset = info.records, info.batches, info.last_offset
         active = self._active
         if active.size_bytes + info.size_bytes > self.config.segment_bytes or self._should_roll(
             active, info.max_timestamp_ms, last_offset
         ):
-            # Named after the end even where a follower's batches leave a gap: recovery takes one between segments for a loss.
+            # The base offset is the log end, even if a follower's batches leave a gap: recovery takes such a gap for a loss.
             end_offset = self.log_end_offset
             active = self._roll(end_offset if last_offset - end_offset <= MAX_RELATIVE_OFFSET else batches[0].base_offset)
         try:
@@ -221,25 +220,25 @@ class UnifiedLog(LogMaintenance):
                 try:
                     active.transaction_index.append(aborted)
                 except OSError as error:
-                    # The marker is in the log and counts: what cannot be told of is only that the file lacks it yet.
+                    # The marker is in the log and is valid: only the file lacks the entry. So report the failure, and do not raise.
                     self._storage_error("write the transaction index of", error)
 
     # Reading.
 
     @property
     def high_watermark_metadata(self) -> LogOffsetMetadata:
-        """The high watermark and its place."""
+        """The high watermark and its position."""
         limits = self.limits
         return self._located(limits[1], limits)
 
     @property
     def last_stable_offset_metadata(self) -> LogOffsetMetadata:
-        """The last stable offset and its place."""
+        """The last stable offset and its position."""
         limits = self.limits
         return self._located(limits[2], limits)
 
     def _located(self, limit: LogOffsetMetadata, limits: ReadLimits) -> LogOffsetMetadata:
-        """Return one of the limits with its place, which is looked up the first time that it is needed."""
+        """Return one of the limits with its position, which is looked up on first use."""
         if limit[2] != UNKNOWN_POSITION:
             return limit
         found = self.offset_metadata(limit[0], limits)
@@ -263,16 +262,16 @@ class UnifiedLog(LogMaintenance):
         *,
         is_retry: bool = False,
     ) -> FetchDataInfo:
-        """Return batches from the one with ``start_offset`` on: at most ``max_bytes``, of one segment, up to what may be seen.
+        """Return batches from the one with ``start_offset`` on: at most ``max_bytes``, of one segment, up to the isolation's limit.
 
-        ``min_one_message``: the first batch comes whole even when it is larger. ``limits``: those of the moment to read as of, now
-        if not given. Raises OffsetOutOfRangeError.
+        ``min_one_message``: the first batch is returned whole even if it is larger. ``limits`` are those to read with, by default
+        the current ones. Raises OffsetOutOfRangeError.
         """
         if limits is None:
             limits = self.limits
         if start_offset < limits[3] or start_offset > limits[0][0]:
             raise OffsetOutOfRangeError(
-                f"{self.topic_partition} has offsets from {limits[3]} to {limits[0][0]}, offset {start_offset} was asked for"
+                f"offset {start_offset} of {self.topic_partition} is out of range: the log has {limits[3]} to {limits[0][0]}"
             )
         limit = limits[2] if isolation == _TXN_COMMITTED else limits[1] if isolation == _HIGH_WATERMARK else limits[0]
         if limit[2] == UNKNOWN_POSITION:
@@ -284,7 +283,7 @@ class UnifiedLog(LogMaintenance):
         try:
             return self._read(segments, start_offset, max_bytes, limit, min_one_message, isolation == _TXN_COMMITTED)
         except OSError as error:
-            # Its file may have been removed or renamed before it was opened.
+            # The segment's file may have been removed or renamed before it was opened.
             if self._segments_changed(segments):
                 return self.read(start_offset, max_bytes, isolation, min_one_message)
             if isinstance(error, FileNotFoundError) and not is_retry:
@@ -333,11 +332,11 @@ class UnifiedLog(LogMaintenance):
         return FetchDataInfo(limit, b"", False, aborted)
 
     def aborted_transactions(self, fetch_offset: int, upper_bound: int) -> list[AbortedTransaction]:
-        """Return the aborted transactions with records between the offsets."""
+        """Return the aborted transactions with records between ``fetch_offset`` and ``upper_bound``."""
         return _aborted_between(self.segments, fetch_offset, upper_bound)
 
     def offset_metadata(self, offset: int, limits: ReadLimits | None = None) -> LogOffsetMetadata:
-        """Return where ``offset`` lies; raises OffsetOutOfRangeError when the log does not have it."""
+        """Return ``offset`` with its position; raises OffsetOutOfRangeError if the log does not have it."""
         if limits is None:
             limits = self.limits
         if offset == limits[0][0]:
@@ -349,7 +348,7 @@ class UnifiedLog(LogMaintenance):
         return self._search(lambda limits: find_timestamp(limits.segments, timestamp_ms, limits.log_start_offset))
 
     def max_timestamp_offset(self) -> TimestampAndOffset | None:
-        """Return the record with the largest timestamp, the first of them, or None when the log is empty (KIP-734)."""
+        """Return the first record with the largest timestamp, or None if the log is empty (KIP-734)."""
         return self._search(lambda limits: find_max_timestamp(limits.segments))
 
     def _search(
@@ -368,11 +367,11 @@ class UnifiedLog(LogMaintenance):
     # Leader epochs.
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
-        """Return the largest epoch up to ``epoch`` that was written here and where it ended; -1, -1 when unknown."""
+        """Return the largest known epoch up to ``epoch``, and its end offset; both are -1 if unknown."""
         return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
 
     def epoch_for_offset(self, offset: int) -> int | None:
-        """Return the leader epoch in which ``offset`` was written, or None."""
+        """Return the leader epoch of ``offset``, or None."""
         return self.leader_epochs.epoch_for_offset(offset)
 
 
@@ -390,16 +389,16 @@ def _duplicate_info(batch: ProducerBatch, log_start_offset: int) -> LogAppendInf
     info = LogAppendInfo(b"", (), batch.offset_delta + 1)
     info.first_offset, info.last_offset = batch.first_offset, batch.last_offset
     info.max_timestamp_ms, info.log_start_offset = batch.timestamp_ms, log_start_offset
-    info.log_append_time_ms = batch.timestamp_ms  # whatever the topic's timestamp type: Kafka does the same
+    info.log_append_time_ms = batch.timestamp_ms  # for any timestamp type, as in Kafka
     info.is_duplicate = True
     return info
 
 
 def _topic_id_left_in(directory: Path) -> bytes | None:
-    """Return the topic id that a crash left; a file that was not yet whole is as good as none: the id is given again."""
+    """Return the topic id after a crash. An incomplete file is removed: the id will be assigned again."""
     try:
         return read_topic_id(directory)
     except ValueError as error:
-        _log.warn("{error}: removed after a crash", error=error)
+        _log.warn("Removing a malformed file after a crash: {error}", error=error)
         remove_if_there(directory / PARTITION_METADATA)
         return None

@@ -13,21 +13,21 @@ class PreferredDirectories:
     """The preferred directory of each partition. Used under the log manager's lock."""
 
     def __init__(self) -> None:
-        self._wished: dict[TopicPartition, LogDirectory] = {}
+        self._preferred: dict[TopicPartition, LogDirectory] = {}
 
     def add(self, topic_partition: TopicPartition, directory: LogDirectory) -> None:
         """Set the directory for the partition's next log; does nothing if its log is there already."""
         if topic_partition in directory.logs:
             return
-        self.forget(topic_partition)
-        while len(self._wished) >= MAX_PREFERRED_DIRECTORIES:
-            del self._wished[next(iter(self._wished))]
-        self._wished[topic_partition] = directory
+        self.remove(topic_partition)
+        while len(self._preferred) >= MAX_PREFERRED_DIRECTORIES:
+            del self._preferred[next(iter(self._preferred))]
+        self._preferred[topic_partition] = directory
 
     def get(self, topic_partition: TopicPartition) -> LogDirectory | None:
         """Return the preferred directory, or None."""
-        return self._wished.get(topic_partition)
+        return self._preferred.get(topic_partition)
 
-    def forget(self, topic_partition: TopicPartition) -> None:
+    def remove(self, topic_partition: TopicPartition) -> None:
         """Remove the partition's preferred directory."""
-        self._wished.pop(topic_partition, None)
+        self._preferred.pop(topic_partition, None)
