@@ -12,9 +12,9 @@ GROUP: Final = 32
 
 
 def ensure_own_broker(name: str, broker_id: int, *, may_be_empty: bool = False) -> None:
-    """Raise InvalidRequestError unless ``name`` is this broker's id: each broker tells its own configs and loggers.
+    """Raise InvalidRequestError unless ``name`` is this broker's id: each broker describes its own configs and loggers.
 
-    ``may_be_empty`` only changes the message: the caller takes an empty name for all brokers.
+    ``may_be_empty`` only changes the message: for the caller, an empty name stands for all brokers.
     """
     try:
         named = int(name)

@@ -1,4 +1,4 @@
-"""The kinds of entities that have configs which clients can change, but for brokers and their loggers."""
+"""The types of entities whose configs clients can change: topics, brokers, client metrics."""
 
 from collections.abc import Iterable, Mapping
 
@@ -21,7 +21,7 @@ from twisted_kafka.protocol.errors import InvalidRequestError, UnknownTopicOrPar
 
 
 def list_default(keys: Mapping[str, TopicKey], key: str) -> str:
-    """Return the default of a key, as text, whose values are lists; raise InvalidConfigurationError for any other key."""
+    """Return the default of a list-valued key, as text; raise InvalidConfigurationError for any other key."""
     declared = keys.get(key)
     ensure_list(declared is not None and declared.type == LIST, key)
     assert declared is not None
@@ -43,11 +43,11 @@ class TopicConfigs:
         return f"topics/{name}"
 
     def list_default(self, key: str) -> str:
-        """Return the default of a topic key whose values are lists."""
+        """Return the default of a list-valued topic key."""
         return list_default(TOPIC_KEYS, key)
 
     def validate(self, name: str, config: Mapping[str, str], changed: Iterable[str]) -> None:
-        """Raise UnknownTopicOrPartitionError, or InvalidConfigurationError when no topic can have this config."""
+        """Raise UnknownTopicOrPartitionError, or InvalidConfigurationError if the config is not valid for a topic."""
         if not self._metadata.contains(name):
             raise UnknownTopicOrPartitionError(f"Topic {name!r} does not exist")
         validated_overrides(self._config, config)
@@ -55,7 +55,7 @@ class TopicConfigs:
 
 @implementer(IConfigResource, IHasSecrets)
 class BrokerConfigs:
-    """This broker, and with an empty name all brokers at once (KIP-226)."""
+    """This broker, or all brokers if the name is empty (KIP-226)."""
 
     def __init__(self, dynamic: DynamicBrokerConfig, broker_id: int) -> None:
         self._dynamic = dynamic
@@ -69,21 +69,21 @@ class BrokerConfigs:
         return f"brokers/{self._broker_id}"
 
     def list_default(self, key: str) -> str:
-        """Return the default of a broker key whose values are lists."""
+        """Return the default of a list-valued broker key."""
         declared = BROKER_KEYS.get(base_key(key) or "")
         ensure_list(declared is not None and declared.type == LIST, key)
         assert declared is not None
         return value_text(declared, declared.default) or ""
 
     def validate(self, name: str, config: Mapping[str, str], changed: Iterable[str]) -> None:
-        """Raise InvalidRequestError when this broker, or all brokers, cannot go on with these dynamic settings."""
+        """Raise InvalidRequestError if these dynamic settings are not valid for this broker, or for all brokers."""
         try:
             self._dynamic.validate(config, per_broker=bool(name))
         except ConfigError as error:
             raise InvalidRequestError(str(error)) from None
 
     def loaded(self, stored: Mapping[str, str]) -> dict[str, str]:
-        """Return what the store has with passwords in clear text."""
+        """Return a stored config with its passwords decrypted."""
         return self._dynamic.loaded(stored)
 
     def stored(self, config: Mapping[str, str]) -> dict[str, str]:
@@ -96,7 +96,7 @@ class BrokerConfigs:
 
 @implementer(IConfigResource)
 class ClientMetricsConfigs:
-    """Subscriptions to clients' metrics: they exist as soon as they have a config, and end with its last entry (KIP-714)."""
+    """Subscriptions to client metrics: one exists as long as its config has an entry (KIP-714)."""
 
     def entity_path(self, name: str) -> str:
         """Return where the subscription is kept; raises InvalidRequestError."""
@@ -105,9 +105,9 @@ class ClientMetricsConfigs:
         return f"client-metrics/{name}"
 
     def list_default(self, key: str) -> str:
-        """Return the default of a key whose values are lists."""
+        """Return the default of a list-valued key."""
         return list_default(CLIENT_METRICS_KEYS, key)
 
     def validate(self, name: str, config: Mapping[str, str], changed: Iterable[str]) -> None:
-        """Raise InvalidConfigurationError when no subscription can have this config."""
+        """Raise InvalidConfigurationError if the config is not valid for a subscription."""
         ClientMetricsConfig.parse(config)

@@ -1,4 +1,4 @@
-"""Changes configs on behalf of clients: checks, writes the entity's node, and announces the change (Kafka: ``ZkAdminManager``)."""
+"""Changes configs on behalf of clients: validates them, writes the node, and notifies the brokers (Kafka: ``ZkAdminManager``)."""
 
 # ruff: noqa: N805 - the methods of a zope interface have no self
 
@@ -18,7 +18,7 @@ from twisted_kafka.protocol.errors import InvalidConfigurationError, InvalidRequ
 
 
 class ConfigOperation(IntEnum):
-    """What to do with one config, by the codes of IncrementalAlterConfigs."""
+    """What to do with one config entry; the codes of IncrementalAlterConfigs."""
 
     SET = 0
     DELETE = 1
@@ -27,7 +27,7 @@ class ConfigOperation(IntEnum):
 
 
 class ConfigChange(NamedTuple):
-    """One entry of an incremental change; the code may be one that nobody knows."""
+    """One entry of an incremental change; the operation's code may be unknown."""
 
     name: str
     operation: int
@@ -35,30 +35,30 @@ class ConfigChange(NamedTuple):
 
 
 class IConfigResource(Interface):
-    """What kinds of entities with configs have in common: topics, brokers, groups, client metrics."""
+    """A type of entities that have configs: topics, brokers, groups, client metrics."""
 
     def entity_path(name: str) -> str:
-        """Return where the entity's config is kept, ``topics/orders``; raise a KafkaError when there is no such entity."""
+        """Return the path of the entity's config, such as ``topics/orders``; raise a KafkaError if there is no such entity."""
 
     def list_default(key: str) -> str:
-        """Return the default of a key whose values are lists; raise InvalidConfigurationError for any other key."""
+        """Return the default of a list-valued key; raise InvalidConfigurationError for any other key."""
 
     def validate(name: str, config: Mapping[str, str], changed: Iterable[str]) -> None:
-        """Raise the KafkaError that says why the entity cannot have this config, of which the ``changed`` keys are new."""
+        """Raise a KafkaError if the config is not valid for the entity; the ``changed`` keys are new in it."""
 
 
 class IHasSecrets(Interface):
-    """A kind of entities whose configs may hold passwords, which do not lie in the store as they are."""
+    """A type of entities whose configs may contain passwords, which are stored encrypted."""
 
     def loaded(stored: Mapping[str, str]) -> dict[str, str]:
-        """Return what the store has with passwords in clear text."""
+        """Return a stored config with its passwords decrypted."""
 
     def stored(config: Mapping[str, str]) -> dict[str, str]:
-        """Return a config as it is to lie in the store; raise InvalidRequestError where that is not possible."""
+        """Return the config as it is to be stored; raise InvalidRequestError if that is not possible."""
 
 
 class ConfigAdmin:
-    """Changes of configs by order of clients. Each entity's change happens whole, or not at all."""
+    """Changes configs for clients. All changes of an entity are applied, or none."""
 
     def __init__(self, store: IMetadataStore, repository: ConfigRepository, policies: Policies) -> None:
         self._store = store
@@ -68,12 +68,12 @@ class ConfigAdmin:
     def replace(
         self, resource: IConfigResource, name: str, settings: Iterable[tuple[str, str | None]], *, validate_only: bool = False
     ) -> None:
-        """Give the entity exactly these settings, which are ``ensure_settings``; raises the KafkaError that says why not."""
+        """Replace the entity's config by settings that passed ``ensure_settings``; raises a KafkaError if they are refused."""
         config = {key: value for key, value in settings if value is not None}
         self._alter(resource, name, config, config, validate_only)
 
     def change(self, resource: IConfigResource, name: str, changes: Iterable[ConfigChange], *, validate_only: bool = False) -> None:
-        """Change some settings of the entity and leave the others (KIP-339); raises the KafkaError that says why not.
+        """Change some settings of the entity and keep the others (KIP-339); raises a KafkaError if they are refused.
 
         The changes have passed ``ensure_changes``.
         """
@@ -114,13 +114,13 @@ class ConfigAdmin:
 
 
 def ensure_settings(settings: Collection[tuple[str, str | None]]) -> None:
-    """Raise InvalidRequestError for a key that is named twice or is null; of whatever resource, Kafka checks this first."""
+    """Raise InvalidRequestError for a duplicate or null key. Kafka checks this first, for resources of every type."""
     _ensure_once(key for key, _ in settings)
     _ensure_values(key for key, value in settings if value is None)
 
 
 def ensure_changes(changes: Collection[ConfigChange]) -> None:
-    """Raise InvalidRequestError for a key that is named twice, or is null when it is not deleted; Kafka checks this first."""
+    """Raise InvalidRequestError for a duplicate key, or a null value in an operation other than DELETE. Kafka checks this first."""
     _ensure_once(each.name for each in changes)
     _ensure_values(each.name for each in changes if each.value is None and each.operation != ConfigOperation.DELETE)
 
@@ -161,6 +161,6 @@ def _items(text: str) -> list[str]:
 
 
 def ensure_list(is_list: bool, key: str) -> None:
-    """Raise InvalidConfigurationError unless the key is one whose values are lists."""
+    """Raise InvalidConfigurationError unless the key is list-valued."""
     if not is_list:
         raise InvalidConfigurationError(f"Append and subtract are not allowed for {key}, which is not a list")

@@ -1,7 +1,7 @@
-"""The levels of this broker's loggers, changed while it runs (KIP-412).
+"""The levels of this broker's loggers, which can change while it runs (KIP-412).
 
-A logger is a namespace of ``twisted.logger``: a module, or a package that gives its level to all below it. ``root`` is what all
-others fall back to. Kafka's levels are used: TRACE counts as DEBUG here, FATAL is critical.
+A logger is a namespace of ``twisted.logger``: a module, or a package whose level applies to everything below it. All
+others fall back to ``root``. Kafka's levels are used: TRACE counts as DEBUG here, FATAL is critical.
 """
 
 import sys
@@ -48,15 +48,15 @@ class LoggerLevels:
         self._installed: list[tuple[LogPublisher, Any, Any]] = []
 
     def __call__(self, event: LogEvent) -> NamedConstant:
-        """Keep back what the logger's level does not admit; what other packages log passes."""
+        """Reject events below their logger's level; events of other packages pass."""
         namespace = event.get("log_namespace") or ""
         if event.get("log_level") is None or namespace.partition(".")[0] not in PACKAGES:
             return PredicateResult.maybe
         return self._predicate(event)
 
     def install(self, publisher: LogPublisher) -> None:
-        """Put this filter before the observers that the publisher has now; ``uninstall`` takes it away."""
-        # twistd makes the observer of its log file before it starts the service, and keeps it to itself.
+        """Put this filter in front of the publisher's present observers; ``uninstall`` removes it."""
+        # twistd creates the observer of its log file before it starts the service, and does not expose it.
         for observer in tuple(publisher._observers):
             filtered = FilteringLogObserver(observer, [self])
             publisher.removeObserver(observer)
@@ -64,14 +64,14 @@ class LoggerLevels:
             self._installed.append((publisher, observer, filtered))
 
     def uninstall(self) -> None:
-        """Give the publisher its observers back."""
+        """Restore the publisher's observers."""
         for publisher, observer, filtered in self._installed:
             publisher.removeObserver(filtered)
             publisher.addObserver(observer)
         self._installed.clear()
 
     def level(self, logger: str) -> str:
-        """Return the level in force, by Kafka's name."""
+        """Return the effective level, by Kafka's name."""
         return _NAMES[self._predicate.logLevelForNamespace("" if logger == ROOT else logger)]
 
     def all(self) -> dict[str, str]:
@@ -79,7 +79,7 @@ class LoggerLevels:
         return {ROOT: self.level(ROOT), **{name: self.level(name) for name in sorted(_known())}}
 
     def validate(self, logger: str, level: str | None) -> None:
-        """Raise InvalidConfigurationError or InvalidRequestError when the logger cannot have the level; None takes its own back."""
+        """Raise InvalidConfigurationError or InvalidRequestError for an invalid level; None removes the logger's own."""
         if logger != ROOT and logger not in _known():
             raise InvalidConfigurationError(f"Logger {logger} does not exist")
         if level is None and logger == ROOT:
@@ -90,13 +90,13 @@ class LoggerLevels:
             )
 
     def set(self, logger: str, level: str | None) -> None:
-        """Give the logger a level, or with None take its own one back; raises what ``validate`` does."""
+        """Set the logger's level, or with None remove it; raises what ``validate`` raises."""
         self.validate(logger, level)
         if level is None:
             self._own.pop(logger, None)
         else:
             self._own["" if logger == ROOT else logger] = LEVELS[level]
-        # Whole at once, for every thread asks it while it is changed.
+        # Replaced as a whole: other threads read it meanwhile.
         predicate = LogLevelFilterPredicate(defaultLogLevel=self._own.get("", LogLevel.info))
         for name, own in self._own.items():
             predicate.setLogLevelForNamespace(name, own)

@@ -1,4 +1,4 @@
-"""Elections and reassignments on behalf of clients: asks the controller, and waits until this broker knows of what it did."""
+"""Elections and reassignments on behalf of clients: asks the controller, and waits until this broker knows the outcome."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -17,7 +17,7 @@ from twisted_kafka.waiting.futures import and_then
 
 @dataclass(slots=True)
 class PartitionOutcome:
-    """What became of one partition; ``name`` is its topic's."""
+    """The result for one partition; ``name`` is its topic's name."""
 
     name: str
     partition: int
@@ -26,7 +26,7 @@ class PartitionOutcome:
 
 
 class PartitionAdmin:
-    """Changes of leaders and replicas by order of clients (Kafka: ``ReplicaManager.electLeaders``, ``KafkaController``)."""
+    """Changes leaders and replicas for clients (Kafka: ``ReplicaManager.electLeaders``, ``KafkaController``)."""
 
     def __init__(self, metadata: MetadataCache, controller: KafkaController, waits: TopicWaits) -> None:
         self._metadata = metadata
@@ -36,9 +36,9 @@ class PartitionAdmin:
     def elect_leaders(
         self, partitions: Iterable[TopicPartition] | None, election: ElectionType, timeout_ms: int
     ) -> "Future[list[PartitionOutcome]]":
-        """Elect leaders anew, with None of all partitions; done once this broker knows the new ones, or after the timeout.
+        """Elect leaders, with None for all partitions; the future is done once this broker knows them, or after the timeout.
 
-        The future raises NotControllerError. Of all partitions, only those are told that had an election.
+        The future raises NotControllerError. For all partitions, the results list only those that needed an election.
         """
         wanted = None if partitions is None else list(dict.fromkeys(partitions))
 
@@ -69,7 +69,7 @@ class PartitionAdmin:
     def alter_reassignments(
         self, wanted: Mapping[TopicPartition, Sequence[int] | None]
     ) -> "Future[dict[TopicPartition, KafkaError | None]]":
-        """Begin to move partitions to these replicas, or with None cancel a move; the future raises NotControllerError."""
+        """Start to move partitions to these replicas, or with None cancel; the future raises NotControllerError."""
         reassignments = self._controller.reassignments
         return self._controller.run(lambda: reassignments.alter(wanted), ControllerState.ALTER_PARTITION_REASSIGNMENT)
 

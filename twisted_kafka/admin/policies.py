@@ -1,7 +1,7 @@
-"""What an operator's own code has to say about new topics and changed configs (KIP-108, KIP-133).
+"""The operator's policies for new topics and changed configs (KIP-108, KIP-133).
 
 ``create.topic.policy.class.name`` and ``alter.config.policy.class.name`` name Python classes, ``package.module.Class``, that
-provide ``ICreateTopicPolicy`` or ``IAlterConfigPolicy``. An exception of another kind refuses the change as well, and is logged.
+provide ``ICreateTopicPolicy`` or ``IAlterConfigPolicy``. Any other exception rejects the change too, and is logged.
 """
 
 # ruff: noqa: N805 - the methods of a zope interface have no self
@@ -24,7 +24,7 @@ _log = Logger()
 
 
 class TopicOrder(NamedTuple):
-    """A topic that somebody wants to make: either both numbers, or the assignment of each partition to brokers."""
+    """A topic to be created: with both numbers, or with the brokers of each partition."""
 
     topic: str
     num_partitions: int | None
@@ -34,7 +34,7 @@ class TopicOrder(NamedTuple):
 
 
 class ConfigOrder(NamedTuple):
-    """Configs that somebody wants to give to ``topics/orders``, ``brokers/1`` ...: those named in the request."""
+    """Requested configs of an entity such as ``topics/orders`` or ``brokers/1``."""
 
     entity_path: str
     configs: Mapping[str, str | None]
@@ -44,42 +44,42 @@ class ICreateTopicPolicy(Interface):
     """Allows or refuses topics (Kafka: ``CreateTopicPolicy``)."""
 
     def configure(configs: Mapping[str, str]) -> None:
-        """Take the broker's settings, as text, before anything else."""
+        """Called first, with the broker's settings as text."""
 
     def validate(order: TopicOrder) -> None:
-        """Raise PolicyViolationError, with the reason, when there shall be no such topic."""
+        """Raise PolicyViolationError, with the reason, to reject the topic."""
 
     def close() -> None:
-        """Let go of what is held: the broker stops."""
+        """Release resources, as the broker stops."""
 
 
 class IAlterConfigPolicy(Interface):
     """Allows or refuses changes of configs (Kafka: ``AlterConfigPolicy``)."""
 
     def configure(configs: Mapping[str, str]) -> None:
-        """Take the broker's settings, as text, before anything else."""
+        """Called first, with the broker's settings as text."""
 
     def validate(order: ConfigOrder) -> None:
-        """Raise PolicyViolationError, with the reason, when these configs shall not be set."""
+        """Raise PolicyViolationError, with the reason, to reject the configs."""
 
     def close() -> None:
-        """Let go of what is held: the broker stops."""
+        """Release resources, as the broker stops."""
 
 
 class Policies:
-    """The broker's policies, where it has any."""
+    """The configured policies."""
 
     def __init__(self, config: KafkaConfig) -> None:
-        """Raises ConfigError when a class cannot be had."""
+        """Raises ConfigError if a class cannot be loaded."""
         self._create_topic = _made(config, CREATE_TOPIC_POLICY)
         self._alter_config = _made(config, ALTER_CONFIG_POLICY)
 
     def ensure_topic(self, order: TopicOrder) -> None:
-        """Raise the KafkaError with which the policy refuses the topic."""
+        """Raise a KafkaError if the policy rejects the topic."""
         _ask(self._create_topic, order)
 
     def ensure_configs(self, order: ConfigOrder) -> None:
-        """Raise the KafkaError with which the policy refuses the configs."""
+        """Raise a KafkaError if the policy rejects the configs."""
         _ask(self._alter_config, order)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Which topics' names cannot be told apart in metrics, where '.' is written as '_' (Kafka: ``Topic.hasCollision``)."""
+"""Finds topics whose names collide in metrics, where '.' is written as '_' (Kafka: ``Topic.hasCollision``)."""
 
 import threading
 from collections.abc import Collection, Iterator
@@ -7,19 +7,19 @@ from twisted_kafka.metadata.cache import MetadataCache
 
 
 def collision_key(name: str) -> str:
-    """Return what must differ between topics."""
+    """Return the collision key of a name, which must differ between topics."""
     return name.replace(".", "_")
 
 
 def may_collide(name: str) -> bool:
-    """Tell whether another name could have the same collision key."""
+    """Return whether another name could have the same collision key."""
     return "." in name or "_" in name
 
 
 class CollidingNames:
-    """The topics of the metadata cache by collision key, so that no new topic is compared with all of them.
+    """The topics of the metadata cache by collision key, so that a new topic is not compared with all of them.
 
-    Methods are for any thread.
+    All methods may be called on any thread.
     """
 
     def __init__(self, metadata: MetadataCache) -> None:
@@ -30,7 +30,7 @@ class CollidingNames:
         self._topics_changed(list(metadata.topic_names()))
 
     def add(self, name: str) -> None:
-        """Take a topic in before the cache has it: it was just made."""
+        """Add a topic that was just created, before the cache has it."""
         if may_collide(name):
             key = collision_key(name)
             with self._lock:
@@ -39,7 +39,7 @@ class CollidingNames:
                     self._names[key] = (*names, name)
 
     def like(self, name: str) -> Iterator[str]:
-        """Yield the other topics that have the name's collision key; one that has just been deleted may be among them."""
+        """Yield the other topics with the name's collision key, perhaps one that has just been deleted."""
         if may_collide(name):
             yield from (other for other in self._names.get(collision_key(name), ()) if other != name)
 

@@ -1,4 +1,4 @@
-"""What clients order of topics, and what became of it."""
+"""The topic changes that clients request, and their results."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ DEFAULT_COUNT = -1
 
 @dataclass(slots=True)
 class NewTopic:
-    """A topic to make; with ``assignments`` both numbers must be -1."""
+    """A topic to create; with ``assignments`` both numbers must be -1."""
 
     name: str
     num_partitions: int = DEFAULT_COUNT
@@ -23,7 +23,7 @@ class NewTopic:
 
 @dataclass(slots=True)
 class NewPartitions:
-    """A topic to grow to ``count`` partitions; ``assignments`` are those of the new ones, in order."""
+    """A topic whose partitions are to be increased to ``count``; ``assignments`` are those of the new ones, in order."""
 
     name: str
     count: int
@@ -32,7 +32,7 @@ class NewPartitions:
 
 @dataclass(slots=True)
 class TopicResult:
-    """What became of one topic; the numbers are known when it is, or could be, made."""
+    """The result for one topic; the numbers are set if it was created, or could be."""
 
     name: str
     error: ErrorCode = ErrorCode.NONE
@@ -43,6 +43,6 @@ class TopicResult:
     configs: dict[str, str] = field(default_factory=dict)
 
     def refuse(self, error: BaseException) -> None:
-        """Note the error."""
+        """Set the error."""
         self.error = error_of(error)
         self.message = str(error) or None

@@ -1,4 +1,4 @@
-"""What a topic may be called, and which brokers get its replicas (Kafka: ``Topic``, ``AdminUtils``)."""
+"""Validates topic names, and assigns replicas to brokers (Kafka: ``Topic``, ``AdminUtils``)."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def name_error(name: str) -> str | None:
-    """Return what is wrong with a topic's name; None when nothing is."""
+    """Return why a topic name is invalid; None if it is valid."""
     if not name:
         return "The topic name is invalid: it is empty, and the empty string is not allowed"
     if name in (".", ".."):
@@ -31,7 +31,7 @@ def name_error(name: str) -> str | None:
 
 
 def ensure_valid_name(name: str) -> None:
-    """Raise InvalidTopicError unless a topic can have the name."""
+    """Raise InvalidTopicError for an invalid topic name."""
     error = name_error(name)
     if error is not None:
         raise InvalidTopicError(error)
@@ -69,7 +69,7 @@ def assign_replicas(
 
 
 def ensure_valid_assignment(assignment: Mapping[int, Sequence[int]]) -> None:
-    """Raise InvalidReplicaAssignmentError unless partitions are numbered from 0, and as ``ensure_valid_replicas`` does."""
+    """Raise InvalidReplicaAssignmentError unless partitions are numbered from 0 and pass ``ensure_valid_replicas``."""
     if sorted(assignment) != list(range(len(assignment))):
         raise InvalidReplicaAssignmentError(
             "The partitions of a replica assignment must be numbered from 0 without a gap, a consecutive 0-based sequence"
@@ -78,20 +78,20 @@ def ensure_valid_assignment(assignment: Mapping[int, Sequence[int]]) -> None:
 
 
 def ensure_known_brokers(lists: Iterable[Sequence[int]], brokers: Iterable[int]) -> None:
-    """Raise InvalidReplicaAssignmentError unless the lists have known brokers only."""
+    """Raise InvalidReplicaAssignmentError for a list with an unknown broker."""
     unknown = sorted({broker for replicas in lists for broker in replicas} - set(brokers))
     if unknown:
         raise InvalidReplicaAssignmentError(f"Unknown brokers in replica assignment: {', '.join(map(str, unknown))}")
 
 
 def ensure_some_brokers(lists: Iterable[Sequence[int]]) -> None:
-    """Raise InvalidReplicaAssignmentError when a list is empty."""
+    """Raise InvalidReplicaAssignmentError for an empty list."""
     if not all(lists):
         raise InvalidReplicaAssignmentError("The replica assignment of a partition is empty, a replication factor of 0")
 
 
 def ensure_valid_replicas(lists: Iterable[Sequence[int]]) -> None:
-    """Raise InvalidReplicaAssignmentError unless every list has as many brokers, all of them different."""
+    """Raise InvalidReplicaAssignmentError unless all lists have the same length and no duplicates."""
     sizes = set()
     for replicas in lists:
         if len(set(replicas)) != len(replicas):

@@ -1,4 +1,4 @@
-"""Waiting until the controller has done what was asked of topics (Kafka: ``DelayedCreatePartitions``, ``DelayedDeleteTopics``)."""
+"""Operations that wait until the controller has changed topics (Kafka: ``DelayedCreatePartitions``, ``DelayedDeleteTopics``)."""
 
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
@@ -12,7 +12,7 @@ from twisted_kafka.waiting.purgatory import DelayedOperation, DelayedOperationPu
 
 
 class Waiting(Protocol):
-    """What is known of a topic that something was asked of."""
+    """The result for a topic that is waited for."""
 
     name: str
     error: ErrorCode
@@ -37,7 +37,7 @@ class _Wait(DelayedOperation, Generic[_R]):
         self._future = future
 
     def try_complete(self) -> bool:
-        # What was done once counts, even if it is undone meanwhile: look only at the others.
+        # What was done once counts, even if it has been undone since: check only the others.
         self._waiting = [each for each in self._waiting if not self._is_done(each.name)]
         return not self._waiting and self.force_complete()
 
@@ -49,14 +49,14 @@ class _Wait(DelayedOperation, Generic[_R]):
 
 
 class TopicWaits:
-    """Operations that wait for topics, looked at whenever the metadata cache or the controller says that topics changed."""
+    """Operations that wait for topics, checked when the metadata cache or the controller reports a change."""
 
     def __init__(self, metadata: MetadataCache, clock: IClock, timer: Timer) -> None:
         self._purgatory = DelayedOperationPurgatory("topic", clock, timer)
         metadata.add_listener(self.topics_changed)
 
     def topics_changed(self, topics: Collection[str]) -> None:
-        """Look at what waits for these topics."""
+        """Check the operations that wait for these topics."""
         if self._purgatory.num_delayed:
             for topic in topics:
                 self._purgatory.check_and_complete(topic)
@@ -66,7 +66,7 @@ class TopicWaits:
     ) -> "Future[list[_R]]":
         """Return a future of ``results``, done when ``is_done`` holds for the topics of all in ``waiting``, or after the timeout.
 
-        Those that are not done then get REQUEST_TIMED_OUT; without time (0 or less) that is at once.
+        Those that are not done by then get REQUEST_TIMED_OUT; with a timeout of 0 or less, at once.
         """
         future: Future[list[_R]] = Future()
         operation = _Wait(is_done, waiting, results, future, timeout_ms)
@@ -77,5 +77,5 @@ class TopicWaits:
         return future
 
     def shutdown(self) -> None:
-        """Forget all that waits."""
+        """Drop all waiting operations."""
         self._purgatory.shutdown()

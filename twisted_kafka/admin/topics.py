@@ -1,7 +1,7 @@
-"""Makes, deletes and grows topics on behalf of clients: checks, writes nodes, and waits until the controller has acted.
+"""Creates and deletes topics and partitions for clients: validates, writes nodes, and waits for the controller.
 
-Kafka's ``ZkAdminManager``. All topics of a request reach the disk together; the results are futures that are done when the
-metadata cache has what was asked for, or when the time is over (REQUEST_TIMED_OUT, while the work goes on).
+Kafka's ``ZkAdminManager``. All topics of a request are written in one transaction. The results are futures that are done when the
+metadata cache has the change, or after the timeout (REQUEST_TIMED_OUT; the work continues).
 """
 
 import random
@@ -67,7 +67,7 @@ _ON_THEIR_WAY: Final = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCod
 
 
 class TopicManager:
-    """Topics by order of clients, where this broker is the controller."""
+    """Changes topics for clients; this broker must be the controller."""
 
     log = Logger()
 
@@ -98,7 +98,7 @@ class TopicManager:
     def create_topics(
         self, topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool = False
     ) -> "Future[list[TopicResult]]":
-        """Make topics; one result for each, in order."""
+        """Create topics; one result for each, in order."""
         results = [TopicResult(topic.name) for topic in topics]
         planned: list[tuple[TopicResult, TopicNode]] = []
         if not self._controller.is_active:
@@ -132,22 +132,22 @@ class TopicManager:
         return self._config.int("num.partitions") if topic.num_partitions == DEFAULT_COUNT else topic.num_partitions
 
     def _existing(self, names: Iterable[str]) -> set[str]:
-        """Return those of the names that are topics', also of one that the controller has not heard of yet."""
+        """Return those of the names that are topics, including topics that the controller does not know yet."""
         possible = [name for name in names if name_error(name) is None]
         found = self._store.get_many([znodes.topic_path(name) for name in possible])
         return {name for name, node in zip(possible, found, strict=True) if node is not None}
 
     def _ensure_possible_name(self, name: str, asked: Mapping[str, str]) -> None:
-        """Raise InvalidTopicError for a name that no topic can have, or that is too much like another's, also of this request."""
+        """Raise InvalidTopicError for an invalid name, or one that collides with another topic, also one of this request."""
         ensure_valid_name(name)
         other = asked.get(collision_key(name)) or next(iter(self._existing(self._colliding.like(name))), None)
         if other is not None:
             raise InvalidTopicError(f"Topic '{name}' collides with existing topic '{other}': metrics write '.' as '_'")
 
     def _plan(self, topic: NewTopic, asked: Mapping[str, str], result: TopicResult) -> TopicNode:
-        """Return the topic's node; raises a KafkaError that says why there cannot be such a topic.
+        """Return the topic's node; raises a KafkaError if the topic cannot be created.
 
-        The checks have Kafka's order (ZkAdminManager.createTopics), so that of two mistakes the same one is named.
+        The checks are in Kafka's order (ZkAdminManager.createTopics), so that of two mistakes the same one is reported.
         """
         if topic.name == CLUSTER_TOPIC:
             raise InvalidRequestError(f"Creation of internal topic {topic.name} is not allowed")
@@ -165,7 +165,7 @@ class TopicManager:
         if topic.assignments:
             ensure_valid_assignment(assignment)
         result.configs = validated_overrides(self._config, topic.configs)
-        # Kafka in ZooKeeper mode makes partitions of no brokers, and of brokers that nobody knows.
+        # Kafka in ZooKeeper mode accepts partitions without brokers, and unknown brokers.
         ensure_some_brokers(assignment.values())
         ensure_known_brokers(assignment.values(), brokers)
         result.num_partitions = len(assignment)
@@ -201,9 +201,9 @@ class TopicManager:
         return bool(partitions) and all(partition.leader != NO_LEADER for partition in partitions)
 
     def create_internal_topic(self, topic: str) -> None:
-        """Begin to make ``__consumer_offsets`` or ``__transaction_state``, with their own settings.
+        """Start to create ``__consumer_offsets`` or ``__transaction_state``, with their own settings.
 
-        That it fails is logged, once for each reason: every client that looks for its coordinator asks again and again.
+        A failure is logged once per reason, as clients that look for their coordinator retry.
         """
         (result,) = self._create_automatically([topic])
         reason = f"{result.error.name}: {result.message}"
@@ -212,7 +212,7 @@ class TopicManager:
             self.log.error("Topic {topic} cannot be made: {reason}", topic=topic, reason=reason)
 
     def auto_create(self, topics: Iterable[str]) -> dict[str, ErrorCode]:
-        """Begin to make topics that somebody asked about; LEADER_NOT_AVAILABLE is the answer for those on their way.
+        """Start to create topics that a client asked for; the result is LEADER_NOT_AVAILABLE for those in progress.
 
         Internal topics get their own settings, others the defaults (Kafka: ``AutoTopicCreationManager``).
         """
@@ -278,7 +278,7 @@ class TopicManager:
     def create_partitions(
         self, topics: Sequence[NewPartitions], timeout_ms: int, *, validate_only: bool = False
     ) -> "Future[list[TopicResult]]":
-        """Give topics more partitions; one result for each, in order; one that is named twice is refused once."""
+        """Add partitions to topics; one result for each, in order. A topic that is named twice is refused, once."""
         times = Counter(topic.name for topic in topics)
         topics = list({topic.name: topic for topic in topics}.values())
         results = [TopicResult(topic.name) for topic in topics]

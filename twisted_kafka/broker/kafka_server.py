@@ -430,7 +430,7 @@ class KafkaServer:
         scheduler: KafkaScheduler,
         handlers: KafkaRequestHandlerPool,
     ) -> list[IReconfigurable]:
-        """Return what reacts to changes of the broker's configuration, in the order in which it is told."""
+        """Return what reacts to changes of the broker's configuration, in the order in which it is reconfigured."""
         return [
             ConnectionLimits(sockets),
             NetworkThreads(sockets, main),

@@ -100,7 +100,7 @@ class KafkaController:
         return self.context.epoch
 
     def startup(self) -> "Future[None]":
-        """Take part in the election. The future is done once there is a controller; if it is this broker, once all brokers know."""
+        """Take part in the election. The future is done once there is a controller; if this broker is, once all brokers know."""
         started: Future[None] = Future()
 
         def start() -> None:

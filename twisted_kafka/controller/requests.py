@@ -1,6 +1,6 @@
 """Collects the requests that a step of the controller causes, and sends each broker one request of a kind.
 
-Named after Kafka's ``ControllerBrokerRequestBatch``: LeaderAndIsr first, so that a leader serves before clients are told of it,
+Named after Kafka's ``ControllerBrokerRequestBatch``: LeaderAndIsr first, so that a leader serves before clients learn of it,
 then UpdateMetadata, then StopReplica.
 """
 

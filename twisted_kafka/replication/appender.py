@@ -127,7 +127,7 @@ class RecordAppender:
         return operation.future
 
     def _invalid_acks(self, topic_partition: TopicPartition) -> PartitionResult:
-        # As in Kafka, that a partition does not exist is said first.
+        # As in Kafka, a partition that does not exist is reported first.
         try:
             self._partitions.ensure_known(topic_partition)
         except UnknownTopicOrPartitionError as error:

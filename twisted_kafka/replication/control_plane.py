@@ -28,7 +28,7 @@ DeletionListener = Callable[[Sequence[TopicPartition]], None]
 class ControlPlane:
     """Applies LeaderAndIsr, UpdateMetadata and StopReplica of any version; responds with the fields of the newest one.
 
-    ``on_deleted`` are told the partitions that UpdateMetadata says are deleted (groups drop their offsets then).
+    ``on_deleted`` are called with the partitions that UpdateMetadata reports as deleted (groups drop their offsets then).
     """
 
     def __init__(self, replicas: ReplicaManager, on_deleted: Sequence[DeletionListener] = ()) -> None:

@@ -39,7 +39,7 @@ class ClientQuotaApis:
         """Change the quotas of each entity; an error of one does not affect the others."""
         entries = []
         for entry in request.entries:
-            # Of a type that is named twice the last name counts, as in Kafka.
+            # If a type is named twice, the last name counts, as in Kafka.
             entity = {each.entity_type: each.entity_name for each in entry.entity}
             named = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()]
             result = AlterClientQuotasResponseEntryData(error_code=0, error_message=None, entity=named)
