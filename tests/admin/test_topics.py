@@ -248,7 +248,7 @@ def test_an_internal_topic_that_cannot_be_made_is_one_line_however_often_it_is_a
             topics.manager.create_internal_topic("__consumer_offsets")
     (line,) = map(formatEvent, events)
     reason = "INVALID_REPLICATION_FACTOR: Replication factor: 3 larger than available brokers: 1."
-    assert line == f"Topic __consumer_offsets cannot be made: {reason}"
+    assert line == f"Topic __consumer_offsets cannot be created: {reason}"
 
 
 def test_topics_that_are_asked_about_come_by_themselves(topics: Topics) -> None:

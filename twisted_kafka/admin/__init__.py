@@ -1,1 +1,1 @@
-"""What handlers do on behalf of administrators: topics, partitions, configs, policies, log levels."""
+"""Administration on behalf of request handlers: topics, partitions, configs, policies, log levels."""

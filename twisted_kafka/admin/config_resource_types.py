@@ -1,4 +1,4 @@
-"""The kinds of resources that have configs, by Kafka's ConfigResource codes."""
+"""The types of resources with configs (Kafka: ConfigResource.Type)."""
 
 from typing import Final
 

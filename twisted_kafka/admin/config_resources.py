@@ -37,7 +37,7 @@ class TopicConfigs:
         self._metadata = metadata
 
     def entity_path(self, name: str) -> str:
-        """Return where the topic's config is kept; raises InvalidRequestError."""
+        """Return the topic's entity path; raises InvalidRequestError."""
         if not name:
             raise InvalidRequestError("A topic needs a name: default configs of all topics are not allowed")
         return f"topics/{name}"
@@ -62,7 +62,7 @@ class BrokerConfigs:
         self._broker_id = broker_id
 
     def entity_path(self, name: str) -> str:
-        """Return where the configs are kept; raises InvalidRequestError for another broker's id."""
+        """Return the entity path; raises InvalidRequestError for another broker's id."""
         if not name:
             return f"brokers/{znodes.DEFAULT_ENTITY}"
         ensure_own_broker(name, self._broker_id)

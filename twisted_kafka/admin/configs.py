@@ -75,7 +75,7 @@ class ConfigAdmin:
     def change(self, resource: IConfigResource, name: str, changes: Iterable[ConfigChange], *, validate_only: bool = False) -> None:
         """Change some settings of the entity and keep the others (KIP-339); raises a KafkaError if they are refused.
 
-        The changes have passed ``ensure_changes``.
+        The caller has checked the changes with ``ensure_changes``.
         """
         changes = list(changes)
         config = self._repository.config(resource.entity_path(name))

@@ -40,7 +40,7 @@ _NAMES: Final = {level: name for name, level in LEVELS.items() if name != "TRACE
 
 @implementer(ILogFilterPredicate)
 class LoggerLevels:
-    """Which events are logged; a predicate for a ``FilteringLogObserver``."""
+    """A predicate for a ``FilteringLogObserver`` that decides which events are logged."""
 
     def __init__(self) -> None:
         self._predicate = LogLevelFilterPredicate(defaultLogLevel=LogLevel.info)

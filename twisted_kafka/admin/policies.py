@@ -41,7 +41,7 @@ class ConfigOrder(NamedTuple):
 
 
 class ICreateTopicPolicy(Interface):
-    """Allows or refuses topics (Kafka: ``CreateTopicPolicy``)."""
+    """Allows or rejects new topics (Kafka: ``CreateTopicPolicy``)."""
 
     def configure(configs: Mapping[str, str]) -> None:
         """Called first, with the broker's settings as text."""
@@ -54,7 +54,7 @@ class ICreateTopicPolicy(Interface):
 
 
 class IAlterConfigPolicy(Interface):
-    """Allows or refuses changes of configs (Kafka: ``AlterConfigPolicy``)."""
+    """Allows or rejects config changes (Kafka: ``AlterConfigPolicy``)."""
 
     def configure(configs: Mapping[str, str]) -> None:
         """Called first, with the broker's settings as text."""
@@ -100,7 +100,7 @@ def _made(config: KafkaConfig, key: str) -> Any:
             raise TypeError(f"it has no method {', '.join(missing)}")
         policy.configure(dict(config.originals))
     except Exception as error:
-        raise ConfigError(f"Invalid value {name!r} for {key}: must be a class that can be made ({error})") from error
+        raise ConfigError(f"Invalid value {name!r} for {key}: must be a class that can be instantiated ({error})") from error
     return policy
 
 

@@ -7,7 +7,7 @@ from twisted_kafka.protocol.errors import ErrorCode, error_of
 from twisted_kafka.protocol.types import NO_UUID
 
 DEFAULT_COUNT = -1
-"""A number of partitions or replicas that the broker's defaults supply."""
+"""Stands for the broker's default number of partitions or replicas."""
 
 
 @dataclass(slots=True)

@@ -46,7 +46,7 @@ def assign_replicas(
     shift: int,
     first_partition: int = 0,
 ) -> dict[int, list[int]]:
-    """Spread replicas over the brokers: leaders go round robin, followers are shifted by one more with each round.
+    """Assign replicas to brokers: leaders round-robin, followers with a shift that grows by one in each round.
 
     ``start_index`` and ``shift`` are random for new topics. Raises InvalidPartitionsError and InvalidReplicationFactorError.
     """

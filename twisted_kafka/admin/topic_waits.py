@@ -23,7 +23,7 @@ _R = TypeVar("_R", bound=Waiting)
 
 
 class _Wait(DelayedOperation, Generic[_R]):
-    """Waits until ``is_done`` holds for every topic, and then completes the future with the results."""
+    """Waits until ``is_done`` is true for all topics, then completes the future with the results."""
 
     __slots__ = ("_future", "_is_done", "_results", "_waiting")
 
@@ -64,7 +64,7 @@ class TopicWaits:
     def until(
         self, is_done: Callable[[str], bool], waiting: Sequence[_R], results: list[_R], timeout_ms: int
     ) -> "Future[list[_R]]":
-        """Return a future of ``results``, done when ``is_done`` holds for the topics of all in ``waiting``, or after the timeout.
+        """Return a future of ``results``, done when ``is_done`` is true for all topics in ``waiting``, or after the timeout.
 
         Those that are not done by then get REQUEST_TIMED_OUT; with a timeout of 0 or less, at once.
         """

@@ -61,9 +61,9 @@ from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TRANSAC
 from twisted_kafka.protocol.types import NO_UUID, random_uuid
 
 MAX_NEW_PARTITIONS: Final = 10_000
-"""A request that would make more is refused, as by Kafka in KRaft mode: a slip of a few zeros would use up memory and files."""
+"""The most partitions that one request may create, as in Kafka's KRaft mode: a typo could exhaust memory and files."""
 
-_ON_THEIR_WAY: Final = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER)
+_IN_PROGRESS: Final = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER)
 
 
 class TopicManager:
@@ -89,7 +89,7 @@ class TopicManager:
         self._waits = waits
         self._policies = policies or Policies(config)
         self._randrange = randrange
-        self._unmade: dict[str, str] = {}
+        self._logged_failures: dict[str, str] = {}
         self._colliding = CollidingNames(metadata)
         controller.add_topics_listener(waits.topics_changed)
 
@@ -105,7 +105,7 @@ class TopicManager:
             _refuse_all(results, NotControllerError(""))
             return _done(results)
         if sum(max(self._partitions_of(topic), 0) for topic in topics) > MAX_NEW_PARTITIONS:
-            _refuse_all(results, PolicyViolationError(f"A request can make {MAX_NEW_PARTITIONS} partitions at most"))
+            _refuse_all(results, _too_many_partitions())
             return _done(results)
         times = Counter(topic.name for topic in topics)
         existing = self._existing(times)
@@ -186,7 +186,7 @@ class TopicManager:
         left_over = self._store.get_many(config_paths)
         for (result, node), path, found in zip(planned, config_paths, left_over, strict=True):
             data = ConfigNode(result.configs).encode()
-            # First the config: when the topic appears, its config must be there.
+            # The config first: it must exist when the topic appears.
             change: Operation = Create(path, data) if found is None else Set(path, data)
             groups.append([change, Create(znodes.topic_path(result.name), node.encode())])
         for (result, node), written in zip(planned, self._store.batch(groups), strict=True):
@@ -207,17 +207,17 @@ class TopicManager:
         """
         (result,) = self._create_automatically([topic])
         reason = f"{result.error.name}: {result.message}"
-        if result.error not in _ON_THEIR_WAY and self._unmade.get(topic) != reason:
-            self._unmade[topic] = reason
-            self.log.error("Topic {topic} cannot be made: {reason}", topic=topic, reason=reason)
+        if result.error not in _IN_PROGRESS and self._logged_failures.get(topic) != reason:
+            self._logged_failures[topic] = reason
+            self.log.error("Topic {topic} cannot be created: {reason}", topic=topic, reason=reason)
 
     def auto_create(self, topics: Iterable[str]) -> dict[str, ErrorCode]:
         """Start to create topics that a client asked for; the result is LEADER_NOT_AVAILABLE for those in progress.
 
-        Internal topics get their own settings, others the defaults (Kafka: ``AutoTopicCreationManager``).
+        Internal topics get their own configs, others the defaults (Kafka: ``AutoTopicCreationManager``).
         """
         return {
-            each.name: ErrorCode.LEADER_NOT_AVAILABLE if each.error in _ON_THEIR_WAY else each.error
+            each.name: ErrorCode.LEADER_NOT_AVAILABLE if each.error in _IN_PROGRESS else each.error
             for each in self._create_automatically(topics)
         }
 
@@ -244,7 +244,7 @@ class TopicManager:
     # Deletion
 
     def delete_topics(self, topics: Sequence[str], timeout_ms: int) -> "Future[list[TopicResult]]":
-        """Delete topics; one result for each, in order."""
+        """Delete topics; there is one result for each, in order."""
         results = [TopicResult(topic) for topic in topics]
         if not self._controller.is_active:
             _refuse_all(results, NotControllerError(""))
@@ -326,7 +326,7 @@ class TopicManager:
             raise InvalidPartitionsError(f"Topic {topic.name!r} {wrong}")
         added = topic.count - before
         if added > MAX_NEW_PARTITIONS:
-            raise PolicyViolationError(f"A request can make {MAX_NEW_PARTITIONS} partitions at most")
+            raise _too_many_partitions()
         brokers = self._metadata.snapshot.brokers
         first = node.partitions[0]
         if topic.assignments is not None:
@@ -349,6 +349,10 @@ class TopicManager:
         result.num_partitions = topic.count
         larger = TopicNode(partitions={**node.partitions, **new}, topic_id=node.topic_id)
         return Set(znodes.topic_path(topic.name), larger.encode(), found[1].version)
+
+
+def _too_many_partitions() -> PolicyViolationError:
+    return PolicyViolationError(f"Excessively large number of partitions per request: the maximum is {MAX_NEW_PARTITIONS}")
 
 
 def _order(topic: NewTopic, result: TopicResult) -> TopicOrder:
