@@ -1,6 +1,7 @@
 """Compaction of one log: what stays, what goes, in which files, and what a crash or a full disk in between does."""
 
 import errno
+import itertools
 import os
 import random
 import shutil
@@ -8,6 +9,7 @@ import shutil
 import pytest
 
 from tests.log.compaction import LIMITS, RETENTION_MS, Unhindered, Writer, clean, committed, last_values, run
+from tests.log.crash_disk import CrashDisk, MachineDied, deaths
 from tests.log.support import NOW_MS, Bench, contents, data_of
 from twisted_kafka.log.cleaner import offset_map as cleaner_offset_map
 from twisted_kafka.log.cleaner.blocks import DataBatch
@@ -348,79 +350,165 @@ def test_the_arrays_grow_with_the_keys():
 # Crashes.
 
 
-class Crash(BaseException):
-    """The process dies here."""
-
-
-CRASHING_CALLS = ("rename", "replace", "pwrite", "fsync", "fdatasync", "unlink", "utime", "open", "ftruncate")
-
-
-class CrashingDisk:
-    """Dies at the n-th call that changes the disk: before it, or after it."""
-
-    def __init__(self, monkeypatch, at, *, after):
-        self.left, self.after = at, after
-        for name in CRASHING_CALLS:
-            monkeypatch.setattr(os, name, self.wrapped(getattr(os, name)))
-
-    def wrapped(self, call):
-        def crashing(*arguments, **options):
-            self.left -= 1
-            if self.left < 0:
-                raise Crash
-            if self.left == 0 and not self.after:
-                raise Crash
-            result = call(*arguments, **options)
-            if self.left == 0:
-                raise Crash
-            return result
-
-        return crashing
-
-
-def test_nothing_is_lost_wherever_the_cleaner_dies(tmp_path):
-    crash_everywhere(tmp_path, writes=25, stride=3)
+@pytest.mark.parametrize("loses_power", [False, True])
+def test_nothing_is_lost_wherever_the_cleaner_dies(tmp_path, loses_power):
+    crash_everywhere(tmp_path, loses_power, writes=25, stride=3)
 
 
 @pytest.mark.slow
-def test_nothing_is_lost_wherever_the_cleaner_dies_with_more_segments(tmp_path):
-    crash_everywhere(tmp_path, writes=80, stride=1)
+@pytest.mark.parametrize("loses_power", [False, True])
+def test_nothing_is_lost_wherever_the_cleaner_dies_with_more_segments(tmp_path, loses_power):
+    crash_everywhere(tmp_path, loses_power, writes=80, stride=1)
 
 
-def crash_everywhere(tmp_path, writes, stride):
+def crash_everywhere(tmp_path, loses_power, writes, stride):
+    """The next start takes the log for flushed, or recovers all of it."""
     template = Writer(tmp_path / "template", 3)
     for _ in range(writes):
         template.write()
     template.log.roll()
-    template.log.flush()
-    expected = last_values(template.log)
-    for point in range(1, 2000, stride):
-        directory = tmp_path / f"crash-{point}" / "topic-0"
+    end, expected = template.log.log_end_offset, last_values(template.log)
+    producers = {id_: entry.last_sequence for id_, entry in template.log.producer_state.producers.items()}
+    template.log.flush_and_close()
+    for step in range(1, 3000, stride):
+        directory = tmp_path / f"crash-{step}" / "topic-0"
         shutil.copytree(template.bench.directory, directory)
         bench = Bench(directory, segment_bytes=template.bench.config.segment_bytes, cleanup_policy=("compact",))
-        log = bench.open(was_clean=True, recovery_point=template.log.recovery_point)
-        log.update_high_watermark(log.log_end_offset)
-        end = log.log_end_offset
-        producers = {id_: entry.last_sequence for id_, entry in log.producer_state.producers.items()}
-        with pytest.MonkeyPatch.context() as patched:
-            CrashingDisk(patched, point, after=point % 2 == 0)
-            try:
+        disk = CrashDisk(directory.parent, random.Random(step))
+        try:
+            with disk.watched(step):
+                log = bench.open(was_clean=True, recovery_point=end)
+                log.update_high_watermark(end)
                 clean(log, bench)
-                died = False
-            except Crash:
-                died = True
-        log = bench.open(recovery_point=end)
+            died = False
+        except MachineDied:
+            died = True
+        if loses_power:
+            disk.lose_power()
+        log = bench.open(recovery_point=end if step % 2 else 0)
         log.update_high_watermark(log.log_end_offset)
-        assert last_values(log) == expected, point
+        assert last_values(log) == expected, step
         assert log.log_end_offset == end
         assert {id_: entry.last_sequence for id_, entry in log.producer_state.producers.items()} == producers
         assert not [path for path in directory.iterdir() if path.name.endswith((".cleaned", ".swap", ".deleted"))]
+        assert_in_one_place(log)
         clean(log, bench)
-        assert last_values(log) == expected, point
+        assert last_values(log) == expected, step
         if not died:
-            assert point > 20
+            assert step > 20
             return
     pytest.fail("it never came to an end")
+
+
+def assert_in_one_place(log):
+    offsets = [record.offset for batch in raw(log) for record in batch.records()]
+    assert offsets == sorted(set(offsets))
+
+
+def test_a_record_goes_only_when_the_one_that_replaces_it_is_on_disk(tmp_path):
+    """Even if that one lies in a segment whose turn comes later, and the machine stops before."""
+    for step in itertools.count(1):
+        directory = tmp_path / str(step) / "topic-0"
+        directory.parent.mkdir()
+        bench = Bench(directory, segment_bytes=200, cleanup_policy=("compact",))
+        log = bench.open()
+        put(log, (b"key", b"old"))
+        log.roll()
+        log.flush()
+        disk = CrashDisk(directory.parent, random.Random(step))
+        try:
+            with disk.watched(step):
+                for number in range(3):
+                    put(log, (b"other", b"%d" % number * 100))
+                put(log, (b"key", b"new"))
+                log.roll()
+                clean(log, bench)
+            died = False
+        except MachineDied:
+            died = True
+        disk.lose_power(loses_all=True)
+        log = bench.open(recovery_point=1)
+        log.update_high_watermark(log.log_end_offset)
+        assert last_values(log).get(b"key", (-1, None))[1] in (b"old", b"new"), step
+        if not died:
+            assert step > 20
+            return
+
+
+def test_merged_segments_are_replaced_by_one_or_not_at_all(tmp_path):
+    """Wherever the machine stops, and whatever of the renames since the last sync is on the disk."""
+
+    def bench_in(root, segment_bytes):
+        return Bench(root / "disk" / "topic-0", segment_bytes=segment_bytes, cleanup_policy=("compact",))
+
+    def prepare(root):
+        log = bench_in(root, 200).open()
+        for number in range(8):
+            put(log, (b"%d" % (number % 5), b"%d" % number * 20))
+        assert len(log.segments) == 4
+        log.roll()
+        log.flush_and_close()
+
+    def compact(root):
+        bench = bench_in(root, 100_000)
+        log = bench.open(was_clean=True)
+        log.update_high_watermark(log.log_end_offset)
+        clean(log, bench)
+        assert len(log.segments) == 2
+
+    for root in deaths(tmp_path, prepare, compact, seeds=12):
+        log = bench_in(root, 100_000).open(recovery_point=8)
+        log.update_high_watermark(8)
+        assert {key: offset for key, (offset, _) in last_values(log).items()} == {
+            b"%d" % (number % 5): number for number in range(8)
+        }, root
+        assert_in_one_place(log)
+
+
+def test_a_start_that_completes_a_replacement_may_die_itself(tmp_path):
+    def prepare(root):
+        directory = root / "disk" / "topic-0"
+        log = Bench(directory).open()
+        for number in range(4):
+            put(log, (b"%d" % number, b""))
+            log.roll()
+        log.flush_and_close()
+        # One segment that replaces all of them.
+        data = b"".join([(directory / f"{number:020d}.log").read_bytes() for number in range(4)])
+        (directory / f"{0:020d}.log.swap").write_bytes(data)
+
+    def start(root):
+        Bench(root / "disk" / "topic-0").open(recovery_point=4)
+
+    for root in deaths(tmp_path, prepare, start, seeds=24):
+        log = Bench(root / "disk" / "topic-0").open(recovery_point=4)
+        assert [segment.base_offset for segment in log.segments] == [0, 4], root
+        assert_in_one_place(log)
+        assert [offset for offset, _ in contents(log)] == [0, 1, 2, 3]
+
+
+def test_a_start_that_undoes_a_replacement_may_die_itself(tmp_path):
+    def prepare(root):
+        directory = root / "disk" / "topic-0"
+        log = Bench(directory).open()
+        sizes = []
+        for number in range(4):
+            put(log, (b"%d" % number, b""))
+            sizes.append(log.size_bytes)
+        log.flush_and_close()
+        # Two segments that replace one: of the first one, the renaming to .swap was not complete.
+        data = (directory / f"{0:020d}.log").read_bytes()
+        (directory / f"{0:020d}.log.cleaned").write_bytes(data[: sizes[1]])
+        (directory / f"{0:020d}.timeindex.swap").write_bytes(b"")
+        (directory / f"{2:020d}.log.swap").write_bytes(data[sizes[1] :])
+
+    def start(root):
+        Bench(root / "disk" / "topic-0").open(recovery_point=4)
+
+    for root in deaths(tmp_path, prepare, start, seeds=12):
+        log = Bench(root / "disk" / "topic-0").open(recovery_point=4)
+        assert [segment.base_offset for segment in log.segments] == [0], root
+        assert [offset for offset, _ in contents(log)] == [0, 1, 2, 3]
 
 
 def test_a_full_disk_leaves_the_log_as_it_was(bench, monkeypatch):

@@ -308,9 +308,10 @@ class Descriptors:
         monkeypatch.setattr(os, "open", opened)
 
 
-@pytest.mark.parametrize("what", ["topic-0", ".snapshot", "partition.metadata"])
+@pytest.mark.parametrize("what", ["topic-0", ".snapshot", "partition.metadata", "logs"])
 def test_a_flush_that_had_no_descriptor_is_done_by_the_next(tmp_path, monkeypatch, what):
-    bench = Bench(tmp_path / "topic-0")
+    (tmp_path / "logs").mkdir()
+    bench = Bench(tmp_path / "logs" / "topic-0")
     log = bench.open()
     log.assign_topic_id(bytes(range(16)))
     log.append_as_leader(batch(b"a", producer_id=1, producer_epoch=0, base_sequence=0), 0)
@@ -327,7 +328,7 @@ def test_a_flush_that_had_no_descriptor_is_done_by_the_next(tmp_path, monkeypatc
     log.flush()
     assert log.recovery_point == 2
     assert [path for path in descriptors.opened if path.endswith(what)]
-    assert descriptors.opened[-1].endswith("topic-0")
+    assert descriptors.opened[-2:] == [str(bench.directory), str(bench.directory.parent)]
 
 
 def test_a_truncation_that_had_no_descriptor_takes_the_directory_offline(tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tests.log.crash_disk import CrashDisk, MachineDied
+from tests.log.crash_disk import CrashDisk, MachineDied, deaths
 from tests.log.support import NOW_MS, Bench, append, batch, contents
 from twisted_kafka.log.log_maintenance import LogMaintenance
 from twisted_kafka.log.results import AbortedTransaction, FetchIsolation
@@ -20,6 +20,8 @@ FAR = 2**31
 OFFSETS = [0, 10, FAR - 2, FAR + 5, FAR + 6, 3 * FAR, 3 * FAR + 1, 5 * FAR + 9]
 BASES = [0, FAR + 5, 3 * FAR, 5 * FAR + 9]
 END = 6 * FAR
+FIRST_RENAME = 20
+"""The step from which on the pieces of a segment in two are renamed."""
 
 
 def name(offset, suffix=".log"):
@@ -106,6 +108,29 @@ def test_messages_of_old_formats(bench):
     assert len(log.segments) == 2
     assert contents(log) == [(at + number, b"%d" % (at + number)) for at in (0, FAR + 9) for number in range(3)]
     assert log.segments.active.base_offset <= FAR + 9
+
+
+@pytest.mark.long
+def test_a_power_failure_while_a_segment_is_split_leaves_all_of_it_or_all_pieces(tmp_path):
+    """With whatever renames since the last sync are on the disk."""
+    offsets, aborted = [0, 5, FAR + 9, FAR + 12], AbortedTransaction(7, FAR + 9, FAR + 12, FAR + 13)
+
+    def prepare(root):
+        directory = root / "disk" / "topic-0"
+        directory.mkdir()
+        data = b"".join([bytes(batch(b"%d" % offset, base_offset=offset)) for offset in offsets])
+        (directory / name(0)).write_bytes(data)
+        TransactionIndex(directory / name(0, ".txnindex")).append(aborted)
+        (directory / name(END)).write_bytes(bytes(batch(b"end", base_offset=END)))
+
+    def start(root):
+        return Bench(root / "disk" / "topic-0", index_interval_bytes=0).open(recovery_point=END)
+
+    for root in deaths(tmp_path, prepare, start, seeds=24, first_step=FIRST_RENAME):
+        log = start(root)
+        assert [offset for offset, _ in contents(log)] == [*offsets, END], root
+        assert log.aborted_transactions(0, END) == [aborted], root
+        assert [segment.base_offset for segment in log.segments] == [0, FAR + 9, END]
 
 
 @pytest.mark.long

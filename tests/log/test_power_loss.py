@@ -1,14 +1,15 @@
 """Logs after deaths at every step of a life, of the process and of the machine, and on full disks: what was promised is there.
 
 Promised is: a record that was appended outlives the process; one that was flushed outlives the machine; what was truncated stays
-away. Never does a log give what was not appended, a record twice, or records with a hole between them. In a compacted log the last
-record of a key outlives its compaction. Producers' sequences, open and aborted transactions and leader epochs are those of the
-records that are left.
+away. Never does a log give what was not appended, a record twice, or records with a hole between them; a part of what retention
+deleted may come back. In a compacted log the last record of a key outlives its compaction. Producers' sequences, open and aborted
+transactions and leader epochs are those of the records that are left.
 """
 
 import itertools
 import os
 import random
+import threading
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,11 +18,13 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.log.crash_disk import CrashDisk, MachineDied
+from tests.log.crash_disk import CrashDisk, MachineDied, deaths
 from tests.log.log_managers import Broker
 from tests.log.support import NOW_MS, Bench, append, contents
 from twisted_kafka.log.directories import log_directory
+from twisted_kafka.log.files import sync_directory, sync_file
 from twisted_kafka.log.log_manager import LogManager
+from twisted_kafka.log.partition_metadata import PARTITION_METADATA
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.protocol.errors import KafkaStorageError
@@ -82,16 +85,22 @@ class Model:
     high_watermark: int = 0
     """The largest that there was: nothing below may be truncated, as replication has it."""
     deleted_to: int = 0
-
-    def add(self, batch: Appended) -> None:
-        self.batches.append(batch)
-        self.end = self.kept_end = batch.end
+    retained_from: int = 0
+    """Where the log began when segments were deleted: the machine may lose some of their deletions and keep others."""
 
     def forget_from(self, end: int) -> None:
         self.batches = [batch for batch in self.batches if batch.end <= end]
         self.end = self.kept_end = end
         self.flushed_end = min(self.flushed_end, end)
         self.lost = {offset for offset in self.lost if offset < end}
+
+    def end_of_records(self, end: int) -> int:
+        """Return where the last record below ``end`` ends: behind it there may be a gap, which a restart forgets."""
+        return max((offset + 1 for offset in self.offsets() if offset < end), default=0)
+
+    def offsets(self) -> set[int]:
+        """The offsets of all records, those of markers too."""
+        return {offset for batch in self.batches for offset in range(batch.first, batch.end)} - self.lost
 
     def records(self) -> dict[int, tuple[bytes | None, bytes]]:
         return {
@@ -150,6 +159,28 @@ class Moved:
         return False
 
 
+class Beside:
+    """Something done on another thread; ``end`` raises what it raised."""
+
+    def __init__(self, action: Callable[[], None]) -> None:
+        self._error: BaseException | None = None
+        self._action = action
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._action()
+        except BaseException as error:  # noqa: BLE001 the thread that waits for this one gets it
+            self._error = error
+
+    def end(self) -> None:
+        self._thread.join(60)
+        assert not self._thread.is_alive(), "a thread waits for ever"
+        if self._error is not None:
+            raise self._error
+
+
 class World:
     """A broker's logs, their models and the disk under them."""
 
@@ -163,8 +194,8 @@ class World:
         self.serial = 0
         self.epoch = 0
 
-    def live(self, crash_at: int, fail_at: int) -> bool:
-        """Start, work and stop; return whether that was ended by a death or by a full disk."""
+    def live(self, crash_at: int, fail_at: int, work: Callable[[LogManager], None]) -> bool:
+        """Start, do some ``work`` and stop; return whether that was ended by a death or by a full disk."""
         manager: LogManager | None = None
         self.epoch += 1
         with self.disk.watched(crash_at, fail_at):
@@ -172,7 +203,7 @@ class World:
                 manager = self.broker.manager(DIRECTORIES, **SETTINGS)
                 manager.startup(lambda topic: TOPICS[topic])
                 for _ in range(STEPS_OF_A_LIFE):
-                    self.work(manager)
+                    work(manager)
                 manager.shutdown()
                 if self.disk.is_full:
                     return True
@@ -212,14 +243,51 @@ class World:
         elif what < 0.92:
             self.move(manager, partition, log)
         else:
-            # Retention, checkpoints, removal of what was marked, compaction.
             self.raise_high_watermark(log, model)
+            self.tend(manager)
+
+    def work_on_two_threads(self, manager: LogManager) -> None:
+        """Append to a log while another thread flushes it, moves it or compacts, or works on the other log."""
+        if self.random.random() < 0.3:
+            self.work(manager)  # truncations, too, which happen to no log that is appended to
+            return
+        partition, other = self.random.sample((PLAIN, COMPACTED), 2)
+        model, log = self.models[partition], manager.get_or_create_log(partition, TOPIC_ID)
+        manager.get_or_create_log(other, TOPIC_ID)
+        what = self.random.random()
+
+        def act() -> None:
+            if what < 0.5:
+                end = log.log_end_offset
+                log.flush()
+                model.flushed_end = max(model.flushed_end, end)
+            elif what < 0.6:
+                self.truncate(manager, other, self.models[other])
+            elif what < 0.7:
+                self.move(manager, other, manager.get_or_create_log(other))
+            else:
+                self.raise_high_watermark(log, model)
+                self.tend(manager)
+
+        beside = Beside(act)
+        try:
+            for _ in range(self.random.randint(1, 4)):
+                self.append(log, model, partition)
+        finally:
+            beside.end()
+
+    def tend(self, manager: LogManager) -> None:
+        """Compact; before that, or not, flush rolled segments, delete old ones, write checkpoints, remove what was marked."""
+        if self.random.random() < 0.7:
             self.broker.later(TICK_MS)
-            manager.cleaner.clean_filthiest()
+            for partition, model in self.models.items():
+                log = manager.get_log(partition)
+                if log is not None:
+                    model.retained_from = max(model.retained_from, log.log_start_offset)
+        manager.cleaner.clean_filthiest()
 
     def raise_high_watermark(self, log: UnifiedLog, model: Model) -> None:
-        log.update_high_watermark(log.log_end_offset)
-        model.high_watermark = log.log_end_offset
+        model.high_watermark = log.update_high_watermark(log.log_end_offset)
 
     def truncate(self, manager: LogManager, partition: TopicPartition, model: Model) -> None:
         log = manager.get_or_create_log(partition)
@@ -298,7 +366,7 @@ class World:
         try:
             for partition, model in self.models.items():
                 log = manager.get_log(partition)
-                promised_end = model.flushed_end if after_power_loss else model.kept_end
+                promised_end = model.end_of_records(model.flushed_end if after_power_loss else model.kept_end)
                 if log is None:
                     assert promised_end == 0, f"{partition} is gone"
                     model.forget_from(0)
@@ -306,6 +374,8 @@ class World:
                 assert promised_end <= log.log_end_offset <= model.end, partition
                 assert log.topic_id in (TOPIC_ID, None)
                 model.forget_from(log.log_end_offset)
+                # What the log had lost may come back with a copy of it that was being moved.
+                model.lost -= {offset for offset, _ in contents(log)}
                 if after_power_loss and partition == COMPACTED:
                     self.note_lost(log, model, promised_end)
                 self.compare(partition, log, model)
@@ -324,11 +394,17 @@ class World:
 
     def compare(self, partition: TopicPartition, log: UnifiedLog, model: Model) -> None:
         start, records = log.log_start_offset, model.records()
-        found = [(offset, value) for offset, value in contents(log) if offset in records]
+        everything = contents(log)
+        assert {offset for offset, _ in everything} <= model.offsets(), partition
+        found = [(offset, value) for offset, value in everything if offset in records]
         for offset, value in found:
             assert records[offset][1] == value, (partition, offset)
         if partition == PLAIN:
-            assert [offset for offset, _ in found] == [offset for offset in sorted(records) if offset >= start]
+            offsets = [offset for offset, _ in everything]
+            assert offsets == sorted(set(offsets))
+            whole_from = max(start, model.retained_from)
+            kept = [offset for offset in sorted(model.offsets()) if offset >= whole_from]
+            assert [offset for offset in offsets if offset >= whole_from] == kept
             alive = {batch.producer for batch in model.batches if batch.end > start and batch.producer >= 0}
             state = {
                 entry.producer_id: (entry.batches[-1].last_sequence if entry.batches else -1, entry.transaction_first_offset)
@@ -344,14 +420,15 @@ class World:
         else:
             assert [offset for offset, _ in found] == sorted({offset for offset, _ in found})
             latest = dict(records[offset] for offset in sorted(records))
-            assert {records[offset][0]: value for offset, value in found} == latest
+            left = {records[offset][0]: value for offset, value in found}
+            assert left == latest, (found, latest)
         self.compare_epochs(log, model)
 
     def compare_aborted(self, log: UnifiedLog, model: Model) -> None:
-        start = log.log_start_offset
+        start = max(log.log_start_offset, model.retained_from)
         found = {
             (entry.producer_id, entry.first_offset, entry.last_offset)
-            for entry in log.aborted_transactions(start, log.log_end_offset)
+            for entry in log.aborted_transactions(log.log_start_offset, log.log_end_offset)
         }
         # Of a transaction that the log's start cut, the first offset is that of what is left, or the old one.
         assert {entry for entry in model.aborted() if entry[1] >= start} <= found
@@ -395,12 +472,18 @@ def run(directory: Path, seed: int) -> None:
         run_alone(directory, seed)
 
 
-def run_alone(directory: Path, seed: int) -> None:
+def run_on_threads(directory: Path, seed: int) -> None:
+    """The same with the pools' own threads, and two that work; the seed does not say how these take turns."""
+    run_alone(directory, seed, is_threaded=True)
+
+
+def run_alone(directory: Path, seed: int, *, is_threaded: bool = False) -> None:
     world = World(directory, seed)
+    work = world.work_on_two_threads if is_threaded else world.work
     for _ in range(LIVES):
         is_full = world.random.random() < 0.2
         step = world.random.randint(1, STEPS_OF_THE_DISK)
-        world.live(-1 if is_full else step, step if is_full else -1)
+        world.live(-1 if is_full else step, step if is_full else -1, work)
         loses_power = world.random.random() < 0.6
         if loses_power:
             world.disk.lose_power()
@@ -418,14 +501,20 @@ def run_alone(directory: Path, seed: int) -> None:
                 world.disk.lose_power()
             else:
                 world.disk.keep_everything()
-        world.check(after_power_loss=loses_power)
-        world.disk.keep_everything()
+        with world.disk.watched(-1):
+            world.check(after_power_loss=loses_power)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_what_was_promised_outlives_deaths_at_any_step(tmp_path: Path, seed: int) -> None:
     run(tmp_path, seed)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(SEEDS // 3))
+def test_it_does_so_when_threads_work_beside_each_other(tmp_path: Path, seed: int) -> None:
+    run_on_threads(tmp_path, seed)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -445,6 +534,151 @@ def test_index_entries_that_were_cut_off_do_not_come_back(tmp_path: Path, seed: 
     disk.lose_power()
     assert not (bench.directory / "00000000000000000000.index").read_bytes()
     assert bench.open(was_clean=True).log_end_offset == 2
+
+
+class TestAfterAPowerFailure:
+    """What is there when everything is lost that was not synced."""
+
+    @pytest.fixture
+    def broker(self, tmp_path: Path) -> Broker:
+        (tmp_path / "disk").mkdir()
+        broker = Broker(tmp_path)
+        broker.topic_configs = TOPICS
+        return broker
+
+    @pytest.fixture
+    def disk(self, broker: Broker) -> CrashDisk:
+        return CrashDisk(broker.path / "disk", random.Random(0))
+
+    def fail(self, disk: CrashDisk) -> None:
+        log_directory._held_here.clear()
+        disk.lose_power(loses_all=True)
+
+    def test_a_log_that_was_flushed_has_its_name(self, broker: Broker, disk: CrashDisk) -> None:
+        partitions = [TopicPartition("plain", number) for number in range(2)]
+        with disk.watched(-1):
+            manager = broker.start(("disk/new/a",), **SETTINGS)
+            for partition in partitions:
+                log = manager.get_or_create_log(partition, TOPIC_ID)
+                append(log, b"value")
+                log.flush()
+        self.fail(disk)
+        manager = broker.start(("disk/new/a",), **SETTINGS)
+        assert [len(contents(manager.get_log(partition))) for partition in partitions] == [1, 1]
+
+    def test_a_crash_is_not_taken_for_the_clean_stop_before_it(self, broker: Broker, disk: CrashDisk) -> None:
+        with disk.watched(-1):
+            manager = broker.start(DIRECTORIES, **SETTINGS)
+            manager.get_or_create_log(PLAIN)
+            manager.shutdown()
+            broker.start(DIRECTORIES, **SETTINGS)
+        self.fail(disk)
+        assert not any(directory.was_clean for directory in broker.start(DIRECTORIES, **SETTINGS).directories)
+
+    @pytest.fixture
+    def bench(self, tmp_path: Path) -> Bench:
+        (tmp_path / "logs").mkdir()
+        return Bench(tmp_path / "logs" / "topic-0", index_interval_bytes=0)
+
+    @pytest.fixture
+    def logs(self, bench: Bench) -> CrashDisk:
+        return CrashDisk(bench.directory.parent, random.Random(0))
+
+    def test_what_recovery_built_anew_is_there_after_a_clean_stop(self, bench: Bench, logs: CrashDisk) -> None:
+        with logs.watched(-1):
+            log = bench.open()
+            options = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+            append(log, b"aborted", **options)
+            marker = end_transaction_marker(producer_id=7, producer_epoch=0, commit=False, coordinator_epoch=0, timestamp_ms=NOW_MS)
+            log.append_as_leader(bytearray(marker), 0, AppendOrigin.COORDINATOR)
+            log.flush()
+            log.assign_topic_id(TOPIC_ID)
+            log = bench.open(recovery_point=log.recovery_point)
+            log.flush_and_close()
+        self.fail(logs)
+        log = bench.open(was_clean=True)
+        assert len(log.aborted_transactions(0, 2)) == 1
+        assert log.topic_id == TOPIC_ID
+
+    def test_a_topic_id_that_was_damaged_does_not_come_back(self, bench: Bench, logs: CrashDisk) -> None:
+        with logs.watched(-1):
+            bench.open()
+            (bench.directory / PARTITION_METADATA).write_text("version: 0")
+            sync_file(bench.directory / PARTITION_METADATA)
+            sync_directory(bench.directory)
+            sync_directory(bench.directory.parent)
+            bench.open().flush_and_close()
+        self.fail(logs)
+        assert bench.directory.exists()
+        assert bench.open(was_clean=True).topic_id is None
+
+    def test_epochs_of_before_a_truncation_give_way_to_those_of_the_batches(self, bench: Bench, logs: CrashDisk) -> None:
+        with logs.watched(-1):
+            log = bench.open()
+            append(log, b"0", epoch=1)
+            append(log, b"1", epoch=1)
+            append(log, b"2", epoch=3)
+            append(log, b"3", epoch=4)
+            log.flush()
+            log.truncate_to(1)
+            append(log, b"1", epoch=3)
+            append(log, b"2", epoch=3)
+            with open(log.segments.active.path, "rb") as file:
+                os.fsync(file.fileno())
+        self.fail(logs)
+        log = bench.open()
+        assert contents(log) == [(0, b"0"), (1, b"1"), (2, b"2")]
+        assert log.leader_epochs.entries == ((1, 0), (3, 1))
+
+
+def test_a_replica_is_somewhere_wherever_its_move_dies(tmp_path: Path) -> None:
+    def prepare(directory: Path) -> None:
+        manager = Broker(directory).start(DIRECTORIES, **SETTINGS)
+        append(manager.get_or_create_log(PLAIN), b"value")
+        manager.shutdown()
+
+    def move(directory: Path) -> None:
+        manager = Broker(directory).start(DIRECTORIES, **SETTINGS)
+        log = manager.get_log(PLAIN)
+        manager.prefer(PLAIN, next(each for each in manager.directories if each.path != log.parent))
+        future = manager.get_or_create_future_log(PLAIN, None)
+        assert ReplicaCopier(manager, 300).step(Moved(PLAIN, log, future, manager)).is_done  # type: ignore[arg-type]
+
+    for directory in deaths(tmp_path, prepare, move):
+        log_directory._held_here.clear()
+        manager = Broker(directory).start(DIRECTORIES, **SETTINGS)
+        assert [value for _, value in contents(manager.get_log(PLAIN))] == [b"value"], directory
+        manager.shutdown()
+
+
+@pytest.mark.parametrize("action", ["recovery", "truncation", "full truncation"])
+def test_no_hole_is_left_wherever_segments_are_dropped(tmp_path: Path, action: str) -> None:
+    """Recovery drops those after a torn batch, a truncation those after its offset, one after the other."""
+    values = [b"%d" % number for number in range(12)]
+
+    def bench_in(directory: Path) -> Bench:
+        return Bench(directory / "disk" / "topic-0", segment_bytes=200, index_interval_bytes=0)
+
+    def prepare(directory: Path) -> None:
+        log = bench_in(directory).open()
+        for value in values:
+            append(log, value)
+        assert len(log.segments) > 4
+        if action == "recovery":
+            with open(log.segments.first.path, "r+b") as file:
+                file.seek(-3, os.SEEK_END)
+                file.write(b"\xff")
+
+    def drop(directory: Path) -> None:
+        log = bench_in(directory).open(recovery_point=0)
+        if action == "truncation":
+            log.truncate_to(1)
+        elif action == "full truncation":
+            log.truncate_fully_and_start_at(20)
+
+    for directory in deaths(tmp_path, prepare, drop):
+        log = bench_in(directory).open(recovery_point=0)
+        assert [value for _, value in contents(log)] == values[: len(contents(log))], directory
 
 
 @pytest.mark.slow

@@ -90,6 +90,27 @@ def test_a_replica_is_copied_piece_by_piece_and_then_takes_the_place(h: Moving) 
     assert len(contents(h.logs.get_log(TP))) == 13
 
 
+@pytest.mark.parametrize("has_records", [True, False])
+def test_a_log_that_ends_with_a_gap_is_moved(h: Moving, has_records: bool) -> None:
+    """A compaction removed its last records, and nothing was written since."""
+    partition = h.lead()
+    fill(h, 3 if has_records else 0)
+    partition.log.skip_to(8)
+    target = h.elsewhere()
+    before = contents(partition.log)
+    assert h.alter(target) == 0
+    for _ in range(10):
+        h.move_on()
+    assert partition.log.parent == target.path
+    assert partition.log.log_end_offset == 8
+    assert contents(partition.log) == before
+    fill(h, 1)
+    assert partition.log.log_end_offset == 9
+    again = h.again()
+    assert again.lead(epoch=1).log.log_end_offset == 9
+    again.close()
+
+
 def test_a_move_goes_on_after_a_restart(h: Moving) -> None:
     h.lead()
     fill(h)

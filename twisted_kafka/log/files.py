@@ -118,6 +118,16 @@ def sync_directory(path: Path) -> None:
         os.close(fd)
 
 
+def make_directory(path: Path) -> None:
+    """Create a directory and its missing parents, if need be, and make its name durable; raises OSError."""
+    if not path.is_dir():
+        make_directory(path.parent)
+        path.mkdir(exist_ok=True)
+    # Always: whoever created it may have died before this. A parent that cannot be read is not this broker's.
+    with contextlib.suppress(PermissionError):
+        sync_directory(path.parent)
+
+
 def sync_file_system(path: Path) -> None:
     """Write everything to the file system of ``path`` with one ``syncfs``, if the platform has it.
 

@@ -68,6 +68,19 @@ class LeaderEpochCache:
         kept = tuple([entry for entry in self._entries if entry.epoch < epoch and entry.start_offset < start_offset])
         self._replace((*kept, EpochEntry(epoch, start_offset)))
 
+    def recovered(self, epoch: int, offset: int) -> None:
+        """Note that recovery found a batch of ``epoch`` at ``offset``; raises OSError.
+
+        What contradicts it is dropped: a power failure may have left the file as it was before a truncation.
+        """
+        if epoch < 0 or self.epoch_for_offset(offset) == epoch:
+            return
+        before = [entry for entry in self._entries if entry.start_offset <= offset and entry.epoch <= epoch]
+        if not before or before[-1].epoch != epoch:
+            before.append(EpochEntry(epoch, offset))
+        after = [entry for entry in self._entries if entry.start_offset > offset and entry.epoch > epoch]
+        self._replace((*before, *after))
+
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
         """Return the largest known epoch up to ``epoch``, and its end offset (KIP-101, KIP-320)."""
         entries = self._entries

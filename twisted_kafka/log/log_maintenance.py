@@ -41,11 +41,9 @@ class LogMaintenance(LogState):
         dropped = list(self.segments)[len(kept) :]
         self._active = kept[-1]
         self._set_limits(segments=LogSegments(kept))
-        # The last one first and durably: neither a death in between nor what is appended next may leave old records after new ones.
+        # Each durably, the last one first: neither a death in between nor what is appended next may leave records after a hole.
         for segment in reversed(dropped):
-            segment.remove()
-        if dropped:
-            sync_directory(self.dir)
+            segment.remove_durably()
         end = self._active.truncate_to(offset)
         self.recovery_point = min(self.recovery_point, end)
         start = min(self.log_start_offset, end)
@@ -62,7 +60,7 @@ class LogMaintenance(LogState):
         with self._flush_lock, self._lock:
             try:
                 for segment in reversed(list(self.segments)):
-                    segment.remove()
+                    segment.remove_durably()
                 for snapshot in self._snapshots.offsets():
                     self._snapshots.remove(snapshot)
                 self._active = self._new_segment(offset)
@@ -76,6 +74,15 @@ class LogMaintenance(LogState):
             self._set_limits(log_end=end, high_watermark=end, log_start_offset=start, segments=LogSegments([self._active]))
             self.recovery_point = offset
         self._environment.on_truncated(self.parent)
+
+    def skip_to(self, offset: int) -> None:
+        """Go on at ``offset``, beyond the end, with nothing between: a compaction removed what was there."""
+        with self._flush_lock, self._lock:
+            if offset <= self.log_end_offset:
+                return
+            active = self._roll(offset)
+            self._set_limits(log_end=LogOffsetMetadata(offset, active.base_offset, 0))
+            self.producer_state.map_end_offset = offset
 
     # Retention.
 
@@ -140,9 +147,10 @@ class LogMaintenance(LogState):
     # Compaction.
 
     def replace_segments(self, cleaned: LogSegment, old: Sequence[LogSegment]) -> bool:
-        """Put a segment, whose files end with ``.cleaned`` and are durable, in the place of those that it was made of.
+        """Put a segment, whose files end with ``.cleaned`` and have durable content, in the place of those that it was made of.
 
-        Whenever the machine stops, the next start finds the old ones or the new one whole (Kafka: LocalLog.replaceSegments).
+        Whenever the machine stops, the next start finds the old ones or the new one whole (Kafka: LocalLog.replaceSegments). What
+        is not synced may be lost for one file and not for another, so each step is durable before the next.
         Returns False, and does nothing, when the log does not have all of the old ones any more.
         """
         try:
@@ -158,8 +166,8 @@ class LogMaintenance(LogState):
                 cleaned.change_suffix(SWAP_SUFFIX)
                 sync_directory(self.dir)
                 doomed = [path for segment in old for path in segment.mark_deleted()]
-                cleaned.change_suffix("")
                 sync_directory(self.dir)
+                cleaned.change_suffix("")
                 at = present.index(old[0])
                 present[at : at + len(old)] = [cleaned]
                 self._install_segments(LogSegments(present), {segment.base_offset for segment in old})

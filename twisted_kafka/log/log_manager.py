@@ -80,6 +80,7 @@ class LogManager:
             producer_expiration_ms=config.int("producer.id.expiration.ms"),
             on_flush_ms=self._metrics.flushed,
             on_truncated=self._all.checkpoint,
+            sync_names=self._all.sync_names,
             are_transactions_verified=partial(config.boolean, VERIFICATION_KEY),
         )
         self._tasks = LogTasks(self)
@@ -295,6 +296,7 @@ class LogManager:
                 causes.append(f"{directory.path}: {error}")
                 last_error = error
                 continue
+            directory.names_changed()
             directory.logs[topic_partition] = log
             self._preferred.remove(topic_partition)
             self._metrics.log_added(log)

@@ -57,6 +57,8 @@ class LogState:
         self._flush_lock = threading.Lock()
         self._is_closed = False
         self._has_new_segments = True
+        self._has_new_name = True
+        """Whether the log directory may not have this log's name durably."""
         self._active.jitter_ms = self._draw_jitter_ms()
 
     def __repr__(self) -> str:
@@ -294,6 +296,9 @@ class LogState:
                     sync_directory(self.dir)
                 if not unflushed:
                     return
+                if self._has_new_name:
+                    self._environment.sync_names(self.parent)
+                    self._has_new_name = False
             except OSError as error:
                 # The directory may stay online, as after a lack of file descriptors: the next flush must repeat everything.
                 self._has_new_segments = True

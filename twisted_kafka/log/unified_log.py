@@ -8,7 +8,7 @@ from twisted.logger import Logger
 from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log.batch_headers import BatchLike
 from twisted_kafka.log.environment import LogEnvironment
-from twisted_kafka.log.files import remove_if_there
+from twisted_kafka.log.files import remove_if_there, sync_directory
 from twisted_kafka.log.loading.log_loader import CLEAN_STOP, UNKNOWN_STOP, LastStop, LogLoader, SegmentListener, ignore_progress
 from twisted_kafka.log.log_maintenance import LogMaintenance
 from twisted_kafka.log.partition_metadata import PARTITION_METADATA, read_topic_id
@@ -76,7 +76,11 @@ class UnifiedLog(LogMaintenance):
         directory.mkdir(exist_ok=True)
         loaded = LogLoader(directory, topic_partition, config, environment, on_segment).load(last_stop)
         log = cls(directory, topic_partition, loaded, config, environment)
-        log.topic_id = read_topic_id(directory) if last_stop.was_clean else _topic_id_left_in(directory)
+        if last_stop.was_clean:
+            log.topic_id = read_topic_id(directory)
+        else:
+            log.topic_id = _topic_id_left_in(directory)
+            log._has_new_topic_id = log.topic_id is not None
         return log
 
     # Appending.
@@ -401,4 +405,5 @@ def _topic_id_left_in(directory: Path) -> bytes | None:
     except ValueError as error:
         _log.warn("Removing a malformed file after a crash: {error}", error=error)
         remove_if_there(directory / PARTITION_METADATA)
+        sync_directory(directory)  # a start after a clean stop must not find it again
         return None

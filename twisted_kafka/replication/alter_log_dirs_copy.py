@@ -72,6 +72,7 @@ class ReplicaCopier:
 
     def _copy(self, log: UnifiedLog, future: UnifiedLog) -> int:
         align(log, future)
+        end_offset = log.log_end_offset
         try:
             records = log.read(future.log_end_offset, self._max_bytes, FetchIsolation.LOG_END, True).records
         except OffsetOutOfRangeError:
@@ -83,6 +84,8 @@ class ReplicaCopier:
                 # The log begins inside this batch, so the future log has to begin there.
                 future.truncate_fully_and_start_at(first.base_offset, log.log_start_offset)
             future.append_as_follower(bytearray(data))
+        elif future.log_end_offset < end_offset:
+            future.skip_to(end_offset)
         future.update_high_watermark(log.high_watermark)
         start = min(log.log_start_offset, future.high_watermark)
         if start > future.log_start_offset:

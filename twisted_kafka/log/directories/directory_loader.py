@@ -18,9 +18,11 @@ from twisted_kafka.log.files import (
     STRAY_DIRECTORY_SUFFIX,
     marked_directory_name,
     parse_partition_directory,
+    sync_directory,
 )
 from twisted_kafka.log.loading.log_loader import LastStop
 from twisted_kafka.log.unified_log import UnifiedLog
+from twisted_kafka.protocol.errors import KafkaStorageError
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 IGNORED_DIRECTORIES = ("__cluster_metadata-0", "remote-log-index-cache", "lost+found")
@@ -123,8 +125,12 @@ class DirectoryLoader:
                     ),
                     self._progress.segments_of(directory),
                 )
-            except OSError as error:
-                directories.failed(directory, error)
+                if log.is_future and not was_clean:
+                    # Nobody notices what is missing in a copy that is not flushed, and the log that it takes the place of has it.
+                    log.truncate_to(recovery_points.get(topic_partition, 0))
+            except (OSError, KafkaStorageError) as error:
+                if isinstance(error, OSError):
+                    directories.failed(directory, error)
                 if directory.is_online:
                     raise
                 return None
@@ -202,6 +208,7 @@ def _set_aside_shorter(one: UnifiedLog, other: UnifiedLog) -> UnifiedLog:
         stray=str(stray.dir),
         path=str(path),
     )
+    sync_directory(kept.parent)  # a replica that was moved there may have that name in memory only
     stray.move_to(path)
     stray.close_handles()
     return kept

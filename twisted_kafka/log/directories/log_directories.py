@@ -121,6 +121,12 @@ class LogDirectories:
         except OSError as error:
             self.failed(directory, error)
 
+    def sync_names(self, path: Path) -> None:
+        """Make the names of the logs in the directory at ``path`` durable; raises OSError."""
+        directory = self._by_path.get(path)
+        if directory is not None:
+            directory.sync_names()
+
     def forget_deleted(self) -> None:
         """Rewrite checkpoints with offsets of deleted logs, so that a new log of the same name does not inherit them."""
         for directory in self.online:

@@ -17,7 +17,7 @@ from twisted_kafka.log.checkpoints import (
     MalformedCheckpointError,
     OffsetCheckpoint,
 )
-from twisted_kafka.log.files import remove_if_there, sync_directory
+from twisted_kafka.log.files import make_directory, remove_if_there, sync_directory
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
@@ -56,6 +56,8 @@ class LogDirectory:
         """Whether all its logs are open."""
         self._lock_fd = -1
         self._checkpoint_lock = threading.Lock()
+        self._names_lock = threading.Lock()
+        self._has_new_names = True
         self._written: dict[Path, dict[TopicPartition, int]] = {}
 
     def __repr__(self) -> str:
@@ -72,7 +74,7 @@ class LogDirectory:
         Raises UnusableDirectoryError after an I/O error, LogDirectoryError if another broker holds the lock.
         """
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            make_directory(self.path)
             os.scandir(self.path).close()
             with _held_here_lock:
                 self._lock_fd = self._take_lock()
@@ -108,6 +110,22 @@ class LogDirectory:
             _held_here.discard(os.path.realpath(self.path))
         os.close(self._lock_fd)
         self._lock_fd = -1
+
+    def names_changed(self) -> None:
+        """Note that a log was made here."""
+        self._has_new_names = True
+
+    def sync_names(self) -> None:
+        """Make the names of the logs durable, unless they are; raises OSError."""
+        with self._names_lock:
+            if not self._has_new_names:
+                return
+            self._has_new_names = False
+            try:
+                sync_directory(self.path)
+            except OSError:
+                self._has_new_names = True
+                raise
 
     def take_clean_shutdown(self) -> bool:
         """Return whether the last shutdown was clean, and remove the clean-shutdown file; raises OSError."""

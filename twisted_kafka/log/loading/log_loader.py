@@ -26,7 +26,6 @@ from twisted_kafka.log.files import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     offset_of_name,
-    sync_directory,
 )
 from twisted_kafka.log.leader_epoch import LeaderEpochCache
 from twisted_kafka.log.loading.segment_overflow import OverflowedSegmentError, find_valid_end, split, split_closed
@@ -126,8 +125,10 @@ class LogLoader:
         loaded.log_start_offset = max(log_start_offset, segments[0].base_offset)
         end = self._opened_end(loaded) if was_clean else None
         if end is None:
+            # What is built anew is not flushed yet, whatever was before.
+            checked_from = loaded.segments.floor(recovery_point).base_offset
             end = self._recover(loaded, recovery_point)
-            recovery_point = min(max(recovery_point, loaded.segments.first.base_offset), end)
+            recovery_point = min(checked_from, end)
         else:
             recovery_point = end
         if end < loaded.log_start_offset:
@@ -177,6 +178,7 @@ class LogLoader:
                 segment.truncate_file(valid_end)
             if segment is not active:
                 segment.seal()
+            segment.sync()
         return end
 
     def _new_segment(self, base_offset: int) -> LogSegment:
@@ -312,10 +314,8 @@ class LogLoader:
         # The last one first: after a crash in between, the log still ends with the damaged segment.
         for segment in reversed(segments):
             _log.warn("{path} follows a corrupt or missing part of the log and is removed", path=str(segment.path))
-            segment.remove()
+            segment.remove_durably()
             self._snapshots.remove(segment.base_offset)
-        if segments:
-            sync_directory(self._directory)
 
     def _recover_segment(self, loaded: LoadedLog, segment: LogSegment) -> tuple[int, int]:
         """Check one segment; returns the offset after its last valid batch, and the position where that batch ends."""
@@ -329,8 +329,7 @@ class LogLoader:
             if not segment.fits(header.last_offset):
                 raise OverflowedSegmentError(segment)
             segment.index_batch(header, header.position)
-            if header.leader_epoch > epochs.latest_epoch:
-                epochs.assign(header.leader_epoch, header.base_offset)
+            epochs.recovered(header.leader_epoch, header.base_offset)
             if header.producer_id != NO_PRODUCER_ID:
                 position, header.position = header.position, 0
                 aborted = producers.update(header, batch)

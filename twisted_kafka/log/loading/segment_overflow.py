@@ -106,13 +106,14 @@ def _split_aborted(pieces: list[LogSegment], segment: LogSegment) -> None:
 
 
 def _replace(segment: LogSegment, pieces: list[LogSegment]) -> None:
-    # From the last: as long as a file of the first one ends with .cleaned, a start undoes all of it.
+    # The first one last: as long as a file of it ends with .cleaned, a start undoes all of it.
     for piece in reversed(pieces):
+        sync_directory(segment.directory)
         piece.change_suffix(SWAP_SUFFIX)
     sync_directory(segment.directory)
     marked = segment.mark_deleted()
-    for piece in pieces:
-        piece.change_suffix("")
     sync_directory(segment.directory)
+    for piece in pieces:
+        piece.change_suffix("")  # should the machine stop now, the next start does so again
     for path in marked:
         remove_if_there(path)

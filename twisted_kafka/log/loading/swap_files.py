@@ -39,13 +39,19 @@ def complete_swaps(directory: Path) -> None:
         if unfinished is not None and offset_of_name(name) >= unfinished:
             os.unlink(directory / name)
             swaps.remove(name)
-    # Last, for they tell what is unfinished.
+    # After them, for they tell what is unfinished.
+    sync_directory(directory)
     for name in cleaned:
         os.unlink(directory / name)
     _remove_replaced(directory, names, swaps)
-    for name in swaps:
+    sync_directory(directory)
+    # The batches first, as LogSegment.change_suffix does. Should the machine stop then, the next start does the rest.
+    logs = [name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
+    for name in logs:
         os.rename(directory / name, directory / name.removesuffix(SWAP_SUFFIX))
     sync_directory(directory)
+    for name in set(swaps).difference(logs):
+        os.rename(directory / name, directory / name.removesuffix(SWAP_SUFFIX))
 
 
 def _remove_replaced(directory: Path, names: list[str], swaps: list[str]) -> None:
@@ -53,11 +59,11 @@ def _remove_replaced(directory: Path, names: list[str], swaps: list[str]) -> Non
     if not logs:
         return
     _log.info("Completing an interrupted compaction in {path}", path=str(directory))
-    first = min(offset_of_name(name) for name in logs)
-    end = max(_next_offset(directory / name) for name in logs)
-    for name in names:
-        if name.endswith(_SEGMENT_SUFFIXES) and first <= offset_of_name(name) < end:
-            os.unlink(directory / name)
+    for log in logs:
+        first, end = offset_of_name(log), _next_offset(directory / log)
+        for name in names:
+            if name.endswith(_SEGMENT_SUFFIXES) and first <= offset_of_name(name) < end:
+                os.unlink(directory / name)
 
 
 def _next_offset(path: Path) -> int:

@@ -11,6 +11,7 @@ from twisted_kafka.log.files import (
     TRANSACTION_INDEX_SUFFIX,
     offset_name,
     remove_if_there,
+    sync_directory,
 )
 from twisted_kafka.log.segment.indexes import OffsetIndex, TimeIndex
 from twisted_kafka.log.segment.transaction_index import TransactionIndex
@@ -44,12 +45,17 @@ class SegmentFiles:
     def change_suffix(self, suffix: str) -> None:
         """Rename the files to end with another suffix; raises OSError.
 
-        The file with the batches gets one last, for a start goes by it; and loses it first: those of the replaced segments are
-        gone then, and a start removes no more of their names.
+        The file with the batches gets it last and loses it first, durably: a start goes by it, and removes what has the names of
+        the other files without a suffix, for those of replaced segments.
         """
-        for path in self._paths() if not suffix else reversed(self._paths()):
+        paths = self._paths() if not suffix else reversed(self._paths())
+        for path in paths:
             renamed = path.with_name(path.name.removesuffix(self._suffix) + suffix)
-            if path == self.path or path.exists():
+            if path == self.path:
+                os.rename(path, renamed)
+                if not suffix:
+                    sync_directory(self.directory)
+            elif path.exists():
                 os.rename(path, renamed)
         for index in (self.offset_index, self.time_index, self.transaction_index):
             index.path = index.path.with_name(index.path.name.removesuffix(self._suffix) + suffix)
@@ -71,6 +77,15 @@ class SegmentFiles:
         """Remove the files at once; raises OSError."""
         for path in self._paths():
             remove_if_there(path)
+
+    def remove_durably(self) -> None:
+        """Remove the files; raises OSError.
+
+        The batches are gone from the disk before their indexes: a start never finds some without what was aborted among them.
+        """
+        remove_if_there(self.path)
+        sync_directory(self.directory)
+        self.remove()
 
     def _paths(self) -> list[Path]:
         return [self.path, self.offset_index.path, self.time_index.path, self.transaction_index.path]
