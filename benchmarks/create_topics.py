@@ -4,6 +4,7 @@
 
 One connection sends CreateTopics requests sequentially, for topics of one partition and one replica, ``--batch`` topics per
 request. Each batch size starts with an empty broker. ``--bootstrap`` measures a running broker, which should be empty too.
+The CPU time of a broker that the benchmark started depends less on the machine's other load than the elapsed time.
 """
 
 import argparse
@@ -13,7 +14,7 @@ import time
 from pathlib import Path
 
 from benchmarks.scratch import scratch
-from tests.clients.served import ServedBroker
+from tests.clients.served import ServedBroker, cpu_s
 from tests.oracle.apache_kafka import ApacheKafka
 from tests.oracle.talk import Talk
 from twisted_kafka.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
@@ -30,26 +31,30 @@ def create(talk: Talk, prefix: str, first: int, batch: int) -> None:
     assert not failed, failed[0]
 
 
-def measure(name: str, port: int, topics: int, batch: int) -> None:
-    """Print the milliseconds per topic, for the whole run and for each part of it."""
+def measure(name: str, port: int, topics: int, batch: int, pid: int | None = None) -> None:
+    """Print the milliseconds per topic, for the whole run and for each part of it; with ``pid``, the process's CPU time too."""
     talk = Talk(port, "create-topics")
     with contextlib.closing(talk):
         # A first topic, so that one-time costs are not measured.
         create(talk, f"warm-{batch}-{time.time_ns()}", 0, 1)
         prefix = f"made-by-{batch}-{time.time_ns()}"
         began = time.monotonic()
-        parts = []
+        parts, cpu_parts = [], []
         made = 0
         for part in range(PARTS):
             end = topics * (part + 1) // PARTS
-            part_began, part_first = time.monotonic(), made
+            part_began, part_first, part_cpu_s = time.monotonic(), made, cpu_s(pid) if pid else 0.0
             while made < end:
                 create(talk, prefix, made, min(batch, end - made))
                 made += min(batch, end - made)
             parts.append(1000 * (time.monotonic() - part_began) / max(1, made - part_first))
+            cpu_parts.append(1000 * ((cpu_s(pid) if pid else 0.0) - part_cpu_s) / max(1, made - part_first))
         took_s = time.monotonic() - began
     total = f"{name}, {batch} per request: {topics} topics in {took_s:.1f} s, {1000 * took_s / topics:.2f} ms per topic; by fifths "
-    print(total + " ".join(f"{each:.2f}" for each in parts), flush=True)
+    total += " ".join(f"{each:.2f}" for each in parts)
+    if pid:
+        total += "; CPU " + " ".join(f"{each:.2f}" for each in cpu_parts)
+    print(total, flush=True)
 
 
 def port_of(bootstrap: str) -> int:
@@ -63,7 +68,8 @@ def measure_own(directory: Path, options: argparse.Namespace, batch: int) -> Non
     broker = ServedBroker(directory / f"ours-{batch}", *options.override)
     try:
         broker.start()
-        measure("this broker", broker.port, options.topics, batch)
+        assert broker.process is not None
+        measure("this broker", broker.port, options.topics, batch, broker.process.pid)
     finally:
         broker.kill()
 
@@ -72,7 +78,7 @@ def measure_kafka(directory: Path, options: argparse.Namespace, mode: str, batch
     kafka = ApacheKafka(directory / f"{mode}-{batch}", kraft=mode == "kraft")
     try:
         kafka.start()
-        measure(f"Apache Kafka, {mode}", kafka.port, options.topics, batch)
+        measure(f"Apache Kafka, {mode}", kafka.port, options.topics, batch, kafka.broker_pid)
     finally:
         kafka.kill()
 

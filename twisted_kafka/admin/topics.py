@@ -134,6 +134,8 @@ class TopicManager:
     def _existing(self, names: Iterable[str]) -> set[str]:
         """Return those of the names that are topics, including topics that the controller does not know yet."""
         possible = [name for name in names if name_error(name) is None]
+        if not possible:
+            return set()
         found = self._store.get_many([znodes.topic_path(name) for name in possible])
         return {name for name, node in zip(possible, found, strict=True) if node is not None}
 
