@@ -8,8 +8,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tests.log.support import NOW_MS, Bench, batch, contents
+from tests.log.support import NOW_MS, Bench, batch, contents, data_of
 from twisted_kafka.log.results import FetchIsolation
+from twisted_kafka.protocol.records.batch import batches
 
 MOST_BATCHES = 40
 
@@ -127,7 +128,16 @@ class LogMachine(RuleBasedStateMachine):
         offset = data.draw(st.integers(self.start, self.end))
         assert contents(self.log, offset) == [(at, value) for at, value, _ in self.records if at >= offset]
         visible = self.log.read(offset, 1 << 20, FetchIsolation.HIGH_WATERMARK)
-        assert bool(visible.records) == any(offset <= at < self.high_watermark for at, _, _ in self.records)
+        # One read gives the records of one segment.
+        seen = [
+            (each.offset, each.value)
+            for found in batches(data_of(visible.records))
+            for each in found.records()
+            if each.offset >= offset
+        ]
+        expected = [(at, value) for at, value, _ in self.records if offset <= at < self.high_watermark]
+        assert seen == expected[: len(seen)]
+        assert bool(seen) == bool(expected)
 
     @rule(time=st.integers(-1, 60))
     def find_by_time(self, time):
