@@ -41,7 +41,7 @@ class LogMaintenance(LogState):
         dropped = list(self.segments)[len(kept) :]
         self._active = kept[-1]
         self._set_limits(segments=LogSegments(kept))
-        # Each durably, the last one first: neither a death in between nor what is appended next may leave records after a hole.
+        # Each durably, the last one first: neither a crash in between nor later appends may leave records after a gap.
         for segment in reversed(dropped):
             segment.remove_durably()
         end = self._active.truncate_to(offset)
@@ -147,11 +147,11 @@ class LogMaintenance(LogState):
     # Compaction.
 
     def replace_segments(self, cleaned: LogSegment, old: Sequence[LogSegment]) -> bool:
-        """Put a segment, whose files end with ``.cleaned`` and have durable content, in the place of those that it was made of.
+        """Replace segments by a compacted one, whose files end with ``.cleaned`` and have durable content.
 
-        Whenever the machine stops, the next start finds the old ones or the new one whole (Kafka: LocalLog.replaceSegments). What
-        is not synced may be lost for one file and not for another, so each step is durable before the next.
-        Returns False, and does nothing, when the log does not have all of the old ones any more.
+        After a crash at any point, the next start finds either the old segments or the new one complete (Kafka:
+        LocalLog.replaceSegments). Unsynced renames may be lost for some files only, so each step is synced before the next.
+        Returns False, and does nothing, if the log no longer has all of the old segments.
         """
         try:
             for segment in old:

@@ -58,7 +58,7 @@ class LogState:
         self._is_closed = False
         self._has_new_segments = True
         self._has_new_name = True
-        """Whether the log directory may not have this log's name durably."""
+        """Whether the name of this log's directory may not be durable yet."""
         self._active.jitter_ms = self._draw_jitter_ms()
 
     def __repr__(self) -> str:

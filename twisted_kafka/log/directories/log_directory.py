@@ -112,11 +112,11 @@ class LogDirectory:
         self._lock_fd = -1
 
     def names_changed(self) -> None:
-        """Note that a log was made here."""
+        """Record that a log was created in the directory."""
         self._has_new_names = True
 
     def sync_names(self) -> None:
-        """Make the names of the logs durable, unless they are; raises OSError."""
+        """Make the names of the logs durable, if they are not yet; raises OSError."""
         with self._names_lock:
             if not self._has_new_names:
                 return

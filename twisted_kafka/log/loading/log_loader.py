@@ -125,7 +125,7 @@ class LogLoader:
         loaded.log_start_offset = max(log_start_offset, segments[0].base_offset)
         end = self._opened_end(loaded) if was_clean else None
         if end is None:
-            # What is built anew is not flushed yet, whatever was before.
+            # Rebuilt indexes are not flushed, even if they were before.
             checked_from = loaded.segments.floor(recovery_point).base_offset
             end = self._recover(loaded, recovery_point)
             recovery_point = min(checked_from, end)

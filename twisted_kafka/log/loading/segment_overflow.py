@@ -106,7 +106,7 @@ def _split_aborted(pieces: list[LogSegment], segment: LogSegment) -> None:
 
 
 def _replace(segment: LogSegment, pieces: list[LogSegment]) -> None:
-    # The first one last: as long as a file of it ends with .cleaned, a start undoes all of it.
+    # The first one last: while one of its files ends with .cleaned, the next start undoes the whole split.
     for piece in reversed(pieces):
         sync_directory(segment.directory)
         piece.change_suffix(SWAP_SUFFIX)
@@ -114,6 +114,6 @@ def _replace(segment: LogSegment, pieces: list[LogSegment]) -> None:
     marked = segment.mark_deleted()
     sync_directory(segment.directory)
     for piece in pieces:
-        piece.change_suffix("")  # should the machine stop now, the next start does so again
+        piece.change_suffix("")  # after a crash, the next start completes this
     for path in marked:
         remove_if_there(path)

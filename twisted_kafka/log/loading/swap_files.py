@@ -33,19 +33,19 @@ def complete_swaps(directory: Path) -> None:
     swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
     if not cleaned and not swaps:
         return
-    # Renaming to .swap had not come to an end where a .cleaned file of the same segment is left: the old segments are still there.
+    # If a .cleaned file of a segment is left, its renaming to .swap was not complete: the old segments still exist.
     unfinished = min((offset_of_name(name) for name in cleaned), default=None)
     for name in list(swaps):
         if unfinished is not None and offset_of_name(name) >= unfinished:
             os.unlink(directory / name)
             swaps.remove(name)
-    # After them, for they tell what is unfinished.
+    # The .cleaned files last, as they mark the unfinished segments.
     sync_directory(directory)
     for name in cleaned:
         os.unlink(directory / name)
     _remove_replaced(directory, names, swaps)
     sync_directory(directory)
-    # The batches first, as LogSegment.change_suffix does. Should the machine stop then, the next start does the rest.
+    # The batches first, as in LogSegment.change_suffix. After a crash in between, the next start does the rest.
     logs = [name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
     for name in logs:
         os.rename(directory / name, directory / name.removesuffix(SWAP_SUFFIX))

@@ -116,7 +116,7 @@ class LogSegment(SegmentFiles):
         try:
             segment._file = SegmentFile(segment.path, "x+")
         except FileExistsError:
-            segment._make_anew(reserve_bytes)
+            segment._recreate(reserve_bytes)
         else:
             segment._create_others(reserve_bytes)
         return segment
@@ -332,8 +332,8 @@ class LogSegment(SegmentFiles):
             self.remove()
             raise
 
-    def _make_anew(self, reserve_bytes: int) -> None:
-        """Empty the files that are left of another segment with this base offset."""
+    def _recreate(self, reserve_bytes: int) -> None:
+        """Empty the files that another segment with this base offset left."""
         self._file = SegmentFile(self.path, "w+")
         self.write_indexes()
         self.transaction_index.reset()

@@ -45,8 +45,8 @@ class SegmentFiles:
     def change_suffix(self, suffix: str) -> None:
         """Rename the files to end with another suffix; raises OSError.
 
-        The file with the batches gets it last and loses it first, durably: a start goes by it, and removes what has the names of
-        the other files without a suffix, for those of replaced segments.
+        The file of batches gets a suffix last, and loses it first, durably. While it has one, the next start takes the other files
+        without a suffix for those of replaced segments, and removes them.
         """
         paths = self._paths() if not suffix else reversed(self._paths())
         for path in paths:
@@ -81,7 +81,7 @@ class SegmentFiles:
     def remove_durably(self) -> None:
         """Remove the files; raises OSError.
 
-        The batches are gone from the disk before their indexes: a start never finds some without what was aborted among them.
+        The batches are removed durably before their indexes, so that a start never finds them without their aborted transactions.
         """
         remove_if_there(self.path)
         sync_directory(self.directory)
