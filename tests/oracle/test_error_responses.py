@@ -10,7 +10,7 @@ from tests.clients.clients import java_class_path
 from tests.oracle.talk import differences, plain
 from tests.server.test_error_responses import KEYS, example
 from twisted_kafka.protocol.api import ApiKey, request_class, response_class
-from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.errors import ClusterAuthorizationError
 from twisted_kafka.server.error_responses import error_response
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
@@ -68,7 +68,8 @@ def test_error_responses_are_kafkas() -> None:
     for (key, version, body), answer in zip(asked, kafkas_answers(asked), strict=True):
         where = f"{key.title} v{version}"
         request = request_class(key).decode(body, version)
-        ours: Any = error_response(request, response_class(key), version, int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), "no")
+        error = ClusterAuthorizationError()
+        ours: Any = error_response(request, response_class(key), version, int(error.code), str(error))
         if answer == NEWER_THAN_KAFKA:
             continue
         if answer.startswith("failed") or (answer == "none") != (ours is None):
