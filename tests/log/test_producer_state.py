@@ -4,6 +4,7 @@ import pytest
 
 from tests.log.support import NOW_MS, Bench, append, batch, contents
 from twisted_kafka.log.batch_headers import advance_sequence, retreat_sequence
+from twisted_kafka.log.producer_state import producer_state_manager
 from twisted_kafka.log.producer_state.producer_snapshot import CorruptSnapshotError, decode_snapshot, encode_snapshot
 from twisted_kafka.log.results import AbortedTransaction, FetchIsolation
 from twisted_kafka.log.validation.log_validator import AppendOrigin
@@ -281,6 +282,14 @@ class TestVerification:
         with pytest.raises(InvalidTxnStateError):
             produce(log, 0, transactional=True, guard=old)
         produce(log, 0, transactional=True, guard=new)
+
+    def test_they_are_bounded_and_the_oldest_ends_first(self, log, monkeypatch):
+        monkeypatch.setattr(producer_state_manager, "MAX_VERIFICATIONS", 2)
+        oldest, *others = [log.start_verification(producer_id, 0, 0) for producer_id in (7, 8, 9)]
+        with pytest.raises(InvalidTxnStateError):
+            produce(log, 0, producer=7, transactional=True, guard=oldest)
+        for producer_id, guard in zip((8, 9), others, strict=True):
+            produce(log, 0, producer=producer_id, transactional=True, guard=guard)
 
     def test_only_the_first_batch_needs_it(self, log):
         with pytest.raises(InvalidTxnStateError):

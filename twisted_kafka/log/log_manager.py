@@ -238,6 +238,7 @@ class LogManager:
             future.move_to(future.parent / str(topic_partition))
             sync_directory(future.parent)
         except OSError as error:
+            self._metrics.log_added(future)
             self.storage_failed(future.parent, error)
             raise KafkaStorageError(f"cannot replace {topic_partition} by {future.dir}: {error}") from error
         self._logs[topic_partition] = future

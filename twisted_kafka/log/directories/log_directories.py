@@ -2,6 +2,7 @@
 
 import errno
 import os
+import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -43,6 +44,8 @@ class LogDirectories:
 
     def __init__(self, paths: Iterable[str], on_failure: DirectoryFailureListener | None = None) -> None:
         self.all = [LogDirectory(Path(os.path.abspath(path))) for path in dict.fromkeys(paths)]
+        self._failing = threading.Lock()
+        """Held while a directory goes offline: it must fail only once, whatever threads meet its errors."""
         self._by_path = {directory.path: directory for directory in self.all}
         self._on_failure = on_failure
 
@@ -145,12 +148,13 @@ class LogDirectories:
 
         A lack of file descriptors is no failure of the disk: it fails only the operation.
         """
-        if not directory.is_online:
-            return
         if is_out_of_descriptors(error):
             _log.error("{path}: {error}; the limit of open files is too low", path=str(directory.path), error=error)
             return
-        directory.is_online = False
+        with self._failing:
+            if not directory.is_online:
+                return
+            directory.is_online = False
         _log.error("{path} goes offline: {error}", path=str(directory.path), error=error)
         if self._on_failure is not None:
             self._on_failure(directory)

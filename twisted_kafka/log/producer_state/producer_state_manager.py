@@ -25,6 +25,9 @@ NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 NO_OFFSET = -1
 
+MAX_VERIFICATIONS = 10_000
+"""Verifications in progress in a partition. Beyond that the oldest ends: its producer has to begin its transaction again."""
+
 _MARKER_KEY = struct.Struct(">hh")
 _MARKER_VALUE = struct.Struct(">hi")
 _ABORT = 0
@@ -160,6 +163,8 @@ class ProducerStateManager:
             return None
         verification = self._verifications.get(producer_id)
         if verification is None:
+            if len(self._verifications) >= MAX_VERIFICATIONS:
+                del self._verifications[next(iter(self._verifications))]
             verification = self._verifications[producer_id] = _Verification(epoch, sequence, now_ms)
         else:
             verification.note(epoch, sequence)
