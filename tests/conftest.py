@@ -16,7 +16,12 @@ def no_thread_is_left() -> Iterator[None]:
     """Fail when a module's tests leave threads behind: what they count or slow down later is another test's."""
     before = set(threading.enumerate())
     yield
-    join(each for each in threading.enumerate() if each not in before and not each.name.startswith(_NOT_OURS))
+    join(each for each in threading.enumerate() if each not in before and not _is_a_librarys(each))
+
+
+def _is_a_librarys(thread: threading.Thread) -> bool:
+    # py4j's finalizer lives as long as the process, once there was a Spark session.
+    return thread.name.startswith(_NOT_OURS) or type(thread).__module__.startswith("py4j.")
 
 
 @pytest.hookimpl(optionalhook=True)
