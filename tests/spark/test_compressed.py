@@ -2,6 +2,7 @@
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,7 +66,7 @@ def test_parquet_with_many_row_groups_is_read_in_pieces(tmp_path: Path, rows: in
 
 
 @pytest.mark.timeout(300)
-def test_a_report_of_both_archives_equals_that_of_the_lines(spark: object, tmp_path: Path) -> None:
+def test_a_report_of_both_archives_equals_that_of_the_lines(spark: Any, tmp_path: Path) -> None:
     from twisted_kafka_spark.job import Job, run
 
     documents = {}
@@ -80,7 +81,7 @@ def test_a_report_of_both_archives_equals_that_of_the_lines(spark: object, tmp_p
         clock = ManualClock(wall_ms=4_000_000_000_000)
         Archive(directory, 1, clock, form=form, retention_hours=-1, retention_bytes=-1).run_once()
         assert {path.suffix for path in hour.iterdir()} == {{"zstd": ".zst"}.get(form, f".{form}")}
-        documents[form] = run(spark, Job(paths=[str(directory)]))  # type: ignore[arg-type]
+        documents[form] = run(spark, Job(paths=[str(directory)]))
     plain = documents["jsonl"]
     assert plain["total"]["requests"] == 82
     for form in ("zstd", "parquet"):
