@@ -122,11 +122,15 @@ class LogMachine(RuleBasedStateMachine):
         log = self.log
         assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (self.start, self.end, self.high_watermark)
         assert contents(log) == [(offset, value) for offset, value, _ in self.records]
+        self.check_visible(self.start)
 
     @rule(data=st.data())
     def read_anywhere(self, data):
         offset = data.draw(st.integers(self.start, self.end))
         assert contents(self.log, offset) == [(at, value) for at, value, _ in self.records if at >= offset]
+        self.check_visible(offset)
+
+    def check_visible(self, offset):
         visible = self.log.read(offset, 1 << 20, FetchIsolation.HIGH_WATERMARK)
         # One read gives the records of one segment.
         seen = [
