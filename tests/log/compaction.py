@@ -2,6 +2,7 @@
 
 import random
 from pathlib import Path
+from typing import Any
 
 from tests.log.support import Bench, data_of
 from twisted_kafka.log.cleaner import offset_map as cleaner_offset_map
@@ -41,7 +42,7 @@ def committed(log: UnifiedLog) -> list[Record]:
     offset = log.log_start_offset
     while offset < log.last_stable_offset:
         data = log.read(offset, 1 << 20, FetchIsolation.TXN_COMMITTED, True)
-        aborted = {transaction.producer_id: [] for transaction in data.aborted_transactions}
+        aborted: dict[int, list[Any]] = {transaction.producer_id: [] for transaction in data.aborted_transactions}
         for transaction in data.aborted_transactions:
             aborted[transaction.producer_id].append(transaction)
         whole = list(batches(data_of(data.records)))
@@ -94,7 +95,7 @@ class Writer:
             options |= {"producer_id": producer, "producer_epoch": 0, "base_sequence": self.sequences[producer]}
             options |= {"is_transactional": transactional}
             self.sequences[producer] += len(records)
-        first = log.append_as_leader(bytearray(build_batch(records, **options)), 0).first_offset
+        first = log.append_as_leader(bytearray(build_batch(records, **options)), 0).first_offset  # type: ignore[arg-type]
         offsets = range(first, first + len(records))
         self.records |= dict(zip(offsets, [(record.key, record.value) for record in records], strict=True))
         if transactional:

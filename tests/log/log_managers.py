@@ -1,10 +1,15 @@
 """Log managers as a broker has them, one after the other."""
 
 import os
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+from typing import Any
 
 from tests.log.support import NOW_MS
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.log.log_manager import LogManager
+from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import ManualClock
 from twisted_kafka.timing.scheduler import ManualScheduler
@@ -16,13 +21,20 @@ TWO = TopicPartition("two", 0)
 class Broker:
     """Log managers over the same directories, one after the other."""
 
-    def __init__(self, path):
+    def __init__(self, path: Path) -> None:
         self.path = path
         self.clock = ManualClock(NOW_MS)
-        self.failed = []
-        self.topic_configs = {}
+        self.failed: list[Any] = []
+        self.topic_configs: dict[Any, Any] = {}
 
-    def manager(self, dirs=("a",), terminal=None, metrics=None, failed=None, **settings):
+    def manager(
+        self,
+        dirs: tuple[str, ...] = ("a",),
+        terminal: StringIO | None = None,
+        metrics: MetricsRegistry | None = None,
+        failed: Callable[..., Any] | None = None,
+        **settings: Any,
+    ) -> LogManager:
         self.scheduler = ManualScheduler(self.clock)
         properties = {key.replace("_", "."): str(value) for key, value in settings.items()}
         properties.setdefault("log.cleaner.threads", "0")  # the tests clean by hand
@@ -36,18 +48,18 @@ class Broker:
             metrics=metrics,
         )
 
-    def start(self, dirs=("a",), **settings):
+    def start(self, dirs: tuple[str, ...] = ("a",), **settings: Any) -> LogManager:
         manager = self.manager(dirs, **settings)
         manager.startup(lambda topic: self.topic_configs.get(topic, {}))
         return manager
 
-    def crash(self, manager):
+    def crash(self, manager: LogManager) -> None:
         for directory in manager.directories:
             directory.release()
 
-    def later(self, ms):
+    def later(self, ms: int) -> None:
         self.clock.advance_ms(ms)
         self.scheduler.run_due()
 
-    def names(self, directory="a"):
+    def names(self, directory: str = "a") -> list[str]:
         return sorted(os.listdir(self.path / directory))

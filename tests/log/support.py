@@ -1,6 +1,7 @@
 """Logs on a clock that stands still, and batches to put into them."""
 
 from pathlib import Path
+from typing import Any
 
 from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log.environment import LogEnvironment
@@ -23,14 +24,14 @@ KAFKA_LOGS = Path(__file__).parent.parent / "data" / "kafka_logs"
 class Bench:
     """One log's directory, which can be opened again and again."""
 
-    def __init__(self, directory: Path, **settings: object) -> None:
+    def __init__(self, directory: Path, **settings: Any) -> None:
         self.clock = ManualClock(NOW_MS)
         self.failures: list[OSError] = []
         self.directory = directory
         self.are_transactions_verified = False
         self.config = LogConfig(**settings)
 
-    def open(self, **known: object) -> UnifiedLog:
+    def open(self, **known: Any) -> UnifiedLog:
         # What an earlier life had scheduled died with it.
         self.scheduler = ManualScheduler(self.clock)
         self.environment = LogEnvironment(
@@ -47,12 +48,12 @@ class Bench:
         return self.open(was_clean=True, recovery_point=log.recovery_point, log_start_offset=log.log_start_offset)
 
 
-def batch(*values: bytes, timestamp_ms: int = NOW_MS, **options: object) -> bytearray:
+def batch(*values: bytes, timestamp_ms: int = NOW_MS, **options: Any) -> bytearray:
     records = [SimpleRecord(timestamp_ms + number, None, value) for number, value in enumerate(values)]
     return bytearray(build_batch(records, **options))
 
 
-def append(log: UnifiedLog, *values: bytes, epoch: int = 0, **options: object) -> int:
+def append(log: UnifiedLog, *values: bytes, epoch: int = 0, **options: Any) -> int:
     return log.append_as_leader(batch(*values, **options), epoch).first_offset
 
 

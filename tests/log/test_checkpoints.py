@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from twisted_kafka.log.checkpoints import MalformedCheckpointError, OffsetCheckpoint
@@ -7,7 +9,7 @@ from twisted_kafka.log.partition_metadata import read_topic_id, write_topic_id
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 
-def test_offsets_are_written_as_kafka_does(tmp_path):
+def test_offsets_are_written_as_kafka_does(tmp_path: Path) -> None:
     checkpoint = OffsetCheckpoint(tmp_path / "recovery-point-offset-checkpoint")
     assert checkpoint.read() == {}
     offsets = {TopicPartition("orders.eu", 2): 2**40, TopicPartition("a", 0): 0}
@@ -19,21 +21,21 @@ def test_offsets_are_written_as_kafka_does(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["recovery-point-offset-checkpoint"]
 
 
-def test_a_file_of_no_bytes_is_empty(tmp_path):
+def test_a_file_of_no_bytes_is_empty(tmp_path: Path) -> None:
     path = tmp_path / "cleaner-offset-checkpoint"
     path.write_bytes(b"")
     assert OffsetCheckpoint(path).read() == {}
 
 
 @pytest.mark.parametrize("text", ["1\n0\n", "0\n", "0\n2\na 0 1\n", "0\n1\na 0\n", "0\n1\na b c\n", "x", "0\n1\n\xff"])
-def test_damage_is_told_with_the_file(tmp_path, text):
+def test_damage_is_told_with_the_file(tmp_path: Path, text: str) -> None:
     path = tmp_path / "checkpoint"
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(MalformedCheckpointError, match="checkpoint"):
         OffsetCheckpoint(path).read()
 
 
-def test_a_half_written_replacement_does_no_harm(tmp_path):
+def test_a_half_written_replacement_does_no_harm(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint"
     write_atomically(path, b"0\n0\n")
     (tmp_path / "checkpoint.tmp").write_bytes(b"0\n5")
@@ -49,17 +51,17 @@ def test_a_half_written_replacement_does_no_harm(tmp_path):
         ("with.dots-1.abc-future", "with.dots", 1),
     ],
 )
-def test_directory_names(name, topic, partition):
+def test_directory_names(name: str, topic: str, partition: int) -> None:
     assert parse_partition_directory(name) == (topic, partition)
 
 
 @pytest.mark.parametrize("name", ["topic", "topic-", "-1", "topic-x", "lost+found"])
-def test_other_directories(name):
+def test_other_directories(name: str) -> None:
     with pytest.raises(ValueError):
         parse_partition_directory(name)
 
 
-def test_topic_ids(tmp_path):
+def test_topic_ids(tmp_path: Path) -> None:
     assert read_topic_id(tmp_path) is None
     topic_id = bytes(range(1, 17))
     write_topic_id(tmp_path, topic_id)
@@ -76,14 +78,14 @@ def test_topic_ids(tmp_path):
 
 
 @pytest.fixture
-def cache(tmp_path):
-    cache = LeaderEpochCache(tmp_path, pytest.fail)
+def cache(tmp_path: Path) -> LeaderEpochCache:
+    cache = LeaderEpochCache(tmp_path, pytest.fail)  # type: ignore[arg-type]
     for epoch, offset in ((1, 0), (3, 10), (7, 30)):
         cache.assign(epoch, offset)
     return cache
 
 
-def test_ends_of_epochs(cache):
+def test_ends_of_epochs(cache: LeaderEpochCache) -> None:
     ends = {epoch: tuple(cache.end_offset_for(epoch, 50)) for epoch in range(-1, 9)}
     assert ends == {
         -1: (-1, -1),
@@ -99,35 +101,35 @@ def test_ends_of_epochs(cache):
     }
 
 
-def test_an_assignment_drops_what_contradicts_it(cache):
+def test_an_assignment_drops_what_contradicts_it(cache: LeaderEpochCache) -> None:
     cache.assign(5, 20)
     assert cache.entries == ((1, 0), (3, 10), (5, 20))
     cache.assign(6, 5)
-    assert cache.entries == ((1, 0), (6, 5))
+    assert cache.entries == ((1, 0), (6, 5))  # type: ignore[comparison-overlap]
     cache.assign(6, 9)
-    assert cache.entries == ((1, 0), (6, 5))
+    assert cache.entries == ((1, 0), (6, 5))  # type: ignore[comparison-overlap]
 
 
-def test_cutting_epochs(cache):
+def test_cutting_epochs(cache: LeaderEpochCache) -> None:
     cache.truncate_from_end(30)
     assert cache.entries == ((1, 0), (3, 10))
     cache.truncate_from_start(12)
-    assert cache.entries == ((3, 12),)
+    assert cache.entries == ((3, 12),)  # type: ignore[comparison-overlap]
     assert cache.path.read_text() == "0\n1\n3 12\n"
     cache.truncate_from_end(12)
-    assert cache.entries == ()
+    assert cache.entries == ()  # type: ignore[comparison-overlap]
     assert cache.latest_epoch == -1
 
 
-def test_epochs_are_read_again(cache, tmp_path):
-    again = LeaderEpochCache(tmp_path, pytest.fail)
+def test_epochs_are_read_again(cache: LeaderEpochCache, tmp_path: Path) -> None:
+    again = LeaderEpochCache(tmp_path, pytest.fail)  # type: ignore[arg-type]
     again.load()
     assert again.entries == cache.entries
     assert [again.epoch_for_offset(offset) for offset in (0, 9, 10, 29, 30, 99)] == [1, 1, 3, 3, 7, 7]
 
 
-def test_epochs_before_the_start_are_forgotten_where_one_begins_there(tmp_path):
-    cache = LeaderEpochCache(tmp_path, pytest.fail)
+def test_epochs_before_the_start_are_forgotten_where_one_begins_there(tmp_path: Path) -> None:
+    cache = LeaderEpochCache(tmp_path, pytest.fail)  # type: ignore[arg-type]
     for epoch, offset in ((0, 0), (1, 5), (2, 9)):
         cache.assign(epoch, offset)
     cache.truncate_from_start(5)
@@ -136,8 +138,8 @@ def test_epochs_before_the_start_are_forgotten_where_one_begins_there(tmp_path):
     assert cache.entries == ((1, 7), (2, 9))
 
 
-def test_an_epoch_may_turn_out_to_have_begun_earlier(tmp_path):
-    cache = LeaderEpochCache(tmp_path, pytest.fail)
+def test_an_epoch_may_turn_out_to_have_begun_earlier(tmp_path: Path) -> None:
+    cache = LeaderEpochCache(tmp_path, pytest.fail)  # type: ignore[arg-type]
     cache.assign(3, 9)
     cache.assign(3, 12)
     assert cache.entries == ((3, 9),)

@@ -5,6 +5,8 @@ import itertools
 import os
 import random
 import shutil
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,11 +19,13 @@ from twisted_kafka.log.cleaner.cleaner import Cleaner, LogCleaningAbortedError
 from twisted_kafka.log.cleaner.plain_offset_map import PlainOffsetMap
 from twisted_kafka.log.cleaner.vector_offset_map import VectorOffsetMap
 from twisted_kafka.log.results import FetchIsolation
+from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.protocol.errors import CorruptRecordError
-from twisted_kafka.protocol.records.batch import batches
+from twisted_kafka.protocol.records.batch import DefaultBatch, batches
 from twisted_kafka.protocol.records.builder import build_batch, encode_records, end_transaction_marker
 from twisted_kafka.protocol.records.compression import Compression
+from twisted_kafka.protocol.records.legacy import LegacyBatch
 from twisted_kafka.protocol.records.record import SimpleRecord, TimestampType
 
 VALUE_OF_FIRST_RECORD = 61 + 7
@@ -29,26 +33,26 @@ SEEDS = int(os.environ.get("CLEANER_MODEL_SEEDS", "15"))
 
 
 @pytest.fixture(params=["arrays", "dictionary"])
-def table(request, monkeypatch):
+def table(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cleaner_offset_map, "VECTORISED_FROM_BYTES", 0 if request.param == "arrays" else 1 << 60)
 
 
 @pytest.fixture
-def bench(tmp_path):
+def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path / "topic-0", segment_bytes=2000, cleanup_policy=("compact",), delete_retention_ms=RETENTION_MS)
 
 
-def keyed(*pairs, timestamp_ms=NOW_MS, **options):
+def keyed(*pairs: Any, timestamp_ms: int = NOW_MS, **options: Any) -> bytearray:
     return bytearray(build_batch([SimpleRecord(timestamp_ms, key, value) for key, value in pairs], **options))
 
 
-def put(log, *pairs, **options):
+def put(log: UnifiedLog, *pairs: Any, **options: Any) -> int:
     info = log.append_as_leader(keyed(*pairs, **options), 0)
     log.update_high_watermark(log.log_end_offset)
     return info.first_offset
 
 
-def mark(log, *, commit, producer_id=7):
+def mark(log: UnifiedLog, *, commit: Any, producer_id: int = 7) -> None:
     marker = end_transaction_marker(
         commit=commit, coordinator_epoch=0, timestamp_ms=NOW_MS, producer_id=producer_id, producer_epoch=0
     )
@@ -56,19 +60,19 @@ def mark(log, *, commit, producer_id=7):
     log.update_high_watermark(log.log_end_offset)
 
 
-def raw(log):
+def raw(log: UnifiedLog) -> list[LegacyBatch | DefaultBatch]:
     """Every batch of the log."""
-    return [each for segment in log.segments for each in batches(segment.path.read_bytes())]
+    return [each for segment in log.segments for each in batches(segment.path.read_bytes())]  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_whatever_is_written_the_last_of_each_key_stays(tmp_path, seed):
+def test_whatever_is_written_the_last_of_each_key_stays(tmp_path: Path, seed: int) -> None:
     run(tmp_path / "topic-0", seed)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_whatever_is_written_thousands_of_times(tmp_path):
+def test_whatever_is_written_thousands_of_times(tmp_path: Path) -> None:
     for seed in range(1000, 1000 + int(os.environ.get("CLEANER_MODEL_SEEDS", "2000"))):
         try:
             run(tmp_path / f"topic-{seed}", seed, 40)
@@ -79,7 +83,7 @@ def test_whatever_is_written_thousands_of_times(tmp_path):
 
 @pytest.mark.usefixtures("table")
 @pytest.mark.parametrize("codec", Compression)
-def test_the_last_value_stays_at_its_offset(bench, codec):
+def test_the_last_value_stays_at_its_offset(bench: Bench, codec: Compression) -> None:
     log = bench.open()
     for number in range(100):
         put(log, (b"a", b"%d" % number), (b"b%d" % (number % 7), b"x" * number), compression=codec)
@@ -97,7 +101,7 @@ def test_the_last_value_stays_at_its_offset(bench, codec):
 
 
 @pytest.mark.usefixtures("table")
-def test_a_tombstone_stays_for_the_retention_after_its_first_cleaning(bench):
+def test_a_tombstone_stays_for_the_retention_after_its_first_cleaning(bench: Bench) -> None:
     log = bench.open()
     put(log, (b"a", b"1"), (b"b", b"1"))
     put(log, (b"a", None), (b"c", b"2"), timestamp_ms=NOW_MS + 5)
@@ -120,7 +124,7 @@ def test_a_tombstone_stays_for_the_retention_after_its_first_cleaning(bench):
     assert [(record.key, record.value) for record in committed(log)] == [(b"b", b"1"), (b"c", b"2"), (b"d", b"3")]
 
 
-def test_append_times_survive_a_rewrite(bench):
+def test_append_times_survive_a_rewrite(bench: Bench) -> None:
     bench.config = bench.config.__class__(
         segment_bytes=2000, cleanup_policy=("compact",), message_timestamp_type="LogAppendTime", delete_retention_ms=RETENTION_MS
     )
@@ -134,7 +138,7 @@ def test_append_times_survive_a_rewrite(bench):
 
 
 @pytest.mark.usefixtures("table")
-def test_aborted_records_go_first_and_their_marker_later(bench):
+def test_aborted_records_go_first_and_their_marker_later(bench: Bench) -> None:
     log = bench.open()
     put(log, (b"a", b"aborted"), producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
     mark(log, commit=False)
@@ -156,7 +160,7 @@ def test_aborted_records_go_first_and_their_marker_later(bench):
     assert [record.value for record in committed(log)] == [b"committed", b""]
 
 
-def test_an_open_transaction_stops_the_cleaner(bench):
+def test_an_open_transaction_stops_the_cleaner(bench: Bench) -> None:
     log = bench.open()
     put(log, (b"a", b"1"))
     log.roll()
@@ -168,7 +172,7 @@ def test_an_open_transaction_stops_the_cleaner(bench):
     assert len(contents(log)) == 3
 
 
-def test_the_last_batch_of_a_producer_stays_without_records(bench):
+def test_the_last_batch_of_a_producer_stays_without_records(bench: Bench) -> None:
     log = bench.open()
     put(log, (b"a", b"1"), (b"b", b"1"), producer_id=7, producer_epoch=3, base_sequence=10)
     put(log, (b"a", b"2"), (b"b", b"2"))
@@ -189,7 +193,7 @@ def test_the_last_batch_of_a_producer_stays_without_records(bench):
     ).is_duplicate
 
 
-def test_segments_are_joined_up_to_the_size_of_one(bench):
+def test_segments_are_joined_up_to_the_size_of_one(bench: Bench) -> None:
     log = bench.open()
     for number in range(200):
         put(log, (b"%d" % (number % 5), b"x" * 50))
@@ -212,7 +216,7 @@ def test_segments_are_joined_up_to_the_size_of_one(bench):
     assert {int(path.name[:20]) for path in bench.directory.glob("*.snapshot")} <= bases
 
 
-def test_readers_of_replaced_segments_go_on(bench):
+def test_readers_of_replaced_segments_go_on(bench: Bench) -> None:
     log = bench.open()
     for number in range(60):
         put(log, (b"%d" % (number % 5), b"x" * 50))
@@ -228,7 +232,7 @@ def test_readers_of_replaced_segments_go_on(bench):
                 assert segment.locate(header.base_offset)[:2] == (header.last_offset, header.position)
 
 
-def test_the_end_of_a_replaced_segment_is_looked_up_again(bench):
+def test_the_end_of_a_replaced_segment_is_looked_up_again(bench: Bench) -> None:
     log = bench.open()
     for number in range(10):
         put(log, (b"a", b"%d" % number))
@@ -239,14 +243,14 @@ def test_the_end_of_a_replaced_segment_is_looked_up_again(bench):
     assert log.read(10, 1 << 20).fetch_offset.segment_base_offset == 10
 
 
-def test_a_log_that_changed_meanwhile_stays_as_it_is(bench):
+def test_a_log_that_changed_meanwhile_stays_as_it_is(bench: Bench) -> None:
     log = bench.open()
     for number in range(60):
         put(log, (b"%d" % (number % 5), b"x" * 50))
     log.roll()
 
     class Truncating:
-        def proceed(self, size_bytes):
+        def proceed(self, size_bytes: Any) -> None:
             log.truncate_to(3)
 
     with pytest.raises(LogCleaningAbortedError):
@@ -255,7 +259,7 @@ def test_a_log_that_changed_meanwhile_stays_as_it_is(bench):
     assert not list(bench.directory.glob("*.cleaned"))
 
 
-def test_damaged_batches_are_not_given_a_new_checksum(bench):
+def test_damaged_batches_are_not_given_a_new_checksum(bench: Bench) -> None:
     log = bench.open()
     put(log, (b"a", b"1"), (b"b", b"1"))
     put(log, (b"a", b"2"))
@@ -273,7 +277,7 @@ def test_damaged_batches_are_not_given_a_new_checksum(bench):
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
 @pytest.mark.usefixtures("table")
-def test_old_formats_are_compacted_in_their_format(bench, magic, codec):
+def test_old_formats_are_compacted_in_their_format(bench: Bench, magic: int, codec: Compression) -> None:
     path = bench.directory
     path.mkdir()
     offset, data = 0, b""
@@ -296,7 +300,7 @@ def test_old_formats_are_compacted_in_their_format(bench, magic, codec):
 # The table.
 
 
-def blocks(draw, number):
+def blocks(draw: random.Random, number: int) -> list[DataBatch]:
     found, offset = [], 0
     for _ in range(number):
         records = []
@@ -312,7 +316,7 @@ def blocks(draw, number):
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("entries", [3, 1000])
-def test_both_tables_do_the_same(seed, entries):
+def test_both_tables_do_the_same(seed: int, entries: int) -> None:
     data = blocks(random.Random(seed), 20)
     arrays, plain = VectorOffsetMap(4001, 1), PlainOffsetMap(entries)
     arrays.max_entries = entries
@@ -335,7 +339,7 @@ def test_both_tables_do_the_same(seed, entries):
             assert kept.largest_timestamp_delta(number) == expected.largest_timestamp_delta(number)
 
 
-def test_the_arrays_grow_with_the_keys():
+def test_the_arrays_grow_with_the_keys() -> None:
     table = VectorOffsetMap(1 << 18, 0.9)
     keys = [b"%d" % number for number in range(50_000)]
     for start in range(0, len(keys), 1000):
@@ -351,17 +355,17 @@ def test_the_arrays_grow_with_the_keys():
 
 
 @pytest.mark.parametrize("loses_power", [False, True])
-def test_nothing_is_lost_wherever_the_cleaner_dies(tmp_path, loses_power):
+def test_nothing_is_lost_wherever_the_cleaner_dies(tmp_path: Path, loses_power: Any) -> None:
     crash_everywhere(tmp_path, loses_power, writes=25, stride=3)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("loses_power", [False, True])
-def test_nothing_is_lost_wherever_the_cleaner_dies_with_more_segments(tmp_path, loses_power):
+def test_nothing_is_lost_wherever_the_cleaner_dies_with_more_segments(tmp_path: Path, loses_power: Any) -> None:
     crash_everywhere(tmp_path, loses_power, writes=80, stride=1)
 
 
-def crash_everywhere(tmp_path, loses_power, writes, stride):
+def crash_everywhere(tmp_path: Path, loses_power: Any, writes: Any, stride: Any) -> None:
     """The next start takes the log for flushed, or recovers all of it."""
     template = Writer(tmp_path / "template", 3)
     for _ in range(writes):
@@ -400,12 +404,12 @@ def crash_everywhere(tmp_path, loses_power, writes, stride):
     pytest.fail("it never came to an end")
 
 
-def assert_in_one_place(log):
+def assert_in_one_place(log: Any) -> None:
     offsets = [record.offset for batch in raw(log) for record in batch.records()]
     assert offsets == sorted(set(offsets))
 
 
-def test_a_record_goes_only_when_the_one_that_replaces_it_is_on_disk(tmp_path):
+def test_a_record_goes_only_when_the_one_that_replaces_it_is_on_disk(tmp_path: Path) -> None:
     """Even if that one lies in a segment whose turn comes later, and the machine stops before."""
     for step in itertools.count(1):
         directory = tmp_path / str(step) / "topic-0"
@@ -435,13 +439,13 @@ def test_a_record_goes_only_when_the_one_that_replaces_it_is_on_disk(tmp_path):
             return
 
 
-def test_merged_segments_are_replaced_by_one_or_not_at_all(tmp_path):
+def test_merged_segments_are_replaced_by_one_or_not_at_all(tmp_path: Path) -> None:
     """Wherever the machine stops, and whatever of the renames since the last sync is on the disk."""
 
-    def bench_in(root, segment_bytes):
+    def bench_in(root: Any, segment_bytes: Any) -> Any:
         return Bench(root / "disk" / "topic-0", segment_bytes=segment_bytes, cleanup_policy=("compact",))
 
-    def prepare(root):
+    def prepare(root: Any) -> None:
         log = bench_in(root, 200).open()
         for number in range(8):
             put(log, (b"%d" % (number % 5), b"%d" % number * 20))
@@ -449,7 +453,7 @@ def test_merged_segments_are_replaced_by_one_or_not_at_all(tmp_path):
         log.roll()
         log.flush_and_close()
 
-    def compact(root):
+    def compact(root: Any) -> None:
         bench = bench_in(root, 100_000)
         log = bench.open(was_clean=True)
         log.update_high_watermark(log.log_end_offset)
@@ -465,8 +469,8 @@ def test_merged_segments_are_replaced_by_one_or_not_at_all(tmp_path):
         assert_in_one_place(log)
 
 
-def test_a_start_that_completes_a_replacement_may_die_itself(tmp_path):
-    def prepare(root):
+def test_a_start_that_completes_a_replacement_may_die_itself(tmp_path: Path) -> None:
+    def prepare(root: Any) -> None:
         directory = root / "disk" / "topic-0"
         log = Bench(directory).open()
         for number in range(4):
@@ -477,7 +481,7 @@ def test_a_start_that_completes_a_replacement_may_die_itself(tmp_path):
         data = b"".join([(directory / f"{number:020d}.log").read_bytes() for number in range(4)])
         (directory / f"{0:020d}.log.swap").write_bytes(data)
 
-    def start(root):
+    def start(root: Any) -> None:
         Bench(root / "disk" / "topic-0").open(recovery_point=4)
 
     for root in deaths(tmp_path, prepare, start, seeds=24):
@@ -487,8 +491,8 @@ def test_a_start_that_completes_a_replacement_may_die_itself(tmp_path):
         assert [offset for offset, _ in contents(log)] == [0, 1, 2, 3]
 
 
-def test_a_start_that_undoes_a_replacement_may_die_itself(tmp_path):
-    def prepare(root):
+def test_a_start_that_undoes_a_replacement_may_die_itself(tmp_path: Path) -> None:
+    def prepare(root: Any) -> None:
         directory = root / "disk" / "topic-0"
         log = Bench(directory).open()
         sizes = []
@@ -502,7 +506,7 @@ def test_a_start_that_undoes_a_replacement_may_die_itself(tmp_path):
         (directory / f"{0:020d}.timeindex.swap").write_bytes(b"")
         (directory / f"{2:020d}.log.swap").write_bytes(data[sizes[1] :])
 
-    def start(root):
+    def start(root: Any) -> None:
         Bench(root / "disk" / "topic-0").open(recovery_point=4)
 
     for root in deaths(tmp_path, prepare, start, seeds=12):
@@ -511,7 +515,7 @@ def test_a_start_that_undoes_a_replacement_may_die_itself(tmp_path):
         assert [offset for offset, _ in contents(log)] == [0, 1, 2, 3]
 
 
-def test_a_full_disk_leaves_the_log_as_it_was(bench, monkeypatch):
+def test_a_full_disk_leaves_the_log_as_it_was(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     log = bench.open()
     put(log, (b"once", b"x"))  # it stays, so the first segment has to be written anew
     for number in range(60):
@@ -520,7 +524,7 @@ def test_a_full_disk_leaves_the_log_as_it_was(bench, monkeypatch):
     before = contents(log)
     whole = os.pwrite
 
-    def full(fd, data, position):
+    def full(fd: Any, data: Any, position: Any) -> Any:
         if os.readlink(f"/proc/self/fd/{fd}").endswith(".cleaned"):
             raise OSError(errno.ENOSPC, "No space left on device")
         return whole(fd, data, position)

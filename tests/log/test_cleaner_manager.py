@@ -4,6 +4,8 @@ import errno
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,10 +18,13 @@ from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.log.cleaner.cleaner import LogCleaningAbortedError
 from twisted_kafka.log.cleaner.log_cleaner import LogCleaner
 from twisted_kafka.log.cleaner.throttle import CleanerThrottle
+from twisted_kafka.log.log_manager import LogManager
+from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import KafkaStorageError
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
+from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import ManualClock
 
 BY_HAND = {"log.cleaner.threads": 0, "log.segment.bytes": 1000, "log.cleaner.backoff.ms": 5}
@@ -27,33 +32,33 @@ COMPACT = {"cleanup.policy": "compact", "segment.bytes": "1000"}
 
 
 @pytest.fixture
-def broker(tmp_path):
+def broker(tmp_path: Path) -> Broker:
     broker = Broker(tmp_path)
     broker.topic_configs["one"] = dict(COMPACT)
     return broker
 
 
-def start(broker, dirs=("a",), metrics=None, **settings):
+def start(broker: Broker, dirs: tuple[str, ...] = ("a",), metrics: MetricsRegistry | None = None, **settings: Any) -> LogManager:
     manager = broker.manager(dirs, metrics=metrics, **{**BY_HAND, **settings})
     manager.startup(lambda topic: broker.topic_configs.get(topic, {}))
     return manager
 
 
-def write(log, batches=30, keys=3, timestamp_ms=NOW_MS):
+def write(log: UnifiedLog, batches: int = 30, keys: int = 3, timestamp_ms: int = NOW_MS) -> None:
     for number in range(batches):
         record = SimpleRecord(timestamp_ms, b"%d" % (number % keys), b"x" * 50 + b"%d" % number)
         log.append_as_leader(bytearray(build_batch([record])), 0)
     log.update_high_watermark(log.log_end_offset)
 
 
-def checkpoint(broker, directory="a"):
+def checkpoint(broker: Broker, directory: str = "a") -> str:
     return (broker.path / directory / "cleaner-offset-checkpoint").read_text()
 
 
-def wait_for_abort(manager, topic_partition):
+def wait_for_abort(manager: LogManager, topic_partition: TopicPartition) -> None:
     """Return when somebody waits for the cleaner to let go of a partition."""
 
-    def is_aborted():
+    def is_aborted() -> Any:
         try:
             manager.cleaner.manager.check_not_aborted(topic_partition)
         except LogCleaningAbortedError:
@@ -63,7 +68,7 @@ def wait_for_abort(manager, topic_partition):
     eventually(is_aborted)
 
 
-def test_a_dirty_log_is_cleaned_up_to_its_active_segment_and_that_is_noted(broker):
+def test_a_dirty_log_is_cleaned_up_to_its_active_segment_and_that_is_noted(broker: Broker) -> None:
     manager = start(broker)
     log = manager.get_or_create_log(ONE)
     write(log)
@@ -81,7 +86,7 @@ def test_a_dirty_log_is_cleaned_up_to_its_active_segment_and_that_is_noted(broke
     assert last_values(log) == before
 
 
-def test_the_dirtiest_comes_first_and_clean_enough_ones_wait(broker):
+def test_the_dirtiest_comes_first_and_clean_enough_ones_wait(broker: Broker) -> None:
     broker.topic_configs["two"] = COMPACT | {"min.cleanable.dirty.ratio": "0.9"}
     manager = start(broker)
     one, two = manager.get_or_create_log(ONE), manager.get_or_create_log(TWO)
@@ -98,7 +103,7 @@ def test_the_dirtiest_comes_first_and_clean_enough_ones_wait(broker):
     assert manager.cleaner.manager.cleaned_up_to(two) < two.segments.active.base_offset
 
 
-def test_what_is_newer_than_the_smallest_lag_waits(broker):
+def test_what_is_newer_than_the_smallest_lag_waits(broker: Broker) -> None:
     broker.topic_configs["one"]["min.compaction.lag.ms"] = "1000"
     manager = start(broker)
     log = manager.get_or_create_log(ONE)
@@ -114,7 +119,7 @@ def test_what_is_newer_than_the_smallest_lag_waits(broker):
     assert manager.cleaner.manager.cleaned_up_to(log) == log.segments.active.base_offset
 
 
-def test_what_is_older_than_the_largest_lag_is_cleaned_however_little(broker):
+def test_what_is_older_than_the_largest_lag_is_cleaned_however_little(broker: Broker) -> None:
     broker.topic_configs["one"] |= {"max.compaction.lag.ms": "1000", "min.cleanable.dirty.ratio": "1", "segment.ms": "100000"}
     metrics = MetricsRegistry(broker.clock)
     manager = start(broker, metrics=metrics)
@@ -130,7 +135,7 @@ def test_what_is_older_than_the_largest_lag_is_cleaned_however_little(broker):
     assert metrics.value("LogCleaner", "max-compaction-delay-secs") == 4
 
 
-def test_a_log_that_cannot_be_read_is_left_alone_and_counted(broker):
+def test_a_log_that_cannot_be_read_is_left_alone_and_counted(broker: Broker) -> None:
     metrics = MetricsRegistry(broker.clock)
     manager = start(broker, metrics=metrics)
     log = manager.get_or_create_log(ONE)
@@ -143,14 +148,14 @@ def test_a_log_that_cannot_be_read_is_left_alone_and_counted(broker):
     assert not manager.cleaner.clean_filthiest()
     tags = {"logDirectory": f'"{broker.path / "a"}"'}
     assert metrics.value("LogCleanerManager", "uncleanable-partitions-count", **tags) == 1
-    assert metrics.value("LogCleanerManager", "uncleanable-bytes", **tags) > 500
+    assert metrics.value("LogCleanerManager", "uncleanable-bytes", **tags) > 500  # type: ignore[operator]
     assert manager.directories[0].is_online
     manager.delete_log(ONE)
     manager.forget_deleted()
     assert metrics.value("LogCleanerManager", "uncleanable-partitions-count", **tags) == 0
 
 
-def test_metrics_tell_of_the_last_cleaning(broker, monkeypatch):
+def test_metrics_tell_of_the_last_cleaning(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     metrics = MetricsRegistry(broker.clock)
     manager = start(broker, metrics=metrics)
     manager.cleaner.settings = manager.cleaner.settings._replace(dedupe_buffer_bytes=12_000)
@@ -158,14 +163,14 @@ def test_metrics_tell_of_the_last_cleaning(broker, monkeypatch):
     write(log, keys=40)
     real, written = os.utime, []
 
-    def slow(*arguments, **options):
+    def slow(*arguments: Any, **options: Any) -> None:
         broker.clock.advance_ms(1700)
         written.append(arguments)
         real(*arguments, **options)
 
     monkeypatch.setattr(os, "utime", slow)
 
-    def value(name, kind="LogCleaner"):
+    def value(name: Any, kind: str = "LogCleaner") -> Any:
         return metrics.value(kind, name)
 
     assert value("max-clean-time-secs") == value("cleaner-recopy-percent") == value("max-buffer-utilization-percent") == 0
@@ -185,7 +190,7 @@ def test_metrics_tell_of_the_last_cleaning(broker, monkeypatch):
     assert value("max-clean-time-secs") == value("cleaner-recopy-percent") == value("max-buffer-utilization-percent") == 0
 
 
-def test_metrics_have_kafkas_names(broker):
+def test_metrics_have_kafkas_names(broker: Broker) -> None:
     metrics = MetricsRegistry(broker.clock)
     manager = start(broker, metrics=metrics)
     write(manager.get_or_create_log(ONE))
@@ -194,7 +199,7 @@ def test_metrics_have_kafkas_names(broker):
     manager.cleaner.clean_filthiest()
     assert metrics.value("LogCleanerManager", "max-dirty-percent") == 100
     assert metrics.value("LogCleanerManager", "time-since-last-run-ms") == 0
-    assert 0 < metrics.value("LogCleaner", "cleaner-recopy-percent") < 100
+    assert 0 < metrics.value("LogCleaner", "cleaner-recopy-percent") < 100  # type: ignore[operator]
     assert metrics.value("LogCleaner", "max-clean-time-secs") == 0
     assert metrics.value("LogCleaner", "max-buffer-utilization-percent") == 0
     assert metrics.value("LogCleaner", "DeadThreadCount") == 0
@@ -203,7 +208,7 @@ def test_metrics_have_kafkas_names(broker):
     )
 
 
-def test_old_segments_of_compacted_logs_are_the_cleaners_to_delete(broker):
+def test_old_segments_of_compacted_logs_are_the_cleaners_to_delete(broker: Broker) -> None:
     broker.topic_configs["one"] |= {"cleanup.policy": "compact,delete", "retention.ms": "1000"}
     manager = start(broker)
     log = manager.get_or_create_log(ONE)
@@ -215,7 +220,7 @@ def test_old_segments_of_compacted_logs_are_the_cleaners_to_delete(broker):
     assert log.log_start_offset == log.log_end_offset
 
 
-def test_a_topic_that_is_compacted_no_more_keeps_what_it_has(broker):
+def test_a_topic_that_is_compacted_no_more_keeps_what_it_has(broker: Broker) -> None:
     manager = start(broker)
     log = manager.get_or_create_log(ONE)
     write(log)
@@ -227,7 +232,7 @@ def test_a_topic_that_is_compacted_no_more_keeps_what_it_has(broker):
     assert manager.cleaner.clean_filthiest()
 
 
-def test_what_is_written_after_a_truncation_is_dirty(broker):
+def test_what_is_written_after_a_truncation_is_dirty(broker: Broker) -> None:
     manager = start(broker)
     log = manager.get_or_create_log(ONE)
     write(log)
@@ -239,7 +244,7 @@ def test_what_is_written_after_a_truncation_is_dirty(broker):
     assert manager.cleaner.manager.cleaned_up_to(log) == 3
 
 
-def test_a_new_log_of_an_old_name_is_dirty_from_the_start(broker):
+def test_a_new_log_of_an_old_name_is_dirty_from_the_start(broker: Broker) -> None:
     manager = start(broker)
     write(manager.get_or_create_log(ONE))
     manager.cleaner.clean_filthiest()
@@ -251,7 +256,7 @@ def test_a_new_log_of_an_old_name_is_dirty_from_the_start(broker):
     assert manager.cleaner.clean_filthiest()
 
 
-def test_the_checkpoint_goes_with_a_log_that_moves(broker):
+def test_the_checkpoint_goes_with_a_log_that_moves(broker: Broker) -> None:
     manager = start(broker, ("a", "b"))
     log = manager.get_or_create_log(ONE)
     write(log)
@@ -271,7 +276,7 @@ def test_the_checkpoint_goes_with_a_log_that_moves(broker):
     assert manager.cleaner.clean_filthiest()
 
 
-def test_a_cleaning_under_way_ends_before_the_log_is_cut(broker):
+def test_a_cleaning_under_way_ends_before_the_log_is_cut(broker: Broker) -> None:
     manager = start(broker)
     log = manager.get_or_create_log(ONE)
     write(log)
@@ -290,7 +295,7 @@ def test_a_cleaning_under_way_ends_before_the_log_is_cut(broker):
         manager.cleaner.manager.resume([ONE])
 
 
-def test_a_move_that_waits_for_the_cleaner_keeps_no_other_topic_waiting(broker):
+def test_a_move_that_waits_for_the_cleaner_keeps_no_other_topic_waiting(broker: Broker) -> None:
     """The cleaner may be throttled for many seconds, in which topics are made and deleted."""
     manager = start(broker, ("a", "b"))
     log = manager.get_or_create_log(ONE)
@@ -311,7 +316,7 @@ def test_a_move_that_waits_for_the_cleaner_keeps_no_other_topic_waiting(broker):
     assert manager.cleaner.manager.grab_filthiest().log is log
 
 
-def test_a_move_that_cannot_begin_lets_the_cleaner_go_on(broker):
+def test_a_move_that_cannot_begin_lets_the_cleaner_go_on(broker: Broker) -> None:
     manager = start(broker, ("a", "b"))
     log = manager.get_or_create_log(ONE)
     write(log)
@@ -321,7 +326,7 @@ def test_a_move_that_cannot_begin_lets_the_cleaner_go_on(broker):
 
 
 @pytest.mark.pure
-def test_retention_leaves_a_log_alone_that_is_still_being_compacted(broker, monkeypatch):
+def test_retention_leaves_a_log_alone_that_is_still_being_compacted(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its policy may have changed meanwhile: files that are renamed under the cleaner would take a sound directory offline."""
     manager = start(broker)
     write(manager.get_or_create_log(ONE), keys=1000)
@@ -330,14 +335,14 @@ def test_retention_leaves_a_log_alone_that_is_still_being_compacted(broker, monk
     log = manager.get_log(ONE)
     log.update_high_watermark(log.log_end_offset)
 
-    def change_policy():
+    def change_policy() -> None:
         broker.topic_configs["one"] |= {"cleanup.policy": "delete", "retention.bytes": "0", "retention.ms": "-1"}
         manager.update_topic_config("one")
 
-    changes = []
+    changes: list[Any] = []
     with ThreadPoolExecutor(1) as pool:
 
-        def proceed(*_):
+        def proceed(*_: Any) -> None:
             if not changes:
                 changes.append(pool.submit(change_policy))
                 wait_for_abort(manager, ONE)
@@ -352,15 +357,15 @@ def test_retention_leaves_a_log_alone_that_is_still_being_compacted(broker, monk
     assert log.log_start_offset == log.log_end_offset
 
 
-def test_no_cleaning_begins_while_retention_is_at_work(broker, monkeypatch):
+def test_no_cleaning_begins_while_retention_is_at_work(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     manager = start(broker)
     for partition in (ONE, TWO):
         broker.topic_configs[partition.topic] = {"retention.ms": "1000", "segment.bytes": "1000"}
         write(manager.get_or_create_log(partition))
-    chosen = []
+    chosen: list[Any] = []
     real = os.rename
 
-    def rename(*paths):
+    def rename(*paths: Any) -> Any:
         if not chosen:  # retention deletes segments of the first log
             broker.topic_configs["two"] = COMPACT
             manager.update_topic_config("two")
@@ -375,13 +380,13 @@ def test_no_cleaning_begins_while_retention_is_at_work(broker, monkeypatch):
     assert manager.cleaner.manager.grab_filthiest().log is manager.get_log(TWO)
 
 
-def test_a_full_disk_is_no_failed_disk(broker, monkeypatch):
+def test_a_full_disk_is_no_failed_disk(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     manager = start(broker)
     log = manager.get_or_create_log(ONE)
     write(log)
     whole = os.pwrite
 
-    def full(fd, data, position):
+    def full(fd: Any, data: Any, position: Any) -> Any:
         if os.readlink(f"/proc/self/fd/{fd}").endswith(".cleaned"):
             raise OSError(errno.ENOSPC, "No space left on device")
         return whole(fd, data, position)
@@ -395,11 +400,11 @@ def test_a_full_disk_is_no_failed_disk(broker, monkeypatch):
     assert manager.cleaner.manager.cleaned_up_to(log) > 0
 
 
-def test_a_failed_disk_takes_the_directory_offline(broker, monkeypatch):
+def test_a_failed_disk_takes_the_directory_offline(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     manager = start(broker)
     write(manager.get_or_create_log(ONE))
 
-    def failing(fd, data, position):
+    def failing(fd: Any, data: Any, position: Any) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(os, "pwrite", failing)
@@ -408,8 +413,8 @@ def test_a_failed_disk_takes_the_directory_offline(broker, monkeypatch):
     assert broker.failed == manager.directories
 
 
-def test_threads_clean_and_are_made_anew_when_settings_change(broker):
-    manager = start(broker, **{"log.cleaner.threads": 1})
+def test_threads_clean_and_are_made_anew_when_settings_change(broker: Broker) -> None:
+    manager = start(broker, **{"log.cleaner.threads": 1})  # type: ignore[arg-type]
     log = manager.get_or_create_log(ONE)
     write(log)
     old, new = KafkaConfig.from_properties({}), KafkaConfig.from_properties({"log.cleaner.threads": "2"})
@@ -426,13 +431,13 @@ def test_threads_clean_and_are_made_anew_when_settings_change(broker):
 @pytest.mark.parametrize(
     "changes", [{"log.cleaner.threads": "3"}, {"log.cleaner.threads": "0"}, {"log.cleaner.io.buffer.load.factor": "0"}]
 )
-def test_changes_that_kafka_refuses(changes):
+def test_changes_that_kafka_refuses(changes: dict[str, str]) -> None:
     with pytest.raises(ConfigError):
         LogCleaner.validate(KafkaConfig.from_properties({}), KafkaConfig.from_properties(changes))
 
 
-def test_without_the_cleaner_nothing_is_compacted(broker):
-    manager = start(broker, **{"log.cleaner.enable": False})
+def test_without_the_cleaner_nothing_is_compacted(broker: Broker) -> None:
+    manager = start(broker, **{"log.cleaner.enable": False})  # type: ignore[arg-type]
     assert manager.cleaner is None
     log = manager.get_or_create_log(ONE)
     write(log)
@@ -440,7 +445,7 @@ def test_without_the_cleaner_nothing_is_compacted(broker):
     manager.shutdown()
 
 
-def test_the_rate_is_kept_in_the_long_run():
+def test_the_rate_is_kept_in_the_long_run() -> None:
     clock = ManualClock()
     throttle = CleanerThrottle(clock, 1000)
     assert throttle.delay_s(500) == 0.5

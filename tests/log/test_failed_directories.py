@@ -1,5 +1,7 @@
 import errno
 import os
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,17 +14,17 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 
 
 @pytest.fixture
-def broker(tmp_path):
+def broker(tmp_path: Path) -> Broker:
     return Broker(tmp_path)
 
 
 @pytest.mark.pure
-def test_a_failed_directory_goes_offline_and_the_others_serve(broker, monkeypatch):
+def test_a_failed_directory_goes_offline_and_the_others_serve(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     manager = broker.start(("a", "b"))
     one, two = manager.get_or_create_log(ONE), manager.get_or_create_log(TWO)
     assert one.dir.parent != two.dir.parent
 
-    def broken(*_):
+    def broken(*_: Any) -> None:
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(os, "pwrite", broken)
@@ -37,11 +39,11 @@ def test_a_failed_directory_goes_offline_and_the_others_serve(broker, monkeypatc
     assert ".kafka_cleanshutdown" in broker.names("b")
 
 
-def test_running_out_of_file_descriptors_is_no_failed_disk(broker, monkeypatch):
+def test_running_out_of_file_descriptors_is_no_failed_disk(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Too many connections are enough for it: twistd with ``ulimit -Hn 256``, 400 connections, one new topic."""
     manager = broker.start()
 
-    def no_room(*_args, **_options):
+    def no_room(*_args: Any, **_options: Any) -> None:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     with monkeypatch.context() as patched:
@@ -52,14 +54,14 @@ def test_running_out_of_file_descriptors_is_no_failed_disk(broker, monkeypatch):
     assert not broker.failed
 
 
-def test_a_start_without_file_descriptors_is_refused_and_forgets_no_log(broker, monkeypatch):
+def test_a_start_without_file_descriptors_is_refused_and_forgets_no_log(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     manager = broker.start()
     append(manager.get_or_create_log(ONE), b"x")
     manager.shutdown()
     manager = broker.manager()
     manager.acquire_directories()
 
-    def no_room(*_args):
+    def no_room(*_args: Any) -> None:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     with monkeypatch.context() as patched:
@@ -71,18 +73,18 @@ def test_a_start_without_file_descriptors_is_refused_and_forgets_no_log(broker, 
     assert contents(broker.start().get_log(ONE)) == [(0, b"x")]
 
 
-def break_directory(path):
+def break_directory(path: Path) -> None:
     """What is left of a disk that is gone: a file where the directory was."""
     path.rename(path.with_name(f"{path.name}-gone"))
     path.write_text("")
 
 
-def mend_directory(path):
+def mend_directory(path: Path) -> None:
     path.unlink()
     path.with_name(f"{path.name}-gone").rename(path)
 
 
-def test_a_directory_that_cannot_be_used_is_left_out(broker):
+def test_a_directory_that_cannot_be_used_is_left_out(broker: Broker) -> None:
     manager = broker.start(("a", "b"))
     manager.get_or_create_log(ONE)
     lost = manager.directory_of(ONE).path
@@ -101,7 +103,7 @@ def test_a_directory_that_cannot_be_used_is_left_out(broker):
     assert broker.start(("a", "b")).get_log(ONE).parent == lost
 
 
-def test_without_any_usable_directory_the_start_is_refused_in_one_line(broker):
+def test_without_any_usable_directory_the_start_is_refused_in_one_line(broker: Broker) -> None:
     for name in ("a", "b"):
         (broker.path / name).write_text("")
     with pytest.raises(LogDirectoryError, match=r"Cannot use the log directory .*a.*; Cannot use the log directory .*b") as caught:
@@ -109,7 +111,7 @@ def test_without_any_usable_directory_the_start_is_refused_in_one_line(broker):
     assert "\n" not in str(caught.value)
 
 
-def test_logs_of_a_directory_that_fails_are_forgotten_and_the_others_stay(broker):
+def test_logs_of_a_directory_that_fails_are_forgotten_and_the_others_stay(broker: Broker) -> None:
     manager = broker.start(("a", "b"))
     logs = [manager.get_or_create_log(tp) for tp in (ONE, TWO)]
     assert logs[0].parent != logs[1].parent
@@ -131,7 +133,7 @@ def test_logs_of_a_directory_that_fails_are_forgotten_and_the_others_stay(broker
     assert contents(manager.get_log(ONE)) == [(0, b"x")]
 
 
-def break_log(path):
+def break_log(path: Path) -> None:
     """Let the disk fail where the log at ``path`` is opened: a directory lies in the place of its batches."""
     (batches,) = path.glob("*.log")
     batches.unlink()
@@ -139,7 +141,7 @@ def break_log(path):
 
 
 @pytest.mark.parametrize("is_handled_at_once", [False, True])
-def test_a_disk_that_fails_while_its_logs_load_leaves_none_of_them(broker, is_handled_at_once):
+def test_a_disk_that_fails_while_its_logs_load_leaves_none_of_them(broker: Broker, is_handled_at_once: bool) -> None:
     manager = broker.start(("a", "b"))
     moving = TopicPartition("three", 0)
     for partition in (ONE, TWO, moving):
@@ -151,7 +153,7 @@ def test_a_disk_that_fails_while_its_logs_load_leaves_none_of_them(broker, is_ha
     break_log(broker.path / "a" / "two-0")  # after the others of its directory, which are loaded in the order of their names
     failed = []
 
-    def handle(directory):
+    def handle(directory: Any) -> None:
         failed.append(directory)
         if is_handled_at_once:
             manager.forget_directory(directory)

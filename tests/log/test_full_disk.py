@@ -3,11 +3,16 @@
 import itertools
 import random
 from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 from tests.log.crash_disk import CrashDisk
 from tests.log.log_managers import ONE, TWO, Broker
 from tests.log.support import NOW_MS, append, contents, data_of
+from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.log.results import FetchIsolation
+from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.errors import KafkaStorageError
 from twisted_kafka.protocol.records.batch import batches
 from twisted_kafka.protocol.records.builder import build_batch
@@ -17,10 +22,10 @@ CONFIGS = {
     "one": {"segment.bytes": "300", "index.interval.bytes": "0"},
     "two": {"segment.bytes": "300", "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"},
 }
-SETTINGS = {"log_cleaner_threads": 0, "log_cleaner_backoff_ms": 0}
+SETTINGS: dict[str, Any] = {"log_cleaner_threads": 0, "log_cleaner_backoff_ms": 0}
 
 
-def keyed(log, key, value):
+def keyed(log: UnifiedLog, key: bytes, value: bytes) -> None:
     record = SimpleRecord(NOW_MS, key, value)
     log.append_as_leader(bytearray(build_batch([record])), 0, is_alone=True)
 
@@ -28,19 +33,19 @@ def keyed(log, key, value):
 class Life:
     """Everything that writes to the disk, with what was acknowledged; ``failed`` tells in which phase the disk was full."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.plain: list[bytes] = []
         self.latest: dict[bytes, bytes] = {}
         self.failed = ""
 
-    def run(self, manager):
+    def run(self, manager: LogManager) -> None:
         try:
             for phase in (self._append, self._compact, self._checkpoint):
                 phase(manager)
         except KafkaStorageError:
             self.failed = self.phase
 
-    def _append(self, manager):
+    def _append(self, manager: LogManager) -> None:
         self.phase = "append"
         one, two = manager.get_or_create_log(ONE), manager.get_or_create_log(TWO)
         for number in range(8):
@@ -52,19 +57,19 @@ class Life:
         self.phase = "flush"
         one.flush()
 
-    def _compact(self, manager):
+    def _compact(self, manager: LogManager) -> None:
         self.phase = "compaction"
         manager.get_log(TWO).roll()
         manager.cleaner.clean_filthiest()
 
-    def _checkpoint(self, manager):
+    def _checkpoint(self, manager: LogManager) -> None:
         self.phase = "checkpoint"
         manager._tasks.checkpoint_recovery_points()
         if not manager.directories[0].is_online:
             raise KafkaStorageError("a checkpoint could not be written")
 
 
-def test_a_disk_that_is_full_at_any_step_takes_its_directory_offline_and_loses_nothing(tmp_path):
+def test_a_disk_that_is_full_at_any_step_takes_its_directory_offline_and_loses_nothing(tmp_path: Path) -> None:
     phases: Counter[str] = Counter()
     for step in itertools.count(1):
         root = tmp_path / str(step)
@@ -101,7 +106,7 @@ def test_a_disk_that_is_full_at_any_step_takes_its_directory_offline_and_loses_n
     assert phases["checkpoint"] > 0
 
 
-def keys_and_values(log):
+def keys_and_values(log: UnifiedLog) -> Iterator[tuple[bytes, bytes]]:
     offset = log.log_start_offset
     while data := data_of(log.read(offset, 1 << 20, FetchIsolation.LOG_END, True).records):
         for batch in batches(data):

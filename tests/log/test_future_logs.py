@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from tests.log.log_managers import ONE, Broker
@@ -7,11 +9,11 @@ from twisted_kafka.protocol.errors import KafkaStorageError, LogDirNotFoundError
 
 
 @pytest.fixture
-def broker(tmp_path):
+def broker(tmp_path: Path) -> Broker:
     return Broker(tmp_path)
 
 
-def test_a_preferred_directory_gets_the_next_log(broker):
+def test_a_preferred_directory_gets_the_next_log(broker: Broker) -> None:
     manager = broker.start(("a", "b"))
     second = manager.directory_named(str(broker.path / "b"))
     manager.prefer(ONE, second)
@@ -21,7 +23,7 @@ def test_a_preferred_directory_gets_the_next_log(broker):
             manager.directory_named(wrong)
 
 
-def test_a_future_log_replaces_the_log(broker):
+def test_a_future_log_replaces_the_log(broker: Broker) -> None:
     manager = broker.start(("a", "b"))
     source = manager.get_or_create_log(ONE, bytes(range(16)))
     append(source, b"x")
@@ -49,7 +51,7 @@ def test_a_future_log_replaces_the_log(broker):
     assert contents(broker.start(("a", "b")).get_log(ONE)) == [(0, b"x")]
 
 
-def test_a_future_log_is_there_again_after_a_restart_and_can_be_given_up(broker):
+def test_a_future_log_is_there_again_after_a_restart_and_can_be_given_up(broker: Broker) -> None:
     manager = broker.start(("a", "b"))
     source = manager.get_or_create_log(ONE)
     target = next(directory for directory in manager.directories if directory.path != source.parent)

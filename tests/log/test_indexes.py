@@ -1,4 +1,6 @@
 import os
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,7 +16,7 @@ BASE = 1000
 
 
 @pytest.fixture
-def index(tmp_path):
+def index(tmp_path: Path) -> OffsetIndex:
     index = OffsetIndex(tmp_path / "x.index", BASE, 10 * 8)
     index.reset()
     for number in range(1, 6):
@@ -23,7 +25,7 @@ def index(tmp_path):
 
 
 @pytest.fixture
-def times(tmp_path):
+def times(tmp_path: Path) -> TimeIndex:
     times = TimeIndex(tmp_path / "x.timeindex", BASE, 5 * 12)
     times.reset()
     for number in range(1, 4):
@@ -32,7 +34,7 @@ def times(tmp_path):
 
 
 @pytest.mark.parametrize("where", ["memory", "file", "large file"])
-def test_positions_are_found(index, where, monkeypatch):
+def test_positions_are_found(index: OffsetIndex, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if where == "large file":
         monkeypatch.setattr(indexes, "MAX_CACHED_FILE_BYTES", 39)
     if where != "memory":
@@ -44,7 +46,7 @@ def test_positions_are_found(index, where, monkeypatch):
 
 
 @pytest.mark.parametrize("where", ["memory", "file"])
-def test_times_are_found(times, where):
+def test_times_are_found(times: TimeIndex, where: str) -> None:
     if where == "file":
         times.release()
     assert [times.lookup(time) for time in (99, 100, 250, 999)] == [
@@ -55,7 +57,7 @@ def test_times_are_found(times, where):
     ]
 
 
-def test_what_is_kept_of_index_files_is_bounded_and_follows_them(tmp_path, monkeypatch):
+def test_what_is_kept_of_index_files_is_bounded_and_follows_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(indexes, "MAX_CACHED_BYTES", 100)
     many = []
     for number in range(5):
@@ -74,14 +76,14 @@ def test_what_is_kept_of_index_files_is_bounded_and_follows_them(tmp_path, monke
     assert index.positions_around(BASE + 25)[0] == 777
 
 
-def test_a_time_that_is_not_later_adds_nothing(times):
+def test_a_time_that_is_not_later_adds_nothing(times: TimeIndex) -> None:
     times.maybe_append(300, BASE + 40)
     times.maybe_append(20, BASE + 50)
     times.maybe_append(-1, BASE + 60)
     assert times.entries == 3
 
 
-def test_files_are_written_in_pieces(index):
+def test_files_are_written_in_pieces(index: OffsetIndex) -> None:
     index.write()
     assert index.path.stat().st_size == 40
     index.append(BASE + 60, 600)
@@ -90,7 +92,7 @@ def test_files_are_written_in_pieces(index):
 
 
 @pytest.mark.parametrize("written", [True, False])
-def test_cutting(index, times, written):
+def test_cutting(index: OffsetIndex, times: TimeIndex, written: bool) -> None:
     if written:
         index.release()
         times.release()
@@ -105,7 +107,7 @@ def test_cutting(index, times, written):
     assert index.path.stat().st_size == 0
 
 
-def test_fullness(index, times):
+def test_fullness(index: OffsetIndex, times: TimeIndex) -> None:
     assert not index.is_full
     for number in range(6, 11):
         index.append(BASE + 10 * number, 100 * number)
@@ -115,7 +117,7 @@ def test_fullness(index, times):
     assert times.is_full
 
 
-def test_an_empty_file_is_found_empty(tmp_path):
+def test_an_empty_file_is_found_empty(tmp_path: Path) -> None:
     (tmp_path / "x.index").write_bytes(b"")
     index = OffsetIndex(tmp_path / "x.index", BASE, 80)
     assert index.positions_around(BASE + 5) == (0, -1)
@@ -126,12 +128,12 @@ def test_an_empty_file_is_found_empty(tmp_path):
 # Batch headers.
 
 
-def one(number, size=10):
+def one(number: int, size: int = 10) -> bytes:
     return build_batch([SimpleRecord(number, None, b"x" * size)], base_offset=number)
 
 
 @given(st.lists(st.integers(0, 6000), max_size=12), st.binary(max_size=80))
-def test_walking_a_file(sizes, junk):
+def test_walking_a_file(sizes: Any, junk: Any) -> None:
     data = b"".join(one(number, size) for number, size in enumerate(sizes))
     fd = os.memfd_create("batches")
     try:
@@ -150,7 +152,7 @@ def test_walking_a_file(sizes, junk):
         os.close(fd)
 
 
-def test_a_file_shorter_than_it_should_be_ends_the_walk():
+def test_a_file_shorter_than_it_should_be_ends_the_walk() -> None:
     fd = os.memfd_create("batches")
     try:
         os.pwrite(fd, one(0) + one(1)[:-1], 0)
@@ -160,7 +162,7 @@ def test_a_file_shorter_than_it_should_be_ends_the_walk():
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_old_formats(magic):
+def test_old_formats(magic: int) -> None:
     data = build_batch([SimpleRecord(5, None, None), SimpleRecord(9, b"k", b"v")], base_offset=3, magic=magic)
     headers = list(batches_in(data))
     assert [(header.base_offset, header.last_offset, header.magic) for header in headers] == [(3, 3, magic), (4, 4, magic)]

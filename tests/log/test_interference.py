@@ -6,16 +6,19 @@ The other thread is begun in the middle of the operation, and given a moment in 
 import errno
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.log.support import NOW_MS, Bench, append, batch, contents, data_of
 from twisted_kafka.log.directories.log_directories import is_out_of_descriptors
 from twisted_kafka.log.directories.log_directory import LogDirectory
-from twisted_kafka.log.results import AbortedTransaction, FetchIsolation
+from twisted_kafka.log.results import AbortedTransaction, FetchDataInfo, FetchIsolation
 from twisted_kafka.log.segment import log_segment
 from twisted_kafka.log.segment.transaction_index import TransactionIndex
+from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.protocol.errors import KafkaStorageError, OffsetOutOfRangeError
 from twisted_kafka.protocol.records.builder import build_batch, end_transaction_marker
@@ -28,31 +31,32 @@ A_MOMENT_S = 0.2
 class Beside:
     """Something that another thread does; ``begin`` waits for its end for a moment only."""
 
-    def __init__(self, action):
+    def __init__(self, action: Callable[..., Any]) -> None:
         self._action = action
-        self._thread = None
-        self.result = self.error = None
+        self._thread: threading.Thread | None = None
+        self.result: Any = None
+        self.error: Any = None
 
-    def begin(self):
+    def begin(self) -> None:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run)
             self._thread.start()
             self._thread.join(A_MOMENT_S)
 
-    def _run(self):
+    def _run(self) -> None:
         try:
             self.result = self._action()
         except Exception as error:  # noqa: BLE001 it is looked at
             self.error = error
 
-    def end(self):
+    def end(self) -> FetchDataInfo | bytes | int | list[AbortedTransaction] | None:
         assert self._thread is not None, "it was never begun"
         self._thread.join(10)
         assert not self._thread.is_alive()
         return self.result
 
 
-def of_closed_segments(bench, count=4):
+def of_closed_segments(bench: Bench, count: int = 4) -> UnifiedLog:
     """Return a log whose closed segments are not open."""
     log = bench.open()
     for number in range(count):
@@ -63,11 +67,11 @@ def of_closed_segments(bench, count=4):
     return log
 
 
-def hooked(monkeypatch, name, beside, concerns=lambda *_: True):
+def hooked(monkeypatch: pytest.MonkeyPatch, name: str, beside: Beside, concerns: Callable[..., Any] = lambda *_: True) -> None:
     """Have ``beside`` begin after ``os.name`` was called."""
     real = getattr(os, name)
 
-    def call(*arguments, **options):
+    def call(*arguments: Any, **options: Any) -> Any:
         result = real(*arguments, **options)
         if concerns(*arguments):
             beside.begin()
@@ -77,7 +81,7 @@ def hooked(monkeypatch, name, beside, concerns=lambda *_: True):
 
 
 @pytest.mark.parametrize("by_time", [False, True])
-def test_a_reader_beside_a_full_truncation_blames_no_disk(tmp_path, monkeypatch, by_time):
+def test_a_reader_beside_a_full_truncation_blames_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_time: bool) -> None:
     bench = Bench(tmp_path / "topic-0")
     log = of_closed_segments(bench)
     read = (lambda: log.offset_for_timestamp(NOW_MS)) if by_time else (lambda: log.read(0, 1000))
@@ -90,7 +94,9 @@ def test_a_reader_beside_a_full_truncation_blames_no_disk(tmp_path, monkeypatch,
 
 
 @pytest.mark.parametrize("by_time", [False, True])
-def test_a_reader_beside_a_move_finds_the_files_where_they_are(tmp_path, monkeypatch, by_time):
+def test_a_reader_beside_a_move_finds_the_files_where_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_time: bool
+) -> None:
     bench = Bench(tmp_path / "topic-0")
     log = of_closed_segments(bench)
     read = (lambda: log.offset_for_timestamp(NOW_MS)[1]) if by_time else (lambda: data_of(log.read(1, 1000).records))
@@ -103,10 +109,10 @@ def test_a_reader_beside_a_move_finds_the_files_where_they_are(tmp_path, monkeyp
     assert bench.failures == []
 
 
-def test_aborted_transactions_are_told_of_beside_a_move(tmp_path, monkeypatch):
+def test_aborted_transactions_are_told_of_beside_a_move(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(tmp_path / "topic-0")
     log = bench.open()
-    producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+    producer: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
     log.append_as_leader(bytearray(build_batch([SimpleRecord(NOW_MS, None, b"x")], **producer)), 0)
     marker = end_transaction_marker(producer_id=7, producer_epoch=0, commit=False, coordinator_epoch=0, timestamp_ms=NOW_MS)
     log.append_as_leader(bytearray(marker), 0, AppendOrigin.COORDINATOR)
@@ -122,7 +128,7 @@ def test_aborted_transactions_are_told_of_beside_a_move(tmp_path, monkeypatch):
     assert reader.error is None
 
 
-def test_an_entry_that_is_added_while_others_are_read_stays(tmp_path, monkeypatch):
+def test_an_entry_that_is_added_while_others_are_read_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "0.txnindex"
     first, second = AbortedTransaction(1, 0, 5, 6), AbortedTransaction(2, 3, 9, 10)
     TransactionIndex(path).append(first)
@@ -130,7 +136,7 @@ def test_an_entry_that_is_added_while_others_are_read_stays(tmp_path, monkeypatc
     appender = Beside(lambda: index.append(second))
     real = TransactionIndex._read
 
-    def read(self):
+    def read(self: Any) -> Any:
         found = real(self)
         appender.begin()
         return found
@@ -141,7 +147,7 @@ def test_an_entry_that_is_added_while_others_are_read_stays(tmp_path, monkeypatc
     assert index.entries == TransactionIndex(path).entries == (first, second)
 
 
-def test_two_readers_do_not_build_the_same_index(tmp_path, monkeypatch):
+def test_two_readers_do_not_build_the_same_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(tmp_path / "topic-0", index_interval_bytes=0)
     log = bench.open()
     for number in range(5):
@@ -151,9 +157,9 @@ def test_two_readers_do_not_build_the_same_index(tmp_path, monkeypatch):
     index = log.segments.first.offset_index.path
     index.write_bytes(index.read_bytes()[:-4] + b"\x7f\xff\xff\xff")
     other = Beside(lambda: data_of(log.read(3, 1000, FetchIsolation.LOG_END).records))
-    real, built = log_segment.rebuild_indexes, []
+    real, built = log_segment.rebuild_indexes, []  # type: ignore[attr-defined]
 
-    def rebuild(batches, *arguments):
+    def rebuild(batches: Any, *arguments: Any) -> None:
         built.append(batches)
         other.begin()
         real(batches, *arguments)
@@ -169,12 +175,12 @@ class FakeLog:
 
     topic_partition = TopicPartition("topic", 0)
 
-    def __init__(self, recovery_point):
+    def __init__(self, recovery_point: int) -> None:
         self.value = recovery_point
         self.meanwhile = None
 
     @property
-    def recovery_point(self):
+    def recovery_point(self) -> int:
         value, meanwhile = self.value, self.meanwhile
         if meanwhile is not None:
             self.meanwhile = None
@@ -183,7 +189,7 @@ class FakeLog:
 
 
 @pytest.mark.parametrize("step", ["open", "check", "transactions"])
-def test_a_disk_that_hangs_keeps_no_reader_of_another_waiting(tmp_path, monkeypatch, step):
+def test_a_disk_that_hangs_keeps_no_reader_of_another_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     logs = []
     for name in ("hung", "sound"):
         (tmp_path / name).mkdir()
@@ -191,13 +197,13 @@ def test_a_disk_that_hangs_keeps_no_reader_of_another_waiting(tmp_path, monkeypa
     hung, sound = logs
     begun, mended = threading.Event(), threading.Event()
 
-    def hang(path):
+    def hang(path: Any) -> None:
         if "hung" in str(path):
             begun.set()
             assert mended.wait(30)
 
     if step == "open":
-        real = log_segment.SegmentFile
+        real = log_segment.SegmentFile  # type: ignore[attr-defined]
         monkeypatch.setattr(log_segment, "SegmentFile", lambda path, mode: hang(path) or real(path, mode))
     elif step == "check":
         pread = os.pread
@@ -216,22 +222,22 @@ def test_a_disk_that_hangs_keeps_no_reader_of_another_waiting(tmp_path, monkeypa
     assert data_of(readers[0].end().records)
 
 
-def test_a_recovery_point_from_before_a_truncation_is_not_written_after_it(tmp_path):
+def test_a_recovery_point_from_before_a_truncation_is_not_written_after_it(tmp_path: Path) -> None:
     directory = LogDirectory(tmp_path)
     directory.is_loaded = True
-    directory.logs[FakeLog.topic_partition] = log = FakeLog(100)
+    directory.logs[FakeLog.topic_partition] = log = FakeLog(100)  # type: ignore[assignment]
 
-    def truncate():
+    def truncate() -> None:
         log.value = 40
         directory.checkpoint_recovery_points()
 
-    log.meanwhile = truncation = Beside(truncate)
+    log.meanwhile = truncation = Beside(truncate)  # type: ignore[assignment]
     directory.checkpoint_recovery_points()
     truncation.end()
     assert directory.recovery_points.read() == {FakeLog.topic_partition: 40}
 
 
-def test_a_flush_beside_a_new_leader_epoch_blames_no_disk(tmp_path, monkeypatch):
+def test_a_flush_beside_a_new_leader_epoch_blames_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both want the file of epochs to be written: the flush comes to it while the election is at it."""
     bench = Bench(tmp_path / "topic-0")
     log = bench.open()
@@ -239,9 +245,10 @@ def test_a_flush_beside_a_new_leader_epoch_blames_no_disk(tmp_path, monkeypatch)
     election = Beside(lambda: log.assign_epoch_start_offset(7, 1))
     flushed = threading.Event()
     hooked(monkeypatch, "fdatasync", election)
-    real, first = os.replace, []
+    real = os.replace
+    first: list[Any] = []
 
-    def replace(source, target):
+    def replace(source: Any, target: Any) -> None:
         if not first:
             first.append(target)
             flushed.wait(2 * A_MOMENT_S)
@@ -256,14 +263,14 @@ def test_a_flush_beside_a_new_leader_epoch_blames_no_disk(tmp_path, monkeypatch)
     assert (log.dir / "leader-epoch-checkpoint").read_text() == "0\n2\n0 0\n7 1\n"
 
 
-def test_an_epoch_that_begins_while_the_file_is_flushed_is_flushed_next(tmp_path, monkeypatch):
+def test_an_epoch_that_begins_while_the_file_is_flushed_is_flushed_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = Bench(tmp_path / "topic-0").open()
     append(log, b"a")
     election = Beside(lambda: log.assign_epoch_start_offset(7, 1))
     synced = []
     real = os.fsync
 
-    def fsync(fd):
+    def fsync(fd: Any) -> None:
         real(fd)
         name = os.readlink(f"/proc/self/fd/{fd}")
         synced.append(name.rpartition("/")[2])
@@ -279,7 +286,7 @@ def test_an_epoch_that_begins_while_the_file_is_flushed_is_flushed_next(tmp_path
     assert "leader-epoch-checkpoint" in synced
 
 
-def test_files_that_are_to_be_removed_are_found_where_the_log_lies_by_then(tmp_path):
+def test_files_that_are_to_be_removed_are_found_where_the_log_lies_by_then(tmp_path: Path) -> None:
     bench = Bench(tmp_path / "topic-0.0123456789abcdef-future", retention_bytes=0)
     log = of_closed_segments(bench)
     log.delete_old_segments()
@@ -294,13 +301,13 @@ def test_files_that_are_to_be_removed_are_found_where_the_log_lies_by_then(tmp_p
 class Descriptors:
     """Opening a file fails while ``are_used_up`` says that it does."""
 
-    def __init__(self, monkeypatch):
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.are_used_up = lambda path: False
-        self.opened = []
+        self.opened: list[Any] = []
         real = os.open
 
-        def opened(path, *rest, **options):
-            if self.are_used_up(os.fspath(path)):
+        def opened(path: Any, *rest: Any, **options: Any) -> Any:
+            if self.are_used_up(os.fspath(path)):  # type: ignore[no-untyped-call]
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
             self.opened.append(os.fspath(path))
             return real(path, *rest, **options)
@@ -309,7 +316,7 @@ class Descriptors:
 
 
 @pytest.mark.parametrize("what", ["topic-0", ".snapshot", "partition.metadata", "logs"])
-def test_a_flush_that_had_no_descriptor_is_done_by_the_next(tmp_path, monkeypatch, what):
+def test_a_flush_that_had_no_descriptor_is_done_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: Any) -> None:
     (tmp_path / "logs").mkdir()
     bench = Bench(tmp_path / "logs" / "topic-0")
     log = bench.open()
@@ -331,7 +338,7 @@ def test_a_flush_that_had_no_descriptor_is_done_by_the_next(tmp_path, monkeypatc
     assert descriptors.opened[-2:] == [str(bench.directory), str(bench.directory.parent)]
 
 
-def test_a_truncation_that_had_no_descriptor_takes_the_directory_offline(tmp_path, monkeypatch):
+def test_a_truncation_that_had_no_descriptor_takes_the_directory_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The segments are gone, and the log's end is not what it was: nothing may be appended there."""
     bench = Bench(tmp_path / "topic-0")
     log = of_closed_segments(bench)

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,12 +23,12 @@ from twisted_kafka.timing.clock import ManualClock
 from twisted_kafka.timing.scheduler import ManualScheduler
 
 
-def lines(name, file):
+def lines(name: str, file: str) -> list[dict[str, Any]]:
     path = KAFKA_LOGS / name / file
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def partitions(name):
+def partitions(name: str) -> list[str]:
     return sorted(path.name for path in (KAFKA_LOGS / name).iterdir() if path.is_dir())
 
 
@@ -34,7 +36,7 @@ ALL = [(name, partition) for name in ("clean", "killed", "legacy") for partition
 INDEXES = [(name, entry) for name in ("clean", "killed") for entry in lines(name, "expected-index.jsonl")]
 
 
-def open_copy(tmp_path, name, partition):
+def open_copy(tmp_path: Path, name: str, partition: str) -> UnifiedLog:
     shutil.copytree(KAFKA_LOGS / name / partition, tmp_path / partition, copy_function=shutil.copyfile)
     clock = ManualClock()
     known = OffsetCheckpoint(KAFKA_LOGS / name / "recovery-point-offset-checkpoint").read()
@@ -49,7 +51,7 @@ def open_copy(tmp_path, name, partition):
 
 
 @pytest.mark.parametrize(("name", "partition"), ALL)
-def test_batches_are_found_where_they_are(tmp_path, name, partition):
+def test_batches_are_found_where_they_are(tmp_path: Path, name: str, partition: str) -> None:
     log = open_copy(tmp_path, name, partition)
     expected = [batch for batch in lines(name, "expected.jsonl") if batch["file"].startswith(partition + "/")]
     headers = [
@@ -79,7 +81,7 @@ def test_batches_are_found_where_they_are(tmp_path, name, partition):
 
 
 @pytest.mark.parametrize(("name", "partition"), [pair for pair in ALL if pair[0] != "legacy"])
-def test_times_are_found(tmp_path, name, partition):
+def test_times_are_found(tmp_path: Path, name: str, partition: str) -> None:
     log = open_copy(tmp_path, name, partition)
     records = [
         (timestamp, offset)
@@ -95,7 +97,7 @@ def test_times_are_found(tmp_path, name, partition):
 
 
 @pytest.mark.parametrize("partition", partitions("clean"))
-def test_a_clean_log_is_left_as_kafka_wrote_it(tmp_path, partition):
+def test_a_clean_log_is_left_as_kafka_wrote_it(tmp_path: Path, partition: str) -> None:
     log = open_copy(tmp_path, "clean", partition)
     log.close()
     for path in (KAFKA_LOGS / "clean" / partition).iterdir():
@@ -118,12 +120,14 @@ def test_a_clean_log_is_left_as_kafka_wrote_it(tmp_path, partition):
         ("magic1-snappy-0", (1_600_000_004_803, 103)),
     ],
 )
-def test_the_largest_timestamp_of_an_old_format_is_found_where_kafka_finds_it(tmp_path, partition, expected):
+def test_the_largest_timestamp_of_an_old_format_is_found_where_kafka_finds_it(
+    tmp_path: Path, partition: str, expected: tuple[int, int] | None
+) -> None:
     found = open_copy(tmp_path, "legacy", partition).max_timestamp_offset()
     assert found == (expected and (*expected, -1))
 
 
-def newest_snapshot(partition):
+def newest_snapshot(partition: str) -> Path:
     return max((KAFKA_LOGS / "clean" / partition).glob("*.snapshot"), key=lambda path: path.name, default=None)
 
 
@@ -133,7 +137,7 @@ BATCHES_ARE_GONE = ("retained-0", "compacted-0")
 @pytest.mark.parametrize(
     "partition", [each for each in partitions("clean") if newest_snapshot(each) and each not in BATCHES_ARE_GONE]
 )
-def test_recovery_comes_to_the_producer_state_that_kafka_wrote(tmp_path, partition):
+def test_recovery_comes_to_the_producer_state_that_kafka_wrote(tmp_path: Path, partition: str) -> None:
     source, newest = KAFKA_LOGS / "clean" / partition, newest_snapshot(partition)
     directory = tmp_path / partition
     directory.mkdir()
@@ -145,7 +149,7 @@ def test_recovery_comes_to_the_producer_state_that_kafka_wrote(tmp_path, partiti
     )
     log.close()
 
-    def rows(data):
+    def rows(data: Any) -> Any:
         return {
             entry.producer_id: (entry.epoch, entry.last_sequence, entry.transaction_first_offset, entry.last_timestamp_ms)
             for entry in decode_snapshot(data)
@@ -158,15 +162,16 @@ def test_recovery_comes_to_the_producer_state_that_kafka_wrote(tmp_path, partiti
         assert (directory / path.name).read_bytes() == path.read_bytes()
 
 
-def test_indexes_and_snapshots_are_read_as_kafka_reads_them():
+def test_indexes_and_snapshots_are_read_as_kafka_reads_them() -> None:
     for name, expected in INDEXES:
         with case(name, expected["file"]):
             check_index(name, expected)
 
 
-def check_index(name, expected):
+def check_index(name: str, expected: dict[str, Any]) -> None:
     path = KAFKA_LOGS / name / expected["file"]
     base = int(path.name[:20])
+    index: Any
     if path.suffix == ".index":
         index = OffsetIndex(path, base, 1 << 20)
         index.load()
@@ -190,6 +195,6 @@ def check_index(name, expected):
         ]
 
 
-def index_entry(index, number):
+def index_entry(index: OffsetIndex, number: int) -> tuple[int, int]:
     offset, position = index._at(number)
     return index.base_offset + offset, position

@@ -4,6 +4,8 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,11 +21,11 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 
 
 @pytest.fixture
-def broker(tmp_path):
+def broker(tmp_path: Path) -> Broker:
     return Broker(tmp_path)
 
 
-def test_logs_are_there_after_a_clean_stop(broker):
+def test_logs_are_there_after_a_clean_stop(broker: Broker) -> None:
     manager = broker.start()
     log = manager.get_or_create_log(ONE, bytes(range(16)))
     assert manager.get_or_create_log(ONE) is log is manager.get_log(ONE)
@@ -40,7 +42,7 @@ def test_logs_are_there_after_a_clean_stop(broker):
     assert manager.directories[0].was_clean
 
 
-def test_logs_are_recovered_after_a_crash(broker):
+def test_logs_are_recovered_after_a_crash(broker: Broker) -> None:
     manager = broker.start(num_recovery_threads_per_data_dir=3)
     for partition in range(10):
         append(manager.get_or_create_log(TopicPartition("t", partition)), b"x")
@@ -52,14 +54,14 @@ def test_logs_are_recovered_after_a_crash(broker):
     assert [manager.get_log(TopicPartition("t", number)).log_end_offset for number in range(10)] == [1, 1, 1, 1, 0, 1, 1, 1, 1, 1]
 
 
-def test_a_directory_is_used_by_one_broker_only(broker):
+def test_a_directory_is_used_by_one_broker_only(broker: Broker) -> None:
     broker.start()
     with pytest.raises(LogDirectoryError, match="in use") as caught:
         broker.start()
     assert "\n" not in str(caught.value)
 
 
-def test_a_start_that_finds_a_directory_in_use_leaves_it_as_it_was(broker):
+def test_a_start_that_finds_a_directory_in_use_leaves_it_as_it_was(broker: Broker) -> None:
     manager = broker.start()
     append(manager.get_or_create_log(ONE), b"x")
     manager.get_log(ONE).flush()
@@ -73,7 +75,7 @@ def test_a_start_that_finds_a_directory_in_use_leaves_it_as_it_was(broker):
     assert append(manager.get_log(ONE), b"y") == 1
 
 
-def test_another_process_keeps_its_directory(broker, tmp_path):
+def test_another_process_keeps_its_directory(broker: Broker, tmp_path: Path) -> None:
     program = (
         "import sys, pathlib; from twisted_kafka.log.directories.log_directory import *\n"
         "LogDirectory(pathlib.Path(sys.argv[1])).acquire(); print('held', flush=True); sys.stdin.read()"
@@ -88,13 +90,13 @@ def test_another_process_keeps_its_directory(broker, tmp_path):
     broker.start(("b", "a"))
 
 
-def test_a_directory_that_cannot_be_made_is_one_line(tmp_path):
+def test_a_directory_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(LogDirectoryError, match="Cannot use the log directory"):
         LogDirectory(tmp_path / "file" / "x").acquire()
 
 
-def test_new_logs_go_where_the_fewest_are(broker):
+def test_new_logs_go_where_the_fewest_are(broker: Broker) -> None:
     manager = broker.start(("a", "b"))
     for partition in range(6):
         manager.get_or_create_log(TopicPartition("t", partition))
@@ -102,7 +104,7 @@ def test_new_logs_go_where_the_fewest_are(broker):
     assert manager.directory_of(TopicPartition("t", 0)) is manager.directories[0]
 
 
-def test_a_deleted_log_is_gone_at_once_and_its_files_later(broker):
+def test_a_deleted_log_is_gone_at_once_and_its_files_later(broker: Broker) -> None:
     manager = broker.start()
     append(manager.get_or_create_log(ONE), b"x")
     assert manager.delete_log(ONE)
@@ -114,7 +116,7 @@ def test_a_deleted_log_is_gone_at_once_and_its_files_later(broker):
     assert [name for name in broker.names() if name.startswith("one")] == ["one-0"]
 
 
-def test_a_deletion_that_was_not_finished_is_finished_at_the_next_start(broker):
+def test_a_deletion_that_was_not_finished_is_finished_at_the_next_start(broker: Broker) -> None:
     manager = broker.start()
     manager.get_or_create_log(ONE)
     manager.delete_log(ONE)
@@ -126,7 +128,7 @@ def test_a_deletion_that_was_not_finished_is_finished_at_the_next_start(broker):
 
 
 @pytest.mark.parametrize("crashes_at_once", [False, True])
-def test_a_new_log_has_nothing_of_a_deleted_one_of_its_name(broker, crashes_at_once):
+def test_a_new_log_has_nothing_of_a_deleted_one_of_its_name(broker: Broker, crashes_at_once: bool) -> None:
     """The checkpoints of a log that is gone must not cut the one that came after it."""
     manager = broker.start()
     log = manager.get_or_create_log(ONE, bytes(16))
@@ -149,14 +151,14 @@ def test_a_new_log_has_nothing_of_a_deleted_one_of_its_name(broker, crashes_at_o
     assert log.recovery_point == 0
 
 
-def test_a_long_name_fits_when_marked(broker):
+def test_a_long_name_fits_when_marked(broker: Broker) -> None:
     manager = broker.start()
     partition = TopicPartition("x" * 249, 11)
     manager.get_or_create_log(partition)
     assert manager.delete_log(partition)
 
 
-def test_checkpoints_are_written_from_time_to_time(broker):
+def test_checkpoints_are_written_from_time_to_time(broker: Broker) -> None:
     manager = broker.start(log_segment_bytes=200)
     log = manager.get_or_create_log(ONE)
     for _ in range(3):
@@ -170,7 +172,7 @@ def test_checkpoints_are_written_from_time_to_time(broker):
     assert broker.start(log_segment_bytes=200).get_log(ONE).log_start_offset == 1
 
 
-def test_damaged_checkpoints_only_cost_time(broker):
+def test_damaged_checkpoints_only_cost_time(broker: Broker) -> None:
     manager = broker.start()
     append(manager.get_or_create_log(ONE), b"x")
     manager.shutdown()
@@ -179,7 +181,7 @@ def test_damaged_checkpoints_only_cost_time(broker):
     assert contents(broker.start().get_log(ONE)) == [(0, b"x")]
 
 
-def test_retention_runs_from_time_to_time(broker):
+def test_retention_runs_from_time_to_time(broker: Broker) -> None:
     broker.topic_configs["one"] = {"retention.ms": "1000"}
     manager = broker.start()
     for partition in (ONE, TWO):
@@ -190,7 +192,7 @@ def test_retention_runs_from_time_to_time(broker):
     assert [manager.get_log(partition).log_start_offset for partition in (ONE, TWO)] == [1, 0]
 
 
-def test_flush_by_time(broker):
+def test_flush_by_time(broker: Broker) -> None:
     manager = broker.start(log_flush_scheduler_interval_ms=500, log_flush_interval_ms=2000)
     log = manager.get_or_create_log(ONE)
     append(log, b"x")
@@ -200,7 +202,7 @@ def test_flush_by_time(broker):
     assert log.recovery_point == 1
 
 
-def test_topic_settings_can_change(broker):
+def test_topic_settings_can_change(broker: Broker) -> None:
     manager = broker.start()
     log = manager.get_or_create_log(ONE)
     assert log.config.retention_ms == 604_800_000
@@ -211,7 +213,7 @@ def test_topic_settings_can_change(broker):
     assert (log.config.retention_ms, log.config.segment_bytes) == (5, 12345)
 
 
-def test_other_directories_are_left_alone(broker):
+def test_other_directories_are_left_alone(broker: Broker) -> None:
     for name in ("lost+found", "notes", "one-0.abc-stray"):
         (broker.path / "a" / name).mkdir(parents=True)
     (broker.path / "a" / "metadata.sqlite").write_text("")
@@ -219,7 +221,7 @@ def test_other_directories_are_left_alone(broker):
     assert {"lost+found", "notes", "one-0.abc-stray"} < set(broker.names())
 
 
-def test_of_two_directories_of_one_partition_the_longer_one_counts(broker):
+def test_of_two_directories_of_one_partition_the_longer_one_counts(broker: Broker) -> None:
     """As a broker leaves them that dies while it replaces a replica by the one in another directory."""
     for name, count in (("a", 1), ("b", 2)):
         manager = broker.start((name,))
@@ -237,7 +239,7 @@ def test_of_two_directories_of_one_partition_the_longer_one_counts(broker):
     assert stray in broker.names("a")
 
 
-def test_two_topics_logs_of_one_partition_stop_the_start(broker):
+def test_two_topics_logs_of_one_partition_stop_the_start(broker: Broker) -> None:
     for name in ("a", "b"):
         manager = broker.start((name,))
         manager.get_or_create_log(ONE, name.encode() * 16)
@@ -246,7 +248,7 @@ def test_two_topics_logs_of_one_partition_stop_the_start(broker):
         broker.start(("a", "b"))
 
 
-def test_a_topic_id_that_a_crash_took_does_not_make_two_topics_of_one_partition(broker):
+def test_a_topic_id_that_a_crash_took_does_not_make_two_topics_of_one_partition(broker: Broker) -> None:
     for name, count in (("a", 2), ("b", 1)):
         manager = broker.start((name,))
         for _ in range(count):
@@ -259,7 +261,7 @@ def test_a_topic_id_that_a_crash_took_does_not_make_two_topics_of_one_partition(
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_an_interrupted_start_leaves_what_was_clean_clean(broker, clean):
+def test_an_interrupted_start_leaves_what_was_clean_clean(broker: Broker, clean: bool) -> None:
     manager = broker.start()
     for partition in range(3):
         append(manager.get_or_create_log(TopicPartition("t", partition)), b"x")
@@ -279,7 +281,7 @@ def test_an_interrupted_start_leaves_what_was_clean_clean(broker, clean):
 
 @pytest.mark.parametrize("stop", ["clean", "crash"])
 @pytest.mark.parametrize("end", ["interrupted", "failed", "failed at once"])
-def test_a_start_that_does_not_load_all_logs_keeps_the_checkpoints_of_the_others(broker, stop, end):
+def test_a_start_that_does_not_load_all_logs_keeps_the_checkpoints_of_the_others(broker: Broker, stop: str, end: str) -> None:
     """Else offsets that DeleteRecords removed come back, and every log is read whole after a crash."""
     partitions = [TopicPartition(topic, 0) for topic in ("a", "b", "c")]
     manager = broker.start()
@@ -298,7 +300,7 @@ def test_a_start_that_does_not_load_all_logs_keeps_the_checkpoints_of_the_others
         broker.crash(manager)
     manager = broker.manager()
 
-    def lookup(topic):
+    def lookup(topic: Any) -> Any:
         if topic == "b" or end == "failed at once":
             manager.progress.interrupt()
             if end != "interrupted":
@@ -314,7 +316,7 @@ def test_a_start_that_does_not_load_all_logs_keeps_the_checkpoints_of_the_others
     assert [log.log_start_offset for log in broker.start().all_logs()] == [2, 2, 2]
 
 
-def test_loading_is_told_and_drawn(broker):
+def test_loading_is_told_and_drawn(broker: Broker) -> None:
     manager = broker.start(log_segment_bytes=100)
     for partition in range(20):
         append(manager.get_or_create_log(TopicPartition("t", partition)), b"x" * 30)
@@ -322,7 +324,7 @@ def test_loading_is_told_and_drawn(broker):
     drawn, metrics = io.StringIO(), MetricsRegistry(broker.clock)
     left = []
 
-    def tick(topic):
+    def tick(topic: Any) -> Any:
         broker.clock.advance_ms(1000)
         left.append(metrics.value("LogManager", "remainingLogsToRecover", dir=str(broker.path / "a")))
         return {}
@@ -338,7 +340,7 @@ def test_loading_is_told_and_drawn(broker):
     assert metrics.value("Log", "LogEndOffset", topic="t", partition=3) == 1
 
 
-def test_directories_in_metrics(broker):
+def test_directories_in_metrics(broker: Broker) -> None:
     metrics = MetricsRegistry(broker.clock)
     manager = broker.manager(("a", "b"), metrics=metrics)
     manager.startup()
@@ -359,11 +361,11 @@ def test_directories_in_metrics(broker):
     assert metrics.value("Log", "Size", topic="one", partition=0) is None
 
 
-def recovery_points(broker):
+def recovery_points(broker: Broker) -> list[str]:
     return (broker.path / "a" / "recovery-point-offset-checkpoint").read_text().splitlines()[2:]
 
 
-def test_recovery_points_follow_truncations_at_once(broker):
+def test_recovery_points_follow_truncations_at_once(broker: Broker) -> None:
     manager = broker.start()
     log = manager.get_or_create_log(ONE)
     for _ in range(4):
@@ -377,7 +379,7 @@ def test_recovery_points_follow_truncations_at_once(broker):
     assert recovery_points(broker) == ["one 0 1"]
 
 
-def test_recovery_points_follow_what_recovery_cut_at_once(broker):
+def test_recovery_points_follow_what_recovery_cut_at_once(broker: Broker) -> None:
     manager = broker.start()
     log = manager.get_or_create_log(ONE)
     for _ in range(4):
@@ -393,11 +395,11 @@ def test_recovery_points_follow_what_recovery_cut_at_once(broker):
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_many_logs_go_to_disk_at_once(tmp_path, monkeypatch, fails):
+def test_many_logs_go_to_disk_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
     """Each is flushed all the same; what cannot be written is not called clean."""
     synced = []
 
-    def sync(path):
+    def sync(path: Any) -> None:
         synced.append((path, [log.recovery_point for log in logs]))
         if fails:
             raise OSError(errno.EIO, "no disk")
@@ -423,7 +425,7 @@ def test_many_logs_go_to_disk_at_once(tmp_path, monkeypatch, fails):
     manager.shutdown()
 
 
-def test_a_file_system_is_written_to_disk(tmp_path):
+def test_a_file_system_is_written_to_disk(tmp_path: Path) -> None:
     sync_file_system(tmp_path)
     with pytest.raises(OSError, match="not-there"):
         sync_file_system(tmp_path / "not-there")

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from tests.log.support import NOW_MS, Bench, append, batch, contents, fill
+from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.errors import (
     OffsetOutOfRangeError,
 )
@@ -11,12 +12,12 @@ SMALL = 1024
 
 
 @pytest.fixture
-def bench(tmp_path):
+def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path / "topic-0", segment_bytes=SMALL, index_interval_bytes=200)
 
 
 @pytest.fixture
-def log(bench):
+def log(bench: Bench) -> UnifiedLog:
     return bench.open()
 
 
@@ -24,7 +25,7 @@ def log(bench):
 
 
 @pytest.mark.parametrize("offset", [1, 2, 9, 10, 11, 20, 39])
-def test_truncation_keeps_what_was_before(log, bench, offset):
+def test_truncation_keeps_what_was_before(log: UnifiedLog, bench: Bench, offset: int) -> None:
     fill(log, 40)
     log.update_high_watermark(40)
     assert log.truncate_to(offset)
@@ -36,7 +37,7 @@ def test_truncation_keeps_what_was_before(log, bench, offset):
     assert contents(bench.open()) == wanted
 
 
-def test_truncation_takes_whole_batches(log):
+def test_truncation_takes_whole_batches(log: UnifiedLog) -> None:
     append(log, b"a", b"b", b"c")
     append(log, b"d", b"e", b"f")
     log.truncate_to(4)
@@ -44,7 +45,7 @@ def test_truncation_takes_whole_batches(log):
     assert not log.truncate_to(3)
 
 
-def test_truncation_forgets_epochs_and_times(log):
+def test_truncation_forgets_epochs_and_times(log: UnifiedLog) -> None:
     for epoch in range(4):
         append(log, b"a", epoch=epoch, timestamp_ms=NOW_MS + epoch)
     log.truncate_to(2)
@@ -52,7 +53,7 @@ def test_truncation_forgets_epochs_and_times(log):
     assert log.max_timestamp_offset().timestamp_ms == NOW_MS + 1
 
 
-def test_truncation_to_before_the_first_segment_begins_anew(log):
+def test_truncation_to_before_the_first_segment_begins_anew(log: UnifiedLog) -> None:
     log.truncate_fully_and_start_at(50)
     append(log, b"a")
     log.truncate_to(20)
@@ -63,7 +64,7 @@ def test_truncation_to_before_the_first_segment_begins_anew(log):
 # The start of the log.
 
 
-def test_the_log_start_moves_up_to_the_high_watermark(log):
+def test_the_log_start_moves_up_to_the_high_watermark(log: UnifiedLog) -> None:
     fill(log, 10)
     with pytest.raises(OffsetOutOfRangeError):
         log.increment_log_start_offset(5)
@@ -75,7 +76,7 @@ def test_the_log_start_moves_up_to_the_high_watermark(log):
     assert log.leader_epochs.entries == ((0, 5),)
 
 
-def test_segments_before_the_log_start_are_deleted(log):
+def test_segments_before_the_log_start_are_deleted(log: UnifiedLog) -> None:
     fill(log, 60)
     log.update_high_watermark(60)
     bases = [segment.base_offset for segment in log.segments]
@@ -88,7 +89,7 @@ def test_segments_before_the_log_start_are_deleted(log):
 # Retention.
 
 
-def test_retention_by_size(tmp_path):
+def test_retention_by_size(tmp_path: Path) -> None:
     log = Bench(tmp_path / "topic-0", segment_bytes=SMALL, retention_bytes=3 * SMALL).open()
     fill(log, 100)
     log.update_high_watermark(100)
@@ -98,7 +99,7 @@ def test_retention_by_size(tmp_path):
     assert log.delete_old_segments() == 0
 
 
-def test_retention_by_time_rolls_even_the_active_segment(tmp_path):
+def test_retention_by_time_rolls_even_the_active_segment(tmp_path: Path) -> None:
     bench = Bench(tmp_path / "topic-0", segment_bytes=SMALL, retention_ms=1000)
     log = bench.open()
     fill(log, 20)
@@ -113,7 +114,7 @@ def test_retention_by_time_rolls_even_the_active_segment(tmp_path):
     assert (again.log_start_offset, again.log_end_offset) == (20, 21)
 
 
-def test_retention_leaves_what_is_above_the_high_watermark(tmp_path):
+def test_retention_leaves_what_is_above_the_high_watermark(tmp_path: Path) -> None:
     bench = Bench(tmp_path / "topic-0", segment_bytes=SMALL, retention_ms=1000)
     log = bench.open()
     fill(log, 40)
@@ -121,7 +122,7 @@ def test_retention_leaves_what_is_above_the_high_watermark(tmp_path):
     assert log.delete_old_segments() == 0
 
 
-def test_compacted_topics_have_no_retention(tmp_path):
+def test_compacted_topics_have_no_retention(tmp_path: Path) -> None:
     bench = Bench(tmp_path / "topic-0", segment_bytes=SMALL, retention_ms=1, cleanup_policy=("compact",))
     log = bench.open()
     for number in range(20):

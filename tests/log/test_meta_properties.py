@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from twisted_kafka.log.directories.meta_properties import (
@@ -10,7 +12,7 @@ from twisted_kafka.log.directories.meta_properties import (
 )
 
 
-def test_meta_properties(tmp_path):
+def test_meta_properties(tmp_path: Path) -> None:
     first, second = tmp_path / "a", tmp_path / "b"
     first.mkdir()
     second.mkdir()
@@ -22,7 +24,7 @@ def test_meta_properties(tmp_path):
     assert read_meta_properties(second) == read_meta_properties(first)
 
 
-def test_directories_of_others_are_refused(tmp_path):
+def test_directories_of_others_are_refused(tmp_path: Path) -> None:
     claim_directories([tmp_path], "mine", 7)
     with pytest.raises(MetaPropertiesError, match=r"cluster\.id=mine"):
         claim_directories([tmp_path], "other", 7)
@@ -34,14 +36,14 @@ def test_directories_of_others_are_refused(tmp_path):
         load_meta_properties([tmp_path, tmp_path / "b"])
 
 
-def test_the_directory_id_is_kept(tmp_path):
+def test_the_directory_id_is_kept(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_text("version=1\ndirectory.id=abc\nnode.id=3\n")
     claim_directories([tmp_path], "c", 3)
     assert read_meta_properties(tmp_path) == ("c", 3, "abc")
 
 
 @pytest.mark.parametrize("text", ["version=9\n", "broker.id=1\n", "version=0\nbroker.id=x\n"])
-def test_meta_properties_that_cannot_be(tmp_path, text):
+def test_meta_properties_that_cannot_be(tmp_path: Path, text: str) -> None:
     (tmp_path / "meta.properties").write_text(text)
     with pytest.raises(MetaPropertiesError):
         read_meta_properties(tmp_path)

@@ -3,6 +3,8 @@
 import itertools
 import os
 import random
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,11 +26,11 @@ FIRST_RENAME = 20
 """The step from which on the pieces of a segment in two are renamed."""
 
 
-def name(offset, suffix=".log"):
+def name(offset: int, suffix: str = ".log") -> str:
     return f"{offset:020d}{suffix}"
 
 
-def old_log(directory, *, after=b"", closed=True):
+def old_log(directory: Path, *, after: bytes = b"", closed: bool = True) -> None:
     """Write a segment with all of OFFSETS and, if it is ``closed``, one after it."""
     directory.mkdir(parents=True, exist_ok=True)
     data = b"".join([bytes(batch(b"%d" % offset, base_offset=offset)) for offset in OFFSETS])
@@ -40,18 +42,18 @@ def old_log(directory, *, after=b"", closed=True):
         (directory / name(END)).write_bytes(bytes(batch(b"end", base_offset=END)))
 
 
-def wanted(closed=True):
+def wanted(closed: bool = True) -> list[tuple[int, bytes]]:
     return [(offset, b"%d" % offset) for offset in OFFSETS] + ([(END, b"end")] if closed else [])
 
 
 @pytest.fixture
-def bench(tmp_path):
+def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path / "topic-0", index_interval_bytes=0)
 
 
 @pytest.mark.parametrize("was_clean", [True, False])
 @pytest.mark.parametrize("closed", [True, False])
-def test_every_record_is_in_a_segment_that_it_fits(bench, was_clean, closed):
+def test_every_record_is_in_a_segment_that_it_fits(bench: Bench, was_clean: bool, closed: bool) -> None:
     old_log(bench.directory, closed=closed)
     # Recovery does not find transactions that nobody began: it is to see segments that were flushed.
     log = bench.open(was_clean=was_clean, recovery_point=END)
@@ -69,27 +71,27 @@ def test_every_record_is_in_a_segment_that_it_fits(bench, was_clean, closed):
     assert contents(again) == [*wanted(closed), (again.log_end_offset - 1, b"new")]
 
 
-def test_aborted_transactions_stay_with_their_markers(bench):
+def test_aborted_transactions_stay_with_their_markers(bench: Bench) -> None:
     old_log(bench.directory)
     log = bench.open(was_clean=True)
     assert [entry.last_offset for entry in log.aborted_transactions(0, END)] == [10, FAR + 6, 5 * FAR + 9]
     assert [len(segment.transaction_index.entries) for segment in log.segments] == [1, 1, 0, 1, 0]
 
 
-def test_what_is_torn_is_cut_before_the_splitting(bench):
+def test_what_is_torn_is_cut_before_the_splitting(bench: Bench) -> None:
     old_log(bench.directory, after=b"torn", closed=False)
     log = bench.open()
     assert contents(log) == wanted(closed=False)
 
 
-def test_what_follows_a_damaged_batch_goes_as_in_any_recovery(bench):
+def test_what_follows_a_damaged_batch_goes_as_in_any_recovery(bench: Bench) -> None:
     damaged = bytearray(batch(b"damaged", base_offset=5 * FAR + 10))
     damaged[-3] ^= 1
     old_log(bench.directory, after=bytes(damaged))
     assert contents(bench.open()) == wanted(closed=False)
 
 
-def test_a_damaged_segment_that_nobody_recovers_is_left_as_it_is(bench):
+def test_a_damaged_segment_that_nobody_recovers_is_left_as_it_is(bench: Bench) -> None:
     damaged = bytearray(batch(b"damaged", base_offset=5 * FAR + 10))
     damaged[-3] ^= 1
     old_log(bench.directory, after=bytes(damaged))
@@ -97,7 +99,7 @@ def test_a_damaged_segment_that_nobody_recovers_is_left_as_it_is(bench):
     assert [segment.base_offset for segment in log.segments] == [0, END]
 
 
-def test_messages_of_old_formats(bench):
+def test_messages_of_old_formats(bench: Bench) -> None:
     bench.directory.mkdir()
     data = b""
     for offset in (0, FAR + 9):
@@ -111,11 +113,11 @@ def test_messages_of_old_formats(bench):
 
 
 @pytest.mark.long
-def test_a_power_failure_while_a_segment_is_split_leaves_all_of_it_or_all_pieces(tmp_path):
+def test_a_power_failure_while_a_segment_is_split_leaves_all_of_it_or_all_pieces(tmp_path: Path) -> None:
     """With whatever renames since the last sync are on the disk."""
     offsets, aborted = [0, 5, FAR + 9, FAR + 12], AbortedTransaction(7, FAR + 9, FAR + 12, FAR + 13)
 
-    def prepare(root):
+    def prepare(root: Any) -> None:
         directory = root / "disk" / "topic-0"
         directory.mkdir()
         data = b"".join([bytes(batch(b"%d" % offset, base_offset=offset)) for offset in offsets])
@@ -123,7 +125,7 @@ def test_a_power_failure_while_a_segment_is_split_leaves_all_of_it_or_all_pieces
         TransactionIndex(directory / name(0, ".txnindex")).append(aborted)
         (directory / name(END)).write_bytes(bytes(batch(b"end", base_offset=END)))
 
-    def start(root):
+    def start(root: Any) -> Any:
         return Bench(root / "disk" / "topic-0", index_interval_bytes=0).open(recovery_point=END)
 
     for root in deaths(tmp_path, prepare, start, seeds=24, first_step=FIRST_RENAME):
@@ -135,7 +137,7 @@ def test_a_power_failure_while_a_segment_is_split_leaves_all_of_it_or_all_pieces
 
 @pytest.mark.long
 @pytest.mark.parametrize("loses_power", [False, True])
-def test_a_death_at_any_step_of_the_splitting_loses_nothing(tmp_path, loses_power):
+def test_a_death_at_any_step_of_the_splitting_loses_nothing(tmp_path: Path, loses_power: Any) -> None:
     """And however often it happens: the next start may die there, too."""
     for step in itertools.count(1):
         root = tmp_path / str(step)
@@ -163,7 +165,7 @@ def test_a_death_at_any_step_of_the_splitting_loses_nothing(tmp_path, loses_powe
             break
 
 
-def test_a_death_at_any_step_of_a_swap_keeps_the_aborted_transactions(tmp_path):
+def test_a_death_at_any_step_of_a_swap_keeps_the_aborted_transactions(tmp_path: Path) -> None:
     """A start that found them beside batches that still were to be swapped took them for those of a replaced segment."""
     aborted = AbortedTransaction(7, 0, 1, 2)
     for step in itertools.count(1):

@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -34,7 +35,7 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.alter_log_dirs_copy import ReplicaCopier
 
 PLAIN, COMPACTED = TopicPartition("plain", 0), TopicPartition("compacted", 0)
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "log_cleaner_threads": 0,
     "log_initial_task_delay_ms": 1000,
     "log_segment_delete_delay_ms": 1000,
@@ -125,7 +126,8 @@ class Model:
         return found
 
     def aborted(self) -> set[tuple[int, int, int]]:
-        found, opened = set(), {}
+        found: set[Any] = set()
+        opened: dict[Any, Any] = {}
         for batch in self.batches:
             if batch.marker:
                 first = opened.pop(batch.producer, None)
@@ -332,7 +334,7 @@ class World:
             self.serial += 1
             key = b"k%d" % self.random.randrange(KEYS) if partition == COMPACTED else None
             records.append(SimpleRecord(NOW_MS + self.serial, key, b"%d" % self.serial))
-        options = {}
+        options: dict[str, Any] = {}
         is_transactional = opened >= 0 or producer == 0
         if producer >= 0:
             options = {
@@ -587,7 +589,7 @@ class TestAfterAPowerFailure:
     def test_what_recovery_built_anew_is_there_after_a_clean_stop(self, bench: Bench, logs: CrashDisk) -> None:
         with logs.watched(-1):
             log = bench.open()
-            options = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+            options: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
             append(log, b"aborted", **options)
             marker = end_transaction_marker(producer_id=7, producer_epoch=0, commit=False, coordinator_epoch=0, timestamp_ms=NOW_MS)
             log.append_as_leader(bytearray(marker), 0, AppendOrigin.COORDINATOR)

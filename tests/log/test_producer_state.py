@@ -1,12 +1,16 @@
 import os
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+import twisted_kafka.log.validation.types
 from tests.log.support import NOW_MS, Bench, append, batch, contents
 from twisted_kafka.log.batch_headers import advance_sequence, retreat_sequence
 from twisted_kafka.log.producer_state import producer_state_manager
 from twisted_kafka.log.producer_state.producer_snapshot import CorruptSnapshotError, decode_snapshot, encode_snapshot
-from twisted_kafka.log.results import AbortedTransaction, FetchIsolation
+from twisted_kafka.log.results import AbortedTransaction, FetchIsolation, LogAppendInfo
+from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.protocol.errors import (
     InvalidProducerEpochError,
@@ -21,16 +25,27 @@ LARGEST = 2**31 - 1
 
 
 @pytest.fixture
-def bench(tmp_path):
+def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path / "topic-0", segment_bytes=2048)
 
 
 @pytest.fixture
-def log(bench):
+def log(bench: Bench) -> UnifiedLog:
     return bench.open()
 
 
-def produce(log, sequence, count=1, *, producer=7, epoch=0, transactional=False, timestamp_ms=NOW_MS, guard=None, origin=CLIENT):
+def produce(
+    log: UnifiedLog,
+    sequence: int,
+    count: int = 1,
+    *,
+    producer: int = 7,
+    epoch: int = 0,
+    transactional: bool = False,
+    timestamp_ms: int = NOW_MS,
+    guard: Any = None,
+    origin: Any = CLIENT,
+) -> LogAppendInfo:
     data = batch(
         *[b"v"] * count,
         producer_id=producer,
@@ -42,14 +57,14 @@ def produce(log, sequence, count=1, *, producer=7, epoch=0, transactional=False,
     return log.append_as_leader(data, 0, origin, guard)
 
 
-def end(log, *, commit, producer=7, epoch=0, coordinator_epoch=0):
+def end(log: UnifiedLog, *, commit: Any, producer: int = 7, epoch: int = 0, coordinator_epoch: int = 0) -> LogAppendInfo:
     data = end_transaction_marker(
         commit=commit, producer_id=producer, producer_epoch=epoch, coordinator_epoch=coordinator_epoch, timestamp_ms=NOW_MS
     )
     return log.append_as_leader(bytearray(data), 0, AppendOrigin.COORDINATOR)
 
 
-def test_a_repeated_batch_gets_the_offsets_of_the_first_time(log):
+def test_a_repeated_batch_gets_the_offsets_of_the_first_time(log: UnifiedLog) -> None:
     produce(log, 0, 3)
     append(log, b"other")
     produce(log, 3, 2)
@@ -60,7 +75,7 @@ def test_a_repeated_batch_gets_the_offsets_of_the_first_time(log):
     assert log.log_end_offset == 6
 
 
-def test_only_the_last_five_batches_are_remembered(log):
+def test_only_the_last_five_batches_are_remembered(log: UnifiedLog) -> None:
     for sequence in range(7):
         produce(log, sequence)
     assert [produce(log, sequence).first_offset for sequence in range(2, 7)] == [2, 3, 4, 5, 6]
@@ -69,25 +84,25 @@ def test_only_the_last_five_batches_are_remembered(log):
 
 
 @pytest.mark.parametrize("sequence", [0, 1, 4, 99])
-def test_a_gap_or_a_step_back_is_refused(log, sequence):
+def test_a_gap_or_a_step_back_is_refused(log: UnifiedLog, sequence: int) -> None:
     produce(log, 0, 3)
     with pytest.raises(OutOfOrderSequenceError):
         produce(log, sequence)
     assert log.log_end_offset == 3
 
 
-def test_a_producer_of_an_impossible_epoch_is_refused(log):
+def test_a_producer_of_an_impossible_epoch_is_refused(log: UnifiedLog) -> None:
     with pytest.raises(InvalidProducerEpochError):
         produce(log, 0, epoch=-2)
     produce(log, 0, epoch=-1)
 
 
-def test_an_unknown_producer_may_begin_anywhere(log):
+def test_an_unknown_producer_may_begin_anywhere(log: UnifiedLog) -> None:
     assert produce(log, 55).first_offset == 0
     assert produce(log, 56).first_offset == 1
 
 
-def test_a_new_epoch_begins_at_zero_and_fences_the_old(log):
+def test_a_new_epoch_begins_at_zero_and_fences_the_old(log: UnifiedLog) -> None:
     produce(log, 0, 5)
     with pytest.raises(OutOfOrderSequenceError):
         produce(log, 5, epoch=1)
@@ -97,7 +112,7 @@ def test_a_new_epoch_begins_at_zero_and_fences_the_old(log):
     assert produce(log, 1, epoch=1).first_offset == 6
 
 
-def test_sequences_wrap(log):
+def test_sequences_wrap(log: UnifiedLog) -> None:
     produce(log, LARGEST - 1, 4)
     assert produce(log, 2).first_offset == 4
     assert produce(log, LARGEST - 1, 4).first_offset == 0
@@ -107,7 +122,7 @@ def test_sequences_wrap(log):
 
 
 @pytest.mark.parametrize("stop", ["clean", "crash", "crash without snapshots"])
-def test_the_state_survives_a_restart(log, bench, stop):
+def test_the_state_survives_a_restart(log: UnifiedLog, bench: Bench, stop: str) -> None:
     for sequence in range(40):
         produce(log, sequence)
     if stop == "clean":
@@ -124,7 +139,7 @@ def test_the_state_survives_a_restart(log, bench, stop):
     assert not produce(again, 40).is_duplicate
 
 
-def test_a_damaged_snapshot_is_passed_over(log, bench):
+def test_a_damaged_snapshot_is_passed_over(log: UnifiedLog, bench: Bench) -> None:
     for sequence in range(40):
         produce(log, sequence)
     log.flush()
@@ -135,7 +150,7 @@ def test_a_damaged_snapshot_is_passed_over(log, bench):
     assert produce(again, 39).is_duplicate
 
 
-def test_truncation_takes_the_state_back(log):
+def test_truncation_takes_the_state_back(log: UnifiedLog) -> None:
     for sequence in range(40):
         produce(log, sequence)
     log.truncate_to(17)
@@ -143,7 +158,7 @@ def test_truncation_takes_the_state_back(log):
     assert produce(log, 17).first_offset == 17
 
 
-def test_followers_take_the_state_over(log, tmp_path):
+def test_followers_take_the_state_over(log: UnifiedLog, tmp_path: Path) -> None:
     for sequence in range(3):
         produce(log, sequence)
     follower = Bench(tmp_path / "other" / "topic-0")
@@ -154,14 +169,14 @@ def test_followers_take_the_state_over(log, tmp_path):
     assert produce(copy, 3).first_offset == 3
 
 
-def test_idle_producers_are_forgotten(log):
+def test_idle_producers_are_forgotten(log: UnifiedLog) -> None:
     produce(log, 0, producer=1)
     produce(log, 0, producer=2, timestamp_ms=NOW_MS + 60_000)
     assert log.remove_expired_producers(NOW_MS + 86_400_000) == 1
     assert list(log.producer_state.producers) == [2]
 
 
-def test_an_open_transaction_takes_nothing_that_is_not_of_it(log):
+def test_an_open_transaction_takes_nothing_that_is_not_of_it(log: UnifiedLog) -> None:
     options = {"producer_id": 5, "producer_epoch": 0}
     inside = batch(b"x", base_sequence=0, is_transactional=True, **options)
     log.append_as_leader(bytearray(inside), 0)
@@ -171,7 +186,7 @@ def test_an_open_transaction_takes_nothing_that_is_not_of_it(log):
     assert log.log_end_offset == 1
 
 
-def test_snapshots_refuse_damage():
+def test_snapshots_refuse_damage() -> None:
     data = encode_snapshot([])
     assert decode_snapshot(data) == []
     for bad in (b"", data[:-1], data + b"x", b"\0\2" + data[2:], data[:5] + b"x" + data[6:]):
@@ -182,7 +197,7 @@ def test_snapshots_refuse_damage():
 # Transactions.
 
 
-def test_the_last_stable_offset_waits_for_the_marker_and_its_replication(log):
+def test_the_last_stable_offset_waits_for_the_marker_and_its_replication(log: UnifiedLog) -> None:
     append(log, b"before")
     produce(log, 0, transactional=True)
     append(log, b"between")
@@ -199,7 +214,7 @@ def test_the_last_stable_offset_waits_for_the_marker_and_its_replication(log):
     assert found.aborted_transactions == []
 
 
-def test_aborted_transactions_are_told_to_readers_of_committed_data(log, bench):
+def test_aborted_transactions_are_told_to_readers_of_committed_data(log: UnifiedLog, bench: Bench) -> None:
     produce(log, 0, producer=1, transactional=True)
     produce(log, 0, producer=2, transactional=True)
     produce(log, 1, producer=1, transactional=True)
@@ -219,7 +234,7 @@ def test_aborted_transactions_are_told_to_readers_of_committed_data(log, bench):
         assert (log.dir / "00000000000000000000.txnindex").read_bytes() == index
 
 
-def test_an_open_transaction_is_still_open_after_a_restart(log, bench):
+def test_an_open_transaction_is_still_open_after_a_restart(log: UnifiedLog, bench: Bench) -> None:
     produce(log, 0, transactional=True)
     log.update_high_watermark(1)
     again = bench.reopen_clean(log)
@@ -230,7 +245,7 @@ def test_an_open_transaction_is_still_open_after_a_restart(log, bench):
     assert again.last_stable_offset == 2
 
 
-def test_markers_of_an_old_coordinator_are_refused(log):
+def test_markers_of_an_old_coordinator_are_refused(log: UnifiedLog) -> None:
     produce(log, 0, transactional=True)
     end(log, commit=True, coordinator_epoch=4)
     with pytest.raises(TransactionCoordinatorFencedError):
@@ -240,7 +255,7 @@ def test_markers_of_an_old_coordinator_are_refused(log):
         end(log, commit=True, epoch=2)
 
 
-def test_after_a_marker_of_a_new_epoch_sequences_begin_at_zero(log):
+def test_after_a_marker_of_a_new_epoch_sequences_begin_at_zero(log: UnifiedLog) -> None:
     produce(log, 0, transactional=True)
     end(log, commit=False, epoch=1)
     with pytest.raises(OutOfOrderSequenceError):
@@ -253,13 +268,15 @@ class TestVerification:
     """A transaction begins only by the verification that is under way: what came between is seen under the lock (KIP-890)."""
 
     @pytest.fixture
-    def log(self, bench):
+    def log(self, bench: Bench) -> UnifiedLog:
         bench.are_transactions_verified = True
         return bench.open()
 
     @pytest.mark.parametrize("commit", [True, False])
     @pytest.mark.parametrize("origin", [CLIENT, AppendOrigin.COORDINATOR])
-    def test_a_batch_that_a_marker_overtook_is_refused(self, log, origin, commit):
+    def test_a_batch_that_a_marker_overtook_is_refused(
+        self, log: UnifiedLog, origin: twisted_kafka.log.validation.types.AppendOrigin, commit: bool
+    ) -> None:
         guard = log.start_verification(7, 0, 0)
         end(log, commit=commit)
         with pytest.raises(InvalidTxnStateError):
@@ -267,7 +284,7 @@ class TestVerification:
         log.update_high_watermark(log.log_end_offset)
         assert log.last_stable_offset == log.log_end_offset == 1
 
-    def test_a_marker_that_was_replicated_ends_the_verification_too(self, log):
+    def test_a_marker_that_was_replicated_ends_the_verification_too(self, log: UnifiedLog) -> None:
         guard = log.start_verification(7, 0, 0)
         log.append_as_follower(
             end_transaction_marker(commit=False, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp_ms=NOW_MS)
@@ -275,7 +292,7 @@ class TestVerification:
         with pytest.raises(InvalidTxnStateError):
             produce(log, 0, transactional=True, guard=guard)
 
-    def test_a_guard_of_an_earlier_transaction_is_void(self, log):
+    def test_a_guard_of_an_earlier_transaction_is_void(self, log: UnifiedLog) -> None:
         old = log.start_verification(7, 0, 0)
         end(log, commit=False)
         new = log.start_verification(7, 0, 0)
@@ -283,7 +300,7 @@ class TestVerification:
             produce(log, 0, transactional=True, guard=old)
         produce(log, 0, transactional=True, guard=new)
 
-    def test_they_are_bounded_and_the_oldest_ends_first(self, log, monkeypatch):
+    def test_they_are_bounded_and_the_oldest_ends_first(self, log: UnifiedLog, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(producer_state_manager, "MAX_VERIFICATIONS", 2)
         oldest, *others = [log.start_verification(producer_id, 0, 0) for producer_id in (7, 8, 9)]
         with pytest.raises(InvalidTxnStateError):
@@ -291,7 +308,7 @@ class TestVerification:
         for producer_id, guard in zip((8, 9), others, strict=True):
             produce(log, 0, producer=producer_id, transactional=True, guard=guard)
 
-    def test_only_the_first_batch_needs_it(self, log):
+    def test_only_the_first_batch_needs_it(self, log: UnifiedLog) -> None:
         with pytest.raises(InvalidTxnStateError):
             produce(log, 0, transactional=True)
         guard = log.start_verification(7, 0, 0)
@@ -306,13 +323,13 @@ class TestVerification:
         assert produce(log, 1, transactional=True).is_duplicate
         assert log.start_verification(7, 0, 2) is not None
 
-    def test_a_transaction_of_another_epoch_is_another_one(self, log):
+    def test_a_transaction_of_another_epoch_is_another_one(self, log: UnifiedLog) -> None:
         produce(log, 0, transactional=True, guard=log.start_verification(7, 0, 0))
         with pytest.raises(InvalidTxnStateError):
             produce(log, 0, epoch=1, transactional=True)
         assert log.start_verification(7, 1, 0) is not None
 
-    def test_the_lowest_sequence_seen_is_appended_first(self, log):
+    def test_the_lowest_sequence_seen_is_appended_first(self, log: UnifiedLog) -> None:
         log.start_verification(7, 0, 5)
         guard = log.start_verification(7, 0, 3)
         with pytest.raises(OutOfOrderSequenceError):
@@ -320,27 +337,27 @@ class TestVerification:
         produce(log, 3, 2, transactional=True, guard=guard)
         produce(log, 5, transactional=True)
 
-    def test_another_epoch_begins_with_sequences_of_its_own(self, log):
+    def test_another_epoch_begins_with_sequences_of_its_own(self, log: UnifiedLog) -> None:
         log.start_verification(7, 0, 0)
         guard = log.start_verification(7, 1, 4)
         with pytest.raises(OutOfOrderSequenceError):
             produce(log, 5, epoch=1, transactional=True, guard=guard)
         produce(log, 4, epoch=1, transactional=True, guard=guard)
 
-    def test_batches_outside_of_transactions_need_none(self, log):
+    def test_batches_outside_of_transactions_need_none(self, log: UnifiedLog) -> None:
         produce(log, 0)
         append(log, b"plain")
         log.append_as_follower(batch(b"v", producer_id=8, producer_epoch=0, base_sequence=0, is_transactional=True, base_offset=2))
         assert log.log_end_offset == 3
 
-    def test_one_that_nothing_followed_is_forgotten_with_the_producers(self, log, bench):
+    def test_one_that_nothing_followed_is_forgotten_with_the_producers(self, log: UnifiedLog, bench: Bench) -> None:
         guard = log.start_verification(7, 0, 0)
         log.remove_expired_producers(NOW_MS + bench.environment.producer_expiration_ms - 1)
         assert log.start_verification(7, 0, 0) is guard
         log.remove_expired_producers(NOW_MS + bench.environment.producer_expiration_ms)
         assert log.start_verification(7, 0, 0) is not guard
 
-    def test_where_it_is_off_no_batch_needs_it(self, log, bench):
+    def test_where_it_is_off_no_batch_needs_it(self, log: UnifiedLog, bench: Bench) -> None:
         bench.are_transactions_verified = False
         assert log.start_verification(7, 0, 0) is None
         produce(log, 0, transactional=True)

@@ -2,12 +2,16 @@
 
 import sys
 import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.log.support import NOW_MS, Bench, append, batch, data_of
 from twisted_kafka.log import unified_log
 from twisted_kafka.log.results import FetchIsolation
+from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.protocol.records.batch import batches
 from twisted_kafka.protocol.records.builder import end_transaction_marker
@@ -16,14 +20,16 @@ PACKAGE = unified_log.__name__.rpartition(".")[0]
 MOST_LINES = 400
 
 
-def read_with(action, between, line):
+def read_with(
+    action: Callable[..., Any], between: Callable[..., Any], line: int
+) -> tuple[list[Any], bool] | tuple[list[bytes], bool]:
     """Return what ``action`` returns; another thread runs ``between`` before the package's ``line``-th line of it.
 
     Also returns whether there were so many lines.
     """
     lines = 0
 
-    def trace(frame, event, _argument):
+    def trace(frame: Any, event: Any, _argument: Any) -> Any:
         nonlocal lines
         if not frame.f_globals.get("__name__", "").startswith(PACKAGE):
             return None
@@ -36,7 +42,7 @@ def read_with(action, between, line):
                 threads[0].join(0.2)
         return trace
 
-    threads = []
+    threads: list[Any] = []
     before = sys.gettrace()
     sys.settrace(trace)
     try:
@@ -49,18 +55,18 @@ def read_with(action, between, line):
     return result, bool(threads)
 
 
-def append_in_transaction(log, value):
+def append_in_transaction(log: UnifiedLog, value: bytes) -> None:
     records = batch(value, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
     log.append_as_leader(records, 0, is_alone=True)
 
 
-def committed(log, start):
+def committed(log: UnifiedLog, start: int) -> list[Any | bytes]:
     data = data_of(log.read(start, 1 << 20, FetchIsolation.TXN_COMMITTED).records)
     return [record.value for each in batches(data) for record in each.records()]
 
 
 @pytest.mark.parametrize("is_located", [True, False], ids=["known-position", "unknown-position"])
-def test_no_append_in_between_shows_a_reader_of_committed_data_an_open_transaction(tmp_path, is_located):
+def test_no_append_in_between_shows_a_reader_of_committed_data_an_open_transaction(tmp_path: Path, is_located: bool) -> None:
     for line in range(1, MOST_LINES):
         bench = Bench(tmp_path / f"topic-{line}")
         log = bench.open()
@@ -76,13 +82,13 @@ def test_no_append_in_between_shows_a_reader_of_committed_data_an_open_transacti
     pytest.fail(f"a read has more than {MOST_LINES} lines")
 
 
-def test_no_commit_in_between_shows_a_reader_of_committed_data_what_was_begun_after_it(tmp_path):
+def test_no_commit_in_between_shows_a_reader_of_committed_data_what_was_begun_after_it(tmp_path: Path) -> None:
     for line in range(1, MOST_LINES):
         bench = Bench(tmp_path / f"topic-{line}")
         log = bench.open()
         append_in_transaction(log, b"first")
 
-        def end_and_begin(log=log):
+        def end_and_begin(log: Any = log) -> None:
             marker = end_transaction_marker(producer_id=7, producer_epoch=0, commit=True, coordinator_epoch=0, timestamp_ms=NOW_MS)
             log.append_as_leader(bytearray(marker), 0, AppendOrigin.COORDINATOR, is_alone=True)
             records = batch(b"second", producer_id=7, producer_epoch=0, base_sequence=1, is_transactional=True)

@@ -1,38 +1,42 @@
 import os
 import shutil
 import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.log.support import NOW_MS, Bench, append, batch, contents
 from twisted_kafka.log.loading.log_loader import LogLoader
+from twisted_kafka.log.unified_log import UnifiedLog
 
 
 @pytest.fixture
-def bench(tmp_path):
+def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path / "topic-0", segment_bytes=1024, index_interval_bytes=150)
 
 
-def fill(log, count, start=0):
+def fill(log: UnifiedLog, count: int, start: int = 0) -> None:
     for number in range(start, start + count):
         append(log, b"value-%d" % number, timestamp_ms=NOW_MS + number)
 
 
-def values(count):
+def values(count: int) -> list[tuple[int, bytes]]:
     return [(number, b"value-%d" % number) for number in range(count)]
 
 
-def index_files(directory):
+def index_files(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir() if path.name.endswith("index")}
 
 
-def test_a_process_that_dies_loses_nothing(bench):
+def test_a_process_that_dies_loses_nothing(bench: Bench) -> None:
     log = bench.open()
     fill(log, 50)
     assert contents(bench.open()) == values(50)
 
 
-def test_a_tail_torn_at_any_byte_is_cut_at_the_batch(bench, tmp_path):
+def test_a_tail_torn_at_any_byte_is_cut_at_the_batch(bench: Bench, tmp_path: Path) -> None:
     log = bench.open()
     fill(log, 11)
     whole = log.segments.active.path.read_bytes()
@@ -49,7 +53,9 @@ def test_a_tail_torn_at_any_byte_is_cut_at_the_batch(bench, tmp_path):
 
 
 @pytest.mark.parametrize("was_clean", [False, True])
-def test_what_recovery_cuts_off_is_gone_after_a_power_failure(tmp_path, monkeypatch, was_clean):
+def test_what_recovery_cuts_off_is_gone_after_a_power_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, was_clean: bool
+) -> None:
     """Else old batches could lie after what is appended next, of which only the first pages reach the disk."""
     bench = Bench(tmp_path / "topic-0")
     log = bench.open()
@@ -66,7 +72,7 @@ def test_what_recovery_cuts_off_is_gone_after_a_power_failure(tmp_path, monkeypa
     durable = {}
     real = os.fdatasync
 
-    def sync(fd):
+    def sync(fd: Any) -> None:
         durable[os.readlink(f"/proc/self/fd/{fd}")] = os.fstat(fd).st_size
         real(fd)
 
@@ -76,7 +82,7 @@ def test_what_recovery_cuts_off_is_gone_after_a_power_failure(tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("at", [0, 8, 12, 16, 17, 21, 23, 30, 45, 57, 61, 70])
-def test_a_damaged_byte_cuts_the_log_there(bench, at):
+def test_a_damaged_byte_cuts_the_log_there(bench: Bench, at: int) -> None:
     log = bench.open()
     fill(log, 12)
     path = log.segments.active.path
@@ -95,7 +101,7 @@ def test_a_damaged_byte_cuts_the_log_there(bench, at):
         assert again.log_end_offset == 9
 
 
-def test_what_lies_after_a_corrupt_segment_is_removed(bench):
+def test_what_lies_after_a_corrupt_segment_is_removed(bench: Bench) -> None:
     log = bench.open()
     fill(log, 60)
     bases = [segment.base_offset for segment in log.segments]
@@ -108,7 +114,7 @@ def test_what_lies_after_a_corrupt_segment_is_removed(bench):
     assert contents(bench.reopen_clean(again)) == values(bases[2] - 1)
 
 
-def test_segments_before_the_recovery_point_are_not_read(bench):
+def test_segments_before_the_recovery_point_are_not_read(bench: Bench) -> None:
     log = bench.open()
     fill(log, 60)
     bench.scheduler.run_due()
@@ -123,7 +129,7 @@ def test_segments_before_the_recovery_point_are_not_read(bench):
 
 @pytest.mark.parametrize("known", [{"was_clean": True}, {}])
 @pytest.mark.parametrize("damage", ["missing", "short", "empty"])
-def test_indexes_are_built_anew(bench, damage, known):
+def test_indexes_are_built_anew(bench: Bench, damage: str, known: dict[str, bool]) -> None:
     log = bench.open()
     fill(log, 60)
     log.flush()
@@ -143,7 +149,7 @@ def test_indexes_are_built_anew(bench, damage, known):
     assert index_files(bench.directory) == before
 
 
-def test_garbage_in_indexes_after_a_crash(bench):
+def test_garbage_in_indexes_after_a_crash(bench: Bench) -> None:
     log = bench.open()
     fill(log, 60)
     log.close()
@@ -156,7 +162,7 @@ def test_garbage_in_indexes_after_a_crash(bench):
     assert index_files(bench.directory) == before
 
 
-def test_preallocated_indexes_of_kafka_are_cut(bench):
+def test_preallocated_indexes_of_kafka_are_cut(bench: Bench) -> None:
     log = bench.open()
     fill(log, 5)
     log.close()
@@ -169,7 +175,7 @@ def test_preallocated_indexes_of_kafka_are_cut(bench):
     assert index_files(bench.directory) == before
 
 
-def test_a_clean_start_reads_no_segment(bench, monkeypatch):
+def test_a_clean_start_reads_no_segment(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     log = bench.open()
     fill(log, 60)
     log.flush()
@@ -183,7 +189,7 @@ def test_a_clean_start_reads_no_segment(bench, monkeypatch):
     assert all(segment._file is None for segment in list(again.segments)[:-1])
 
 
-def test_leftovers_are_removed(bench):
+def test_leftovers_are_removed(bench: Bench) -> None:
     log = bench.open()
     fill(log, 3)
     log.close()
@@ -199,7 +205,7 @@ def test_leftovers_are_removed(bench):
     ]
 
 
-def test_a_recovery_point_beyond_the_end_does_no_harm(bench):
+def test_a_recovery_point_beyond_the_end_does_no_harm(bench: Bench) -> None:
     log = bench.open()
     fill(log, 30)
     again = bench.open(recovery_point=10_000)
@@ -207,7 +213,7 @@ def test_a_recovery_point_beyond_the_end_does_no_harm(bench):
     assert again.recovery_point <= 30
 
 
-def test_a_log_that_ends_before_its_start_offset_begins_anew(bench):
+def test_a_log_that_ends_before_its_start_offset_begins_anew(bench: Bench) -> None:
     log = bench.open()
     fill(log, 10)
     again = bench.open(log_start_offset=20)
@@ -215,7 +221,7 @@ def test_a_log_that_ends_before_its_start_offset_begins_anew(bench):
     assert append(again, b"x") == 20
 
 
-def test_epochs_come_back_from_the_batches(bench):
+def test_epochs_come_back_from_the_batches(bench: Bench) -> None:
     log = bench.open()
     for epoch in (0, 0, 3, 3, 7):
         append(log, b"x", epoch=epoch)
@@ -224,7 +230,7 @@ def test_epochs_come_back_from_the_batches(bench):
     assert bench.open().leader_epochs.entries == wanted == ((0, 0), (3, 2), (7, 4))
 
 
-def test_epochs_of_what_was_cut_are_forgotten(bench):
+def test_epochs_of_what_was_cut_are_forgotten(bench: Bench) -> None:
     log = bench.open()
     append(log, b"x", epoch=0)
     append(log, b"y", epoch=5)
@@ -232,7 +238,7 @@ def test_epochs_of_what_was_cut_are_forgotten(bench):
     assert bench.open().latest_epoch == 0
 
 
-def test_batches_larger_than_the_reading_window(tmp_path):
+def test_batches_larger_than_the_reading_window(tmp_path: Path) -> None:
     bench = Bench(tmp_path / "topic-0", max_message_bytes=10 << 20)
     log = bench.open()
     for size in (10, 3 << 20, 1 << 20, 5, (1 << 20) - 61):
@@ -243,7 +249,7 @@ def test_batches_larger_than_the_reading_window(tmp_path):
     assert bench.open().log_end_offset == 5
 
 
-def test_an_old_format_file_recovers(bench):
+def test_an_old_format_file_recovers(bench: Bench) -> None:
     data = b"".join(bytes(batch(b"a", b"b", base_offset=2 * number, magic=1)) for number in range(5))
     bench.directory.mkdir()
     (bench.directory / "00000000000000000000.log").write_bytes(data + data[:10])
@@ -255,7 +261,7 @@ def test_an_old_format_file_recovers(bench):
 # Indexes of closed segments, which are looked at when they are first needed.
 
 
-def damage_positions(data):
+def damage_positions(data: bytes) -> bytes:
     return b"".join(data[at : at + 4] + (int.from_bytes(data[at + 4 : at + 8]) + 1).to_bytes(4) for at in range(0, len(data), 8))
 
 
@@ -270,7 +276,7 @@ def damage_positions(data):
         (".timeindex", lambda data: b""),
     ],
 )
-def test_wrong_indexes_are_noticed_when_they_are_used(bench, suffix, damage):
+def test_wrong_indexes_are_noticed_when_they_are_used(bench: Bench, suffix: str, damage: Callable[..., Any]) -> None:
     log = bench.open()
     fill(log, 50)
     log.flush()
@@ -288,7 +294,7 @@ def test_wrong_indexes_are_noticed_when_they_are_used(bench, suffix, damage):
         assert index_files(bench.directory)[first.name] == sound[first.name]
 
 
-def test_a_log_that_grew_after_its_clean_stop_is_recovered(bench):
+def test_a_log_that_grew_after_its_clean_stop_is_recovered(bench: Bench) -> None:
     log = bench.open()
     fill(log, 5)
     log.flush()
@@ -304,7 +310,7 @@ def test_a_log_that_grew_after_its_clean_stop_is_recovered(bench):
 # Room on the disk.
 
 
-def test_room_is_reserved_and_given_back(tmp_path):
+def test_room_is_reserved_and_given_back(tmp_path: Path) -> None:
     bench = Bench(tmp_path / "topic-0", segment_bytes=4096, preallocate=True)
     log = bench.open()
     path = log.segments.active.path
@@ -323,7 +329,7 @@ def test_room_is_reserved_and_given_back(tmp_path):
     assert contents(bench.open(was_clean=True)) == values(6)
 
 
-def test_what_was_reserved_is_cut_after_a_crash(tmp_path):
+def test_what_was_reserved_is_cut_after_a_crash(tmp_path: Path) -> None:
     bench = Bench(tmp_path / "topic-0", segment_bytes=4096, preallocate=True)
     log = bench.open()
     fill(log, 3)
@@ -334,7 +340,7 @@ def test_what_was_reserved_is_cut_after_a_crash(tmp_path):
     assert contents(log) == values(6)
 
 
-def lose_the_tail_of_the_first_segment(log):
+def lose_the_tail_of_the_first_segment(log: UnifiedLog) -> int:
     """Cut its last batch off, as a machine may lose what was not flushed while it keeps a later file."""
     first = log.segments.first
     following = log.segments.after(first).base_offset
@@ -342,7 +348,7 @@ def lose_the_tail_of_the_first_segment(log):
     return following - 1
 
 
-def test_what_lies_after_a_lost_tail_is_removed(bench):
+def test_what_lies_after_a_lost_tail_is_removed(bench: Bench) -> None:
     log = bench.open()
     fill(log, 40)
     end = lose_the_tail_of_the_first_segment(log)
@@ -353,14 +359,14 @@ def test_what_lies_after_a_lost_tail_is_removed(bench):
     assert bench.open(was_compacted=False).log_end_offset == end + 1
 
 
-def test_a_log_that_was_compacted_may_have_gaps(bench):
+def test_a_log_that_was_compacted_may_have_gaps(bench: Bench) -> None:
     log = bench.open()
     fill(log, 40)
     missing = lose_the_tail_of_the_first_segment(log)
     assert [offset for offset, _ in contents(bench.open(was_compacted=True))] == [n for n in range(40) if n != missing]
 
 
-def test_a_segment_that_overlaps_the_one_before_is_removed(bench):
+def test_a_segment_that_overlaps_the_one_before_is_removed(bench: Bench) -> None:
     log = bench.open()
     fill(log, 40)
     first, second = list(log.segments)[:2]
@@ -371,7 +377,7 @@ def test_a_segment_that_overlaps_the_one_before_is_removed(bench):
     assert [segment.base_offset for segment in again.segments] == [0]
 
 
-def test_a_death_while_the_log_is_cut_leaves_no_hole(bench, monkeypatch):
+def test_a_death_while_the_log_is_cut_leaves_no_hole(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     log = bench.open()
     fill(log, 60)
     assert len(log.segments) > 3
@@ -380,7 +386,7 @@ def test_a_death_while_the_log_is_cut_leaves_no_hole(bench, monkeypatch):
     removed = []
     unlink = os.unlink
 
-    def dies(path, **options):
+    def dies(path: Any, **options: Any) -> None:
         if str(path).endswith(".log"):
             removed.append(path)
             if len(removed) == 2:
@@ -394,7 +400,7 @@ def test_a_death_while_the_log_is_cut_leaves_no_hole(bench, monkeypatch):
     assert contents(bench.open()) == values(end)
 
 
-def test_an_index_that_is_missing_beside_garbage(bench):
+def test_an_index_that_is_missing_beside_garbage(bench: Bench) -> None:
     log = bench.open()
     fill(log, 12)
     log.flush()
@@ -410,7 +416,7 @@ def test_an_index_that_is_missing_beside_garbage(bench):
 
 
 @pytest.mark.parametrize("left", [b"", b"0\n2\n0 0\n3 1", b"\0" * 12])
-def test_epochs_come_from_flushed_batches_when_their_file_is_torn(bench, left):
+def test_epochs_come_from_flushed_batches_when_their_file_is_torn(bench: Bench, left: bytes) -> None:
     log = bench.open()
     fill(log, 20)
     for number in range(20, 40):
@@ -420,7 +426,7 @@ def test_epochs_come_from_flushed_batches_when_their_file_is_torn(bench, left):
     assert bench.open(recovery_point=40).leader_epochs.entries == ((0, 0), (3, 20))
 
 
-def test_a_topic_id_that_was_torn_is_in_nobodys_way(bench):
+def test_a_topic_id_that_was_torn_is_in_nobodys_way(bench: Bench) -> None:
     log = bench.open()
     path = bench.directory / "partition.metadata"
     path.write_text("version: 0\ntopic_")
@@ -432,7 +438,7 @@ def test_a_topic_id_that_was_torn_is_in_nobodys_way(bench):
     assert bench.reopen_clean(log).topic_id == bytes(range(16))
 
 
-def test_unfinished_swaps_go_before_what_tells_that_they_are(bench, monkeypatch):
+def test_unfinished_swaps_go_before_what_tells_that_they_are(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     log = bench.open()
     fill(log, 40)
     log.flush()
@@ -446,7 +452,7 @@ def test_unfinished_swaps_go_before_what_tells_that_they_are(bench, monkeypatch)
     assert [path.rsplit(".", 1)[1] for path in removed if path.endswith((".swap", ".cleaned"))] == ["swap", "swap", "cleaned"]
 
 
-def test_a_clean_start_takes_no_index_that_goes_beyond_the_batches(tmp_path):
+def test_a_clean_start_takes_no_index_that_goes_beyond_the_batches(tmp_path: Path) -> None:
     bench = Bench(tmp_path / "topic-0", index_interval_bytes=0)
     log = bench.open()
     append(log, b"0", b"1")

@@ -5,6 +5,7 @@ import os
 import tempfile
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -25,7 +26,7 @@ BATCHES = st.lists(st.tuples(SIZES, st.lists(st.integers(-5, 300), min_size=1, m
 
 @settings(max_examples=80, deadline=None)
 @given(BATCHES, st.data(), st.sampled_from([Compression.NONE, Compression.GZIP]), st.booleans(), st.booleans())
-def test_the_first_record_that_is_not_older_is_found(batches, data, codec, append_time, reopened):
+def test_the_first_record_that_is_not_older_is_found(batches: Any, data: Any, codec: Any, append_time: Any, reopened: Any) -> None:
     with tempfile.TemporaryDirectory() as directory:
         stamped = {"message_timestamp_type": "LogAppendTime"} if append_time else {}
         bench = Bench(Path(directory) / "topic-0", segment_bytes=40_000, index_interval_bytes=data.draw(SIZES), **stamped)
@@ -58,7 +59,7 @@ def test_the_first_record_that_is_not_older_is_found(batches, data, codec, appen
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5), SIZES), min_size=1, max_size=12))
-def test_a_batch_is_found_from_wherever_an_index_points(shapes):
+def test_a_batch_is_found_from_wherever_an_index_points(shapes: Any) -> None:
     """Whatever later batch is tried first, it is taken only when it is the one."""
     data, base = b"", 0
     for gap, count, size in shapes:
@@ -76,7 +77,7 @@ def test_a_batch_is_found_from_wherever_an_index_points(shapes):
         os.close(fd)
 
 
-def test_a_batch_that_is_not_there_in_full_is_not_found_by_the_index_either():
+def test_a_batch_that_is_not_there_in_full_is_not_found_by_the_index_either() -> None:
     data = b"".join(build_batch([SimpleRecord(0, None, bytes(LARGE_BATCH_BYTES))], base_offset=at) for at in range(3))
     fd = os.memfd_create("batches")
     try:
@@ -88,7 +89,7 @@ def test_a_batch_that_is_not_there_in_full_is_not_found_by_the_index_either():
         os.close(fd)
 
 
-def test_of_two_readers_that_come_first_one_opens_the_file(tmp_path, monkeypatch):
+def test_of_two_readers_that_come_first_one_opens_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(tmp_path / "topic-0")
     append(bench.open(), b"a")
     log = bench.open()
@@ -96,7 +97,7 @@ def test_of_two_readers_that_come_first_one_opens_the_file(tmp_path, monkeypatch
     segment.release_file()
     both = threading.Barrier(2)
 
-    def opened(*arguments):
+    def opened(*arguments: Any) -> Any:
         with contextlib.suppress(threading.BrokenBarrierError):
             both.wait(0.2)
         return SegmentFile(*arguments)
@@ -113,7 +114,7 @@ def test_of_two_readers_that_come_first_one_opens_the_file(tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize("damage", [b"\x01", b"\xff" * 12])
-def test_records_that_do_not_parse_are_told_of(tmp_path, damage):
+def test_records_that_do_not_parse_are_told_of(tmp_path: Path, damage: bytes) -> None:
     """What lies in the file is believed as far as its headers go: a client is told, and nothing loops."""
     log = Bench(tmp_path / "topic-0").open()
     append(log, b"a" * 50, b"b" * 50)

@@ -3,6 +3,7 @@ import os
 import struct
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,23 +23,23 @@ SMALL = 1024
 
 
 @pytest.fixture
-def bench(tmp_path):
+def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path / "topic-0", segment_bytes=SMALL, index_interval_bytes=200)
 
 
 @pytest.fixture
-def log(bench):
+def log(bench: Bench) -> UnifiedLog:
     return bench.open()
 
 
-def test_a_new_log_is_empty(log):
+def test_a_new_log_is_empty(log: UnifiedLog) -> None:
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset, log.size_bytes, log.latest_epoch) == (0, 0, 0, 0, -1)
     assert log.read(0, 100).records == b""
     assert log.max_timestamp_offset() is None
     assert log.offset_for_timestamp(0) is None
 
 
-def suffixes_by_segment(directory):
+def suffixes_by_segment(directory: Path) -> dict[str, set[str]]:
     """The suffixes of the files beside each segment's batches, by the segment's name."""
     names = sorted(os.listdir(directory))
     return {
@@ -48,7 +49,7 @@ def suffixes_by_segment(directory):
     }
 
 
-def test_index_files_lie_beside_each_segment_from_its_creation(bench):
+def test_index_files_lie_beside_each_segment_from_its_creation(bench: Bench) -> None:
     """Backup and inspection tools expect them: Kafka's DumpLogSegments fails where they are missing."""
     both = {".index", ".timeindex"}
     log = bench.open(was_clean=True)
@@ -60,13 +61,15 @@ def test_index_files_lie_beside_each_segment_from_its_creation(bench):
     assert suffixes_by_segment(bench.directory) == {f"{7:020}": both}
 
 
-def test_a_segment_that_cannot_be_created_whole_leaves_no_file(log, bench, monkeypatch):
+def test_a_segment_that_cannot_be_created_whole_leaves_no_file(
+    log: UnifiedLog, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A start would take an empty one for part of the log."""
     append(log, b"a")
     names = sorted(os.listdir(bench.directory))
     opened = os.open
 
-    def fail(path, flags, *mode):
+    def fail(path: Any, flags: Any, *mode: Any) -> Any:
         if str(path).endswith("1.timeindex") and flags & os.O_CREAT:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         return opened(path, flags, *mode)
@@ -81,7 +84,7 @@ def test_a_segment_that_cannot_be_created_whole_leaves_no_file(log, bench, monke
     assert contents(log) == [(0, b"a")]
 
 
-def test_an_append_answers_with_the_offsets_that_it_gave(log):
+def test_an_append_answers_with_the_offsets_that_it_gave(log: UnifiedLog) -> None:
     append(log, b"a", b"b")
     info = log.append_as_leader(batch(b"c", b"d", b"e"), 4)
     assert (info.first_offset, info.last_offset, info.record_count, info.log_start_offset) == (2, 4, 3, 0)
@@ -90,7 +93,7 @@ def test_an_append_answers_with_the_offsets_that_it_gave(log):
     assert log.latest_epoch == 4
 
 
-def test_an_append_of_nothing_changes_nothing(log):
+def test_an_append_of_nothing_changes_nothing(log: UnifiedLog) -> None:
     append(log, b"a")
     info = log.append_as_leader(b"", 7)
     assert (info.first_offset, info.last_offset, info.record_count, info.log_start_offset) == (-1, -1, 0, 0)
@@ -98,7 +101,7 @@ def test_an_append_of_nothing_changes_nothing(log):
     assert log.latest_epoch < 7
 
 
-def test_every_offset_can_be_read_across_segments(log):
+def test_every_offset_can_be_read_across_segments(log: UnifiedLog) -> None:
     fill(log, 100)
     assert len(log.segments) > 5
     assert contents(log) == [(number, b"value-%d" % number) for number in range(100)]
@@ -107,14 +110,14 @@ def test_every_offset_can_be_read_across_segments(log):
         assert first.base_offset == offset
 
 
-def test_memory_that_cannot_be_written_is_copied(log):
+def test_memory_that_cannot_be_written_is_copied(log: UnifiedLog) -> None:
     data = bytes(batch(b"a"))
     log.append_as_leader(data, 3)
     assert struct.unpack_from(">i", data, 12)[0] == -1
     assert next(iter(batches(data_of(log.read(0, 100, FetchIsolation.LOG_END).records)))).partition_leader_epoch == 3
 
 
-def test_readers_see_what_is_below_the_high_watermark(log):
+def test_readers_see_what_is_below_the_high_watermark(log: UnifiedLog) -> None:
     fill(log, 10)
     assert log.read(0, 10_000).records == b""
     log.update_high_watermark(4)
@@ -126,7 +129,7 @@ def test_readers_see_what_is_below_the_high_watermark(log):
     assert len(list(batches(data_of(log.read(2, 10_000).records)))) == 8
 
 
-def test_the_high_watermark_stays_within_the_log(log):
+def test_the_high_watermark_stays_within_the_log(log: UnifiedLog) -> None:
     fill(log, 10)
     assert log.update_high_watermark(99) == 10
     assert log.high_watermark_metadata == log.log_end_offset_metadata
@@ -138,7 +141,7 @@ def test_the_high_watermark_stays_within_the_log(log):
     assert log.high_watermark == 5
 
 
-def test_sizes_of_a_read(log):
+def test_sizes_of_a_read(log: UnifiedLog) -> None:
     fill(log, 3)
     one = len(data_of(log.read(0, 1, FetchIsolation.LOG_END, True).records))
     assert len(data_of(log.read(0, 2 * one + 5, FetchIsolation.LOG_END, True).records)) == 2 * one + 5
@@ -150,7 +153,7 @@ def test_sizes_of_a_read(log):
 
 
 @pytest.mark.parametrize("offset", [-1, 11])
-def test_offsets_outside_are_refused(log, offset):
+def test_offsets_outside_are_refused(log: UnifiedLog, offset: int) -> None:
     fill(log, 10)
     with pytest.raises(OffsetOutOfRangeError):
         log.read(offset, 100, FetchIsolation.LOG_END)
@@ -158,7 +161,7 @@ def test_offsets_outside_are_refused(log, offset):
         log.offset_metadata(offset)
 
 
-def test_a_region_outlives_its_segment(log, bench):
+def test_a_region_outlives_its_segment(log: UnifiedLog, bench: Bench) -> None:
     fill(log, 40)
     log.update_high_watermark(40)
     region = log.read(0, 200).records
@@ -171,7 +174,7 @@ def test_a_region_outlives_its_segment(log, bench):
     assert region.read() == before
 
 
-def test_offset_metadata_tells_segment_and_position(log):
+def test_offset_metadata_tells_segment_and_position(log: UnifiedLog) -> None:
     fill(log, 30)
     second = list(log.segments)[1]
     assert log.offset_metadata(second.base_offset) == (second.base_offset, second.base_offset, 0)
@@ -181,7 +184,7 @@ def test_offset_metadata_tells_segment_and_position(log):
 # Timestamps.
 
 
-def test_records_are_found_by_time(log):
+def test_records_are_found_by_time(log: UnifiedLog) -> None:
     for number in range(50):
         append(log, b"a", b"b", timestamp_ms=NOW_MS + 10 * number)
     assert log.offset_for_timestamp(0).offset == 0
@@ -191,14 +194,14 @@ def test_records_are_found_by_time(log):
     assert log.offset_for_timestamp(NOW_MS + 10_000) is None
 
 
-def test_times_out_of_order_find_the_first_that_is_late_enough(log):
+def test_times_out_of_order_find_the_first_that_is_late_enough(log: UnifiedLog) -> None:
     for late in (5, 1, 9, 2, 9, 3):
         append(log, b"x", timestamp_ms=NOW_MS + late)
     assert [log.offset_for_timestamp(NOW_MS + late).offset for late in (1, 5, 6, 9)] == [0, 0, 2, 2]
     assert log.max_timestamp_offset() == (NOW_MS + 9, 2, 0)
 
 
-def test_times_before_the_log_start_do_not_count(log):
+def test_times_before_the_log_start_do_not_count(log: UnifiedLog) -> None:
     for number in range(10):
         append(log, b"x", timestamp_ms=NOW_MS + number)
     log.update_high_watermark(10)
@@ -206,7 +209,7 @@ def test_times_before_the_log_start_do_not_count(log):
     assert log.offset_for_timestamp(NOW_MS).offset == 4
 
 
-def test_the_largest_timestamp_is_known_after_a_restart(log, bench):
+def test_the_largest_timestamp_is_known_after_a_restart(log: UnifiedLog, bench: Bench) -> None:
     for number in range(40):
         append(log, b"x" * 50, timestamp_ms=NOW_MS + (1000 if number == 7 else number))
     again = bench.reopen_clean(log)
@@ -217,7 +220,7 @@ def test_the_largest_timestamp_is_known_after_a_restart(log, bench):
 # Rolling.
 
 
-def test_a_segment_is_rolled_by_its_age_in_record_time(tmp_path):
+def test_a_segment_is_rolled_by_its_age_in_record_time(tmp_path: Path) -> None:
     bench = Bench(tmp_path / "topic-0", segment_ms=1000)
     log = bench.open()
     append(log, b"a", timestamp_ms=NOW_MS)
@@ -227,7 +230,7 @@ def test_a_segment_is_rolled_by_its_age_in_record_time(tmp_path):
     assert [segment.base_offset for segment in log.segments] == [0, 2]
 
 
-def test_a_segment_is_rolled_when_an_index_is_full(tmp_path):
+def test_a_segment_is_rolled_when_an_index_is_full(tmp_path: Path) -> None:
     bench = Bench(tmp_path / "topic-0", segment_index_bytes=3 * 12, index_interval_bytes=0)
     log = bench.open()
     for number in range(7):
@@ -235,7 +238,7 @@ def test_a_segment_is_rolled_when_an_index_is_full(tmp_path):
     assert [segment.base_offset for segment in log.segments] == [0, 3, 6]
 
 
-def test_a_segment_is_rolled_when_relative_offsets_overflow(tmp_path):
+def test_a_segment_is_rolled_when_relative_offsets_overflow(tmp_path: Path) -> None:
     log = Bench(tmp_path / "topic-0").open()
     log.append_as_follower(batch(b"a", base_offset=0))
     far = 2**31 + 1
@@ -244,19 +247,19 @@ def test_a_segment_is_rolled_when_relative_offsets_overflow(tmp_path):
     assert contents(log, 1) == [(far, b"a")]
 
 
-def test_an_empty_segment_that_cannot_hold_an_offset_is_made_anew(tmp_path):
+def test_an_empty_segment_that_cannot_hold_an_offset_is_made_anew(tmp_path: Path) -> None:
     log = Bench(tmp_path / "topic-0").open()
     log.append_as_follower(batch(b"a", base_offset=2**33))
     assert [segment.base_offset for segment in log.segments] == [2**33]
 
 
-def test_a_batch_larger_than_a_segment_is_refused(log):
+def test_a_batch_larger_than_a_segment_is_refused(log: UnifiedLog) -> None:
     with pytest.raises(RecordBatchTooLargeError):
         append(log, b"x" * SMALL)
     assert log.log_end_offset == 0
 
 
-def test_rolling_writes_a_snapshot_and_flushes_what_was_before(log, bench):
+def test_rolling_writes_a_snapshot_and_flushes_what_was_before(log: UnifiedLog, bench: Bench) -> None:
     append(log, b"a")
     log.roll()
     log.roll()
@@ -265,7 +268,7 @@ def test_rolling_writes_a_snapshot_and_flushes_what_was_before(log, bench):
     assert sorted(name for name in os.listdir(log.dir) if name.endswith(".snapshot")) == ["00000000000000000001.snapshot"]
 
 
-def test_flush_messages(tmp_path):
+def test_flush_messages(tmp_path: Path) -> None:
     log = Bench(tmp_path / "topic-0", flush_messages=3).open()
     append(log, b"a", b"b")
     assert log.recovery_point == 0
@@ -276,7 +279,7 @@ def test_flush_messages(tmp_path):
 # Followers.
 
 
-def test_a_follower_takes_offsets_and_epochs_as_they_are(log):
+def test_a_follower_takes_offsets_and_epochs_as_they_are(log: UnifiedLog) -> None:
     data = batch(b"a", b"b", base_offset=5, partition_leader_epoch=2) + batch(b"c", base_offset=9, partition_leader_epoch=3)
     info = log.append_as_follower(data)
     assert (info.first_offset, info.last_offset, log.log_end_offset, log.latest_epoch) == (5, 9, 10, 3)
@@ -285,13 +288,13 @@ def test_a_follower_takes_offsets_and_epochs_as_they_are(log):
     assert [log.epoch_for_offset(offset) for offset in (4, 5, 8, 9)] == [None, 2, 2, 3]
 
 
-def test_a_follower_leaves_out_a_batch_that_was_cut(log):
+def test_a_follower_leaves_out_a_batch_that_was_cut(log: UnifiedLog) -> None:
     data = batch(b"a", base_offset=0) + batch(b"b", base_offset=1)[:-1]
     assert log.append_as_follower(data).last_offset == 0
     assert log.append_as_follower(data[:30]).last_offset == -1
 
 
-def test_a_follower_refuses_corrupt_and_repeated_batches(log):
+def test_a_follower_refuses_corrupt_and_repeated_batches(log: UnifiedLog) -> None:
     log.append_as_follower(batch(b"a", base_offset=0))
     bad = batch(b"b", base_offset=1)
     bad[-1] ^= 1
@@ -304,7 +307,7 @@ def test_a_follower_refuses_corrupt_and_repeated_batches(log):
 # Identity, failure, end.
 
 
-def test_a_topic_id_that_a_crash_cut_short_is_as_good_as_none(log, bench):
+def test_a_topic_id_that_a_crash_cut_short_is_as_good_as_none(log: UnifiedLog, bench: Bench) -> None:
     path = bench.directory / "partition.metadata"
     path.write_text("version: 0\ntopic_")
     assert bench.open().topic_id is None
@@ -313,7 +316,7 @@ def test_a_topic_id_that_a_crash_cut_short_is_as_good_as_none(log, bench):
         bench.open(was_clean=True)
 
 
-def test_the_topic_id_is_kept(log, bench):
+def test_the_topic_id_is_kept(log: UnifiedLog, bench: Bench) -> None:
     log.assign_topic_id(bytes(range(16)))
     log.assign_topic_id(bytes(range(16)))
     with pytest.raises(InconsistentTopicIdError):
@@ -323,12 +326,15 @@ def test_the_topic_id_is_kept(log, bench):
 
 
 @pytest.mark.pure
-def test_a_failing_disk_is_told_and_leaves_the_log_as_it_was(log, bench, monkeypatch):
+def test_a_failing_disk_is_told_and_leaves_the_log_as_it_was(
+    log: UnifiedLog, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     append(log, b"a")
 
-    real, written = os.pwrite, []
+    real = os.pwrite
+    written: list[Any] = []
 
-    def full(fd, data, position):
+    def full(fd: Any, data: Any, position: Any) -> Any:
         if written:
             raise OSError(28, "No space left on device")
         written.append(real(fd, data[:20], position))
@@ -343,13 +349,13 @@ def test_a_failing_disk_is_told_and_leaves_the_log_as_it_was(log, bench, monkeyp
     assert contents(log) == [(0, b"a"), (1, b"c")]
 
 
-def test_delete_removes_everything(log):
+def test_delete_removes_everything(log: UnifiedLog) -> None:
     fill(log, 30)
     log.delete()
     assert not log.dir.exists()
 
 
-def test_a_closed_log_refuses_appends_and_blames_no_disk(log, bench):
+def test_a_closed_log_refuses_appends_and_blames_no_disk(log: UnifiedLog, bench: Bench) -> None:
     fill(log, 30)
     log.delete()
     for attempt in (lambda: append(log, b"late", epoch=9), lambda: log.append_as_follower(batch(b"late", base_offset=30))):
@@ -362,13 +368,15 @@ def test_a_closed_log_refuses_appends_and_blames_no_disk(log, bench):
 
 @pytest.mark.pure
 @pytest.mark.parametrize("by_time", [True, False])
-def test_a_segment_that_is_deleted_under_a_reader(tmp_path, bench, monkeypatch, by_time):
+def test_a_segment_that_is_deleted_under_a_reader(
+    tmp_path: Path, bench: Bench, monkeypatch: pytest.MonkeyPatch, by_time: bool
+) -> None:
     fill(bench.open(), 40)
     log = bench.reopen_clean(bench.open())
     log.update_high_watermark(40)
     first = log.segments.first
 
-    def delete_meanwhile(*arguments):
+    def delete_meanwhile(*arguments: Any) -> None:
         monkeypatch.undo()
         log.increment_log_start_offset(20)
         log.delete_old_segments()
@@ -383,7 +391,7 @@ def test_a_segment_that_is_deleted_under_a_reader(tmp_path, bench, monkeypatch, 
     assert bench.failures == []
 
 
-def test_the_directory_can_be_renamed_under_an_open_log(log, tmp_path):
+def test_the_directory_can_be_renamed_under_an_open_log(log: UnifiedLog, tmp_path: Path) -> None:
     fill(log, 30)
     log.move_to(tmp_path / "elsewhere-0")
     assert len(contents(log)) == 30
@@ -421,7 +429,7 @@ def test_roll_that_fails_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch: p
     assert contents(bench.reopen_clean(log)) == expected
 
 
-def test_jitter_is_drawn_for_a_log_that_is_opened_again(tmp_path):
+def test_jitter_is_drawn_for_a_log_that_is_opened_again(tmp_path: Path) -> None:
     bench = Bench(tmp_path / "topic-0", segment_ms=1000, segment_jitter_ms=1_000_000)
     drawn = {bench.open().segments.active.jitter_ms for _ in range(20)}
     assert len(drawn) > 1
