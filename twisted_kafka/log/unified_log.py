@@ -235,12 +235,6 @@ class UnifiedLog(LogMaintenance):
         limits = self.limits
         return self._located(limits[1], limits)
 
-    @property
-    def last_stable_offset_metadata(self) -> LogOffsetMetadata:
-        """The last stable offset and its position."""
-        limits = self.limits
-        return self._located(limits[2], limits)
-
     def _located(self, limit: LogOffsetMetadata, limits: ReadLimits) -> LogOffsetMetadata:
         """Return one of the limits with its position, which is looked up on first use."""
         if limit[2] != UNKNOWN_POSITION:

@@ -39,7 +39,7 @@ from twisted_kafka.protocol.messages.groups import (
     SyncGroupResponse,
 )
 from twisted_kafka.server.dispatch import api
-from twisted_kafka.waiting.futures import gather, then
+from twisted_kafka.waiting.futures import gather, when_done
 
 KNOWN_ID_SINCE: Final = 4
 SKIP_ASSIGNMENT_SINCE: Final = 9
@@ -83,9 +83,7 @@ class GroupApis:
                 request.reason,
             )
         )
-        if isinstance(result, Future):
-            return then(result, partial(_joined, context))
-        return _joined(context, result)
+        return when_done(result, partial(_joined, context))
 
     @api(SyncGroupRequest, SyncGroupResponse, versions=(0, 5))
     def sync_group(self, context: RequestContext, request: SyncGroupRequest) -> "SyncGroupResponse | Future[SyncGroupResponse]":
@@ -100,9 +98,7 @@ class GroupApis:
                 {assignment.member_id: assignment.assignment for assignment in request.assignments},
             )
         )
-        if isinstance(result, Future):
-            return then(result, partial(_synced, context))
-        return _synced(context, result)
+        return when_done(result, partial(_synced, context))
 
     @api(HeartbeatRequest, HeartbeatResponse, versions=(0, 4))
     def heartbeat(self, context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
@@ -120,10 +116,7 @@ class GroupApis:
             leaving = [LeavingMember(request.member_id)]
         else:
             leaving = [LeavingMember(each.member_id, each.group_instance_id, each.reason) for each in request.members]
-        result = self._groups.leave(request.group_id, leaving)
-        if isinstance(result, Future):
-            return then(result, lambda answer: _left(context, *answer))
-        return _left(context, *result)
+        return when_done(self._groups.leave(request.group_id, leaving), lambda answer: _left(context, *answer))
 
     @api(DescribeGroupsRequest, DescribeGroupsResponse, versions=(0, 5))
     def describe_groups(self, context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:

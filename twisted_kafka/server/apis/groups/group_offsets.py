@@ -42,7 +42,7 @@ from twisted_kafka.protocol.schema import maker
 from twisted_kafka.protocol.topic_partition import TopicPartition, topic_partition_of
 from twisted_kafka.server.dispatch import api
 from twisted_kafka.timing.clock import IClock
-from twisted_kafka.waiting.futures import gather, then
+from twisted_kafka.waiting.futures import gather, when_done
 
 NO_OFFSET: Final = -1
 GROUP_ERROR_SINCE: Final = 2
@@ -85,9 +85,7 @@ class GroupOffsetApis:
             return _committed(context, request, refused, _NONE)
         sender = Sender(request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch)
         result = self._groups.commit_offsets(sender, offsets, context.api_version)
-        if isinstance(result, Future):
-            return then(result, lambda error: _committed(context, request, refused, error))
-        return _committed(context, request, refused, result)
+        return when_done(result, lambda error: _committed(context, request, refused, error))
 
     def _sort(
         self,
@@ -140,10 +138,7 @@ class GroupOffsetApis:
         if context.api_version == 0:
             return self._fetched_legacy(context, request)
         fetch = OffsetFetch(Sender(request.group_id), _partitions(request.topics), request.require_stable)
-        answer = self._groups.fetch_offsets(fetch)
-        if isinstance(answer, Future):
-            return then(answer, lambda result: _fetched_group(context, request, *result))
-        return _fetched_group(context, request, *answer)
+        return when_done(self._groups.fetch_offsets(fetch), lambda answer: _fetched_group(context, request, *answer))
 
     def _fetched_legacy(self, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
         """Respond to v0, in which a partition without offset is an unknown partition."""
@@ -175,10 +170,7 @@ class GroupOffsetApis:
             for partition in topic.partitions
             if self._metadata.partition(key := TopicPartition(topic.name, partition.partition_index)) is not None
         ]
-        result = self._groups.delete_offsets(request.group_id, known)
-        if isinstance(result, Future):
-            return then(result, lambda answer: _deleted(context, request, *answer))
-        return _deleted(context, request, *result)
+        return when_done(self._groups.delete_offsets(request.group_id, known), lambda answer: _deleted(context, request, *answer))
 
 
 def _committed(

@@ -28,7 +28,7 @@ from twisted_kafka.replication.partition import ACKS_ALL
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.server.dispatch import api
 from twisted_kafka.timing.clock import IClock
-from twisted_kafka.waiting.futures import gather, then, when_done
+from twisted_kafka.waiting.futures import gather, when_done
 
 Errors = dict[TopicPartition, ErrorCode]
 
@@ -81,9 +81,7 @@ class TransactionMarkerApis:
     ) -> "Errors | Future[Errors]":
         """Let the group coordinator write the marker and commit or discard the transaction's offsets."""
         result = self._groups.end_transaction(partition.partition, producer, marker.coordinator_epoch, marker.transaction_result)
-        if isinstance(result, Future):
-            return then(result, lambda error: {partition: error})
-        return {partition: result}
+        return when_done(result, lambda error: {partition: error})
 
 
 def _errors(results: Mapping[TopicPartition, PartitionResult]) -> Errors:

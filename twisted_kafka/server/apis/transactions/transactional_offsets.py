@@ -24,7 +24,7 @@ from twisted_kafka.protocol.messages.transactions import (
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.server.dispatch import api
 from twisted_kafka.timing.clock import IClock
-from twisted_kafka.waiting.futures import then
+from twisted_kafka.waiting.futures import when_done
 
 LOADING_SINCE: Final = 2
 """Older producers fail with COORDINATOR_LOAD_IN_PROGRESS, so they get another retriable error (KAFKA-7296)."""
@@ -53,10 +53,7 @@ class TransactionalOffsetApis:
         self._sort(request, offsets, refused)
         if not offsets and all(error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for error in refused.values()):
             return _response(context, request, refused, ErrorCode.NONE)
-        result = self._commit(request, offsets)
-        if isinstance(result, Future):
-            return then(result, lambda error: _response(context, request, refused, error))
-        return _response(context, request, refused, result)
+        return when_done(self._commit(request, offsets), lambda error: _response(context, request, refused, error))
 
     def _sort(self, request: TxnOffsetCommitRequest, offsets: Offsets, refused: Refused) -> None:
         """Add each partition of the request to ``offsets``, or with its error to ``refused``."""
