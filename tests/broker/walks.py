@@ -70,15 +70,25 @@ class Follower:
         self._walks: dict[str, list[Step]] = {}
 
     def follow(self, request: Callable[[], object]) -> dict[str, list[Step]]:
-        """Record what a request causes; return the steps by thread."""
+        """Record what a request causes; return the steps by thread.
+
+        Raises:
+            TimeoutError: the threads did not come to rest, before the request or after it.
+        """
+        self._wait_for_rest()  # of what earlier requests caused
         self._walks = {}
         self._is_recording = True
         request()
-        deadline = time.monotonic() + TIMEOUT_S
-        while time.monotonic() - self._last_call < QUIET_S and time.monotonic() < deadline:
-            time.sleep(QUIET_S / 10)
+        self._wait_for_rest()
         self._is_recording = False
         return self._walks
+
+    def _wait_for_rest(self) -> None:
+        deadline = time.monotonic() + TIMEOUT_S
+        while time.monotonic() - self._last_call < QUIET_S:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"threads still worked after {TIMEOUT_S} s")
+            time.sleep(QUIET_S / 10)
 
     def profile(self, frame: FrameType, event: str, _argument: object) -> None:
         """Take an event of ``threading.setprofile``."""
@@ -89,14 +99,15 @@ class Follower:
         if event == "return":
             if stack and stack[-1] is code:
                 stack.pop()
-        elif self._is_recording:
+        else:
             thread = _thread()
             if thread and (stack or thread not in LOOPING or code.co_qualname in ROOTS):
-                stack.append(code)
-                self._note(thread, Step(len(stack) - 1, code.co_qualname, code.co_filename.removeprefix(PACKAGE)))
+                self._last_call = time.monotonic()
+                if self._is_recording:
+                    stack.append(code)
+                    self._note(thread, Step(len(stack) - 1, code.co_qualname, code.co_filename.removeprefix(PACKAGE)))
 
     def _note(self, thread: str, step: Step) -> None:
-        self._last_call = time.monotonic()
         walk = self._walks.setdefault(thread, [])
         if "<" not in step.function and step[1:] not in [each[1:] for each in walk]:
             walk.append(step)
