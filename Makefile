@@ -12,11 +12,7 @@ COMPILE = $(BIN)/python -m compileall -q twisted_kafka spark twisted
 PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-# Compiled modules go to a separate directory, never among the sources; they are used where it is first on the path.
-COMPILED := $(CURDIR)/build/compiled
-WITH_COMPILED := PYTHONPATH=$(COMPILED):$(CURDIR):$(CURDIR)/spark
-
-.PHONY: install run test-unit test test-all lint smoke mutants bench report demo-report compiled run-compiled test-compiled bench-compiled
+.PHONY: install run test-unit test test-all lint smoke mutants bench report demo-report
 .DEFAULT_GOAL := install
 
 install: $(VENV)/.installed $(VENV)/.spark-installed
@@ -82,20 +78,6 @@ mutants: $(VENV)/.dev-installed
 bench: $(VENV)/.installed
 	@$(COMPILE)
 	$(BIN)/python -m benchmarks
-
-# The optional compiled build (docs/performance.md). Needs a C compiler; always rebuilt, so that it is never older than the sources.
-compiled: $(VENV)/.dev-installed
-	rm -rf $(COMPILED)
-	TWISTED_KAFKA_COMPILE=1 $(BIN)/python setup.py --quiet build --build-base build --build-lib $(COMPILED)
-
-run-compiled: compiled
-	$(WITH_COMPILED) $(BIN)/twistd --pidfile= -n kafka --data-dir $(DATA_DIR)
-
-test-compiled: compiled
-	$(WITH_COMPILED) $(BIN)/pytest -q -o pythonpath='$(COMPILED) . spark' -m 'not slow and not oracle and not pure'
-
-bench-compiled: compiled
-	$(BIN)/python -m benchmarks --compiled
 
 report: $(VENV)/.spark-installed
 	$(BIN)/python -m twisted_kafka_spark report $(ACCESS_LOG) --out $(REPORT)

@@ -1,15 +1,14 @@
-"""The computed part of the packaging: README links, package roots, compiled modules, editable installs.
+"""The computed part of the packaging: README links, package roots, editable installs.
 
 The static metadata is in pyproject.toml.
 """
 
-import os
 import re
 import tomllib
 from pathlib import Path
 from typing import Any
 
-from setuptools import Extension, find_packages, setup
+from setuptools import find_packages, setup
 from setuptools.command import editable_wheel
 
 _HERE = Path(__file__).resolve().parent
@@ -36,19 +35,6 @@ def index_readme(readme: str, source: str | None) -> str:
     return _RELATIVE_LINK.sub(replace, readme)
 
 
-def compiled_modules() -> list[Extension]:
-    """Return mypyc's extensions of the modules listed in pyproject.toml, or none unless TWISTED_KAFKA_COMPILE is 1."""
-    if os.environ.get("TWISTED_KAFKA_COMPILE", "0") != "1":
-        return []
-    from mypyc.build import mypycify
-
-    patterns = _PYPROJECT["tool"]["twisted_kafka"]["compiled"]
-    paths = [str(path.relative_to(_HERE)) for pattern in patterns for path in sorted(_HERE.glob(pattern))]
-    options = {"opt_level": os.environ.get("TWISTED_KAFKA_OPT_LEVEL", "3"), "debug_level": "0"}
-    # In one group, calls between these modules are C function calls.
-    return mypycify(paths, group_name="twisted_kafka_compiled", target_dir="build/compiled-c", **options)
-
-
 class EditableWheel(editable_wheel.editable_wheel):
     """`pip install -e`: put the checkout's two roots on the path (docs/adr/0004-checkout-on-the-path.md).
 
@@ -72,6 +58,5 @@ setup(
         "twisted.plugins",
     ],
     package_dir={"twisted_kafka_spark": "spark/twisted_kafka_spark"},
-    ext_modules=compiled_modules(),
     cmdclass={"editable_wheel": EditableWheel},
 )

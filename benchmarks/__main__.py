@@ -1,6 +1,6 @@
 """Measure this broker, and Apache Kafka in the same run if Java and Maven are installed: ``make bench``.
 
-    python -m benchmarks [--only 'req:*'] [--kafka | --no-kafka] [--compiled] [--startup] [--rounds 3] [--seconds 3]
+    python -m benchmarks [--only 'req:*'] [--kafka | --no-kafka] [--startup] [--rounds 3] [--seconds 3]
 
 Requires gcc for the load generators, and librdkafka's headers (librdkafka-dev) for the scenarios of rdbench. The scenarios are
 listed by `beside/bench.py --list`. The brokers are measured in turn over the loopback interface, with their data in a temporary
@@ -24,7 +24,6 @@ from tests.processes import start_tied
 HERE = Path(__file__).resolve().parent
 BUILD = Path(tempfile.gettempdir()) / "kafka-bench-build"
 """The directory of the compiled load generators, which are built once."""
-COMPILED = HERE.parent / "build" / "compiled"
 DEFAULT = (
     "req:apiversions3:*,req:metadata1:*,req:produce_1x100:*,req:fetch_empty:*,"
     "produce:100B:acks=1:none:1p,produce:1000B:acks=1:none:1p,consume:100B:none:1p,consume:1000B:none:1p"
@@ -56,13 +55,6 @@ def measure(options: argparse.Namespace, directory: Path) -> int:
             words += ["--broker", f"kafka={kafka.bootstrap}", "--pid", f"kafka={kafka.broker_pid}"]
         assert ours.process is not None
         words += ["--broker", f"ours={ours.bootstrap}", "--pid", f"ours={ours.process.pid}", "--only", options.only]
-        if options.compiled:
-            compiled = ServedBroker(directory / "compiled", *options.override)
-            compiled.environment["PYTHONPATH"] = str(COMPILED)
-            stack.callback(compiled.kill)
-            compiled.start()
-            assert compiled.process is not None
-            words += ["--broker", f"compiled={compiled.bootstrap}", "--pid", f"compiled={compiled.process.pid}"]
         return run_tool(
             "bench.py",
             directory,
@@ -104,7 +96,6 @@ def main() -> int:
     parser.add_argument(
         "--kafka", action=argparse.BooleanOptionalAction, default=None, help="also measure Apache Kafka (default: if possible)"
     )
-    parser.add_argument("--compiled", action="store_true", help="also measure the compiled build of make compiled")
     parser.add_argument("--startup", action="store_true", help="measure start, stop and restart instead")
     options = parser.parse_args()
     if options.kafka is None:

@@ -3,16 +3,12 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.access_log.test_record import request
 from tests.access_log.test_writer import NOW_MS
 from twisted_kafka.access_log.access_log import AccessLog, make_access_log
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.timing.clock import ManualClock
-
-pytestmark = pytest.mark.pure  # the requests have no channel
 
 
 class Made:

@@ -12,8 +12,6 @@ from twisted_kafka.access_log.archive import Archive
 from twisted_kafka.access_log.record import LineMaker
 from twisted_kafka.timing.clock import ManualClock
 
-pytestmark = pytest.mark.pure  # the requests have no channel
-
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
 

@@ -1,15 +1,11 @@
 import json
 from typing import Any
 
-import pytest
-
 from tests.access_log.test_record import NOW_MS, request
 from twisted_kafka.access_log.privacy import FieldPolicy
 from twisted_kafka.access_log.record import LineMaker
 from twisted_kafka.network.requests.request_context import ConnectionInfo
 from twisted_kafka.timing.clock import ManualClock
-
-pytestmark = pytest.mark.pure  # the requests have no channel
 
 CONNECTION = "10.0.0.1:9092-192.168.7.7:51234-12"
 

@@ -7,8 +7,6 @@ from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
 from twisted_kafka.timing.clock import ManualClock
 
-pytestmark = pytest.mark.pure  # the requests have no channel
-
 NOW_MS = 1_700_000_000_123
 
 

@@ -10,8 +10,6 @@ from twisted_kafka.network.requests.request import Request
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.timing.clock import ManualClock
 
-pytestmark = pytest.mark.pure  # the requests have no channel
-
 SLOW_MS = 50
 
 

@@ -44,7 +44,6 @@ def open_files(directory: Path) -> list[str]:
     return [link for link in links if link.startswith(str(directory))]
 
 
-@pytest.mark.pure
 @pytest.mark.parametrize(("owner", "name"), STEPS, ids=[f"{owner.__name__.rpartition('.')[2]}.{name}" for owner, name in STEPS])
 def test_it_leaves_no_thread_and_no_file_and_the_directory_free(
     owner: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -66,7 +65,6 @@ def test_it_leaves_no_thread_and_no_file_and_the_directory_free(
         assert broker.is_running
 
 
-@pytest.mark.pure
 def test_a_controller_that_does_not_start_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_server, "_CONTROLLER_TIMEOUT_S", 0.0)
     monkeypatch.setattr(kafka_server.KafkaController, "startup", lambda _: Future())

@@ -325,7 +325,6 @@ def test_a_move_that_cannot_begin_lets_the_cleaner_go_on(broker: Broker) -> None
     assert manager.cleaner.clean_filthiest()
 
 
-@pytest.mark.pure
 def test_retention_leaves_a_log_alone_that_is_still_being_compacted(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its policy may have changed meanwhile: files that are renamed under the cleaner would take a sound directory offline."""
     manager = start(broker)

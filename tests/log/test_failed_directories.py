@@ -18,7 +18,6 @@ def broker(tmp_path: Path) -> Broker:
     return Broker(tmp_path)
 
 
-@pytest.mark.pure
 def test_a_failed_directory_goes_offline_and_the_others_serve(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     manager = broker.start(("a", "b"))
     one, two = manager.get_or_create_log(ONE), manager.get_or_create_log(TWO)

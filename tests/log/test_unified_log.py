@@ -325,7 +325,6 @@ def test_the_topic_id_is_kept(log: UnifiedLog, bench: Bench) -> None:
     assert again.topic_id == bytes(range(16))
 
 
-@pytest.mark.pure
 def test_a_failing_disk_is_told_and_leaves_the_log_as_it_was(
     log: UnifiedLog, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -366,7 +365,6 @@ def test_a_closed_log_refuses_appends_and_blames_no_disk(log: UnifiedLog, bench:
     assert bench.failures == []
 
 
-@pytest.mark.pure
 @pytest.mark.parametrize("by_time", [True, False])
 def test_a_segment_that_is_deleted_under_a_reader(
     tmp_path: Path, bench: Bench, monkeypatch: pytest.MonkeyPatch, by_time: bool

@@ -300,7 +300,6 @@ class TestDivergence:
         assert fetch(h, ask(3, last_epoch=9))[0].error == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-@pytest.mark.pure
 def test_a_disk_that_fails_is_a_storage_error_of_its_partition(h: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     partition = h.lead()
     h.lead(partition=1)

@@ -1,12 +1,8 @@
 import threading
 
-import pytest
-
 from twisted_kafka.timing.clock import ManualClock, SystemClock
 from twisted_kafka.timing.timer import Timer
 from twisted_kafka.waiting.purgatory import DelayedOperation, DelayedOperationPurgatory
-
-pytestmark = pytest.mark.pure  # the operation is a class of its own
 
 
 class Op(DelayedOperation):

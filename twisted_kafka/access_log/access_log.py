@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from zope.interface import classImplements
+from zope.interface import implementer
 
 from twisted_kafka.access_log.archive import PARQUET, Archive
 from twisted_kafka.access_log.privacy import FieldPolicy
@@ -19,6 +19,7 @@ from twisted_kafka.network.requests.request_observer import IRequestObserver
 from twisted_kafka.timing.clock import IClock
 
 
+@implementer(IRequestObserver)
 class AccessLog:
     """Writes one line per completed request; keys ``access.log.*``."""
 
@@ -59,9 +60,6 @@ class AccessLog:
         """Write the queued lines and close the file."""
         self.writer.stop()
         self._archive.stop()
-
-
-classImplements(AccessLog, IRequestObserver)
 
 
 def make_access_log(config: KafkaConfig, node_id: int, clock: IClock, metrics: MetricsRegistry) -> AccessLog | None:

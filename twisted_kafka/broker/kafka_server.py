@@ -49,7 +49,6 @@ from twisted_kafka.log.directories.log_dir_failure_handler import LogDirFailureH
 from twisted_kafka.log.directories.log_directory import LogDirectory, LogDirectoryError
 from twisted_kafka.log.directories.meta_properties import MetaPropertiesError
 from twisted_kafka.log.log_manager import LogManager
-from twisted_kafka.log.validation import log_validator
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metadata.embedded import SqliteStore
@@ -167,12 +166,11 @@ class KafkaServer:
             self.stop()
             raise
         _log.info(
-            "Kafka broker {id} listens on {listeners}, data in {directories}, started in {ms} ms{build}",
+            "Kafka broker {id} listens on {listeners}, data in {directories}, started in {ms} ms",
             id=self.config.broker_id,
             listeners=", ".join(end_point.text for end_point in self.listeners),
             directories=", ".join(self.config.log_dirs),
             ms=(self._clock.monotonic_ns() - began_ns) // 1_000_000,
-            build="" if str(log_validator.__file__).endswith(".py") else ", compiled",
         )
 
     def _startup(self, main: MainReactor, running: _Running) -> None:

@@ -76,7 +76,7 @@ DirectHandler = Callable[[RequestContext, Buffer, int], Result | None]
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 _DECLARATIONS: dict[Callable[..., Any], tuple[type[Message], type[Message], tuple[int, int], str | None]] = {}
-"""Keyed by the class's function, as functions of compiled classes accept no attributes."""
+"""Keyed by the function that ``@api`` decorates."""
 
 
 class Api:

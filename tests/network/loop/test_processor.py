@@ -248,7 +248,6 @@ def test_full_queue_stops_reading_and_goes_on_sending() -> None:
     assert all(transport.is_reading and transport.written for _, transport in [*clients, (extra, extra_transport)])
 
 
-@pytest.mark.pure
 def test_stalled_handlers_get_help_and_the_next_requests_need_not_wait() -> None:
     layer = Layer()
     woken: list[str] = []
@@ -445,7 +444,6 @@ def test_a_full_processor_tells_the_acceptor_when_it_has_room() -> None:
         theirs.close()
 
 
-@pytest.mark.pure
 def test_a_response_that_is_appended_while_the_thread_ends_is_completed() -> None:
     layer = Layer()
     channel, transport = layer.connect()

@@ -4,8 +4,6 @@ import pytest
 
 from tests.network.loop.schedule import explore
 
-pytestmark = pytest.mark.pure  # the schedule's parkers
-
 QUICK = 2_000
 SLOW = 40_000
 

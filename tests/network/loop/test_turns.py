@@ -11,8 +11,6 @@ from twisted_kafka.network.loop.processor import MAX_EXTRA_POLLS, MAX_WAITS
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_channel import RESPONSES_PER_WAKE, STALL_S, Parker
 
-pytestmark = pytest.mark.pure
-
 
 class HookedReactor(FakeReactor):
     """A reactor that tells its processor when it polls, and counts how often it was woken."""

@@ -29,7 +29,7 @@ from typing import Any
 
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
-from zope.interface import classImplements
+from zope.interface import implementer
 
 from twisted_kafka.config.interpreter import HAS_INTERPRETER_LOCK
 from twisted_kafka.network.accepting.interfaces import IBlockedAcceptor, IConnectionProcessor
@@ -82,6 +82,7 @@ TURNS_PER_PLACEMENT = 64
 _log = Logger()
 
 
+@implementer(IConnectionProcessor, ILoopHooks, IMemoryWaiter)
 class Processor:
     """Owns the connections that it is given, on one reactor's thread."""
 
@@ -688,7 +689,3 @@ class Processor:
             self._held.popleft().release_buffer()
         while self._checks:
             self._checks.pop().stop()
-
-
-# Not decorators: mypyc would not compile the class.
-classImplements(Processor, IConnectionProcessor, ILoopHooks, IMemoryWaiter)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import sub
 from typing import NamedTuple
 
-from zope.interface import classImplements
+from zope.interface import implementer
 
 from twisted_kafka.metrics.instruments import FOLD_SIZE, Histogram, Meter, Summed
 from twisted_kafka.metrics.registry import MetricsRegistry
@@ -246,6 +246,7 @@ class _ApiMetrics:
                     named.mark_deprecated(context.api_version, context.connection)
 
 
+@implementer(IRequestObserver)
 class RequestMetrics:
     """Counts every completed request exactly once."""
 
@@ -315,6 +316,3 @@ class RequestMetrics:
             if api is None:
                 api = self._apis[api_key] = _ApiMetrics(self._registry, api_key, self._names)
             return api
-
-
-classImplements(RequestMetrics, IRequestObserver)

@@ -125,7 +125,6 @@ def test_old_consumers_get_what_comes_before_zstd(apis: Apis) -> None:
     assert values(fetch(apis, 3)) == [b"a", b"b", b"c"]
 
 
-@pytest.mark.pure
 def test_little_is_converted_at_once_and_all_is_had_by_asking_again(apis: Apis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(down_conversion, "CONVERTED_BYTES", 200)
     read = []
