@@ -37,6 +37,7 @@ from twisted_kafka.replication.alter_log_dirs_copy import ReplicaCopier
 PLAIN, COMPACTED = TopicPartition("plain", 0), TopicPartition("compacted", 0)
 SETTINGS: dict[str, Any] = {
     "log_cleaner_threads": 0,
+    "log_cleaner_backoff_ms": 0,
     "log_initial_task_delay_ms": 1000,
     "log_segment_delete_delay_ms": 1000,
     "transaction_partition_verification_enable": "false",

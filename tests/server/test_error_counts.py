@@ -22,6 +22,8 @@ from twisted_kafka.protocol.messages.offsets import (
     OffsetFetchRequestTopic,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
 )
 from twisted_kafka.protocol.messages.partitions import ElectLeadersResponse
 from twisted_kafka.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
@@ -104,3 +106,14 @@ def test_an_old_offset_fetch_that_failed_says_it_as_a_whole_too(version: int) ->
     assert response is not None
     assert counted(response, version) == (NOT_LEADER, {NOT_LEADER: 2})
     response.encode(version)
+
+
+def test_a_group_that_an_offset_fetch_names_twice_counts_once_with_its_last_error() -> None:
+    def group(name: str, code: int) -> OffsetFetchResponseGroup:
+        partitions = [OffsetFetchResponsePartitions(), OffsetFetchResponsePartitions(error_code=UNKNOWN_TOPIC)]
+        return OffsetFetchResponseGroup(group_id=name, error_code=code, topics=[OffsetFetchResponseTopics(partitions=partitions)])
+
+    response = OffsetFetchResponse(groups=[group("a", NONE), group("b", NONE), group("a", NONE)])
+    assert counted(response, 8) == (UNKNOWN_TOPIC, {NONE: 5, UNKNOWN_TOPIC: 3})
+    response = OffsetFetchResponse(groups=[group("a", NOT_LEADER), group("a", NONE)])
+    assert counted(response, 8)[1] == {NONE: 3, UNKNOWN_TOPIC: 2}

@@ -78,7 +78,19 @@ def note_errors(context: RequestContext, response: Message) -> None:
     for code in counts:
         context.note_error(code)
     if len(counts) != 1 or counts.get(context.error) != 1:
+        if response.KEY == ApiKey.OFFSET_FETCH:
+            _count_groups_once(response, counts)
         context.error_counts = counts
+
+
+def _count_groups_once(response: Any, counts: dict[int, int]) -> None:
+    """Count the error of a group that is named twice once, the last one, as Kafka's OffsetFetchResponse does with a map."""
+    last = {group.group_id: group for group in response.groups}
+    for group in response.groups:
+        if group is not last[group.group_id]:
+            counts[group.error_code] -= 1
+            if not counts[group.error_code]:
+                del counts[group.error_code]
 
 
 def _count_errors(value: Any, places: ErrorPlaces, counts: dict[int, int]) -> None:
