@@ -7,17 +7,21 @@ from twisted.logger import ILogObserver, capturedLogs, globalLogPublisher
 
 from tests.network.network_fakes import FakeTransport, Layer
 from twisted_kafka.network.log_rate_limit import LINES
+from twisted_kafka.network.requests.memory_pool import MemoryPool
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.errors import ErrorCode, GroupAuthorizationError
 from twisted_kafka.protocol.headers import encode_request_header
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from twisted_kafka.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
 from twisted_kafka.protocol.messages.produce import ProduceRequest, ProduceResponse
+from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.server.apis.cluster.api_versions import VersionsApis
 from twisted_kafka.server.dispatch import CLOSE_CONNECTION, NO_RESPONSE, ApiRegistry, Result, api
 from twisted_kafka.server.kafka_apis import KafkaApis
 from twisted_kafka.server.request_handler import KafkaRequestHandler
+from twisted_kafka.timing.clock import ManualClock
 
 
 class Heartbeats:
@@ -38,11 +42,27 @@ class Produces:
         raise GroupAuthorizationError("no")
 
 
-class Broker:
+class Fetches:
+    """Answers fetches without decoding them, by a future."""
+
     def __init__(self) -> None:
-        self.layer = Layer()
+        self.answer: Future[FetchResponse] = Future()
+
+    @api(FetchRequest, FetchResponse, versions=(4, 12), direct="fetch_one")
+    def fetch(self, context: RequestContext, request: FetchRequest) -> Result:
+        raise AssertionError("decoded")
+
+    def fetch_one(self, context: RequestContext, frame: Buffer, offset: int) -> Result:
+        return self.answer
+
+
+class Broker:
+    def __init__(self, pool_bytes: int = 0) -> None:
+        clock = ManualClock()
+        self.layer = Layer(pool=MemoryPool(pool_bytes, clock) if pool_bytes else None, clock=clock)
+        self.fetches = Fetches()
         self.heartbeats = Heartbeats()
-        self.registry = ApiRegistry([VersionsApis(lambda: self.registry.supported), self.heartbeats, Produces()])
+        self.registry = ApiRegistry([VersionsApis(lambda: self.registry.supported), self.heartbeats, Produces(), self.fetches])
         self.apis = KafkaApis(self.registry, self.layer.channel, self.layer.clock)
         self.handler = KafkaRequestHandler(self.layer.channel, self.apis.handle, self.layer.parker)
 
@@ -119,6 +139,28 @@ def test_failed_and_cancelled_futures_are_answered(broker: Broker) -> None:
         assert HeartbeatResponse.decode(body_of(transport), 0).error_code in (30, -1)
 
 
+def test_a_future_with_an_impossible_result_is_answered(broker: Broker) -> None:
+    future: Future[Any] = Future()
+    broker.heartbeats.answer = lambda context: future
+    transport = broker.heartbeat()
+    (line,) = lines_while(lambda: future.set_result(object()))
+    assert line["api"] == "Heartbeat"
+    broker.layer.reactor.run_asked()
+    assert HeartbeatResponse.decode(body_of(transport), 0).error_code == -1
+
+
+@pytest.mark.parametrize("pool_bytes", [0, 1000])
+def test_a_direct_request_that_fails_after_waiting_gets_an_error_response(pool_bytes: int) -> None:
+    broker = Broker(pool_bytes)
+    transport = broker.send(
+        ApiKey.FETCH, 12, FetchRequest(topics=[FetchTopic(topic="t", partitions=[FetchPartition()])]).encode(12)
+    )
+    broker.fetches.answer.set_exception(GroupAuthorizationError("no"))
+    broker.layer.reactor.run_asked()
+    body = body_of(transport)
+    assert FetchResponse.decode(body, 12, 1).responses[0].partitions[0].error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+
 def test_kafka_error_becomes_the_response(broker: Broker) -> None:
     def refuse(context: RequestContext) -> Result:
         raise GroupAuthorizationError("no")
@@ -182,7 +224,12 @@ def test_api_versions_tells_what_is_registered(broker: Broker) -> None:
         request = ApiVersionsRequest(client_software_name="lib", client_software_version="1.2.3")
         answer = ApiVersionsResponse.decode(body_of(broker.send(ApiKey.API_VERSIONS, version, request.encode(version))), version)
         assert answer.error_code == 0
-        assert {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys} == {0: (0, 11), 12: (0, 3), 18: (0, 4)}
+        assert {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys} == {
+            0: (0, 11),
+            1: (4, 12),
+            12: (0, 3),
+            18: (0, 4),
+        }
         assert answer.finalized_features_epoch == (0 if version >= 3 else -1)
         assert not answer.supported_features
     context = broker.layer.observer.completed[-1].context

@@ -26,10 +26,13 @@ class PartitionResult:
         "record_count",
         "record_errors",
         "required_offset",
+        "size_bytes",
     )
 
-    def __init__(self, error: int, log_start_offset: int = -1, info: LogAppendInfo | None = None) -> None:
+    def __init__(self, error: int, log_start_offset: int = -1, info: LogAppendInfo | None = None, size_bytes: int = 0) -> None:
+        """``size_bytes`` is the size of the records as they were received."""
         self.error = error
+        self.size_bytes = size_bytes
         self.required_offset = -1
         self.record_errors: list[tuple[int, str]] | tuple[tuple[int, str], ...] = _NO_ERRORS
         self.error_message: str | None = None

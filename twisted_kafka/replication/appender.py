@@ -109,10 +109,11 @@ class RecordAppender:
             except Exception as error:  # noqa: BLE001 one partition's failure does not fail the others
                 results[topic_partition] = self._failed(topic_partition, error, len(records))
                 continue
-            result = results[topic_partition] = PartitionResult(0, info=info)
+            size_bytes = len(records)
+            result = results[topic_partition] = PartitionResult(0, info=info, size_bytes=size_bytes)
             if partition.produce_meters is None:
                 partition.produce_meters = ProduceMeters(partition.stats, self._stats.all_topics)
-            partition.produce_meters.mark(len(records), info.record_count)
+            partition.produce_meters.mark(size_bytes, info.record_count)
             if moved:
                 self._purgatories.check_all(topic_partition)
             else:

@@ -11,7 +11,7 @@ Dispatch, the ApiVersions response and the documentation's table of APIs all use
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.api import ApiKey
@@ -68,10 +68,18 @@ class FrozenResponse(ReadyResponse):
         return [prefix + body]
 
 
+class Later(NamedTuple):
+    """Returned by a direct handler whose answer comes later, so that the frame with its records need not be kept until then."""
+
+    answer: "Future[Any]"
+    request: Message
+    """The request without its records, to build an error response if ``answer`` fails."""
+
+
 Response = Message | ReadyResponse
 Result = Response | Future[Any] | Outcome
 Handler = Callable[[RequestContext, Any], Result]
-DirectHandler = Callable[[RequestContext, Buffer, int], Result | None]
+DirectHandler = Callable[[RequestContext, Buffer, int], Result | Later | None]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from functools import partial
 from struct import Struct
 from typing import Any, Final
 
@@ -17,7 +18,17 @@ from twisted_kafka.protocol.errors import ErrorCode, KafkaError, error_of
 from twisted_kafka.protocol.headers import response_header_version
 from twisted_kafka.protocol.regions import Part
 from twisted_kafka.server.apis.cluster.api_versions import unsupported_version_response
-from twisted_kafka.server.dispatch import CLOSE_CONNECTION, NO_RESPONSE, Api, ApiRegistry, Outcome, ReadyResponse, Response, Result
+from twisted_kafka.server.dispatch import (
+    CLOSE_CONNECTION,
+    NO_RESPONSE,
+    Api,
+    ApiRegistry,
+    Later,
+    Outcome,
+    ReadyResponse,
+    Response,
+    Result,
+)
 from twisted_kafka.server.error_counts import first_error, note_errors
 from twisted_kafka.server.error_responses import error_response, error_text
 from twisted_kafka.timing.clock import IClock
@@ -28,6 +39,9 @@ JOIN_BYTES = 64 * 1024
 _SIZE: Final = Struct(">I").pack
 _HEADER: Final = Struct(">i").pack
 _TAGGED_HEADER: Final = Struct(">ix").pack
+
+_Decoded = Message | Callable[[], Message] | None
+"""A request's message, a function that decodes it, or None while the request has its frame to decode it from."""
 
 _NO_ERROR_COUNTS: Final[Mapping[int, int]] = {}
 """The error counts of a request without response."""
@@ -61,7 +75,10 @@ class KafkaApis:
                 self._fail(request, api, None, error)
                 return
             if result is not None:
-                self._finish(request, api, None, result, by_handler=True)
+                if isinstance(result, Later):
+                    self._finish(request, api, result.request, result.answer)
+                else:
+                    self._finish(request, api, None, result, by_handler=True)
                 return
         try:
             message = api.request_class.decode(request.frame, version, request.body_offset)
@@ -75,7 +92,7 @@ class KafkaApis:
             return
         self._finish(request, api, message, result, by_handler=True)
 
-    def _complete(self, request: Request, api: Api, message: Message | None, future: "Future[Any]") -> None:
+    def _complete(self, request: Request, api: Api, message: _Decoded, future: "Future[Any]") -> None:
         try:
             result = future.result()
         except BaseException as error:  # noqa: BLE001 a cancelled future needs a response, too
@@ -83,10 +100,12 @@ class KafkaApis:
             return
         self._finish(request, api, message, result)
 
-    def _finish(self, request: Request, api: Api, message: Message | None, result: Result, by_handler: bool = False) -> None:
+    def _finish(self, request: Request, api: Api, message: _Decoded, result: Result, by_handler: bool = False) -> None:
         """Send a handler's result, now or when its future is done."""
         if isinstance(result, Future):
             request.local_complete_ns = self._clock.monotonic_ns()
+            if message is None:  # the request drops its frame when the handler returns
+                message = partial(api.request_class.decode, request.frame, request.context.api_version, request.body_offset)
             result.add_done_callback(lambda future: self._complete(request, api, message, future))
             return
         if isinstance(result, Outcome):
@@ -98,12 +117,12 @@ class KafkaApis:
                 self._channel.close_connection(request)
             return
         context = request.context
-        if not isinstance(result, ReadyResponse):  # the handler of a ReadyResponse has noted its errors
-            if api.error_places.lists:
-                note_errors(context, result)
-            elif not context.error:
-                context.error = first_error(result, api.error_places)
         try:
+            if not isinstance(result, ReadyResponse):  # the handler of a ReadyResponse has noted its errors
+                if api.error_places.lists:
+                    note_errors(context, result)
+                elif not context.error:
+                    context.error = first_error(result, api.error_places)
             parts, size_bytes = self._encode(request, result)
         except Exception as error:  # noqa: BLE001 an error response is sent
             self._fail(request, api, message, error)
@@ -131,7 +150,7 @@ class KafkaApis:
             parts.insert(0, _SIZE(size))
         return parts, size + 4
 
-    def _fail(self, request: Request, api: Api, message: Message | None, error: BaseException) -> None:
+    def _fail(self, request: Request, api: Api, message: _Decoded, error: BaseException) -> None:
         """Send an error response; close the connection if that fails."""
         context = request.context
         code = error_of(error)
@@ -149,6 +168,8 @@ class KafkaApis:
         try:
             if message is None:
                 message = api.request_class.decode(request.frame, context.api_version, request.body_offset)
+            elif not isinstance(message, Message):
+                message = message()
             response = error_response(message, api.response_class, context.api_version, code, error_text(error, code))
             if response is None:
                 self._channel.close_connection(request)

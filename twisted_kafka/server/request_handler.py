@@ -66,6 +66,7 @@ class KafkaRequestHandler:
             except Exception:  # noqa: BLE001 a failed request must not end the thread
                 self._failed(request)
             finally:
+                request.frame = b""  # not to be kept while the request waits
                 if request.memory_pool is not None:
                     request.release_buffer()
             return True

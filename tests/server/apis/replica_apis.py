@@ -18,7 +18,7 @@ from twisted_kafka.protocol.wire import join
 from twisted_kafka.server.apis.data.fetch import FetchApis
 from twisted_kafka.server.apis.data.offsets import OffsetApis
 from twisted_kafka.server.apis.data.produce import ProduceApis
-from twisted_kafka.server.dispatch import ApiRegistry, Outcome
+from twisted_kafka.server.dispatch import ApiRegistry, Later, Outcome
 from twisted_kafka.server.fetch_session import FetchSessionCache
 
 
@@ -37,6 +37,10 @@ class Apis(Harness):
         self.context: Any = None
         self.is_direct = True
         """Whether the way past the messages is tried first, as the broker does."""
+        self.frame = bytearray()
+        """The last request's."""
+        self.message: Any = None
+        """What the broker keeps of the last request until it is answered."""
 
     def start(
         self,
@@ -49,12 +53,16 @@ class Apis(Harness):
         api = self.registry.apis[type(request).KEY]
         connection = ConnectionInfo("id", "PLAINTEXT", "PLAINTEXT", "127.0.0.1")
         self.context = RequestContext(api.key, version, 1, client, connection)
-        frame = bytearray(request.encode(version))
+        frame = self.frame = bytearray(request.encode(version))
         if self.is_direct and api.direct is not None:
             result = api.direct(self.context, frame, 0)
+            if isinstance(result, Later):
+                self.message = result.request
+                return result.answer
             if result is not None:
                 return result
-        return api.handler(self.context, type(request).decode(frame, version))
+        self.message = type(request).decode(frame, version)
+        return api.handler(self.context, self.message)
 
     def call(
         self,

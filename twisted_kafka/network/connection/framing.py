@@ -12,8 +12,8 @@ from twisted_kafka.protocol.regions import Buffer
 
 SIZE_BYTES = 4
 
-FIRST_ALLOCATION_BYTES = 256 * 1024
-"""Most bytes that the buffer of a large frame starts with."""
+FIRST_ALLOCATION_BYTES = 16 * 1024
+"""Least bytes that the buffer of a larger frame starts with: a client that sent a size alone holds no more."""
 
 GROWTH = 4
 """Factor by which a full buffer grows, up to the size of its frame."""

@@ -1,3 +1,4 @@
+import gc
 import struct
 from pathlib import Path
 from typing import Any
@@ -189,6 +190,16 @@ class TestAcks:
     def test_all_waits_and_times_out(self, apis: Apis) -> None:
         apis.lead("r", replicas=(BROKER, OTHER))
         assert error(apis, batch_of(b"a"), acks=-1, topic="r") == ErrorCode.REQUEST_TIMED_OUT
+
+    def test_the_records_are_not_kept_while_it_waits(self, apis: Apis) -> None:
+        apis.lead("r", replicas=(BROKER, OTHER))
+        waiting = apis.start(request(batch_of(b"a"), acks=-1, topic="r"), 9)
+        assert apis.message.topic_data[0].partition_data[0].records is None
+        gc.collect()
+        apis.frame.clear()  # fails while a view of it exists
+        apis.advance_ms(1_000_000)
+        answer = apis.decoded(ProduceRequest, waiting.result(0), 9).responses[0].partition_responses[0]
+        assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
 
     def test_others_are_refused(self, apis: Apis) -> None:
         assert error(apis, batch_of(b"a"), acks=2) == ErrorCode.INVALID_REQUIRED_ACKS

@@ -17,9 +17,11 @@ from twisted_kafka.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
+    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
 from twisted_kafka.protocol.records.batch import HEADER_SIZE
@@ -32,8 +34,8 @@ from twisted_kafka.replication.appender import NO_GUARDS, Guards
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.replication.topic_stats import PRODUCE_CONVERSIONS
 from twisted_kafka.server.apis.data.leader_hints import LeaderHints
-from twisted_kafka.server.apis.data.produce_direct import FIRST_VERSION, AppendedResponse, read_one
-from twisted_kafka.server.dispatch import CLOSE_CONNECTION, NO_RESPONSE, Outcome, api
+from twisted_kafka.server.apis.data.produce_direct import FIRST_VERSION, AppendedResponse, OneBatch, read_one
+from twisted_kafka.server.dispatch import CLOSE_CONNECTION, NO_RESPONSE, Later, Outcome, api
 from twisted_kafka.waiting.futures import then, when_done
 
 ADMIN_CLIENT_ID: Final = "__admin_client"
@@ -117,11 +119,11 @@ class ProduceApis:
             internal_topics_allowed=context.client_id == ADMIN_CLIENT_ID,
             guards=guards,
         )
+        if isinstance(results, Future):
+            _drop_records(request)
         return when_done(results, respond)
 
-    def produce_one(
-        self, context: RequestContext, frame: Buffer, offset: int
-    ) -> "Answer | AppendedResponse | Future[Answer] | None":
+    def produce_one(self, context: RequestContext, frame: Buffer, offset: int) -> Answer | AppendedResponse | Later | None:
         """Handle the request if it has one valid batch for one partition, with acks 1 or -1; otherwise return None.
 
         It does the same as ``produce``, without decoding and encoding messages.
@@ -134,17 +136,13 @@ class ProduceApis:
         if error or records is None:
             return None
         topic_partition = topic_partition_of((one.topic, one.index))
-
-        def respond(results: Results) -> Answer:
-            # The append failed or waited for replicas: respond as `produce` does. This function keeps the frame alive.
-            return self._respond(context, ProduceRequest.decode(frame, version, offset), None, results)
-
         results = self._replicas.appender.append(one.timeout_ms, one.acks, {topic_partition: records})
         if isinstance(results, Future):
-            return then(results, respond)
+            request = _without_records(one)
+            return Later(then(results, partial(self._respond, context, request, None)), request)
         result = results[topic_partition]
         if result.error:
-            return respond(results)
+            return self._respond(context, _without_records(one), None, results)
         context.note_topic(one.topic, 1, result.record_count, len(one.records))
         if result.conversion is not None:
             self._note_conversion(context, one.topic, result.conversion)
@@ -219,7 +217,7 @@ class ProduceApis:
                     records += result.record_count
                     if result.conversion is not None:
                         self._note_conversion(context, name, result.conversion)
-                    size_bytes += len(data.records or b"")
+                    size_bytes += result.size_bytes
                 answers.append(answer)
             context.note_topic(name, len(answers), records, size_bytes, first_error)
             has_error = has_error or first_error != 0
@@ -233,6 +231,18 @@ class ProduceApis:
                 NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack) for node in hints.nodes.values()
             ]
         return response
+
+
+def _drop_records(request: ProduceRequest) -> None:
+    """Free the records of a request that waits for replicas: they are in the log (Kafka: ``clearPartitionRecords``)."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            data.records = None
+
+
+def _without_records(one: OneBatch) -> ProduceRequest:
+    topic = TopicProduceData(name=one.topic, partition_data=[PartitionProduceData(index=one.index)])
+    return ProduceRequest(acks=one.acks, timeout_ms=one.timeout_ms, topic_data=[topic])
 
 
 def _explain(
