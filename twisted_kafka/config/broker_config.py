@@ -15,12 +15,12 @@ from twisted_kafka.config.endpoints import (
     parse_protocol_map,
 )
 from twisted_kafka.config.errors import ConfigError
-from twisted_kafka.config.interpreter import HAS_INTERPRETER_LOCK
 from twisted_kafka.config.keys import BROKER_KEYS, BROKER_SYNONYMS
 from twisted_kafka.config.keys.declare import PASSWORD, Value
 from twisted_kafka.config.prefixes import base_key
 from twisted_kafka.config.typed import TypedValues
 from twisted_kafka.config.values import HIDDEN, parse_value, value_text
+from twisted_kafka.interpreter import HAS_INTERPRETER_LOCK
 
 _MS_PER_MINUTE = 60_000
 _MS_PER_HOUR = 3_600_000

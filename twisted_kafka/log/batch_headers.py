@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Protocol
 
+from twisted_kafka.log.files import read_into
 from twisted_kafka.protocol.records.checksums import crc32c
 from twisted_kafka.protocol.regions import Buffer
 
@@ -252,5 +253,5 @@ class _Window:
             self.memory = memoryview(bytearray(size_bytes + HEADER_BYTES))
         self.start = position
         wanted = min(len(self.memory) - HEADER_BYTES, self._end - position)
-        self._filled = os.preadv(self._fd, [self.memory[:wanted]], position)
+        self._filled = read_into(self._fd, self.memory[:wanted], position)
         return self._filled >= size_bytes

@@ -72,6 +72,15 @@ def read_whole(path: Path) -> bytes:
         os.close(fd)
 
 
+def read_into(fd: int, memory: memoryview, position: int) -> int:
+    """Read from ``position`` into ``memory``; return how many bytes there were, as ``preadv`` does. Raises OSError."""
+    if hasattr(os, "preadv"):
+        return os.preadv(fd, [memory], position)
+    data = os.pread(fd, len(memory), position)
+    memory[: len(data)] = data
+    return len(data)
+
+
 def write_fully(fd: int, data: Buffer, position: int) -> None:
     """Write all of ``data`` at ``position``; raises OSError."""
     written = os.pwrite(fd, data, position)

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from zope.interface import implementer
 
@@ -101,7 +101,7 @@ class SqliteStore:
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA synchronous = FULL")
             database.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-            found = database.execute("PRAGMA user_version").fetchone()[0]
+            found = _first(database.execute("PRAGMA user_version"))[0]
             if not 0 <= found <= FORMAT_VERSION:
                 raise StoreUnavailableError(f"{self.path} has the unknown format {found}")
             database.execute("BEGIN IMMEDIATE")
@@ -146,7 +146,7 @@ class SqliteStore:
     def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
         """Return the result of ``get`` for each path."""
         with self._reading() as database:
-            rows = [database.execute(_SELECT, _key(path)).fetchone() for path in paths]
+            rows = [_first(database.execute(_SELECT, _key(path))) for path in paths]
         return [None if row is None else (row[0], Stat(*row[1:])) for row in rows]
 
     def exists(self, path: str) -> Stat | None:
@@ -280,7 +280,7 @@ class SqliteStore:
         return None
 
     def _stat(self, path: str) -> Stat | None:
-        row = self._database.execute(_STAT, _key(path)).fetchone()
+        row = _first(self._database.execute(_STAT, _key(path)))
         return None if row is None else Stat(*row)
 
     def _stat_of(self, path: str) -> Stat:
@@ -338,7 +338,7 @@ class SqliteStore:
         path = operation.path
         stat = self._stat_of(path)
         _expect(stat, path, operation.expected_version)
-        child = self._database.execute("SELECT 1 FROM node WHERE parent = ? LIMIT 1", (path,)).fetchone()
+        child = _first(self._database.execute("SELECT 1 FROM node WHERE parent = ? LIMIT 1", (path,)))
         if child is not None:
             raise NotEmptyError(f"the node {path} has children")
         parent, name = _key(path)
@@ -360,6 +360,12 @@ class SqliteStore:
     def _children_changed(self, parent: str, name: str) -> None:
         self._database.execute("UPDATE node SET cversion = cversion + 1 WHERE parent = ? AND name = ?", _key(parent))
         self._events.append(WatchEvent(EventKind.CHILDREN, parent, frozenset((name,))))
+
+
+def _first(rows: sqlite3.Cursor) -> Any:
+    """Return the only row, or None. All rows are fetched, because a statement that is not finished keeps COMMIT from working."""
+    found = rows.fetchall()
+    return found[0] if found else None
 
 
 def _key(path: str) -> tuple[str, str]:

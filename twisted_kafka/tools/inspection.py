@@ -1,10 +1,9 @@
 """``twisted-kafka dump-log`` and ``twisted-kafka verify``: inspect the files of a broker without starting one."""
 
 import argparse
+import json
 from collections.abc import Iterable
 from pathlib import Path
-
-import orjson
 
 from twisted_kafka.coordinator.coordinator_record import UnknownRecordKindError, decode_record
 from twisted_kafka.coordinator.group.group_records import GROUP_RECORD_KINDS
@@ -92,7 +91,7 @@ def _log_directories(given: Path) -> Iterable[Path]:
 
 def _print(item: Item, *, as_json: bool) -> None:
     if as_json:
-        print(orjson.dumps(item, option=orjson.OPT_NON_STR_KEYS).decode())
+        print(_json(item))
     else:
         indent = "  | " if item["kind"] == "record" else ""
         words = " ".join(f"{name}: {_shown(value)}" for name, value in item.items() if name != "kind")
@@ -100,7 +99,11 @@ def _print(item: Item, *, as_json: bool) -> None:
 
 
 def _shown(value: object) -> str:
-    return orjson.dumps(value).decode() if isinstance(value, dict | list) else str(value)
+    return _json(value) if isinstance(value, dict | list) else str(value)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _describer(path: Path) -> DescribeRecord | None:

@@ -1,13 +1,14 @@
 """The cleaner's offset map: the latest offset of each key, in bounded memory (Kafka: SkimpyOffsetMap).
 
 Keys are stored as 128-bit hashes, so long that collisions do not happen in practice. There are two implementations: one with numpy
-arrays (the extra ``fast``), which takes 24 bytes per entry as in Kafka and processes the records of many batches at once, and a
-dictionary, which needs no dependency.
+arrays (the extra ``fast``, on CPython), which takes 24 bytes per entry as in Kafka and processes the records of many batches at
+once, and a dictionary, which needs no dependency.
 """
 
 from collections.abc import Sequence
 from typing import Protocol
 
+from twisted_kafka.interpreter import NUMPY_PAYS
 from twisted_kafka.log.cleaner.blocks import Block, DataBatch
 from twisted_kafka.log.cleaner.plain_offset_map import PlainOffsetMap
 
@@ -72,7 +73,7 @@ class OffsetMap(Protocol):
 
 def make_offset_map(memory_bytes: int, load_factor: float, dirty_bytes: int) -> OffsetMap:
     """Return a map limited to ``memory_bytes`` and ``load_factor``, of the type that suits ``dirty_bytes`` of records."""
-    if dirty_bytes >= VECTORISED_FROM_BYTES:
+    if NUMPY_PAYS and dirty_bytes >= VECTORISED_FROM_BYTES:
         try:
             from twisted_kafka.log.cleaner.vector_offset_map import VectorOffsetMap
         except ImportError:

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 
 from twisted.logger import Logger
 
-from twisted_kafka.config.interpreter import HAS_INTERPRETER_LOCK
+from twisted_kafka.interpreter import HAS_AFFINITY, HAS_INTERPRETER_LOCK
 from twisted_kafka.timing.clock import IClock
 
 DECISION_INTERVAL_NS: Final = 250_000_000
@@ -255,7 +255,7 @@ class ThreadPlacement:
 
 def make_placement(clock: IClock) -> ThreadPlacement | None:
     """Return a placement for the threads of a plane; None if it would gain nothing or is not possible."""
-    if not sys.platform.startswith("linux") or not HAS_INTERPRETER_LOCK:
+    if not sys.platform.startswith("linux") or not HAS_AFFINITY or not HAS_INTERPRETER_LOCK:
         return None
     cpus = LinuxCpus()
     try:

@@ -31,7 +31,7 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from twisted_kafka.config.interpreter import HAS_INTERPRETER_LOCK
+from twisted_kafka.interpreter import HAS_INTERPRETER_LOCK
 from twisted_kafka.network.accepting.interfaces import IBlockedAcceptor, IConnectionProcessor
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.connection.connection_stats import ConnectionStats

@@ -21,7 +21,7 @@ from twisted_kafka.timing.clock import IClock
 
 try:
     from twisted.internet.epollreactor import EPollReactor
-except ImportError:  # pragma: no cover not Linux
+except ImportError:  # not Linux, or PyPy
     EPollReactor = None  # type: ignore[assignment,misc]
 try:
     from twisted.internet.kqreactor import KQueueReactor
@@ -82,7 +82,7 @@ class Waker:
     def __init__(self) -> None:
         if hasattr(os, "eventfd"):
             self._in = self._out = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        else:  # pragma: no cover not Linux
+        else:  # not Linux, or PyPy
             self._in, self._out = os.pipe()
             os.set_blocking(self._in, False)
             os.set_blocking(self._out, False)

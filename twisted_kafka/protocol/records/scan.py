@@ -1,12 +1,13 @@
 """Validate the records of a batch of format 2 without creating objects for them.
 
 Every length must fit, every record must end where it declares, the number of records must be the declared one, and no byte may
-remain. Large batches whose records differ in length are checked with numpy where it is installed (the extra ``fast``); it is
-imported with the first such batch.
+remain. On CPython, large batches whose records differ in length are checked with numpy where it is installed (the extra
+``fast``); it is imported with the first such batch.
 """
 
 from collections.abc import Callable
 
+from twisted_kafka.interpreter import NUMPY_PAYS
 from twisted_kafka.protocol.errors import InvalidRecordError, RecordTooLargeError
 from twisted_kafka.protocol.records.scan_python import RecordScan, scan_in_steps
 
@@ -47,10 +48,13 @@ _choice: list[_Scanner | None] = []
 
 def _vectorised() -> _Scanner | None:
     if not _choice:
-        try:
-            from twisted_kafka.protocol.records.scan_numpy import scan_with_numpy
-        except ImportError:
-            _choice.append(None)
-        else:
-            _choice.append(scan_with_numpy)
+        _choice.append(_load() if NUMPY_PAYS else None)
     return _choice[0]
+
+
+def _load() -> _Scanner | None:
+    try:
+        from twisted_kafka.protocol.records.scan_numpy import scan_with_numpy
+    except ImportError:
+        return None
+    return scan_with_numpy

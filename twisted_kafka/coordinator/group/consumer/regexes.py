@@ -20,7 +20,12 @@ def compile_regex(regex: str) -> Any:
         raise InvalidRegularExpressionError(
             f"SubscribedTopicRegex is not valid: its length {len(regex)} is larger than {MAX_REGEX_LENGTH} characters."
         )
-    re2 = importlib.import_module("re2")  # a shared library, needed only for groups with regular expressions
+    try:
+        re2 = importlib.import_module("re2")  # a shared library, needed only for groups with regular expressions
+    except ImportError:
+        raise InvalidRegularExpressionError(
+            "SubscribedTopicRegex is not supported: the broker's environment has no package google-re2."
+        ) from None
     options = re2.Options()
     options.log_errors = False
     try:
