@@ -8,6 +8,7 @@ from typing import Any
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.log.unified_log import UnifiedLog
+from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import KafkaStorageError
@@ -15,13 +16,16 @@ from twisted_kafka.protocol.messages.inter_broker import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from twisted_kafka.protocol.records.builder import build_batch
+from twisted_kafka.protocol.records.builder import build_batch, end_transaction_marker
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.control_plane import ControlPlane
@@ -59,6 +63,8 @@ class Logs(LogManager):
         return super().get_or_create_log(topic_partition, *args, **options)
 
     def delete_log(self, topic_partition: TopicPartition) -> bool:
+        if topic_partition in self.failing:
+            raise KafkaStorageError("the disk is broken")
         self.deleted.append(topic_partition)
         return super().delete_log(topic_partition)
 
@@ -179,6 +185,17 @@ class Harness:
         self.announce(topic, partition, epoch=how.get("epoch", 0), replicas=how.get("replicas", (BROKER,)))
         return self.replicas.get_partition(TopicPartition(topic, partition))
 
+    def stop_replica(self, *, epoch: int = -2, delete: bool = True, controller_epoch: int = 1) -> int:
+        """Stop the replica of partition 0 as the controller does; return the partition's error code, or the response's."""
+        state = StopReplicaPartitionState(partition_index=0, leader_epoch=epoch, delete_partition=delete)
+        response = self.control.stop_replica(
+            StopReplicaRequest(
+                controller_epoch=controller_epoch,
+                topic_states=[StopReplicaTopicState(topic_name=TOPIC, partition_states=[state])],
+            )
+        )
+        return response.error_code or response.partition_errors[0].error_code
+
     def append(
         self,
         *values: Any,
@@ -192,6 +209,27 @@ class Harness:
         batch = batch_of(*values, **(batch_options or {}))
         results = self.replicas.appender.append(timeout_ms, acks, {topic_partition: batch}, **options)
         return results[topic_partition] if isinstance(results, dict) else results
+
+    def begin_transaction(self, *values: Any, topic_partition: TopicPartition = TP) -> None:
+        """Append the values as the first batch of a transaction of producer 1, which stays open."""
+        options = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+        guard = self.replicas.get_partition_or_error(topic_partition).log.start_verification(1, 0, 0)
+        guards = {} if guard is None else {topic_partition: guard}
+        assert self.append(*values, topic_partition=topic_partition, batch_options=options, guards=guards).error == 0
+
+    def end_transaction(self, *, commit: bool = True, topic_partition: TopicPartition = TP) -> None:
+        """Append the marker that ends producer 1's transaction."""
+        results: Any = self.replicas.appender.append(0, 1, {topic_partition: end_marker(commit)}, AppendOrigin.COORDINATOR)
+        assert results[topic_partition].error == 0
+
+
+def end_marker(commit: bool, producer_id: int = 1) -> bytearray:
+    """Return the batch that ends the producer's transaction."""
+    return bytearray(
+        end_transaction_marker(
+            commit=commit, coordinator_epoch=0, timestamp_ms=1_700_000_000_000, producer_id=producer_id, producer_epoch=0
+        )
+    )
 
 
 def batch_of(*values: Any, timestamp_ms: int = 1_700_000_000_000, **options: Any) -> bytearray:

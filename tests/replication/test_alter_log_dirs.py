@@ -1,18 +1,23 @@
 """Moves of replicas between log directories, a piece at a time."""
 
 import errno
+import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.eventually import eventually
 from tests.log.support import contents
-from tests.replication.harness import TOPIC, TP, Harness
+from tests.replication.harness import TOPIC, TP, Harness, in_thread
 from twisted_kafka.log.directories.log_directory import LogDirectory
 from twisted_kafka.log.results import FetchIsolation
+from twisted_kafka.metrics.instruments import Meter
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.replication.alter_log_dirs_copy import align
+from twisted_kafka.replication.alter_log_dirs_copy import LAST_PIECES, ReplicaCopier, align
+from twisted_kafka.replication.alter_log_dirs_manager import ReplicaMover
 from twisted_kafka.replication.replication_quota import ReplicationQuota
 from twisted_kafka.timing.clock import ManualClock
 
@@ -39,6 +44,10 @@ class Moving(Harness):
 
     def move_on(self) -> int:
         return self.moves.manager.pump()
+
+    @staticmethod
+    def fail() -> Any:
+        raise AssertionError("the log must not be replaced")
 
     def described(self) -> dict[str, list[tuple[int, int, bool]] | list[Any | tuple[int, int, bool]]]:
         return {
@@ -109,6 +118,143 @@ def test_a_log_that_ends_with_a_gap_is_moved(h: Moving, has_records: bool) -> No
     again = h.again()
     assert again.lead(epoch=1).log.log_end_offset == 9
     again.close()
+
+
+def test_a_batch_larger_than_a_piece_is_moved_whole(h: Moving) -> None:
+    partition = h.lead()
+    h.append(b"x" * 3 * PIECE)
+    h.alter(h.elsewhere())
+    assert h.move_on() > 3 * PIECE
+    assert partition.future_log is None
+    assert len(contents(partition.log)) == 1
+
+
+def test_the_last_pieces_are_copied_at_once_but_not_more_than_appends_can_wait_for(h: Moving) -> None:
+    partition = h.lead(config={"segment.bytes": "100"})
+    for _ in range(8):
+        h.append(b"x" * 20)
+    size_bytes = partition.log.size_bytes // 8
+    assert len(partition.log.segments) == 8
+    target = h.elsewhere()
+    h.alter(target)
+    assert h.move_on() == (1 + LAST_PIECES) * size_bytes
+    assert h.described()[str(target.path)] == [(0, 7 - LAST_PIECES, True)]
+    assert h.move_on() == (7 - LAST_PIECES) * size_bytes
+    assert (partition.log.parent, len(contents(partition.log))) == (target.path, 8)
+
+
+def test_what_was_durable_is_durable_afterwards(h: Moving) -> None:
+    partition = h.lead()
+    fill(h, 3)
+    partition.log.flush()
+    h.alter(h.elsewhere())
+    while h.move_on():
+        pass
+    assert partition.log.recovery_point == 3
+
+
+def test_records_that_are_deleted_meanwhile_are_deleted_there_too(h: Moving) -> None:
+    partition = h.lead()
+    fill(h, 6)
+    h.alter(h.elsewhere())
+    h.move_on()
+    partition.delete_records(1)
+    while h.move_on():
+        pass
+    assert partition.future_log is None
+    assert partition.log.log_start_offset == 1
+
+
+def test_two_replicas_are_moved_in_turn(h: Moving) -> None:
+    partitions = [h.lead(partition=number) for number in range(2)]
+    for number in range(2):
+        for _ in range(3):
+            h.append(VALUE, topic_partition=TopicPartition(TOPIC, number))
+    h.moves.alter({each.topic_partition: str(h.elsewhere(each.topic_partition).path) for each in partitions})
+    assert h.move_on() == 2 * PIECE
+    while h.move_on():
+        pass
+    assert [each.future_log for each in partitions] == [None, None]
+
+
+def test_a_stopped_replica_is_moved_on_when_it_is_ordered_again(h: Moving) -> None:
+    partition = h.lead()
+    fill(h)
+    h.alter(h.elsewhere())
+    h.move_on()
+    copied = partition.future_log.log_end_offset
+    assert h.stop_replica(delete=False) == 0
+    assert (h.move_on(), partition.future_log.log_end_offset) == (0, copied)
+    h.order()
+    assert h.move_on() > 0
+    assert partition.future_log.log_end_offset > copied
+
+
+def test_a_mover_reports_each_move_once(h: Moving) -> None:
+    partition = h.lead()
+    fill(h, 3)
+    h.alter(h.elsewhere())
+    moved: list[TopicPartition] = []
+    requests = Meter(h.clock)
+    mover = ReplicaMover(ReplicaCopier(h.logs, PIECE), ReplicationQuota(h.clock, 3, 1000), requests, moved.append)
+    mover.add(partition)
+    sizes = [mover.run_once() for _ in range(5)]
+    assert moved == [TP]
+    assert sizes[2:] == [0, 0, 0]
+    assert requests.count == 2
+
+
+def test_there_is_nothing_to_copy_without_a_move(h: Moving) -> None:
+    partition = h.lead()
+    assert ReplicaCopier(h.logs, PIECE).step(partition) == (0, True)
+    assert partition.replace_log(lambda: False, h.fail)
+
+
+def test_the_log_is_replaced_only_by_a_complete_copy(h: Moving) -> None:
+    partition = h.lead()
+    fill(h)
+    h.alter(h.elsewhere())
+    future = partition.future_log
+    assert not partition.replace_log(lambda: False, h.fail)
+    assert partition.future_log is future
+    assert partition.replace_log(lambda: True, lambda: future)
+    assert (partition.log, partition.future_log) == (future, None)
+
+
+def test_threads_move_replicas_until_they_are_stopped(h: Moving, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("twisted_kafka.replication.alter_log_dirs_manager.IDLE_WAIT_S", 60.0)
+    h.moves.manager.is_threaded = True
+    partition = h.lead()
+    fill(h, 20)
+    paths: list[Path] = []
+
+    def has_moved() -> bool:
+        return partition.log.parent == paths[-1]
+
+    for _ in range(2):  # the second move finds the threads waiting
+        paths.append(h.elsewhere().path)
+        assert h.alter(str(paths[-1])) == 0
+        eventually(has_moved, wait_s=10)
+    h.clock.advance_ms(100_000)
+    h.moves.configure({"replica.alter.log.dirs.io.max.bytes.per.second": "1"})
+    paths.append(h.elsewhere().path)
+    h.alter(str(paths[-1]))
+    eventually(lambda: partition.future_log.log_end_offset > 0, wait_s=10)
+    h.moves.configure({})  # the thread finds out by itself
+    eventually(has_moved, wait_s=10)
+    assert len(contents(partition.log)) == 20
+    in_thread(h.replicas.shutdown)
+    assert not [each for each in threading.enumerate() if each.name.startswith("ReplicaAlterLogDirsThread")]
+
+
+def test_a_description_of_some_partitions(h: Moving) -> None:
+    for number in range(2):
+        h.lead(partition=number)
+    [first, second] = h.moves.describe([TP])
+    assert [log.topic_partition for log in first.logs + second.logs] == [TP]
+    disk = shutil.disk_usage(h.path)
+    assert first.total_bytes == disk.total
+    assert disk.free / 2 < first.usable_bytes < disk.free * 2
 
 
 def test_a_move_goes_on_after_a_restart(h: Moving) -> None:
@@ -354,6 +500,32 @@ def test_a_rate_over_windows() -> None:
     assert quota.rate == 500
 
 
+def test_bytes_count_for_the_window_that_they_were_copied_in() -> None:
+    clock = ManualClock()
+    quota = ReplicationQuota(clock, 3, 1000)
+    quota.record(100)
+    clock.advance_ms(999)
+    quota.record(200)
+    assert quota.rate == 300
+    clock.advance_ms(1)
+    quota.record(400)
+    clock.advance_ms(1999)
+    assert round(quota.rate * 2.999) == 700
+    clock.advance_ms(1)
+    assert quota.rate == 200, "only the second window is left, of the last two seconds"
+    clock.advance_ms(1000)
+    assert quota.rate == 0
+
+
+def test_a_rate_of_exactly_the_bound_is_allowed() -> None:
+    quota = ReplicationQuota(ManualClock(), 3, 1000)
+    quota.update(500)
+    quota.record(500)
+    assert not quota.is_exceeded
+    quota.record(1)
+    assert quota.is_exceeded
+
+
 def test_a_failing_copy_is_counted_and_ends(h: Moving) -> None:
     partition = h.lead()
     fill(h)
@@ -366,8 +538,18 @@ def test_a_failing_copy_is_counted_and_ends(h: Moving) -> None:
         pass
     tags = {"clientId": "ReplicaAlterLogDirs"}
     assert h.metrics.value("ReplicaAlterLogDirsManager", "FailedPartitionsCount", **tags) == 1
-    assert partition.future_log.log_end_offset < 10
+    copied = partition.future_log.log_end_offset
+    assert copied < 10
     assert partition.log.log_end_offset == 10
+    damaged[-1] ^= 1
+    path.write_bytes(damaged)
+    assert (h.move_on(), partition.future_log.log_end_offset) == (0, copied), "it is not tried again"
+    h.alter(str(partition.log.parent))
+    assert h.metrics.value("ReplicaAlterLogDirsManager", "FailedPartitionsCount", **tags) == 0
+    h.alter(h.elsewhere())
+    while h.move_on():
+        pass
+    assert len(contents(partition.log)) == 10
 
 
 def test_a_source_that_fails_in_the_last_moment_does_not_keep_the_replica(h: Moving) -> None:

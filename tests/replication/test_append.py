@@ -7,6 +7,8 @@ import pytest
 from tests.replication.harness import BROKER, OTHER, TOPIC, TP, Harness, batch_of
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.records.builder import build_batch
+from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.fetch_data import FetchParams, PartitionFetch
 
@@ -106,9 +108,28 @@ def test_too_few_in_sync_replicas(h: Harness) -> None:
 def test_the_minimum_is_never_more_than_the_replicas_there_are(h: Harness) -> None:
     h.lead(config={"min.insync.replicas": "3"})
     assert h.append(b"a", acks=-1).error == 0
+    h.lead("two", config={"min.insync.replicas": "3"}, replicas=BOTH)
+    assert isinstance(h.append(b"a", acks=-1, topic_partition=TopicPartition("two", 0)), Future)
+
+
+def test_exactly_the_minimum_of_in_sync_replicas_is_enough(h: Harness) -> None:
+    h.lead(config={"min.insync.replicas": "2"}, replicas=(BROKER, OTHER, 3), isr=BOTH)
+    answer = h.append(b"a", acks=-1)
+    follower_fetches(h, 1)
+    assert answer.result(0)[TP].error == 0
 
 
 class TestWithAFollower:
+    def test_broker_0_is_a_follower_like_any_other(self, h: Harness) -> None:
+        partition = h.lead(replicas=(BROKER, 0))
+        h.append(b"a")
+        assert follower_fetches(h, 0, replica=0).size_bytes > 0, "it reads beyond the high watermark"
+        assert partition.log.high_watermark == 0
+        follower_fetches(h, 1, replica=0)
+        assert partition.log.high_watermark == 1
+        h.order(leader=0, epoch=1, replicas=(BROKER, 0), version=1)
+        assert follower_fetches(h, 0, replica=0).error == ErrorCode.NOT_LEADER_OR_FOLLOWER, "it reads from the leader only"
+
     def test_the_high_watermark_is_what_all_in_sync_replicas_have(self, h: Harness) -> None:
         partition = h.lead(replicas=BOTH)
         h.append(b"a", b"b")
@@ -159,22 +180,75 @@ class TestWithAFollower:
         assert follower_fetches(h, 0, replica=9).error == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_the_meters_of_the_topic_and_of_all(h: Harness) -> None:
-    h.lead()
-    size = len(batch_of(b"a", b"b"))
-    h.append(b"a", b"b")
-    h.append(b"a", topic_partition=TopicPartition("nowhere", 0))
-
-    def counts(**tags: Any) -> Any:
-        names = ("MessagesInPerSec", "BytesInPerSec", "TotalProduceRequestsPerSec")
-        return [h.metrics.value("BrokerTopicMetrics", name, **tags) for name in names]
-
-    assert counts(topic=TOPIC) == [2, size, 1]
-    assert counts() == [2, size, 2]
-
-
 def test_unexpected_failures_are_counted_expected_ones_not(h: Harness) -> None:
     h.lead(config={"min.insync.replicas": "2"}, replicas=BOTH, isr=(BROKER,))
     h.append(b"a", acks=-1)
+    h.append(b"a", acks=-1)
     h.append(b"a", topic_partition=TopicPartition("nowhere", 0))
-    assert h.metrics.value("BrokerTopicMetrics", "FailedProduceRequestsPerSec") == 1
+    assert h.metrics.value("BrokerTopicMetrics", "FailedProduceRequestsPerSec") == 2
+    assert h.metrics.value("BrokerTopicMetrics", "FailedProduceRequestsPerSec", topic=TOPIC) == 2
+    assert h.metrics.value("BrokerTopicMetrics", "TotalProduceRequestsPerSec") == 3
+
+
+def test_requests_bytes_and_records_are_counted_for_the_topic_and_for_all(h: Harness) -> None:
+    h.lead()
+    h.lead("u")
+    sizes = [len(batch_of(b"a", b"b")), len(batch_of(b"c"))]
+    h.append(b"a", b"b")
+    h.append(b"a", b"b")
+    h.append(b"c", topic_partition=TopicPartition("u", 0))
+    h.append(b"a", topic_partition=TopicPartition("nowhere", 0))
+
+    def counts(**tags: str) -> list[object]:
+        names = ("TotalProduceRequestsPerSec", "MessagesInPerSec", "BytesInPerSec")
+        return [h.metrics.value("BrokerTopicMetrics", name, **tags) for name in names]
+
+    assert counts(topic=TOPIC) == [2, 4, 2 * sizes[0]]
+    assert counts(topic="u") == [1, 1, sizes[1]]
+    assert counts() == [4, 5, 2 * sizes[0] + sizes[1]]
+
+
+def test_only_the_bytes_of_batches_that_are_too_large_count_as_rejected(h: Harness) -> None:
+    h.lead(config={"max.message.bytes": "200"})
+    large = batch_of(b"x" * 300)
+    assert h.append(b"x" * 300).error == ErrorCode.MESSAGE_TOO_LARGE
+    damaged = batch_of(b"a")
+    damaged[-1] ^= 1
+    h.replicas.appender.append(0, 1, {TP: damaged})
+    for tags in ({}, {"topic": TOPIC}):
+        assert h.metrics.value("BrokerTopicMetrics", "BytesRejectedPerSec", **tags) == len(large)
+
+
+def test_a_refused_batch_is_answered_with_its_bad_records_and_the_start_of_the_log(h: Harness) -> None:
+    """KIP-467: the producer learns which records were refused and why."""
+    partition = h.lead(config={"cleanup.policy": "compact,delete"})
+    keyed = bytearray(build_batch([SimpleRecord(1_700_000_000_000, b"k", b"v")]))
+    h.replicas.appender.append(0, 1, {TP: keyed})
+    partition.delete_records(1)
+    result = h.append(b"keyless")
+    assert (result.error, result.base_offset, result.log_start_offset) == (ErrorCode.INVALID_RECORD, -1, 1)
+    assert [index for index, _ in result.record_errors] == [0]
+    assert result.error_message
+    h.lead("u", config={"min.insync.replicas": "2"}, replicas=BOTH, isr=(BROKER,))
+    result = h.append(b"a", topic_partition=TopicPartition("u", 0), acks=-1)
+    assert (list(result.record_errors), result.error_message, result.log_start_offset) == ([], None, 0)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(OSError(5, "Input/output error"), ErrorCode.KAFKA_STORAGE_ERROR), (RuntimeError("a bug"), ErrorCode.UNKNOWN_SERVER_ERROR)],
+)
+def test_what_goes_wrong_in_the_log_is_its_partitions_error(
+    h: Harness, monkeypatch: pytest.MonkeyPatch, error: Exception, code: ErrorCode
+) -> None:
+    partition = h.lead()
+    h.append(b"a")
+    partition.delete_records(1)
+
+    def fail(*args: Any, **options: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(partition.log, "append_as_leader", fail)
+    result = h.append(b"a")
+    assert (result.error, result.base_offset) == (code, -1)
+    assert result.log_start_offset == (-1 if code == ErrorCode.KAFKA_STORAGE_ERROR else 1)

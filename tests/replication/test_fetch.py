@@ -6,9 +6,10 @@ import pytest
 
 from tests.replication.harness import BROKER, OTHER, TOPIC, TP, Harness, batch_of, in_thread, topic_id
 from twisted_kafka.log.results import FetchIsolation
-from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.errors import CorruptRecordError, ErrorCode
 from twisted_kafka.protocol.regions import FileRegion
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.replication.delayed_fetch import DelayedFetch
 from twisted_kafka.replication.fetch_data import FetchParams, PartitionFetch
 
 BOTH = (BROKER, OTHER)
@@ -157,6 +158,15 @@ class TestLimits:
     def test_old_versions_get_a_piece_of_the_first_batch(self, h: Harness, size: int) -> None:
         assert self.sizes(h, version=2, partition_max=10) == [10, 10]
 
+    def test_what_the_first_partition_uses_up_is_not_left_for_the_next(self, h: Harness, size: int) -> None:
+        for version in (2, 12):
+            assert self.sizes(h, version=version, max_bytes=2 * size) == [2 * size, 0]
+            assert self.sizes(h, version=version, max_bytes=2 * size - 1, partition_max=size) == [
+                size,
+                size - 1 if version == 2 else 0,
+            ]
+        assert self.sizes(h, version=2, partition_max=0) == [0, 0]
+
 
 class TestWaiting:
     def test_an_append_completes_it_on_the_appending_thread(self, h: Harness) -> None:
@@ -187,6 +197,16 @@ class TestWaiting:
         assert not answer.done()
         h.append(b"a")
         assert answer.result(0)[0].size_bytes == 3 * size
+
+    def test_exactly_min_bytes_are_enough(self, h: Harness) -> None:
+        h.lead()
+        h.lead(partition=1)
+        h.append(b"a")
+        h.append(b"a", topic_partition=TP1)
+        size = len(batch_of(b"a"))
+        both = ask(0), ask(0, topic_partition=TP1)
+        assert [read.size_bytes for read in fetch(h, *both, wait_ms=500, min_bytes=2 * size)] == [size, size]
+        assert isinstance(fetch(h, *both, wait_ms=500, min_bytes=2 * size + 1), Future)
 
     def test_min_bytes_count_what_was_there_before(self, h: Harness) -> None:
         h.lead()
@@ -238,6 +258,33 @@ class TestWaiting:
         assert not consumer.done()
         fetch(h, ask(1), replica=OTHER, isolation=FetchIsolation.LOG_END)
         assert consumer.result(0)[0].size_bytes > 0
+
+    def test_a_reader_of_committed_records_waits_for_the_end_of_the_transaction(self, h: Harness) -> None:
+        partition = h.lead()
+        h.append(b"before")
+        partition.log.roll()
+        h.begin_transaction(b"in it")
+        answer = fetch(h, ask(1), wait_ms=500, isolation=FetchIsolation.TXN_COMMITTED)
+        h.append(b"after")
+        assert not answer.done()
+        h.end_transaction()
+        [read] = answer.result(0)
+        assert (read.size_bytes > 0, read.aborted_transactions) == (True, [])
+
+    def test_a_deleted_partition_completes_it(self, h: Harness) -> None:
+        h.lead()
+        answer = fetch(h, ask(0), wait_ms=500)
+        h.stop_replica()
+        assert answer.result(0)[0].error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def test_a_failure_of_the_read_is_the_answer(self, h: Harness) -> None:
+        def fail() -> Any:
+            raise RuntimeError("a bug")
+
+        operation = DelayedFetch(h.replicas.partitions, params(wait_ms=500), [], fail)
+        assert operation.force_complete()
+        with pytest.raises(RuntimeError, match="a bug"):
+            operation.future.result(0)
 
     def test_an_error_is_told_at_once(self, h: Harness) -> None:
         h.lead()
@@ -293,8 +340,50 @@ class TestDivergence:
         )
         read = reads[0]
         assert (read.error, read.diverging_epoch) == (0, expected)
-        if expected:
-            assert read.size_bytes == 0
+        assert (read.size_bytes > 0) == (expected is None and offset < 3)
+
+    def test_a_reader_that_branched_off_gets_no_records_where_there_are_some(self, h: Harness) -> None:
+        h.append(b"d")
+        [read] = fetch(h, ask(3, last_epoch=2))
+        assert (read.diverging_epoch, read.size_bytes) == ((1, 2), 0)
+
+    def test_a_log_does_not_branch_off_at_its_start(self, h: Harness) -> None:
+        partition = h.replicas.get_partition(TP)
+        partition.delete_records(2)
+        assert fetch(h, ask(2, last_epoch=3))[0].size_bytes > 0
+        assert fetch(h, ask(1, last_epoch=3))[0].error == ErrorCode.OFFSET_OUT_OF_RANGE
+
+    def test_the_first_epoch_and_one_without_records_are_known(self, tmp_path: Path) -> None:
+        h = Harness(tmp_path / "first")
+        h.lead(epoch=0)
+        h.lead(epoch=1, version=1)
+        h.append(b"a")
+        assert fetch(h, ask(0, last_epoch=0))[0].size_bytes > 0
+        assert fetch(h, ask(1, last_epoch=0))[0].diverging_epoch == (0, 0)
+
+    @pytest.mark.parametrize(
+        ("start_of_3", "cut_at", "new_epoch", "expected"), [(2, 2, 1, (1, 3)), (1, 2, 4, (3, 2)), (2, 2, 4, (1, 2))]
+    )
+    def test_a_reader_that_waits_is_told_when_its_log_branches_off(
+        self, tmp_path: Path, start_of_3: int, cut_at: int, new_epoch: int, expected: tuple[int, int]
+    ) -> None:
+        """A consumer waits at the end of a follower, which replaces its last record by its new leader's."""
+        h = Harness(tmp_path / "follower")
+        h.order(leader=OTHER, replicas=BOTH)
+        log = h.replicas.get_partition(TP).log
+        for offset in range(3):
+            epoch = 1 if offset < start_of_3 else 3
+            log.append_as_follower(batch_of(b"%d" % offset, base_offset=offset, partition_leader_epoch=epoch))
+        log.update_high_watermark(3)
+        answer = fetch(h, ask(3, last_epoch=3), wait_ms=500)
+        h.replicas.purgatories.check_all(TP)
+        assert not answer.done()
+        log.truncate_to(cut_at)
+        log.append_as_follower(batch_of(b"new", base_offset=cut_at, partition_leader_epoch=new_epoch))
+        log.assign_epoch_start_offset(5, 3)
+        log.update_high_watermark(3)
+        h.replicas.purgatories.check_all(TP)
+        assert answer.result(0)[0].diverging_epoch == expected
 
     def test_an_epoch_from_the_future_is_out_of_range(self, h: Harness) -> None:
         assert fetch(h, ask(3, last_epoch=9))[0].error == ErrorCode.OFFSET_OUT_OF_RANGE
@@ -311,6 +400,48 @@ def test_a_disk_that_fails_is_a_storage_error_of_its_partition(h: Harness, monke
 
     monkeypatch.setattr(partition.log, "read", fail)
     assert [read.error for read in fetch(h, ask(0), ask(0, topic_partition=TP1))] == [ErrorCode.KAFKA_STORAGE_ERROR, 0]
+    for tags in ({}, {"topic": TOPIC}):
+        assert h.metrics.value("BrokerTopicMetrics", "FailedFetchRequestsPerSec", **tags) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(CorruptRecordError("damaged"), ErrorCode.CORRUPT_MESSAGE), (RuntimeError("a bug"), ErrorCode.UNKNOWN_SERVER_ERROR)],
+)
+def test_what_goes_wrong_in_a_read_is_its_partitions_error(
+    h: Harness, monkeypatch: pytest.MonkeyPatch, error: Exception, code: ErrorCode
+) -> None:
+    partition = h.lead()
+    h.append(b"a")
+
+    def fail(*args: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(partition.log, "read", fail)
+    assert fetch(h, ask(0))[0].error == code
+
+
+def test_what_clients_recover_from_is_no_failure_of_the_broker(h: Harness) -> None:
+    h.lead(epoch=2)
+    for each in (ask(5), ask(0, epoch=1), ask(0, epoch=3), ask(0, topic_partition=TP1), ask(0, topic_uuid=b"y" * 16)):
+        assert fetch(h, each)[0].error
+    assert h.metrics.value("BrokerTopicMetrics", "FailedFetchRequestsPerSec") == 0
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_only_readers_of_committed_records_get_a_list_of_aborted_transactions(h: Harness, commit: bool) -> None:
+    h.lead()
+    h.begin_transaction(b"a")
+    for isolation in FetchIsolation:
+        [read] = fetch(h, ask(0), isolation=isolation)
+        assert (read.size_bytes > 0) == (isolation != FetchIsolation.TXN_COMMITTED)
+        assert (read.high_watermark, read.last_stable_offset) == (1, 0)
+    h.end_transaction(commit=commit)
+    aborted = [] if commit else [(1, 0, 1, 2)]
+    for isolation in FetchIsolation:
+        reads = fetch(h, ask(0), isolation=isolation) + fetch(h, ask(2), isolation=isolation)
+        found = [read.aborted_transactions for read in reads]
+        assert found == ([aborted, []] if isolation == FetchIsolation.TXN_COMMITTED else [None, None])
 
 
 def test_the_meters(h: Harness) -> None:
@@ -320,6 +451,11 @@ def test_the_meters(h: Harness) -> None:
     fetch(h, ask(0), ask(0, topic_partition=TP1))
     assert h.metrics.value("BrokerTopicMetrics", "TotalFetchRequestsPerSec") == 3
     assert h.metrics.value("BrokerTopicMetrics", "TotalFetchRequestsPerSec", topic=TOPIC) == 2
+    answer = fetch(h, ask(1), wait_ms=500)
+    h.append(b"b")
+    assert answer.done(), "it read twice for one request"
+    assert h.metrics.value("BrokerTopicMetrics", "TotalFetchRequestsPerSec") == 4
+    assert h.metrics.value("BrokerTopicMetrics", "TotalFetchRequestsPerSec", topic=TOPIC) == 3
 
 
 def test_no_wake_up_is_lost_between_an_append_and_a_fetch_that_begins_to_wait(h: Harness) -> None:

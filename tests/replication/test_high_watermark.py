@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.replication.harness import BROKER, OTHER, Harness
+from tests.replication.harness import BROKER, OTHER, TP, Harness
 from tests.replication.test_append import follower_fetches
+from twisted_kafka.log.results import FetchIsolation
+from twisted_kafka.replication.fetch_data import FetchParams, PartitionFetch
 from twisted_kafka.replication.replica import UNKNOWN_OFFSET, Replica
 
 BOTH = (BROKER, OTHER)
@@ -46,6 +48,34 @@ def test_a_follower_that_has_nearly_caught_up_is_waited_for(h: Harness) -> None:
     h.advance_ms(1)
     h.append(b"d")
     assert partition.log.high_watermark == 4
+
+
+def test_a_follower_that_has_not_everything_has_not_caught_up(h: Harness) -> None:
+    partition = h.lead(replicas=BOTH, isr=(BROKER,))
+    h.append(b"a")
+    h.append(b"b")
+    follower_fetches(h, 1)
+    assert partition.remote_replicas[OTHER].last_caught_up_ms == 0
+    h.advance_ms(5)
+    follower_fetches(h, 2)
+    assert partition.remote_replicas[OTHER].last_caught_up_ms == h.clock.wall_ms()
+
+
+def test_a_fetch_says_whether_it_moved_a_watermark(h: Harness) -> None:
+    partition = h.lead(replicas=BOTH)
+    h.append(b"a", b"b")
+    params = FetchParams(OTHER, 0, 1, 1 << 20, FetchIsolation.LOG_END, 12)
+
+    def fetched(offset: int, start: int) -> bool:
+        return partition.follower_fetched(params, PartitionFetch(TP, bytes(16), 0, offset, 1 << 20, start), 2)
+
+    assert fetched(0, 0), "the low watermark was not known before"
+    assert not fetched(0, 0)
+    assert fetched(2, 0), "the high watermark"
+    assert not fetched(2, 0)
+    partition.delete_records(1)
+    assert fetched(2, 1), "the low watermark"
+    assert not fetched(2, 1)
 
 
 class TestReplica:

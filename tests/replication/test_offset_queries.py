@@ -1,4 +1,5 @@
 import os
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,20 @@ def test_an_empty_log(h: Harness) -> None:
     assert ask(h, -3, tp=tp) is None
 
 
+def test_a_log_without_any_leader_epoch_begins_in_none(h: Harness) -> None:
+    h.order("followed", leader=OTHER, replicas=BOTH)
+    tp = TopicPartition("followed", 0)
+    assert ask(h, -2, tp=tp, replica=-2) == (-1, 0, -1)
+
+
+def test_a_reader_of_committed_records_sees_the_last_stable_offset(h: Harness) -> None:
+    h.begin_transaction(b"d")
+    assert [ask(h, -1, isolation=isolation).offset for isolation in (0, 1)] == [4, 3]
+    assert [ask(h, T0 + 2001, isolation=isolation) for isolation in (0, 1)] == [None, None]
+    h.end_transaction()
+    assert [ask(h, -1, isolation=isolation).offset for isolation in (0, 1)] == [5, 5]
+
+
 def test_consumers_see_the_high_watermark_followers_the_end(h: Harness) -> None:
     h.lead("r", replicas=BOTH)
     tp = TopicPartition("r", 0)
@@ -108,8 +123,21 @@ class TestSegmentStarts:
         assert self.starts(h, -1, count=1) == [4]
         assert self.starts(h, -2) == [0]
 
+    def test_no_more_than_asked_for(self, h: Harness) -> None:
+        assert [self.starts(h, -1, count=count) for count in (0, -1, 2, 3)] == [[], [], [4, 3], [4, 3, 0]]
+
+    def test_an_empty_log_has_one_start(self, h: Harness) -> None:
+        h.lead("empty")
+        assert h.replicas.offsets.list_offsets_before(TopicPartition("empty", 0), -1, 10, -1) == [0]
+
+    def test_only_tools_ask_a_follower(self, h: Harness) -> None:
+        h.order(leader=OTHER, epoch=3, replicas=BOTH, version=1)
+        with pytest.raises(NotLeaderOrFollowerError):
+            self.starts(h, -1)
+        assert self.starts(h, -1, replica=-2) == [4, 3, 0]
+
     def test_by_time_of_change(self, h: Harness) -> None:
-        assert self.starts(h, T0 + 500) == [0]
+        assert self.starts(h, T0 + 500) == self.starts(h, T0) == [0]
         assert self.starts(h, T0 + 1500) == [3, 0]
         assert self.starts(h, T0 - 1) == []
 
@@ -118,6 +146,8 @@ class TestSegmentStarts:
         log.update_high_watermark(2)
         assert self.starts(h, -1) == [2, 0]
         assert self.starts(h, -1, replica=OTHER) == [4, 3, 0]
+        log.update_high_watermark(3)
+        assert self.starts(h, -1) == [3, 3, 0], "as with Kafka, the high watermark is added to the starts up to it"
 
 
 class TestDeletingRecords:
@@ -141,6 +171,7 @@ class TestDeletingRecords:
         assert self.delete(h, 0, tp=TopicPartition("compacted", 0)).error == ErrorCode.POLICY_VIOLATION
         assert self.delete(h, 0, tp=TopicPartition("__consumer_offsets", 0)).error == ErrorCode.INVALID_TOPIC_EXCEPTION
         assert self.delete(h, 0, tp=TopicPartition("nowhere", 0)).error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert self.delete(h, 0, tp=TopicPartition("__transaction_state", 0)).error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     @pytest.fixture
     def replicated(self, h: Harness) -> TopicPartition:
@@ -155,6 +186,19 @@ class TestDeletingRecords:
         follower.fetched(2, 1, T0, 2)
         h.replicas.purgatories.check_all(replicated)
         assert (answer.result(0).error, answer.result(0).low_watermark) == (0, 1)
+
+    def test_what_is_not_reached_in_time_does_not_fail_the_others(self, h: Harness, replicated: TopicPartition) -> None:
+        other = TopicPartition("s", 0)
+        h.lead("s", replicas=BOTH, isr=(BROKER,))
+        h.append(b"a", topic_partition=other)
+        answer = h.replicas.offsets.delete_records(1000, {replicated: 1, other: 1, TP: 1})
+        assert isinstance(answer, Future)
+        h.replicas.get_partition(other).remote_replicas[OTHER].fetched(1, 1, T0, 1)
+        h.replicas.purgatories.check_all(other)
+        assert not answer.done()
+        h.advance_ms(1001)
+        errors = {tp: (result.error, result.low_watermark) for tp, result in answer.result(0).items()}
+        assert errors == {replicated: (ErrorCode.REQUEST_TIMED_OUT, -1), other: (0, 1), TP: (0, 1)}
 
     def test_it_times_out(self, h: Harness, replicated: TopicPartition) -> None:
         answer = self.delete(h, 1, tp=replicated)
@@ -174,3 +218,6 @@ def test_the_end_of_an_epoch(h: Harness) -> None:
     assert ends == [(2, 3), (2, 3), (5, 4), (-1, -1)]
     with pytest.raises(FencedLeaderEpochError):
         h.replicas.offsets.end_offset_for_epoch(TP, 2, 2)
+    h.order(leader=OTHER, epoch=6, replicas=BOTH, version=2)
+    with pytest.raises(NotLeaderOrFollowerError):
+        h.replicas.offsets.end_offset_for_epoch(TP, -1, 2)

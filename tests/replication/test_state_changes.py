@@ -4,17 +4,28 @@ from typing import Any
 
 import pytest
 
-from tests.replication.harness import BROKER, OTHER, TOPIC, TP, Harness
-from twisted_kafka.log.checkpoints import HIGH_WATERMARK_CHECKPOINT, OffsetCheckpoint
+from tests.replication.harness import BROKER, OTHER, TOPIC, TP, Harness, topic_id
+from twisted_kafka.log.checkpoints import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    OffsetCheckpoint,
+)
+from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.protocol.errors import ErrorCode, KafkaStorageError
 from twisted_kafka.protocol.messages.inter_broker import (
-    StopReplicaPartitionState,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+    StopReplicaPartitionV0,
     StopReplicaRequest,
-    StopReplicaTopicState,
+    StopReplicaTopicV1,
     UpdateMetadataRequest,
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.control_plane import ControlPlane
+from twisted_kafka.replication.fetch_data import FetchParams, PartitionFetch
+from twisted_kafka.replication.high_watermarks import HighWatermarkCheckpoints
 
 BOTH = (BROKER, OTHER)
 
@@ -22,17 +33,6 @@ BOTH = (BROKER, OTHER)
 @pytest.fixture
 def h(tmp_path: Path) -> Harness:
     return Harness(tmp_path)
-
-
-def stop(h: Harness, *, epoch: int = -2, delete: bool = True, controller_epoch: int = 1) -> int:
-    state = StopReplicaPartitionState(partition_index=0, leader_epoch=epoch, delete_partition=delete)
-    response = h.control.stop_replica(
-        StopReplicaRequest(
-            controller_epoch=controller_epoch,
-            topic_states=[StopReplicaTopicState(topic_name=TOPIC, partition_states=[state])],
-        )
-    )
-    return response.error_code or response.partition_errors[0].error_code
 
 
 def test_leading_begins_the_epoch_at_the_logs_end(h: Harness) -> None:
@@ -67,7 +67,7 @@ def test_one_listeners_failure_is_not_the_others(h: Harness) -> None:
 def test_an_old_controller_is_not_obeyed(h: Harness) -> None:
     h.order(controller_epoch=5)
     assert h.order(epoch=1, controller_epoch=4) == ErrorCode.STALE_CONTROLLER_EPOCH
-    assert stop(h, controller_epoch=4) == ErrorCode.STALE_CONTROLLER_EPOCH
+    assert h.stop_replica(controller_epoch=4) == ErrorCode.STALE_CONTROLLER_EPOCH
     h.announce(controller_epoch=4)
     assert h.metadata.partition(TP) is None
     assert h.replicas.online_leader(TP).leader_epoch == 0
@@ -104,36 +104,179 @@ def test_a_directory_that_fails_takes_its_partitions_offline(h: Harness) -> None
     h.replicas.directory_failed(partition.log.dir.parent)
     assert answer.result(0)[TP].error == ErrorCode.KAFKA_STORAGE_ERROR
     assert h.append(b"a").error == ErrorCode.KAFKA_STORAGE_ERROR
+    assert h.stop_replica() == ErrorCode.KAFKA_STORAGE_ERROR
+    assert not partition.is_leader
     assert h.changes[-1] == ([], [TP])
+
+
+def test_a_directory_that_fails_leaves_the_partitions_of_the_others_alone(tmp_path: Path) -> None:
+    h = Harness([tmp_path / "a", tmp_path / "b"])
+    lost, kept = [h.lead(partition=number) for number in range(2)]
+    h.replicas.directory_failed(lost.log.parent)
+    assert h.append(b"a", topic_partition=kept.topic_partition).error == 0
+    assert h.changes[-1] == ([], [lost.topic_partition])
+    h.replicas.directory_failed(lost.log.parent)
+    assert len(h.changes) == 3, "there is nothing to say the second time"
 
 
 def test_deleting(h: Harness) -> None:
     partition = h.lead()
     h.append(b"a")
-    assert stop(h) == 0
+    assert h.stop_replica() == 0
     assert h.logs.deleted == [TP]
     assert h.append(b"a").error == ErrorCode.NOT_LEADER_OR_FOLLOWER  # until the metadata say that it is gone
     assert not partition.is_leader
     assert h.changes[-1] == ([], [TP])
-    assert h.metrics.value("BrokerTopicMetrics", "BytesInPerSec", topic=TOPIC) in (None, 0)
+
+
+def test_a_topics_meters_go_with_its_last_partition(h: Harness) -> None:
+    def meters() -> set[object]:
+        return {name.name for name, _ in h.metrics.items() if ("topic", TOPIC) in name.tags}
+
+    h.lead()
+    h.lead(partition=1)
+    h.append(b"a")
+    before = meters()
+    assert "BytesInPerSec" in before
+    h.stop_replica()
+    assert meters() == before
+    h.replicas.state.stop(1, [(TopicPartition(TOPIC, 1), -2, True)])
+    assert meters() == set()
+
+
+def test_what_waits_for_a_deleted_partition_is_answered(h: Harness) -> None:
+    h.lead(replicas=BOTH)
+    answer = h.append(b"a", acks=-1)
+    h.stop_replica()
+    assert answer.result(0)[TP].error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_deleted_partition_leaves_the_checkpoints(h: Harness, tmp_path: Path) -> None:
+    h.lead()
+    h.append(b"a")
+    h.replicas.get_partition(TP).delete_records(1)
+    h.advance_ms(100_000)
+    files = [OffsetCheckpoint(tmp_path / name) for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT)]
+    assert all(TP in file.read() for file in files)
+    h.stop_replica()
+    assert [file.read() for file in files] == [{}, {}]
+
+
+def test_a_log_that_cannot_be_deleted_takes_the_partition_offline(h: Harness) -> None:
+    h.lead()
+    answer = h.append(b"a", acks=-1)
+    h.logs.failing.add(TP)
+    assert h.stop_replica() == ErrorCode.KAFKA_STORAGE_ERROR
+    assert h.append(b"a").error == ErrorCode.KAFKA_STORAGE_ERROR
+    assert answer.error == 0
 
 
 def test_stopping_without_deleting_keeps_the_log(h: Harness) -> None:
     h.lead(replicas=BOTH)
-    assert stop(h, epoch=0, delete=False) == 0
+    assert h.stop_replica(epoch=0, delete=False) == 0
     assert h.logs.deleted == []
     assert h.replicas.get_partition(TP) is not None
 
 
 def test_stopping_by_an_old_leader_epoch_is_fenced(h: Harness) -> None:
     h.lead(epoch=5)
-    assert stop(h, epoch=4) == ErrorCode.FENCED_LEADER_EPOCH
+    assert h.stop_replica(epoch=4) == ErrorCode.FENCED_LEADER_EPOCH
     assert h.replicas.online_leader(TP) is not None
+    assert h.stop_replica(epoch=5) == 0
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        {"topics": [StopReplicaTopicV1(name=TOPIC, partition_indexes=[0])]},
+        {"ungrouped_partitions": [StopReplicaPartitionV0(topic_name=TOPIC, partition_index=0)]},
+    ],
+)
+@pytest.mark.parametrize("delete", [True, False])
+def test_old_versions_stop_replicas_without_a_leader_epoch(h: Harness, order: Any, delete: bool) -> None:
+    h.lead(epoch=5)
+    response = h.control.stop_replica(StopReplicaRequest(controller_epoch=1, delete_partitions=delete, **order))
+    assert [(each.topic_name, each.partition_index, each.error_code) for each in response.partition_errors] == [(TOPIC, 0, 0)]
+    assert h.logs.deleted == ([TP] if delete else [])
+
+
+def test_old_versions_order_roles_without_topic_id(h: Harness) -> None:
+    state = LeaderAndIsrPartitionState(
+        topic_name=TOPIC, partition_index=0, controller_epoch=1, leader=BROKER, leader_epoch=3, isr=[BROKER], replicas=[BROKER]
+    )
+    response = h.control.leader_and_isr(
+        LeaderAndIsrRequest(controller_id=BROKER, controller_epoch=1, ungrouped_partition_states=[state])
+    )
+    assert response.error_code == 0
+    assert h.replicas.current_leader(TP) == (BROKER, 3)
+    assert h.order(epoch=4) == 0, "the first order with a topic id sets it"
+    assert h.order(epoch=5, topic_uuid=b"z" * 16) == ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+def test_an_order_of_several_topics_is_answered_for_each(h: Harness) -> None:
+    def topic(name: str, *partitions: int) -> LeaderAndIsrTopicState:
+        states = [
+            LeaderAndIsrPartitionState(
+                partition_index=number, controller_epoch=1, leader=BROKER, leader_epoch=0, isr=[BROKER], replicas=[BROKER]
+            )
+            for number in partitions
+        ]
+        return LeaderAndIsrTopicState(topic_name=name, topic_id=topic_id(name), partition_states=states)
+
+    h.logs.failing.add(TopicPartition("u", 1))
+    request = LeaderAndIsrRequest(controller_id=BROKER, controller_epoch=1, topic_states=[topic("t", 0), topic("u", 0, 1)])
+    response = h.control.leader_and_isr(request)
+    errors = {
+        (topic.topic_id, each.topic_name, each.partition_index): each.error_code
+        for topic in response.topics
+        for each in topic.partition_errors
+    }
+    assert errors == {
+        (topic_id("t"), "t", 0): 0,
+        (topic_id("u"), "u", 0): 0,
+        (topic_id("u"), "u", 1): ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+    assert len(response.topics) == 2
+
+
+def test_an_order_of_the_same_epoch_with_an_older_partition_epoch_changes_nothing(h: Harness) -> None:
+    partition = h.lead(replicas=BOTH, version=5)
+    h.order(replicas=BOTH, isr=(BROKER,), version=5)
+    h.order(replicas=BOTH, isr=(BROKER,), version=4)
+    assert partition.isr == set(BOTH)
+    h.order(replicas=BOTH, isr=(BROKER,), version=6)
+    assert partition.isr == {BROKER}
+
+
+def test_a_follower_knows_its_replicas_and_no_in_sync_ones(h: Harness) -> None:
+    h.lead(replicas=BOTH, version=1)
+    h.order(leader=OTHER, epoch=1, replicas=(OTHER, BROKER, 3), version=2)
+    partition = h.replicas.get_partition(TP)
+    assert (partition.leader_id, partition.leader_epoch, partition.is_leader) == (OTHER, 1, False)
+    assert (partition.replicas, partition.isr, partition.remote_replicas) == ((OTHER, BROKER, 3), frozenset(), {})
+    assert (partition.partition_epoch, partition.controller_epoch) == (2, 1)
+
+
+def test_only_the_leader_is_an_online_leader(h: Harness) -> None:
+    partition = h.lead()
+    h.order(leader=OTHER, partition=1, replicas=BOTH)
+    found = [h.replicas.online_leader(TopicPartition(TOPIC, number)) for number in range(3)]
+    assert found == [partition, None, None]
+
+
+def test_a_partition_is_known_from_its_order_or_from_the_metadata(h: Harness) -> None:
+    internal = TopicPartition("__consumer_offsets", 0)
+    assert h.append(b"a", topic_partition=internal).error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    h.order(internal.topic)
+    assert h.append(b"a", topic_partition=internal).error == ErrorCode.INVALID_TOPIC_EXCEPTION
+    elsewhere = TopicPartition("elsewhere", 0)
+    h.announce(elsewhere.topic, leader=OTHER, replicas=(OTHER,))
+    assert h.append(b"a", topic_partition=elsewhere, acks=7).error == ErrorCode.INVALID_REQUIRED_ACKS
 
 
 def test_a_log_that_is_left_over_is_deleted_too(h: Harness) -> None:
     h.logs.get_or_create_log(TP)
-    assert stop(h) == 0
+    assert h.stop_replica() == 0
     assert h.logs.deleted == [TP]
 
 
@@ -179,6 +322,67 @@ class TestCheckpoints:
         again.order(leader=OTHER, replicas=BOTH, epoch=1)
         assert again.replicas.get_partition(TP).log.high_watermark == 1
 
+    def test_a_stopped_broker_writes_no_more(self, tmp_path: Path) -> None:
+        h = Harness(tmp_path, replica_high_watermark_checkpoint_interval_ms=1000)
+        h.lead()
+        h.append(b"a")
+        h.replicas.shutdown()
+        h.append(b"b")
+        h.advance_ms(5000)
+        assert self.offsets(h) == {TP: 1}
+
+    def test_only_the_directories_with_news_are_written(self, tmp_path: Path) -> None:
+        h = Harness([tmp_path / "a", tmp_path / "b"])
+        partitions = [h.lead(partition=number) for number in range(2)]
+        files = [partition.log.parent / HIGH_WATERMARK_CHECKPOINT for partition in partitions]
+        h.replicas.checkpoint_high_watermarks()
+        for number in (1, 0):
+            before = [file.stat().st_ino for file in files]
+            h.append(b"a", topic_partition=TopicPartition(TOPIC, number))
+            h.replicas.checkpoint_high_watermarks()
+            assert OffsetCheckpoint(files[number]).read() == {TopicPartition(TOPIC, number): 1}
+            assert files[1 - number].stat().st_ino == before[1 - number]
+
+    def test_nothing_is_written_to_a_failed_directory(self, tmp_path: Path) -> None:
+        h = Harness([tmp_path / "a", tmp_path / "b"])
+        partition = h.lead()
+        h.append(b"a")
+        h.replicas.checkpoint_high_watermarks()
+        lost = partition.log.parent
+        h.replicas.directory_failed(lost)
+        for name in (HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT):
+            (lost / name).unlink(missing_ok=True)
+        h.replicas.checkpoint_high_watermarks()
+        assert not (lost / HIGH_WATERMARK_CHECKPOINT).exists()
+
+    def test_a_partition_that_a_writer_still_knows_is_not_written_to_a_failed_directory(self, h: Harness, tmp_path: Path) -> None:
+        partition = h.lead()
+        checkpoints = HighWatermarkCheckpoints(h.logs.storage_failed)
+        checkpoints.forget(tmp_path)
+        checkpoints.write([partition])
+        assert not (tmp_path / HIGH_WATERMARK_CHECKPOINT).exists()
+
+    def test_a_directory_that_cannot_be_written_fails(self, h: Harness, tmp_path: Path) -> None:
+        partition = h.lead()
+        (tmp_path / f"{HIGH_WATERMARK_CHECKPOINT}.tmp").mkdir()
+        failed: list[Path] = []
+        checkpoints = HighWatermarkCheckpoints(lambda directory, _: failed.append(directory))
+        checkpoints.write([partition])
+        assert failed == [tmp_path]
+        (tmp_path / f"{HIGH_WATERMARK_CHECKPOINT}.tmp").rmdir()
+        checkpoints.write([partition])
+        assert self.offsets(h) == {TP: 0}, "what was not written is written the next time"
+
+    def test_a_replica_that_comes_back_begins_with_its_last_high_watermark(self, h: Harness) -> None:
+        h.lead()
+        h.append(b"a", b"b")
+        h.replicas.checkpoint_high_watermarks()
+        assert h.replicas.state.stop(1, [(TP, 0, False)]) == {TP: 0}
+        h.replicas.partitions.remove(TP)
+        h.logs.get_log(TP).update_high_watermark(0)
+        h.order(leader=OTHER, replicas=BOTH, epoch=1)
+        assert h.replicas.get_partition(TP).log.high_watermark == 2
+
     def test_a_damaged_file_means_zero(self, tmp_path: Path) -> None:
         (tmp_path / HIGH_WATERMARK_CHECKPOINT).write_text("7\nnonsense\n")
         h = Harness(tmp_path)
@@ -188,7 +392,7 @@ class TestCheckpoints:
         h.lead()
         h.append(b"a")
         h.replicas.checkpoint_high_watermarks()
-        stop(h)
+        h.stop_replica()
         h.replicas.checkpoint_high_watermarks()
         assert self.offsets(h) == {}
 
@@ -199,6 +403,24 @@ def test_gauges(h: Harness) -> None:
     h.order("u", replicas=BOTH, isr=(BROKER,))
     names = ("LeaderCount", "PartitionCount", "UnderReplicatedPartitions", "UnderMinIsrPartitionCount", "AtMinIsrPartitionCount")
     assert [h.metrics.value("ReplicaManager", name) for name in names] == [2, 3, 1, 0, 2]
+
+
+def test_a_stopped_broker_drops_what_waits(h: Harness) -> None:
+    h.lead(replicas=BOTH, isr=(BROKER,))
+    h.append(b"a")
+    h.replicas.offsets.delete_records(1000, {TP: 1})
+    h.order(replicas=BOTH, version=1)
+    h.append(b"a", acks=-1)
+    fetch = PartitionFetch(TP, bytes(16), 0, 1, 1 << 20)
+    h.replicas.reader.fetch(FetchParams(-1, 500, 1, 1 << 20, FetchIsolation.HIGH_WATERMARK, 12), [fetch])
+    kinds = ("Produce", "Fetch", "DeleteRecords")
+
+    def waiting() -> list[object]:
+        return [h.metrics.value("DelayedOperationPurgatory", "PurgatorySize", delayedOperation=kind) for kind in kinds]
+
+    assert waiting() == [1, 1, 1]
+    h.replicas.shutdown()
+    assert waiting() == [0, 0, 0]
 
 
 def test_where_the_leader_is(h: Harness) -> None:

@@ -57,18 +57,16 @@ class ReplicaCopier:
         def is_complete() -> bool:
             nonlocal size_bytes
             for _ in range(LAST_PIECES):
-                copied = self._copy(log, future)
-                size_bytes += copied
+                size_bytes += self._copy(log, future)
                 if future.log_end_offset == log.log_end_offset:
                     return True
-                if not copied:
-                    break
             return False
 
         def replace() -> UnifiedLog:
             return self._logs.replace_by_future_log(partition.topic_partition)
 
-        return Copied(size_bytes, partition.replace_log(is_complete, replace))
+        is_done = partition.replace_log(is_complete, replace)  # first, as it adds to size_bytes
+        return Copied(size_bytes, is_done)
 
     def _copy(self, log: UnifiedLog, future: UnifiedLog) -> int:
         align(log, future)
@@ -87,9 +85,7 @@ class ReplicaCopier:
         elif future.log_end_offset < end_offset:
             future.skip_to(end_offset)
         future.update_high_watermark(log.high_watermark)
-        start = min(log.log_start_offset, future.high_watermark)
-        if start > future.log_start_offset:
-            future.increment_log_start_offset(start, "the log starts there")
+        future.increment_log_start_offset(min(log.log_start_offset, future.high_watermark), "the log starts there")
         return len(data)
 
 

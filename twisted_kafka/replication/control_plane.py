@@ -19,6 +19,7 @@ from twisted_kafka.protocol.messages.inter_broker import (
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.protocol.types import NO_UUID
+from twisted_kafka.replication.fetch_data import NO_EPOCH
 from twisted_kafka.replication.partition import LeaderState
 from twisted_kafka.replication.replica_manager import ReplicaManager
 
@@ -106,6 +107,6 @@ def _stop_orders(request: StopReplicaRequest) -> Iterator[tuple[TopicPartition, 
             yield TopicPartition(topic.topic_name, state.partition_index), state.leader_epoch, state.delete_partition
     for old in request.topics:
         for index in old.partition_indexes:
-            yield TopicPartition(old.name, index), -1, request.delete_partitions
+            yield TopicPartition(old.name, index), NO_EPOCH, request.delete_partitions
     for single in request.ungrouped_partitions:
-        yield TopicPartition(single.topic_name, single.partition_index), -1, request.delete_partitions
+        yield TopicPartition(single.topic_name, single.partition_index), NO_EPOCH, request.delete_partitions

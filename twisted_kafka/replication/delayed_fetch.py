@@ -49,11 +49,9 @@ class DelayedFetch(DelayedOperation):
     def _available(self, index: int, fetch: PartitionFetch, start: LogOffsetMetadata | None) -> int:
         """Return how many bytes there are for one partition, or ``min_bytes`` when it changed otherwise."""
         enough = self._params.min_bytes
-        topic_partition = fetch.topic_partition
-        if topic_partition is None:
-            return 0
         try:
-            partition = self._partitions.get_or_raise(topic_partition)
+            # Partitions with an unknown topic id are not waited for.
+            partition = self._partitions.get_or_raise(fetch.topic_partition)  # type: ignore[arg-type]
             snapshot = partition.offsets(fetch.current_leader_epoch, leader_only=self._params.fetch_only_leader)
             end_offset = snapshot[self._params.isolation]
             if fetch.last_fetched_epoch != NO_EPOCH and self._diverges(partition, fetch):

@@ -25,7 +25,7 @@ from twisted_kafka.protocol.errors import (
 from twisted_kafka.protocol.regions import Buffer, FileRegion
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.protocol.types import NO_UUID
-from twisted_kafka.replication.fetch_data import NO_EPOCH, FetchParams, PartitionFetch, PartitionRead
+from twisted_kafka.replication.fetch_data import NO_EPOCH, UNKNOWN_OFFSET, FetchParams, PartitionFetch, PartitionRead
 from twisted_kafka.replication.replica import Replica
 from twisted_kafka.replication.topic_stats import ProduceMeters, TopicStats
 from twisted_kafka.timing.clock import IClock
@@ -100,9 +100,9 @@ class Partition:
         self.is_leader = False
         self.leader_id = NO_LEADER
         self.leader_epoch = NO_EPOCH
-        self.leader_epoch_start_offset = -1
+        self.leader_epoch_start_offset = UNKNOWN_OFFSET
         self.controller_epoch = 0
-        self.partition_epoch = -1
+        self.partition_epoch = NO_EPOCH
         self.replicas: tuple[int, ...] = ()
         self.isr: frozenset[int] = frozenset()
         self.remote_replicas: dict[int, Replica] = {}
@@ -138,19 +138,18 @@ class Partition:
             return is_new_leader
 
     def make_follower(self, state: LeaderState) -> bool:
-        """Become follower of ``state.leader``; return whether the leader or its epoch changed."""
+        """Become follower of ``state.leader``; return whether the leader epoch is new. Each leader has one of its own."""
         with self._lock:
             self.controller_epoch = state.controller_epoch
-            is_new = self.is_leader or self.leader_id != state.leader or self.leader_epoch != state.leader_epoch
+            is_new_epoch = state.leader_epoch != self.leader_epoch
             self.is_leader = False
             self._assign(state)
             self.isr = frozenset()  # only a leader knows it
             self.remote_replicas = {}
-            self.is_alone = False
             self.leader_id = state.leader
             self.leader_epoch = state.leader_epoch
-            self.leader_epoch_start_offset = -1
-            return is_new
+            self.leader_epoch_start_offset = UNKNOWN_OFFSET
+            return is_new_epoch
 
     def resign(self) -> None:
         """Stop leading, as the partition leaves this broker."""
@@ -365,6 +364,5 @@ class Partition:
                 raise OffsetOutOfRangeError(
                     f"offset {wanted} is out of range: it is not among the committed ones of {self.topic_partition}"
                 )
-            if wanted > log.log_start_offset:
-                log.increment_log_start_offset(wanted, "a client deleted records")
+            log.increment_log_start_offset(wanted, "a client deleted records")
             return wanted, self.low_watermark()

@@ -54,10 +54,9 @@ class PartitionTable:
         self._offline.discard(partition.topic_partition)
         self.online[partition.topic_partition] = partition
 
-    def remove(self, topic_partition: TopicPartition) -> Partition | None:
-        """Remove a partition; return it if it was online."""
-        self._offline.discard(topic_partition)
-        return self.online.pop(topic_partition, None)
+    def remove(self, topic_partition: TopicPartition) -> None:
+        """Remove an online partition."""
+        self.online.pop(topic_partition, None)
 
     def mark_offline(self, topic_partition: TopicPartition) -> None:
         """Take a partition offline: it answers KAFKA_STORAGE_ERROR."""

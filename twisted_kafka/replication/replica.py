@@ -3,6 +3,7 @@
 from typing import Final
 
 UNKNOWN_OFFSET: Final = -1
+UNKNOWN_BROKER_EPOCH: Final = -1
 
 
 class Replica:
@@ -29,10 +30,15 @@ class Replica:
         self.last_fetch_ms = 0
         self.last_fetch_leader_end_offset = UNKNOWN_OFFSET
         self.last_caught_up_ms = 0
-        self.broker_epoch = -1
+        self.broker_epoch = UNKNOWN_BROKER_EPOCH
 
     def fetched(
-        self, fetch_offset: int, log_start_offset: int, now_ms: int, leader_end_offset: int, broker_epoch: int = -1
+        self,
+        fetch_offset: int,
+        log_start_offset: int,
+        now_ms: int,
+        leader_end_offset: int,
+        broker_epoch: int = UNKNOWN_BROKER_EPOCH,
     ) -> None:
         """Record a fetch: the follower has everything before ``fetch_offset``."""
         if fetch_offset >= leader_end_offset:
@@ -53,7 +59,7 @@ class Replica:
             self.log_start_offset = UNKNOWN_OFFSET
             self.last_fetch_leader_end_offset = UNKNOWN_OFFSET
             self.last_fetch_ms = 0
-            self.broker_epoch = -1
+            self.broker_epoch = UNKNOWN_BROKER_EPOCH
         else:
             self.last_fetch_leader_end_offset = leader_end_offset
             self.last_fetch_ms = now_ms if in_sync else 0

@@ -16,6 +16,7 @@ from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.errors import ErrorCode, InconsistentTopicIdError, KafkaError
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.protocol.types import NO_UUID
+from twisted_kafka.replication.fetch_data import NO_EPOCH
 from twisted_kafka.replication.high_watermarks import HighWatermarkCheckpoints
 from twisted_kafka.replication.interfaces import IReplicaFetchers, IReplicaMoves, LeadershipListener
 from twisted_kafka.replication.partition import LeaderState, Partition
@@ -24,7 +25,6 @@ from twisted_kafka.replication.purgatories import Purgatories
 from twisted_kafka.replication.topic_stats import BrokerTopicStats
 
 EPOCH_DURING_DELETE: Final = -2
-NO_EPOCH: Final = -1
 
 _log = Logger()
 
@@ -207,10 +207,11 @@ class StateChanges:
             led.append(partition.topic_partition)
 
     def _follow(self, partition: Partition, state: LeaderState, followed: list[Partition]) -> None:
+        if not partition.make_follower(state):
+            return  # it is fetched from this leader already
         if self._fetchers is not None:
             self._fetchers.stop_following([partition.topic_partition])
-        if partition.make_follower(state):
-            followed.append(partition)
+        followed.append(partition)
 
     def stop(
         self, controller_epoch: int, orders: Iterable[tuple[TopicPartition, int, bool]]
