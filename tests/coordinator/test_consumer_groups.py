@@ -8,13 +8,11 @@ import pytest
 
 from tests.coordinator.fakes import Bench
 from twisted_kafka.coordinator.group.assignors.interface import GroupSpec
-from twisted_kafka.coordinator.group.group_config_manager import GroupConfigManager, group_id_of, node_name
-from twisted_kafka.coordinator.group.group_coordinator_config import GroupCoordinatorConfig
 from twisted_kafka.coordinator.group.group_coordinator_metrics import COORDINATOR_TYPE, MANAGER_TYPE
 from twisted_kafka.coordinator.group.requests import Client, Sender
 from twisted_kafka.metrics.instruments import Gauge
 from twisted_kafka.metrics.windows import WINDOW_TICKS
-from twisted_kafka.protocol.errors import InvalidConfigurationError, UnknownServerError
+from twisted_kafka.protocol.errors import UnknownServerError
 from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
 from twisted_kafka.protocol.topic_partition import TopicPartition
@@ -97,33 +95,6 @@ def test_gauges_wait_for_no_operation() -> None:
 
     bench.runtime.execute("g", read_meanwhile)
     assert metrics, "the gauges waited for the operation"
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"consumer.session.timeout.ms": "x"}, "Not a number"),
-        ({"consumer.session.timeout.ms": "1"}, "from 45000 to 60000"),
-        ({"consumer.heartbeat.interval.ms": "60000"}, "from 5000 to 15000"),
-        ({"retention.ms": "1"}, "Unknown group config name"),
-    ],
-)
-def test_settings_of_a_group_that_are_refused(settings: dict[str, str], message: str) -> None:
-    configs = GroupConfigManager(GroupCoordinatorConfig())
-    with pytest.raises(InvalidConfigurationError, match=message):
-        configs.validate(settings)
-    configs.update("g", settings)
-    assert configs.session_timeout_ms("g") == 45_000
-
-
-def test_settings_of_a_group() -> None:
-    configs = GroupConfigManager(GroupCoordinatorConfig())
-    configs.update("g", {"consumer.session.timeout.ms": "50000", "consumer.heartbeat.interval.ms": "6000"})
-    assert (configs.session_timeout_ms("g"), configs.heartbeat_interval_ms("g")) == (50_000, 6_000)
-    assert (configs.session_timeout_ms("h"), configs.heartbeat_interval_ms("h")) == (45_000, 5_000)
-    configs.update("g", {})
-    assert configs.session_timeout_ms("g") == 45_000
-    assert group_id_of(node_name("a/b c")) == "a/b c"
 
 
 def test_a_join_writes_the_targets_that_change_and_no_others() -> None:
