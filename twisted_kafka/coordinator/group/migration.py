@@ -37,10 +37,9 @@ def consumer_group_of(group: ClassicGroup, snapshot: TopicSnapshot) -> ConsumerG
     for member in group.members.values():
         terms = member.terms
         try:
-            metadata = terms.protocols[0][1] if group.protocol is None else member.metadata(group.protocol)
-            subscription = decode_subscription(metadata)
+            subscription = decode_subscription(terms.protocols[0][1])
             assignment = decode_assignment(member.assignment)
-        except (ValueError, KeyError) as error:
+        except ValueError as error:
             raise GroupIdNotFoundError(
                 f"Cannot upgrade classic group {group.group_id} to consumer group: a member's metadata is malformed: {error}"
             ) from error
@@ -77,8 +76,10 @@ def classic_value_of(
     group: ConsumerGroup, members: Sequence[ConsumerGroupMember], snapshot: TopicSnapshot, now_ms: int
 ) -> GroupMetadataValue:
     """Return the record value of the classic group that a consumer group with only these classic members is converted to."""
-    protocols = [dict(member.profile.classic.protocols) for member in members if member.profile.classic]
-    protocol = next((name for name in protocols[0] if all(name in each for each in protocols)), None)
+    classics = [
+        (member, member.profile.classic, dict(member.profile.classic.protocols)) for member in members if member.profile.classic
+    ]
+    protocol = next((name for name in classics[0][2] if all(name in protocols for _, _, protocols in classics)), None)
     if protocol is None:
         raise RuntimeError(f"The classic members of group {group.group_id} have no protocol in common")
     return GroupMetadataValue(
@@ -94,10 +95,10 @@ def classic_value_of(
                 client_id=member.profile.client_id,
                 client_host=member.profile.client_host,
                 rebalance_timeout=member.profile.rebalance_timeout_ms,
-                session_timeout=0 if member.profile.classic is None else member.profile.classic.session_timeout_ms,
-                subscription=metadata[protocol],
-                assignment=encode_assignment(by_name(member.current.assigned, snapshot), version_of(metadata[protocol])),
+                session_timeout=classic.session_timeout_ms,
+                subscription=protocols[protocol],
+                assignment=encode_assignment(by_name(member.current.assigned, snapshot), version_of(protocols[protocol])),
             )
-            for member, metadata in zip(members, protocols, strict=True)
+            for member, classic, protocols in classics
         ],
     )

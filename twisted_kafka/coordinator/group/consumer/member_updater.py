@@ -100,10 +100,9 @@ class MemberUpdater:
         else:
             epoch = group.target_epoch
             target = group.target_of(member)
-        is_new_subscription = old_profile is None or not _same_subscription(old_profile, change.profile)
-        if is_new_subscription or not current.is_reconciled_to(epoch):
-            goal = self._goal(change, epoch, target, subscriptions)
-            following = reconcile(current, goal, change.owned, is_new_subscription)
+        if not current.is_reconciled_to(epoch):
+            resubscribes = old_profile is None or not _same_subscription(old_profile, change.profile)
+            following = reconcile(current, self._goal(change, epoch, target, subscriptions), change.owned, resubscribes)
             if following is not current:
                 written.append(records.member_current(group.group_id, change.member_id, following))
                 member = member._replace(current=following)

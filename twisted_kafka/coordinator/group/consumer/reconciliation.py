@@ -31,9 +31,7 @@ class Goal(NamedTuple):
     """The ids of the topics that the member subscribes to now; it gets no partitions of other topics."""
 
 
-def reconcile(
-    current: CurrentAssignment, goal: Goal, owned: Partitions | None, subscription_changed: bool = False
-) -> CurrentAssignment:
+def reconcile(current: CurrentAssignment, goal: Goal, owned: Partitions | None, subscription_changed: bool) -> CurrentAssignment:
     """Return the member's next assignment, or the same object if nothing changes.
 
     ``owned`` are the partitions that the member reports, None if it reports none. Raises FencedMemberEpochError for a member in
@@ -45,9 +43,9 @@ def reconcile(
             raise FencedMemberEpochError("The member is in an unknown state and must rejoin without its partitions.")
         return _next(current._replace(epoch=goal.epoch), goal, owned)
     if state is MemberState.STABLE and current.epoch == goal.epoch:
-        return _drop_unsubscribed(current, goal, owned) if subscription_changed else current
+        return current
     if state is MemberState.UNREVOKED_PARTITIONS and _has_some_of(owned, current.revoking):
-        return _drop_unsubscribed(current, goal, owned) if subscription_changed else current
+        return _revoke_unsubscribed(current, goal.subscribed) if subscription_changed else current
     return _next(current, goal, owned)
 
 
@@ -74,18 +72,16 @@ def _next(current: CurrentAssignment, goal: Goal, owned: Partitions | None) -> C
     return _unless_same(current, CurrentAssignment(goal.epoch, current.epoch, state, kept, NO_PARTITIONS))
 
 
-def _drop_unsubscribed(current: CurrentAssignment, goal: Goal, owned: Partitions | None) -> CurrentAssignment:
-    """Revoke the partitions of topics that the member no longer subscribes to, without waiting for a new target."""
-    gone = {topic_id: partitions for topic_id, partitions in current.assigned.items() if topic_id not in goal.subscribed}
+def _revoke_unsubscribed(current: CurrentAssignment, subscribed: Set[bytes]) -> CurrentAssignment:
+    """Let a member that has not finished revoking also revoke the partitions of topics that it no longer subscribes to."""
+    gone = {topic_id: partitions for topic_id, partitions in current.assigned.items() if topic_id not in subscribed}
     if not gone:
         return current
-    kept = {topic_id: partitions for topic_id, partitions in current.assigned.items() if topic_id in goal.subscribed}
+    kept = {topic_id: partitions for topic_id, partitions in current.assigned.items() if topic_id in subscribed}
     revoking = dict(current.revoking)
     for topic_id, partitions in gone.items():
         revoking[topic_id] = revoking.get(topic_id, _NOTHING) | partitions
-    if _has_some_of(owned, revoking):
-        return CurrentAssignment(current.epoch, current.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
-    return current._replace(previous_epoch=current.epoch, assigned=kept)
+    return current._replace(previous_epoch=current.epoch, assigned=kept, revoking=revoking)
 
 
 def _has_some_of(owned: Partitions | None, partitions: Partitions) -> bool:

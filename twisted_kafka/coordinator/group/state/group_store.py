@@ -71,7 +71,7 @@ class GroupStore:
             if isinstance(group, ClassicGroup):
                 group.close()
                 self._end(group_id)
-        elif not isinstance(group, ClassicGroup):
+        elif not isinstance(group, ClassicGroup) or group.generation == 0:  # 0: the group had only offsets
             self.groups[group_id] = ClassicGroup.from_value(group_id, value)
         elif group.generation == value.generation:
             for described in value.members:

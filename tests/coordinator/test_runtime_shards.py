@@ -1,0 +1,504 @@
+"""What the runtime promises every shard: the order of replay, commit and answer, its effects, its life in and out of elections."""
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from tests.coordinator.fakes import MemoryLog
+from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, Producer, RecordKinds, decode_record
+from twisted_kafka.coordinator.effects import Effects, Write
+from twisted_kafka.coordinator.group.group_records import GROUP_RECORD_KINDS, offset_commit
+from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
+from twisted_kafka.protocol.errors import (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    ErrorCode,
+    KafkaError,
+    NotCoordinatorError,
+)
+from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
+from twisted_kafka.protocol.records.batch import batches
+from twisted_kafka.protocol.records.builder import build_batch
+from twisted_kafka.protocol.records.compression import Compression
+from twisted_kafka.protocol.records.record import SimpleRecord
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.timing.clock import ManualClock
+from twisted_kafka.timing.scheduler import ManualScheduler
+from twisted_kafka.timing.timer import Timer
+
+LOG = TopicPartition("journal", 0)
+PRODUCER = Producer(7, 3)
+NONE = ErrorCode.NONE
+
+
+def record(number: int) -> CoordinatorRecord:
+    return offset_commit("g", "t", 0, OffsetCommitValue(offset=number))
+
+
+class Journal:
+    """A shard that keeps what it is told."""
+
+    def __init__(self, effects: Effects) -> None:
+        self.effects = effects
+        self.parked: Future[Any] = Future()
+        self.events: list[Any] = []
+
+    def replay(self, record: CoordinatorRecord, producer_id: int) -> None:
+        assert record.value is not None
+        self.events.append(record.value.offset if producer_id == -1 else (record.value.offset, producer_id))
+
+    def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
+        self.events.append((producer_id, "commit" if committed else "abort"))
+
+    def loaded(self) -> None:
+        self.events.append("loaded")
+
+    def unloaded(self) -> None:
+        self.events.append("unloaded")
+        self.effects.reply(self.parked, "unloaded")
+
+
+class Setup:
+    def __init__(self, partitions: int = 1, compression: Compression = Compression.NONE) -> None:
+        self.clock = ManualClock()
+        self.log = MemoryLog()
+        self.scheduler = ManualScheduler(self.clock)
+        self.timer = Timer(self.clock)
+        self.shards: list[Journal] = []
+        self.load_times: list[float] = []
+        settings = RuntimeSettings(LOG.topic, lambda: partitions, compression=compression, on_loaded=self.load_times.append)
+        self.runtime = CoordinatorRuntime(settings, self, self.log, self.log, self.scheduler, self.timer, self.clock)  # type: ignore[arg-type]
+        self.runtime.startup()
+
+    def kinds(self) -> RecordKinds:
+        return GROUP_RECORD_KINDS
+
+    def shard(self, partition: int, effects: Effects) -> Journal:
+        self.shards.append(Journal(effects))
+        return self.shards[-1]
+
+    def elect(self, *partitions: int, epoch: int = 0) -> Journal:
+        for partition in partitions or (0,):
+            self.runtime.elected(partition, epoch)
+        self.scheduler.run_due()
+        return self.shards[-1]
+
+    def stored(self, partition: int = 0) -> list[int]:
+        return [
+            decode_record(GROUP_RECORD_KINDS, each.key, each.value).value.offset
+            for data in self.log.batches[TopicPartition(LOG.topic, partition)]
+            for batch in batches(data)
+            for each in batch.records()
+        ]
+
+    def write(self, *numbers: int, answer: Callable[[ErrorCode], Any] = lambda error: error) -> Any:
+        return self.runtime.execute("key", lambda shard: Write([record(number) for number in numbers], answer))
+
+
+def refusal(ask: Callable[[], Any]) -> type[KafkaError]:
+    with pytest.raises(KafkaError) as caught:
+        ask()
+    return type(caught.value)
+
+
+# operations
+
+
+def test_records_are_stored_replayed_and_then_answered() -> None:
+    setup = Setup()
+    journal = setup.elect()
+    assert setup.write(1, 2, answer=lambda error: (error, list(journal.events))) == (NONE, ["loaded", 1, 2])
+    assert setup.stored() == [1, 2]
+    assert setup.write(answer=lambda error: ("nothing to write", error)) == ("nothing to write", NONE)
+    setup.log.fail_next.append(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert setup.write(3) == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert (setup.stored(), journal.events) == ([1, 2], ["loaded", 1, 2])
+    assert setup.runtime.execute("key", lambda shard, plus, times: (len(shard.events) + plus) * times, 1, times=2) == 8
+
+
+def test_effects_of_an_operation_are_written_after_its_own_records() -> None:
+    setup = Setup()
+    journal = setup.elect()
+    outcomes: list[ErrorCode] = []
+
+    def operation(shard: Journal) -> Write:
+        shard.effects.write([record(2)], outcomes.append)
+        shard.effects.write([record(3)], lambda error: shard.effects.write([record(4)], outcomes.append))
+        shard.effects.reply(answer, "after")
+        return Write([record(1)], lambda error: "done")
+
+    answer: Future[str] = Future()
+    assert setup.runtime.execute("key", operation) == "done"
+    assert setup.stored() == [1, 2, 3, 4]
+    assert journal.events == ["loaded", 1, 2, 3, 4]
+    assert (outcomes, answer.result(0)) == ([NONE, NONE], "after")
+
+
+def test_an_answered_request_is_not_answered_again() -> None:
+    setup = Setup()
+    setup.elect()
+    answer: Future[str] = Future()
+
+    def operation(shard: Journal) -> None:
+        shard.effects.reply(answer, "first")
+        shard.effects.reply(answer, "second")
+
+    setup.runtime.execute("key", operation)
+    assert answer.result(0) == "first"
+
+
+def test_a_write_that_waits_for_replicas_is_replayed_at_once_and_answered_later() -> None:
+    setup = Setup()
+    journal = setup.elect()
+    setup.log.holds = True
+    answer = setup.write(1, answer=lambda error: (error, len(journal.events)))
+    assert journal.events == ["loaded", 1]
+    seen = setup.runtime.read("key", lambda shard: list(shard.events))
+    assert setup.runtime.execute("key", lambda shard: list(shard.events)) == ["loaded", 1]
+    assert not answer.done()
+    assert not seen.done()
+    setup.log.release()
+    assert answer.result(0) == (NONE, 2)
+    assert seen.result(0) == ["loaded", 1]
+    assert setup.runtime.read("key", lambda shard: list(shard.events)) == ["loaded", 1]
+
+
+def test_what_a_late_outcome_brings_about_is_written_too() -> None:
+    setup = Setup()
+    journal = setup.elect()
+    setup.log.holds = True
+    setup.write(1, answer=lambda error: journal.effects.write([record(2)], lambda _: None))
+    setup.log.release()
+    assert setup.stored() == [1, 2]
+    assert journal.events == ["loaded", 1, 2]
+
+
+def test_what_a_late_outcome_brings_about_is_dropped_with_the_shard() -> None:
+    setup = Setup()
+    journal = setup.elect()
+    setup.log.holds = True
+    answer = setup.write(1, answer=lambda error: journal.effects.write([record(2)], lambda _: None) or error)
+    setup.runtime.resigned(0, 1)
+    setup.log.release(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert answer.result(0) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert setup.stored() == [1]
+    assert not journal.effects.writes
+
+
+def test_the_outcome_may_itself_be_late() -> None:
+    setup = Setup()
+    setup.elect()
+    later: Future[str] = Future()
+    setup.log.holds = True
+    answer = setup.write(1, answer=lambda error: later)
+    setup.log.release()
+    assert not answer.done()
+    later.set_result("at last")
+    assert answer.result(0) == "at last"
+
+
+def test_an_append_that_fails_later_tells_its_error() -> None:
+    setup = Setup()
+    setup.elect()
+    setup.log.holds = True
+    answers = [setup.write(1), setup.write(2), setup.write(3)]
+    held, setup.log.held = setup.log.held, []
+    held[0].set_exception(NotCoordinatorError("gone"))
+    held[1].set_exception(ZeroDivisionError())
+    held[2].set_result(ErrorCode.REQUEST_TIMED_OUT)
+    assert [answer.result(0) for answer in answers] == [
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.REQUEST_TIMED_OUT,
+    ]
+
+
+def test_an_operation_that_raises_leaves_the_shard_usable() -> None:
+    setup = Setup()
+    setup.elect()
+    with pytest.raises(ZeroDivisionError):
+        setup.runtime.execute("key", lambda shard: 1 // 0)
+    assert setup.write(1) == NONE
+
+
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.GZIP])
+@pytest.mark.parametrize("producer", [None, PRODUCER])
+def test_the_batch_of_a_write(compression: Compression, producer: Producer | None) -> None:
+    setup = Setup(compression=compression)
+    journal = setup.elect()
+    write = Write([record(1), record(2)], lambda error: error, producer)
+    assert setup.runtime.execute("key", lambda shard: write) == NONE
+    (batch,) = batches(setup.log.batches[LOG][0])
+    assert batch.compression == compression
+    assert batch.is_transactional == (producer is not None)
+    assert (batch.producer_id, batch.producer_epoch) == (producer or (-1, -1))
+    assert batch.base_sequence == (-1 if producer is None else 0)
+    assert (batch.base_offset, batch.last_offset) == (0, 1)
+    now_ms = setup.clock.wall_ms()
+    assert {each.timestamp_ms for each in batch.records()} == {batch.max_timestamp_ms} == {now_ms}
+    assert setup.stored() == [1, 2]
+    assert journal.events == ["loaded", *([1, 2] if producer is None else [(1, 7), (2, 7)])]
+
+
+# transactions
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_marker_is_stored_and_replayed(committed: bool) -> None:
+    setup = Setup()
+    journal = setup.elect()
+    assert setup.runtime.end_transaction(0, PRODUCER, 5, committed) == NONE
+    (batch,) = batches(setup.log.batches[LOG][0])
+    assert batch.is_control
+    assert (batch.producer_id, batch.producer_epoch) == PRODUCER
+    assert journal.events[-1] == (7, "commit" if committed else "abort")
+    setup.log.fail_next.append(ErrorCode.INVALID_PRODUCER_EPOCH)
+    assert setup.runtime.end_transaction(0, PRODUCER, 5, committed) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert len(journal.events) == 2
+    setup.runtime.resigned(0, 0)
+    assert setup.elect(epoch=1).events == [*journal.events[1:2], "loaded"]
+
+
+# who is asked
+
+
+def test_who_refuses_and_why() -> None:
+    setup = Setup()
+    asks: list[Callable[[], Any]] = [
+        lambda: setup.runtime.check("key"),
+        lambda: setup.runtime.execute("key", lambda shard: None),
+        lambda: setup.runtime.read("key", lambda shard: None),
+        lambda: setup.runtime.end_transaction(0, PRODUCER, 0, True),
+    ]
+    assert {refusal(ask) for ask in asks} == {NotCoordinatorError}
+    setup.runtime.elected(0, 0)
+    assert {refusal(ask) for ask in asks} == {CoordinatorLoadInProgressError}
+    assert setup.runtime.is_loading()
+    setup.scheduler.run_due()
+    assert [ask() for ask in asks] == [None, None, None, NONE]
+    assert not setup.runtime.is_loading()
+    setup.runtime.resigned(0, 0)
+    assert {refusal(ask) for ask in asks} == {NotCoordinatorError}
+    setup.log.missing = True
+    setup.elect(epoch=1)
+    assert {refusal(ask) for ask in asks} == {CoordinatorNotAvailableError}
+    setup.log.missing = False
+    setup.elect(epoch=2)
+    setup.runtime.shutdown()
+    assert {refusal(ask) for ask in asks} == {CoordinatorNotAvailableError}
+    assert refusal(lambda: setup.runtime.end_transaction(9, PRODUCER, 0, True)) is CoordinatorNotAvailableError
+
+
+def test_an_operation_that_was_let_in_while_its_shard_goes_is_refused() -> None:
+    setup = Setup(partitions=2)
+    setup.elect(0, 1)
+
+    def resign(shard: Journal) -> int:
+        """The first of two shards is asked; meanwhile the second one goes."""
+        setup.runtime.resigned(1, 0)
+        return len(shard.events)
+
+    assert setup.runtime.execute_everywhere(resign) == [1]
+
+
+def test_everyone_who_is_active_is_asked() -> None:
+    setup = Setup(partitions=4)
+    setup.elect(0, 1, 2)
+    setup.runtime.elected(3, 0)
+    setup.runtime.resigned(1, 0)
+    assert sorted(setup.runtime.active_partitions()) == [0, 2]
+    assert setup.runtime.execute_everywhere(lambda shard: shard) == [setup.shards[0], setup.shards[2]]
+    assert setup.runtime.peek() == [setup.shards[0], setup.shards[2]]
+    assert setup.runtime.partition_states() == {"loading": 1, "active": 2, "failed": 0}
+
+
+# elections
+
+
+def test_an_election_is_followed_once() -> None:
+    setup = Setup()
+    setup.elect(epoch=3)
+    setup.elect(epoch=3)
+    setup.elect(epoch=2)
+    assert len(setup.shards) == 1
+    setup.write(1)
+    second = setup.elect(epoch=4)
+    assert setup.shards[0].events == ["loaded", 1, "unloaded"]
+    assert setup.shards[0].parked.result(0) == "unloaded"
+    assert second.events == [1, "loaded"]
+
+
+@pytest.mark.parametrize(("epoch", "goes"), [(2, False), (3, True), (4, True), (None, True)])
+def test_a_resignation_counts_unless_it_is_older_than_the_election(epoch: int | None, goes: bool) -> None:
+    setup = Setup()
+    journal = setup.elect(epoch=3)
+    setup.runtime.resigned(0, epoch)
+    setup.runtime.resigned(9, epoch)
+    assert journal.events == ["loaded", *(["unloaded"] if goes else [])]
+
+
+def test_a_failed_partition_is_loaded_by_the_same_election_again() -> None:
+    setup = Setup()
+    setup.log.missing = True
+    failed = setup.elect(epoch=3)
+    setup.log.missing = False
+    assert setup.elect(epoch=3).events == ["loaded"]
+    assert failed.events == []
+
+
+def test_one_task_loads_all_partitions_that_are_elected_meanwhile() -> None:
+    setup = Setup(partitions=3)
+    for partition in range(3):
+        setup.runtime.elected(partition, 0)
+    assert setup.runtime.queue_size() == 3
+    assert setup.scheduler.run_due() == 1
+    assert [journal.events for journal in setup.shards] == [["loaded"]] * 3
+    setup.runtime.elected(0, 1)
+    assert setup.scheduler.run_due() == 1
+    assert setup.shards[-1].events == ["loaded"]
+
+
+def test_a_load_stops_when_the_partition_goes() -> None:
+    setup = Setup()
+    setup.elect()
+    for number in range(3):
+        setup.write(number)
+    read_all = setup.log.read_all
+
+    def resigning(partition: TopicPartition, buffer_size: int) -> Iterator[bytes]:
+        for index, chunk in enumerate(read_all(partition, buffer_size)):
+            if index == 1:
+                setup.runtime.resigned(0, 1)
+            yield chunk
+
+    setup.log.read_all = resigning  # type: ignore[method-assign]
+    assert setup.elect(epoch=1).events == [0]
+    assert setup.load_times == [0]
+    assert setup.runtime.partition_states() == {"loading": 0, "active": 0, "failed": 0}
+
+
+def test_a_load_that_fails_after_the_partition_went_leaves_it_gone() -> None:
+    setup = Setup()
+
+    def failing(partition: TopicPartition, buffer_size: int) -> Iterable[bytes]:
+        setup.runtime.resigned(0, 0)
+        raise NotCoordinatorError("no such log")
+
+    setup.log.read_all = failing  # type: ignore[assignment, method-assign]
+    setup.elect()
+    assert setup.runtime.partition_states() == {"loading": 0, "active": 0, "failed": 0}
+
+
+def test_load_times_are_told_in_milliseconds() -> None:
+    setup = Setup()
+    read_all = setup.log.read_all
+
+    def slow(partition: TopicPartition, buffer_size: int) -> Iterator[bytes]:
+        setup.clock.advance_ms(250)
+        return read_all(partition, buffer_size)
+
+    setup.log.read_all = slow  # type: ignore[method-assign]
+    setup.elect()
+    assert setup.load_times == [250]
+
+
+def test_what_a_load_brings_about_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    def loaded(shard: Journal) -> None:
+        shard.effects.write([record(1)], lambda _: None)
+        shard.effects.reply(shard.parked, "loaded")
+
+    monkeypatch.setattr(Journal, "loaded", loaded)
+    setup = Setup()
+    journal = setup.elect()
+    assert setup.stored() == journal.events == [1]
+    assert journal.parked.result(0) == "loaded"
+
+
+def test_a_load_skips_what_it_does_not_know() -> None:
+    setup = Setup()
+    setup.elect()
+    setup.write(1)
+    strange = build_batch([SimpleRecord(0, b"\0\x63what", b"\0\0ever"), SimpleRecord(0, None, b"x"), record(2).simple(0)])
+    marker = bytes.fromhex("0000 0007 00000000")  # a control record of another type than commit and abort
+    control = build_batch([SimpleRecord(0, marker[:4], b""), SimpleRecord(0, None, b"")], producer_id=7, is_control=True)
+    idempotent = build_batch([record(3).simple(0)], producer_id=7, producer_epoch=0, base_sequence=0)
+    setup.log.batches[LOG] += [strange, control, idempotent]
+    assert setup.elect(epoch=1).events == [1, 2, 3, "loaded"]
+
+
+# timers
+
+
+def test_a_timer_acts_on_the_shard_while_it_is_active() -> None:
+    setup = Setup()
+    journal = setup.elect()
+
+    def ring(number: int) -> Callable[[], None]:
+        return lambda: journal.effects.write([record(number)], lambda _: journal.effects.reply(answer, number))
+
+    answer: Future[int] = Future()
+    handle = journal.effects.timers.after("cancelled", 10, ring(1))
+    journal.effects.timers.after("early", 20, ring(2))
+    journal.effects.timers.after("late", 30, ring(3))
+    handle.cancel()
+    setup.clock.advance_ms(20)
+    setup.timer.expire_due()
+    assert setup.stored() == [2]
+    assert answer.result(0) == 2
+    setup.runtime.resigned(0, 0)
+    setup.clock.advance_ms(20)
+    setup.timer.expire_due()
+    assert setup.stored() == [2]
+    assert not journal.effects.writes
+
+
+def test_a_timer_waits_for_the_operation_that_runs() -> None:
+    setup = Setup()
+    journal = setup.elect()
+    journal.effects.timers.after("timer", 10, lambda: journal.events.append("timer"))
+
+    def operation(shard: Journal) -> int:
+        setup.clock.advance_ms(10)
+        setup.timer.expire_due()
+        shard.events.append("operation")
+        return setup.runtime.queue_size()
+
+    assert setup.runtime.execute("key", operation) == 1
+    assert journal.events == ["loaded", "operation", "timer"]
+    assert setup.runtime.queue_size() == 0
+
+
+def test_a_timer_that_fails_leaves_the_others() -> None:
+    setup = Setup()
+    journal = setup.elect()
+    journal.effects.timers.after("failing", 10, lambda: journal.events.append(1 // 0))
+    journal.effects.timers.after("good", 10, lambda: journal.events.append("good"))
+    setup.clock.advance_ms(10)
+    setup.timer.expire_due()
+    assert journal.events == ["loaded", "good"]
+    assert setup.write(1) == NONE
+
+
+# times
+
+
+def test_the_time_of_operations_and_timers_is_counted() -> None:
+    setup = Setup()
+    journal = setup.elect()
+
+    def work(ms: int) -> None:
+        setup.clock.advance_ms(ms)
+
+    setup.runtime.execute("key", lambda shard: work(5))
+    assert setup.runtime.busy_ns() == 5_000_000
+    with pytest.raises(ZeroDivisionError):
+        setup.runtime.execute("key", lambda shard: (work(2), 1 // 0))
+    journal.effects.timers.after("timer", 0, lambda: work(3))
+    setup.timer.expire_due()
+    assert setup.runtime.busy_ns() == 10_000_000
+    setup.runtime.resigned(0, 0)
+    setup.elect(epoch=1)
+    setup.runtime.execute("key", lambda shard: work(1))
+    assert setup.runtime.busy_ns() == 11_000_000
