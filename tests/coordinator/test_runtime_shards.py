@@ -1,6 +1,6 @@
 """What the runtime promises every shard: the order of replay, commit and answer, its effects, its life in and out of elections."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
@@ -373,7 +373,7 @@ def test_a_load_stops_when_the_partition_goes() -> None:
                 setup.runtime.resigned(0, 1)
             yield chunk
 
-    setup.log.read_all = resigning  # type: ignore[method-assign]
+    setup.log.read_all = resigning
     assert setup.elect(epoch=1).events == [0]
     assert setup.load_times == [0]
     assert setup.runtime.partition_states() == {"loading": 0, "active": 0, "failed": 0}
@@ -382,11 +382,11 @@ def test_a_load_stops_when_the_partition_goes() -> None:
 def test_a_load_that_fails_after_the_partition_went_leaves_it_gone() -> None:
     setup = Setup()
 
-    def failing(partition: TopicPartition, buffer_size: int) -> Iterable[bytes]:
+    def failing(partition: TopicPartition, buffer_size: int) -> Iterator[bytes]:
         setup.runtime.resigned(0, 0)
         raise NotCoordinatorError("no such log")
 
-    setup.log.read_all = failing  # type: ignore[assignment, method-assign]
+    setup.log.read_all = failing
     setup.elect()
     assert setup.runtime.partition_states() == {"loading": 0, "active": 0, "failed": 0}
 
@@ -399,7 +399,7 @@ def test_load_times_are_told_in_milliseconds() -> None:
         setup.clock.advance_ms(250)
         return read_all(partition, buffer_size)
 
-    setup.log.read_all = slow  # type: ignore[method-assign]
+    setup.log.read_all = slow
     setup.elect()
     assert setup.load_times == [250]
 
