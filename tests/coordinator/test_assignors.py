@@ -1,5 +1,6 @@
 """The assignors on the server's side: everything is assigned once, evenly, and stays where it is if it can."""
 
+import random
 from typing import Any
 
 import pytest
@@ -93,14 +94,65 @@ def test_range_gives_neighbours_alike(counts: Any, members: Any) -> None:
                 assert all(partitions.get(one) == partitions.get(other) for partitions in assignment.values())
 
 
-def test_range_puts_static_members_first_by_their_instance_ids() -> None:
-    members = {
-        "a": MemberSpec(None, None, {TOPICS[0]}, {}),
-        "z": MemberSpec("i1", None, {TOPICS[0]}, {}),
-        "b": MemberSpec("i2", None, {TOPICS[0]}, {}),
+@settings(max_examples=60)
+@given(COUNTS, st.lists(st.tuples(st.booleans(), st.sets(st.sampled_from(TOPICS))), min_size=1, max_size=8), st.integers())
+def test_range_gives_each_topic_in_order_to_its_subscribers(counts: Any, wanted: Any, seed: int) -> None:
+    """Static members come first, by instance id, then the others by member id; the first ones have one more."""
+    ranked = [(f"m{number}", is_static, topics & set(counts)) for number, (is_static, topics) in enumerate(wanted)]
+    members = [
+        (name, MemberSpec(f"i{9 - index}" if is_static else None, None, topics, {}))
+        for index, (name, is_static, topics) in enumerate(ranked)
+    ]
+    rank = [name for name, is_static, _ in reversed(ranked) if is_static] + [name for name, is_static, _ in ranked if not is_static]
+    subscriptions = {name: topics for name, _, topics in ranked}
+    random.Random(seed).shuffle(members)
+    subscribed = {topic: count for topic, count in counts.items() if any(topic in topics for topics in subscriptions.values())}
+    assignment = RangeAssignor().assign(GroupSpec(dict(members), subscribed))
+    assert set(assignment) == set(subscriptions)
+    for topic, count in subscribed.items():
+        owned = [sorted(assignment[name].get(topic, ())) for name in rank if topic in subscriptions[name]]
+        assert [index for indexes in owned for index in indexes] == list(range(count))
+        sizes = [len(indexes) for indexes in owned]
+        assert sizes == sorted(sizes, reverse=True)
+        assert sizes[0] - sizes[-1] <= 1
+        assert not any(topic in assignment[name] for name in rank if topic not in subscriptions[name])
+
+
+@settings(max_examples=100)
+@given(COUNTS, st.lists(st.sets(st.sampled_from(TOPICS)), min_size=2, max_size=8), st.booleans(), st.integers())
+def test_uniform_keeps_what_is_valid_of_any_previous_target(counts: Any, wanted: Any, is_homogeneous: bool, seed: int) -> None:
+    """The previous target may have topics and partitions that are gone, partitions assigned twice, and be uneven."""
+    chance = random.Random(seed)
+    subscriptions = {f"m{number}": set(counts) if is_homogeneous else topics & set(counts) for number, topics in enumerate(wanted)}
+    if not frozenset().union(*subscriptions.values()):
+        return
+    previous = {
+        name: {topic: frozenset(chance.sample(range(14), chance.randrange(9))) for topic in chance.sample(TOPICS, 3)}
+        for name in subscriptions
     }
-    assignment = RangeAssignor().assign(GroupSpec(members, {TOPICS[0]: 3}))
-    assert [sorted(assignment[name][TOPICS[0]]) for name in ("z", "b", "a")] == [[0], [1], [2]]
+    group = group_of(counts, subscriptions, previous)
+    assignment = UniformAssignor().assign(group)
+    ensure_whole(group, assignment)
+    assert all(indexes for partitions in assignment.values() for indexes in partitions.values())
+    claims: dict[Any, set[str]] = {}
+    for name, partitions in previous.items():
+        for topic, indexes in partitions.items():
+            for index in indexes:
+                if topic in subscriptions[name] and index < counts[topic]:
+                    claims.setdefault((topic, index), set()).add(name)
+    kept = sum(any(index in assignment[name].get(topic, ()) for name in names) for (topic, index), names in claims.items())
+    if group.is_homogeneous:
+        # Nobody gives up more than evenness asks for; the first by name keeps what two members claim.
+        quota, larger = divmod(sum(group.partition_counts.values()), len(subscriptions))
+        valid: dict[str, int] = dict.fromkeys(subscriptions, 0)
+        for names in claims.values():
+            valid[min(names)] += 1
+        rich = sum(count > quota for count in valid.values())
+        assert kept >= sum(min(count, quota) for count in valid.values()) + min(rich, larger)
+    for partitions in assignment.values():
+        for topic in partitions:
+            poorest = min(size(assignment[other]) for other in subscriptions if topic in subscriptions[other])
+            assert size(partitions) - poorest < 2
 
 
 class Twice:
@@ -131,10 +183,13 @@ def test_assignors_that_cannot_be_had(names: list[Any | str]) -> None:
     [
         {"a": {TOPICS[0]: {0}}, "b": {TOPICS[0]: {0}}},
         {"stranger": {TOPICS[0]: {0}}},
-        {"a": {TOPICS[0]: {7}}},
+        {"a": {TOPICS[0]: {2}}},
+        {"a": {TOPICS[0]: {-1}}},
         {"a": {TOPICS[1]: {0}}},
     ],
 )
 def test_assignments_that_are_not_allowed(assignment: Any) -> None:
+    group = group_of({TOPICS[0]: 2, TOPICS[1]: 1}, {"a": {TOPICS[0]}, "b": {TOPICS[0]}})
+    check_assignment(group, {"b": {TOPICS[0]: frozenset({0, 1})}})
     with pytest.raises(AssignmentError):
-        check_assignment(group_of({TOPICS[0]: 2, TOPICS[1]: 1}, {"a": {TOPICS[0]}, "b": {TOPICS[0]}}), assignment)
+        check_assignment(group, assignment)

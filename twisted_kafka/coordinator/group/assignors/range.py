@@ -23,8 +23,6 @@ class RangeAssignor:
         everyone = [member_id for member_id, _ in members]
         for topic_id, count in group.partition_counts.items():
             subscribers = everyone if is_homogeneous else [each for each, member in members if topic_id in member.topic_ids]
-            if not subscribers:
-                continue
             size, larger = divmod(count, len(subscribers))
             start = 0
             for place, member_id in enumerate(subscribers):
