@@ -149,10 +149,10 @@ def test_uniform_keeps_what_is_valid_of_any_previous_target(counts: Any, wanted:
             valid[min(names)] += 1
         rich = sum(count > quota for count in valid.values())
         assert kept >= sum(min(count, quota) for count in valid.values()) + min(rich, larger)
-    for partitions in assignment.values():
-        for topic in partitions:
+    for topics in assignment.values():
+        for topic in topics:
             poorest = min(size(assignment[other]) for other in subscriptions if topic in subscriptions[other])
-            assert size(partitions) - poorest < 2
+            assert size(topics) - poorest < 2
 
 
 class Twice:
