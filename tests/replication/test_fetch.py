@@ -140,6 +140,7 @@ class TestLimits:
         reads = fetch(
             h, ask(0, max_bytes=partition_max), ask(0, topic_partition=TP1, max_bytes=partition_max), version=version, **how
         )
+        assert not any(read.error for read in reads)
         return [read.size_bytes for read in reads]
 
     def test_all(self, h: Harness, size: int) -> None:
@@ -187,6 +188,18 @@ class TestWaiting:
         assert not answer.done()
         h.advance_ms(2)
         assert answer.result(0)[0].size_bytes == 0
+
+    def test_it_waits_however_short_max_wait_is(self, h: Harness) -> None:
+        h.lead()
+        assert isinstance(fetch(h, ask(0), wait_ms=1), Future)
+
+    @pytest.mark.parametrize("replica", [0, OTHER])
+    def test_a_follower_that_waits_reads_from_the_leader_only(self, h: Harness, replica: int) -> None:
+        replicas = (BROKER, replica)
+        h.lead(replicas=replicas)
+        answer = fetch(h, ask(0), wait_ms=500, replica=replica, isolation=FetchIsolation.LOG_END)
+        h.order(leader=replica, epoch=1, replicas=replicas, version=1)
+        assert answer.result(0)[0].error == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def test_min_bytes_are_summed_over_batches(self, h: Harness) -> None:
         h.lead()
