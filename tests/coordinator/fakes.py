@@ -94,7 +94,7 @@ class Bench:
         self,
         partitions: int = 1,
         log: MemoryLog | None = None,
-        clock: None = None,
+        clock: ManualClock | None = None,
         assignors: list[str] | tuple[str, str] = ("uniform", "range"),
         **settings: Any,
     ) -> None:

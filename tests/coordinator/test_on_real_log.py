@@ -7,14 +7,18 @@ import pytest
 
 from tests.coordinator.fakes import join
 from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.group.assembly import make_group_coordinator
 from twisted_kafka.coordinator.group.offsets.offset_metadata_manager import OffsetFetch
 from twisted_kafka.coordinator.group.requests import Sender, SyncRequest
+from twisted_kafka.coordinator.replica_log import ReplicaReader
+from twisted_kafka.coordinator.transaction.verification import TransactionVerification
 from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
+from twisted_kafka.protocol.records.batch import batches
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.partition import LeaderState
 from twisted_kafka.replication.purgatories import Purgatories
@@ -42,8 +46,8 @@ class RealBroker:
         self.groups.startup()
         self.partitions = config.int("offsets.topic.num.partitions")
 
-    def lead(self, epoch: int = 0) -> None:
-        state = LeaderState(1, 1, epoch, (1,), (1,), 0)
+    def lead(self, epoch: int = 0, replicas: tuple[int, ...] = (1,)) -> None:
+        state = LeaderState(1, 1, epoch, (1,), replicas, 0)
         self.replicas.state.become_leader_or_follower(
             1, [(TopicPartition(TOPIC, index), b"o" * 16, state) for index in range(self.partitions)]
         )
@@ -104,3 +108,84 @@ def test_not_coordinator_before_the_election_and_after_the_resignation(tmp_path:
     assert broker.groups.heartbeat(Sender("g", "m", None, 1)) == ErrorCode.NOT_COORDINATOR
     broker.stop()
     assert broker.groups.heartbeat(Sender("g", "m", None, 1)) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize("buffer_size", ["1", "300", "5242880"])
+def test_a_partition_is_loaded_whole_whatever_the_buffer(tmp_path: Path, clock: ManualClock, buffer_size: str) -> None:
+    broker = RealBroker(tmp_path, clock, **{"offsets.load.buffer.size": buffer_size})
+    broker.lead()
+    for index in range(30):
+        value = OffsetCommitValue(offset=index, commit_timestamp=clock.wall_ms())
+        assert broker.groups.commit_offsets(Sender("g"), {TopicPartition("t", index): value}, 9) == ErrorCode.NONE
+    broker.stop()
+
+    broker = RealBroker(tmp_path, clock, **{"offsets.load.buffer.size": buffer_size})
+    broker.lead(epoch=1)
+    answer: Any = broker.groups.fetch_offsets(OffsetFetch(Sender("g"), None, False))
+    assert {key.partition: value.offset for key, value in answer[1].items()} == {index: index for index in range(30)}
+    partition = TopicPartition(TOPIC, broker.groups.partition_for("g"))
+    read = [data for chunk in ReplicaReader(broker.replicas).read_all(partition, int(buffer_size)) for data in batches(chunk)]
+    assert [batch.base_offset for batch in read] == list(range(30))
+    broker.stop()
+
+
+def test_an_append_that_the_partition_refuses_is_the_client_s_error(tmp_path: Path, clock: ManualClock) -> None:
+    broker = RealBroker(tmp_path, clock, **{"min.insync.replicas": "2"})
+    broker.lead(replicas=(1, 2))
+    value = OffsetCommitValue(offset=1, commit_timestamp=clock.wall_ms())
+    assert broker.groups.commit_offsets(Sender("g"), {PARTITION: value}, 9) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    broker.stop()
+
+
+def test_the_leader_s_own_log_is_enough_where_acks_say_so(tmp_path: Path, clock: ManualClock) -> None:
+    broker = RealBroker(tmp_path, clock, **{"min.insync.replicas": "2", "offsets.commit.required.acks": "1"})
+    broker.lead(replicas=(1, 2))
+    value = OffsetCommitValue(offset=1, commit_timestamp=clock.wall_ms())
+    assert broker.groups.commit_offsets(Sender("g"), {PARTITION: value}, 9) == ErrorCode.NONE
+    broker.stop()
+
+
+def test_other_topics_change_no_coordinator(tmp_path: Path, clock: ManualClock) -> None:
+    broker = RealBroker(tmp_path, clock)
+    state = LeaderState(1, 1, 0, (1,), (1,), 0)
+    broker.replicas.state.become_leader_or_follower(1, [(TopicPartition("orders", 0), b"x" * 16, state)])
+    broker.scheduler.run_due()
+    assert broker.groups.runtime.active_partitions() == []
+    broker.lead()
+    following = LeaderState(1, 2, 1, (1, 2), (1, 2), 1)
+    broker.replicas.state.become_leader_or_follower(1, [(TopicPartition("orders", 0), b"x" * 16, following)])
+    assert sorted(broker.groups.runtime.active_partitions()) == [0, 1, 2, 3]
+    broker.stop()
+
+
+def test_a_transaction_is_verified_before_its_first_append(tmp_path: Path, clock: ManualClock) -> None:
+    """The coordinator is asked about a partition that this broker has, unless the transaction is open in it already."""
+    broker = RealBroker(tmp_path, clock)
+    broker.lead()
+    asked: list[Any] = []
+    partition = broker.groups.transactional_partition("g")
+    producer = Producer(7, 0)
+
+    def ask(*question: Any) -> ErrorCode:
+        asked.append(question)
+        return ErrorCode.NONE if len(asked) > 1 else ErrorCode.INVALID_TXN_STATE
+
+    verification = TransactionVerification(broker.replicas, ask)
+    assert verification.verify(TopicPartition(TOPIC, 99), "tx", producer) == (ErrorCode.NONE, None)
+    assert asked == []
+    assert verification.verify(partition, "tx", producer).error == ErrorCode.INVALID_TXN_STATE
+    error, guard = verification.verify(partition, "tx", producer)
+    assert error == ErrorCode.NONE
+    assert asked == [(partition, "tx", producer)] * 2
+    value = OffsetCommitValue(offset=1, commit_timestamp=clock.wall_ms())
+    assert (
+        broker.groups.commit_transactional_offsets(Sender("g"), producer, None, {PARTITION: value}) == ErrorCode.INVALID_TXN_STATE
+    )
+    assert broker.groups.commit_transactional_offsets(Sender("g"), producer, guard, {PARTITION: value}) == ErrorCode.NONE
+    assert verification.verify(partition, "tx", producer) == (ErrorCode.NONE, None)
+    assert len(asked) == 2
+    assert (
+        TransactionVerification(broker.replicas).verify(partition, "tx", Producer(8, 0)).error
+        == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    )
+    broker.stop()

@@ -118,7 +118,7 @@ def test_records_are_stored_replayed_and_then_answered() -> None:
     assert setup.runtime.execute("key", lambda shard, plus, times: (len(shard.events) + plus) * times, 1, times=2) == 8
 
 
-def test_effects_of_an_operation_are_written_after_its_own_records() -> None:
+def test_effects_of_an_operation_are_written_before_its_last_records() -> None:
     setup = Setup()
     journal = setup.elect()
     outcomes: list[ErrorCode] = []
@@ -131,8 +131,8 @@ def test_effects_of_an_operation_are_written_after_its_own_records() -> None:
 
     answer: Future[str] = Future()
     assert setup.runtime.execute("key", operation) == "done"
-    assert setup.stored() == [1, 2, 3, 4]
-    assert journal.events == ["loaded", 1, 2, 3, 4]
+    assert setup.stored() == [2, 3, 4, 1]
+    assert journal.events == ["loaded", 2, 3, 4, 1]
     assert (outcomes, answer.result(0)) == ([NONE, NONE], "after")
 
 

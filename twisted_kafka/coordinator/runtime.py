@@ -361,10 +361,12 @@ class CoordinatorRuntime:
                 began_ns = self._clock.monotonic_ns()
                 try:
                     result = operation(context.shard, *args, **kwargs)
-                    if isinstance(result, Write):
-                        result = self._perform(context, result)
                     if effects.writes:
                         self._perform_effects(context)
+                    if isinstance(result, Write):
+                        result = self._perform(context, result)
+                        if effects.writes:
+                            self._perform_effects(context)
                 finally:
                     context.busy_ns += self._clock.monotonic_ns() - began_ns
         finally:

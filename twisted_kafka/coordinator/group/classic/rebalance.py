@@ -67,13 +67,11 @@ class Rebalancer:
             self._effects.reply(member.awaiting_join, result)
             member.awaiting_join = None
 
-    def answer_sync(self, member: ClassicGroupMember, result: SyncResult) -> bool:
-        """Answer a member's parked SyncGroup; return False if there is none."""
-        if member.awaiting_sync is None:
-            return False
-        self._effects.reply(member.awaiting_sync, result)
-        member.awaiting_sync = None
-        return True
+    def answer_sync(self, member: ClassicGroupMember, result: SyncResult) -> None:
+        """Answer a member's parked SyncGroup, if there is one."""
+        if member.awaiting_sync is not None:
+            self._effects.reply(member.awaiting_sync, result)
+            member.awaiting_sync = None
 
     def abandon(self, group: ClassicGroup, error: ErrorCode) -> None:
         """Close a group and answer its parked requests with ``error``: it was converted or is no longer on this broker."""

@@ -29,10 +29,10 @@ def expired_offsets(
     if isinstance(group, ConsumerGroup):
         return offsets.expired(group_id, now_ms, retention_ms, _committed_ms, group.is_subscribed)
     since_ms = group.state_since_ms
-    if group.protocol_type is None or (group.state is EMPTY and since_ms is None):  # records of old brokers have no timestamp
+    if group.state is EMPTY and group.protocol_type is not None and since_ms is not None:
+        return offsets.expired(group_id, now_ms, retention_ms, lambda _, emptied_ms=since_ms: emptied_ms, _nothing_subscribed)
+    if group.state is EMPTY:  # it never had members, or its record is by an old broker and has no timestamp
         return offsets.expired(group_id, now_ms, retention_ms, _committed_ms, _nothing_subscribed)
-    if group.state is EMPTY:
-        return offsets.expired(group_id, now_ms, retention_ms, lambda _: since_ms or 0, _nothing_subscribed)
-    if group.state is STABLE and group.is_consumer_group() and group.subscribed_topics is not None:
+    if group.state is STABLE and group.subscribed_topics is not None:
         return offsets.expired(group_id, now_ms, retention_ms, _committed_ms, group.subscribed_topics.__contains__)
     return []

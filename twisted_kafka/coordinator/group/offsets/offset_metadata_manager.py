@@ -207,10 +207,9 @@ class OffsetMetadataManager:
     def forget_partitions(self, is_gone: Callable[[TopicPartition], bool]) -> int:
         """Delete the offsets of deleted partitions; return their number."""
         count = 0
-        for group_id in list(self._store.offsets.group_ids()):
-            gone = [partition for partition in self._store.offsets.partitions_of(group_id) if is_gone(partition)]
-            group = self._store.groups.get(group_id)
-            if gone and group is not None:
+        for group in list(self._store.groups.values()):
+            gone = [partition for partition in self._store.offsets.partitions_of(group.group_id) if is_gone(partition)]
+            if gone:
                 count += len(gone)
                 self._effects.writes.append(self._removal(group, gone))
         if count:

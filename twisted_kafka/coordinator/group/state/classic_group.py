@@ -123,7 +123,7 @@ class ClassicGroup:
     # members
 
     def add(self, member: ClassicGroupMember) -> None:
-        """Add a member; the first one determines the protocol type and is the leader."""
+        """Add a member without parked requests; the first one determines the protocol type and is the leader."""
         if not self.members:
             self.protocol_type = member.terms.protocol_type
         if self.leader is None:
@@ -132,8 +132,6 @@ class ClassicGroup:
             self._static_ids[member.instance_id] = member.member_id
         self.members[member.member_id] = member
         self._protocol_support.update({name for name, _ in member.terms.protocols})
-        if member.awaiting_join is not None:
-            self.awaiting_joins += 1
 
     def remove(self, member_id: str) -> ClassicGroupMember | None:
         """Remove a member or a pending member id; return the member. The caller answers its parked requests."""

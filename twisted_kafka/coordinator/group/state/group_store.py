@@ -103,9 +103,7 @@ class GroupStore:
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
         """Commit or discard the offsets of a producer's transaction."""
-        for group_id in self.offsets.end_transaction(producer_id, committed):
-            if self._loading is None and group_id not in self.groups and self.offsets.of(group_id):
-                self.groups[group_id] = ClassicGroup(group_id)
+        self.offsets.end_transaction(producer_id, committed)
 
     def loaded(self) -> None:
         """Build each classic group from its latest record, once all records have been replayed."""

@@ -79,15 +79,13 @@ class OffsetStore:
             if not unstable:
                 del self._unstable[group_id]
 
-    def end_transaction(self, producer_id: int, committed: bool) -> list[str]:
-        """Commit or discard the offsets of a producer's transaction; return the ids of their groups."""
-        ended = self._pending.pop(producer_id, {})
-        for group_id, pending in ended.items():
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        """Commit or discard the offsets of a producer's transaction."""
+        for group_id, pending in self._pending.pop(producer_id, {}).items():
             for partition, value in pending.items():
                 self._settle(group_id, partition)
                 if committed and value is not None:
                     self.put(group_id, partition, value)
-        return list(ended)
 
     def of(self, group_id: str) -> Offsets:
         """Return a group's committed offsets; the caller must not change them."""
@@ -97,10 +95,9 @@ class OffsetStore:
         """Return the partitions for which a group has an offset, committed or pending, in order."""
         return list(dict.fromkeys((*self.of(group_id), *self._unstable.get(group_id, ()))))
 
-    def has_pending(self, group_id: str, partition: TopicPartition | None = None) -> bool:
-        """Return whether the group has a pending offset (for the partition, if given)."""
-        unstable = self._unstable.get(group_id)
-        return unstable is not None and (partition is None or partition in unstable)
+    def has_pending(self, group_id: str, partition: TopicPartition) -> bool:
+        """Return whether the group has a pending offset for the partition."""
+        return partition in self._unstable.get(group_id, ())
 
     def group_ids(self) -> Iterable[str]:
         """Return the ids of all groups with committed or pending offsets."""

@@ -1,0 +1,382 @@
+"""The coordinator's own promises: what is refused before any group is looked at, descriptions, listings, metrics, limits."""
+
+from typing import Any
+
+import pytest
+
+from tests.coordinator.fakes import Bench, MemoryLog, join
+from tests.coordinator.transcript_consumer import subscription
+from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, Producer, encode_batch
+from twisted_kafka.coordinator.group.group_coordinator_metrics import COORDINATOR_TYPE, MANAGER_TYPE
+from twisted_kafka.coordinator.group.group_records import offset_commit, offset_tombstone
+from twisted_kafka.coordinator.group.offsets.offset_metadata_manager import MAX_TOMBSTONES, OffsetFetch
+from twisted_kafka.coordinator.group.requests import Client, JoinRequest, LeavingMember, Sender, SyncRequest
+from twisted_kafka.coordinator.group.state.classic_group_member import MemberTerms
+from twisted_kafka.metrics.windows import WINDOW_TICKS
+from twisted_kafka.protocol.errors import (
+    CoordinatorLoadInProgressError,
+    ErrorCode,
+    InvalidGroupIdError,
+    InvalidRegularExpressionError,
+    NotCoordinatorError,
+)
+from twisted_kafka.protocol.messages.consumer_groups import (
+    ConsumerGroupDescribeResponseAssignment,
+    ConsumerGroupDescribeResponseTopicPartitions,
+    ConsumerGroupHeartbeatRequest,
+    DescribedGroup,
+    Member,
+)
+from twisted_kafka.protocol.messages.coordinator_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitValue,
+)
+from twisted_kafka.protocol.records.batch import batches
+from twisted_kafka.protocol.records.compression import Compression
+from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition
+from twisted_kafka.timing.clock import ManualClock
+
+LOG = TopicPartition(GROUP_METADATA_TOPIC, 0)
+
+
+def commit(bench: Bench, count: int, group_id: str = "g", first: int = 0) -> None:
+    now_ms = bench.clock.wall_ms()
+    offsets = {
+        TopicPartition("t", index): OffsetCommitValue(offset=1, commit_timestamp=now_ms) for index in range(first, first + count)
+    }
+    assert bench.groups.commit_offsets(Sender(group_id), offsets, 9) == ErrorCode.NONE
+
+
+def heartbeat(bench: Bench, member_id: str, epoch: int = 0, **fields: Any) -> Any:
+    fields = {"rebalance_timeout_ms": 60_000, "topic_partitions": []} | fields if epoch == 0 else fields
+    request = ConsumerGroupHeartbeatRequest(group_id="g", member_id=member_id, member_epoch=epoch, **fields)
+    return bench.groups.consumer_heartbeat(request, Client(f"client-{member_id}", f"/{member_id}"), 1)
+
+
+def test_the_partition_that_a_transaction_with_offsets_needs() -> None:
+    bench = Bench(partitions=50)
+    assert bench.groups.transactional_partition("g") == TopicPartition(GROUP_METADATA_TOPIC, bench.groups.partition_for("g"))
+    with pytest.raises(InvalidGroupIdError):
+        bench.groups.transactional_partition("")
+    bench.restart(load=False)
+    with pytest.raises(NotCoordinatorError):
+        bench.groups.transactional_partition("g")
+    bench.elect(load=False)
+    with pytest.raises(CoordinatorLoadInProgressError):
+        bench.groups.transactional_partition("g")
+
+
+def test_a_group_without_a_name_has_offsets_and_nothing_else() -> None:
+    bench = Bench()
+    commit(bench, 1, "")
+    answer: Any = bench.groups.fetch_offsets(OffsetFetch(Sender(""), None))
+    assert list(answer[1]) == [TopicPartition("t", 0)]
+    invalid = ErrorCode.INVALID_GROUP_ID
+    joined: Any = bench.groups.join(join(""))
+    synced: Any = bench.groups.sync(SyncRequest(Sender("", "m", None, 1), None, None, {}))
+    assert [joined.error, synced.error, bench.groups.heartbeat(Sender("", "m", None, 1))] == [invalid] * 3
+    assert bench.groups.leave("", []) == (invalid, [])
+    assert bench.groups.delete_offsets("", []) == (invalid, {})
+
+
+def test_requests_while_a_partition_loads() -> None:
+    bench = Bench(partitions=2)
+    bench.restart(load=False)
+    bench.elect(load=False)
+    loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    sender = Sender("g", "m", None, 1)
+    joined: Any = bench.groups.join(join("g", "m"))
+    synced: Any = bench.groups.sync(SyncRequest(sender, None, None, {}))
+    assert (joined.error, joined.member_id) == (loading, "m")
+    assert synced.error == ErrorCode.REBALANCE_IN_PROGRESS  # the joins are lost, but the member is at the right broker
+    assert bench.groups.heartbeat(sender) == ErrorCode.NONE  # its session begins when the group is loaded
+    assert bench.groups.fetch_offsets(OffsetFetch(sender, None)) == (loading, {})
+    assert bench.groups.delete_group("g") == loading
+    assert bench.groups.describe_group("g").error == loading
+    described: Any = bench.groups.describe_consumer_group("g")
+    assert (described.error_code, described.group_id) == (loading, "g")
+    assert bench.groups.list_groups((), ()) == (loading, [])
+    bench.scheduler.run_due()
+    assert bench.groups.list_groups((), ()) == (ErrorCode.NONE, [])
+
+
+def test_a_consumer_group_is_described_whole() -> None:
+    bench = Bench(initial_rebalance_delay_ms=0)
+    bench.topics.change({"t": 2, "u": 1})
+    heartbeat(bench, "a", subscribed_topic_names=["u", "t"], instance_id="i", rack_id="r", server_assignor="range")
+    terms = MemberTerms("classic", "/host", 60_000, 10_000, "consumer", (("range", subscription("t,u")),))
+    joined: Any = bench.groups.join(JoinRequest("g", "", None, terms, False, True))
+    heartbeat(bench, "b", subscribed_topic_names=[], subscribed_topic_regex="u.*")
+    heartbeat(bench, "a", 1, topic_partitions=[])
+    bench.topics.change({"t": 2})
+    t = bench.topics.snapshot.topic_ids["t"]
+
+    def owns(*partitions: int) -> ConsumerGroupDescribeResponseAssignment:
+        listed = [ConsumerGroupDescribeResponseTopicPartitions(topic_id=t, topic_name="t", partitions=list(partitions))]
+        return ConsumerGroupDescribeResponseAssignment(topic_partitions=listed if partitions else [])
+
+    described: Any = bench.groups.describe_consumer_group("g")
+    assert described == DescribedGroup(
+        group_id="g",
+        group_state="Reconciling",
+        group_epoch=3,
+        assignment_epoch=3,
+        assignor_name="range",
+        members=[
+            Member(
+                member_id="a",
+                instance_id="i",
+                rack_id="r",
+                member_epoch=3,
+                client_id="client-a",
+                client_host="/a",
+                subscribed_topic_names=["t", "u"],
+                subscribed_topic_regex="",
+                assignment=owns(0),
+                target_assignment=owns(0),
+                member_type=1,
+            ),
+            Member(
+                member_id=joined.member_id,
+                member_epoch=2,
+                client_id="classic",
+                client_host="/host",
+                subscribed_topic_names=["t", "u"],
+                subscribed_topic_regex="",
+                assignment=owns(),
+                target_assignment=owns(1),
+                member_type=0,
+            ),
+            Member(
+                member_id="b",
+                member_epoch=3,
+                client_id="client-b",
+                client_host="/b",
+                subscribed_topic_regex="u.*",
+                assignment=owns(),
+                target_assignment=owns(),
+                member_type=1,
+            ),
+        ],
+    )
+
+
+def test_groups_are_listed_by_state_and_type() -> None:
+    bench = Bench(initial_rebalance_delay_ms=0)
+    bench.topics.change({"t": 1})
+    heartbeat(bench, "a", subscribed_topic_names=["t"])
+    bench.groups.join(join("classic"))
+    commit(bench, 1, "simple")
+
+    def listed(states: list[str], types: list[str]) -> list[str]:
+        return sorted(listing.group_id for listing in bench.groups.list_groups(states, types)[1])
+
+    assert listed([], []) == ["classic", "g", "simple"]
+    assert listed(["stable"], []) == ["g"]
+    assert listed(["EMPTY", "CompletingRebalance"], []) == ["classic", "simple"]
+    assert listed([], ["Classic"]) == ["classic", "simple"]
+    assert listed(["Stable"], ["consumer"]) == ["g"]
+    assert listed(["Stable"], ["classic"]) == []
+
+
+def test_groups_are_counted_once_a_second() -> None:
+    bench = Bench()
+    value = bench.metrics.value
+    bench.clock.advance_ms(10_000)
+    assert value(MANAGER_TYPE, "NumOffsets") == 0
+    commit(bench, 3)
+    bench.clock.advance_ms(999)
+    assert value(MANAGER_TYPE, "NumOffsets") == value(MANAGER_TYPE, "NumGroups") == 0
+    bench.clock.advance_ms(1)
+    assert value(MANAGER_TYPE, "NumOffsets") == 3
+    assert value(MANAGER_TYPE, "NumGroups") == 1
+
+
+def test_load_times() -> None:
+    class SlowLog(MemoryLog):
+        took_ms = 250.0
+
+        def read_all(self, partition: TopicPartition, buffer_size: int) -> Any:
+            clock.advance_ms(self.took_ms)
+            return super().read_all(partition, buffer_size)
+
+    clock, log = ManualClock(), SlowLog()
+    bench = Bench(log=log, clock=clock)
+    value = bench.metrics.value
+
+    def times() -> Any:
+        return value(COORDINATOR_TYPE, "partition-load-time-avg"), value(COORDINATOR_TYPE, "partition-load-time-max")
+
+    for epoch, log.took_ms in enumerate((50.0, 90.0), start=1):
+        bench.elect(epoch=epoch)
+    assert times() == (130.0, 250.0)
+    for _ in range(WINDOW_TICKS):
+        bench.metrics.tick()
+    log.took_ms = 0.5
+    bench.elect(epoch=3)
+    assert times() == (0.5, 0.5)
+
+
+def test_a_generation_is_counted_as_a_rebalance() -> None:
+    bench = Bench(initial_rebalance_delay_ms=0)
+    joined: Any = bench.groups.join(join("g"))
+    assert bench.metrics.value(COORDINATOR_TYPE, "group-completed-rebalance-count") == 1
+    bench.groups.join(join("g", joined.member_id))
+    assert bench.metrics.value(COORDINATOR_TYPE, "group-completed-rebalance-count") == 1
+
+
+@pytest.mark.parametrize(
+    ("count", "sizes"), [(1, [1]), (MAX_TOMBSTONES, [MAX_TOMBSTONES]), (MAX_TOMBSTONES + 1, [MAX_TOMBSTONES, 1])]
+)
+def test_tombstones_are_written_in_batches_of_limited_size(count: int, sizes: list[int]) -> None:
+    bench = Bench()
+    commit(bench, count)
+    assert bench.groups.delete_group("g") == ErrorCode.NONE
+    written = [len(list(batch.records())) for data in bench.log.batches[LOG][1:] for batch in batches(data)]
+    assert written == sizes
+    assert bench.groups.fetch_offsets(OffsetFetch(Sender("g"), None)) == (ErrorCode.NONE, {})
+    bench.restart()
+    assert bench.groups.list_groups((), ()) == (ErrorCode.NONE, [])
+
+
+def test_a_regular_expression_has_a_longest_length() -> None:
+    bench = Bench()
+    bench.topics.change({"t": 1})
+    assert heartbeat(bench, "a", subscribed_topic_regex="t|" + "x" * 1022).member_epoch == 1
+    with pytest.raises(InvalidRegularExpressionError, match="1025"):
+        heartbeat(bench, "b", subscribed_topic_regex="t|" + "x" * 1023)
+    with pytest.raises(InvalidRegularExpressionError, match=r"`\(`.*missing"):
+        heartbeat(bench, "b", subscribed_topic_regex="(")
+
+
+def test_deleted_topics_are_counted_over_all_groups() -> None:
+    bench = Bench(partitions=3)
+    for number in range(6):
+        commit(bench, 2, f"g{number}")
+    bench.groups.on_partitions_deleted([TopicPartition("t", 1), TopicPartition("t", 2)])
+    assert bench.metrics.value(COORDINATOR_TYPE, "offset-deletion-count") == 6
+    bench.groups.on_partitions_deleted([])
+    for number in range(6):
+        answer: Any = bench.groups.fetch_offsets(OffsetFetch(Sender(f"g{number}"), None))
+        assert list(answer[1]) == [TopicPartition("t", 0)]
+
+
+def test_an_offset_keeps_what_was_committed_with_it() -> None:
+    bench = Bench()
+    plain = OffsetCommitValue(offset=5, leader_epoch=3, metadata="m", commit_timestamp=7)
+    expiring = OffsetCommitValue(offset=6, metadata="n", commit_timestamp=8, expire_timestamp=2**60)
+    offsets = {TopicPartition("t", 0): plain, TopicPartition("t", 1): expiring}
+    assert bench.groups.commit_offsets(Sender("g"), offsets, 9) == ErrorCode.NONE
+    assert [record.value_version for record in bench.written()] == [3, 1]
+    bench.restart()
+    assert bench.groups.fetch_offsets(OffsetFetch(Sender("g"), None)) == (ErrorCode.NONE, offsets)
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_an_offset_expires_at_its_time(own: bool) -> None:
+    bench = Bench(offsets_retention_ms=500)
+    now_ms = bench.clock.wall_ms()
+    value = OffsetCommitValue(offset=1, commit_timestamp=now_ms, expire_timestamp=now_ms + 500 if own else -1)
+    bench.groups.commit_offsets(Sender("g"), {TopicPartition("t", 0): value}, 9)
+    for ms, is_left in ((499, True), (1, False)):
+        bench.clock.advance_ms(ms)
+        bench.groups.expire_offsets()
+        answer: Any = bench.groups.fetch_offsets(OffsetFetch(Sender("g"), None))
+        assert bool(answer[1]) == is_left
+
+
+def test_a_transaction_may_delete_an_offset() -> None:
+    """Kafka's tools may write such a record; this broker does not."""
+    bench = Bench()
+    partition = TopicPartition("t", 0)
+
+    def in_transaction(producer_id: int, record: CoordinatorRecord) -> bytes:
+        return bytes(encode_batch([record], 0, Compression.NONE, Producer(producer_id, 0)))
+
+    commit(bench, 1)
+    bench.log.batches[LOG] += [
+        in_transaction(7, offset_commit("g", "t", 0, OffsetCommitValue(offset=2))),
+        in_transaction(8, offset_commit("g", "t", 0, OffsetCommitValue(offset=3))),
+        in_transaction(7, offset_tombstone("g", "t", 0)),
+        in_transaction(7, offset_tombstone("g", "t", 1)),
+    ]
+    bench.restart()
+    bench.groups.end_transaction(0, Producer(7, 0), 0, True)
+    unstable: Any = bench.groups.fetch_offsets(OffsetFetch(Sender("g"), [partition], True))
+    assert unstable[1] == {partition: ErrorCode.UNSTABLE_OFFSET_COMMIT}
+    bench.groups.end_transaction(0, Producer(8, 0), 0, False)
+    stable: Any = bench.groups.fetch_offsets(OffsetFetch(Sender("g"), [partition], True))
+    assert stable[1][partition].offset == 1
+
+
+@pytest.mark.parametrize(("version", "timeout_ms"), [(0, 20_000), (3, 30_000)])
+def test_a_record_of_an_old_broker_has_the_session_timeout_for_rebalances_too(version: int, timeout_ms: int) -> None:
+    bench = Bench(initial_rebalance_delay_ms=0)
+    members = [
+        MemberMetadata(member_id=name, client_id=name, client_host="/h", session_timeout=20_000, subscription=b"")
+        for name in ("a", "b")
+    ]
+    for member in members:
+        member.rebalance_timeout = 30_000 if version else -1
+    value = GroupMetadataValue(protocol_type="connect", generation=4, protocol="x", leader="a", members=members)
+    record = CoordinatorRecord(GroupMetadataKey(group="g"), 2, value, version)
+    bench.log.batches[LOG].append(bytes(encode_batch([record], 0, Compression.NONE)))
+    bench.restart()
+    assert bench.groups.describe_group("g").state == "Stable"
+    terms = MemberTerms("a", "/h", 1, 60_000, "connect", (("x", b""),))
+    bench.groups.join(JoinRequest("g", "a", None, terms, True, True))
+    for left_ms, state in ((timeout_ms - 1000, "PreparingRebalance"), (1000, "CompletingRebalance")):
+        for _ in range(0, left_ms, 1000):
+            bench.groups.heartbeat(Sender("g", "b", None, 4))
+            bench.advance(1000)
+        assert bench.groups.describe_group("g").state == state
+
+
+def test_a_member_has_one_session_timer() -> None:
+    bench = Bench(initial_rebalance_delay_ms=0)
+    joined: Any = bench.groups.join(join("g"))
+    sender = Sender("g", joined.member_id, None, 1)
+    bench.groups.sync(SyncRequest(sender, None, None, {joined.member_id: b"x"}))
+    for _ in range(20):
+        bench.groups.heartbeat(sender)
+        bench.clock.advance_ms(5000)
+        bench.timer.expire_due()
+    for generation in range(2, 10):
+        bench.groups.join(join("g", joined.member_id))
+        bench.groups.sync(SyncRequest(sender._replace(generation=generation), None, None, {}))
+    assert len(bench.timer) == 1
+    bench.groups.leave("g", [LeavingMember(joined.member_id, None)])
+    assert len(bench.timer) == 0
+
+
+@pytest.mark.parametrize("ends_by", ["resigning", "leaving"])
+def test_no_timer_is_left_behind(ends_by: str) -> None:
+    """Of pending ids, of members in any phase of a rebalance, and of members of consumer groups."""
+    bench = Bench(initial_rebalance_delay_ms=1000)
+    bench.topics.change({"t": 4})
+    pending: Any = bench.groups.join(join("pending")._replace(needs_known_id=True))
+    bench.groups.join(join("waiting"))
+    bench.advance(1000)
+    bench.groups.join(join("waiting"))
+    bench.groups.join(join("delayed"))
+    for member_id in ("a", "b", "c"):
+        heartbeat(bench, member_id, subscribed_topic_names=["t"])
+    heartbeat(bench, "a", 1)
+    terms = MemberTerms("classic", "/host", 60_000, 10_000, "consumer", (("range", subscription("t")),))
+    joined: Any = bench.groups.join(JoinRequest("g", "", None, terms, False, True))
+    bench.groups.heartbeat(Sender("g", joined.member_id, None, joined.generation))
+    assert len(bench.timer) >= 10
+    if ends_by == "resigning":
+        bench.groups.on_leadership_change([], [(0, 0)])
+    else:
+        bench.groups.leave("pending", [LeavingMember(pending.member_id, None)])
+        for group_id in ("waiting", "delayed"):
+            members = [LeavingMember(member.member_id, None) for member in bench.groups.describe_group(group_id).members]
+            bench.groups.leave(group_id, members)
+        bench.groups.leave("g", [LeavingMember(joined.member_id, None)])
+        for member_id in ("a", "b", "c"):
+            heartbeat(bench, member_id, -1)
+        bench.advance(5000)
+    assert len(bench.timer) == 0
