@@ -30,7 +30,8 @@ def expired_offsets(
         return offsets.expired(group_id, now_ms, retention_ms, _committed_ms, group.is_subscribed)
     since_ms = group.state_since_ms
     if group.state is EMPTY and group.protocol_type is not None and since_ms is not None:
-        return offsets.expired(group_id, now_ms, retention_ms, lambda _, emptied_ms=since_ms: emptied_ms, _nothing_subscribed)
+        emptied_ms: int = since_ms
+        return offsets.expired(group_id, now_ms, retention_ms, lambda _: emptied_ms, _nothing_subscribed)
     if group.state is EMPTY:  # it never had members, or its record is by an old broker and has no timestamp
         return offsets.expired(group_id, now_ms, retention_ms, _committed_ms, _nothing_subscribed)
     if group.state is STABLE and group.subscribed_topics is not None:
