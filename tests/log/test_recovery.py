@@ -415,6 +415,49 @@ def test_an_index_that_is_missing_beside_garbage(bench: Bench) -> None:
     assert path.stat().st_size == end
 
 
+def test_a_log_that_is_opened_and_led_in_the_same_epoch_keeps_its_file_of_epochs(bench: Bench) -> None:
+    """Replacing it in each of thousands of logs would take most of the time of a start."""
+    log = bench.open()
+    for epoch in (0, 2):
+        log.assign_epoch_start_offset(epoch, log.log_end_offset)
+        path = bench.directory / "leader-epoch-checkpoint"
+        os.utime(path, (0, 0))
+        log = bench.reopen_clean(log)
+        assert log.latest_epoch == (-1 if epoch == 0 else 0)  # no record has the latest
+        log.assign_epoch_start_offset(epoch, log.log_end_offset)
+        assert log.latest_epoch == epoch
+        assert path.stat().st_mtime == 0
+        append(log, b"x", epoch=epoch)
+
+
+@pytest.mark.parametrize("how", ["flushed", "torn", "clean"])
+def test_an_epoch_without_records_that_a_start_forgot_does_not_come_back(bench: Bench, how: str) -> None:
+    log = bench.open()
+    append(log, b"a", epoch=1)
+    log.assign_epoch_start_offset(5, 1)  # elected, and stopped before it appended anything
+    log = bench.reopen_clean(log)
+    log.append_as_follower(batch(b"b", base_offset=1, partition_leader_epoch=1))
+    if how == "torn":
+        again = bench.open(recovery_point=1)
+    elif how == "flushed":
+        log.flush()
+        again = bench.open(recovery_point=2)
+    else:
+        again = bench.reopen_clean(log)
+    assert again.leader_epochs.entries == ((1, 0),)
+    assert again.log_end_offset == 2
+
+
+def test_an_epoch_without_records_that_a_start_forgot_is_truncated_in_the_file_too(bench: Bench) -> None:
+    log = bench.open()
+    append(log, b"a", epoch=1)
+    append(log, b"b", epoch=1)
+    log.assign_epoch_start_offset(5, 2)
+    log = bench.reopen_clean(log)
+    log.truncate_to(1)
+    assert (bench.directory / "leader-epoch-checkpoint").read_text() == "0\n1\n1 0\n"
+
+
 @pytest.mark.parametrize("left", [b"", b"0\n2\n0 0\n3 1", b"\0" * 12])
 def test_epochs_come_from_flushed_batches_when_their_file_is_torn(bench: Bench, left: bytes) -> None:
     log = bench.open()

@@ -26,15 +26,16 @@ class EpochEntry(NamedTuple):
 class LeaderEpochCache:
     """The epochs of one log in ascending order. Changes need the log's lock, reads do not.
 
-    Every change is written at once, but made durable only by ``sync``, when the records are flushed.
+    Changes are written at once, but made durable only by ``sync``, when the records are flushed.
     """
 
-    __slots__ = ("_entries", "_is_written", "_on_malformed", "_unsynced", "_writing", "is_damaged", "latest_epoch", "path")
+    __slots__ = ("_entries", "_on_malformed", "_unsynced", "_writing", "_written", "is_damaged", "latest_epoch", "path")
 
     def __init__(self, directory: Path, on_malformed: Callable[[MalformedCheckpointError], None]) -> None:
         self.path = directory / LEADER_EPOCH_CHECKPOINT
         self._unsynced = False
-        self._is_written = True
+        self._written: tuple[EpochEntry, ...] | None = None
+        """The epochs in the file; None if unknown."""
         self._writing = threading.Lock()
         """Held to write the file: the log's lock is not held during a flush."""
         self.is_damaged = False
@@ -53,6 +54,7 @@ class LeaderEpochCache:
             entries = []
             self.is_damaged = True
         self._set(tuple(sorted(entries)))
+        self._written = None if self.is_damaged else self._entries
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
@@ -101,8 +103,26 @@ class LeaderEpochCache:
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Remove the epochs that begin at ``end_offset`` or later; raises OSError."""
-        if self._entries and self._entries[-1].start_offset >= end_offset:
-            self._replace(tuple([entry for entry in self._entries if entry.start_offset < end_offset]))
+        self._replace(self._before(end_offset))
+
+    def opened(self, end_offset: int) -> None:
+        """Remove the epochs that begin at the end of the opened log or later: no batch has them. Raises OSError.
+
+        The file keeps an epoch that begins right at the end until the next change or flush. Most logs without records have one,
+        and the leader assigns it again at once. After a crash before that, recovery finds the epoch of the batch that came there.
+        """
+        kept = self._before(end_offset)
+        if len(kept) == len(self._entries) - 1 and self._entries[-1].start_offset == end_offset:
+            self._set(kept)
+            self._unsynced = True
+        else:
+            self._replace(kept)
+
+    def _before(self, end_offset: int) -> tuple[EpochEntry, ...]:
+        entries = self._entries
+        if not entries or entries[-1].start_offset < end_offset:
+            return entries
+        return tuple([entry for entry in entries if entry.start_offset < end_offset])
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Remove the epochs that end before ``start_offset``; the epoch of this offset begins there from now on. Raises OSError."""
@@ -124,8 +144,7 @@ class LeaderEpochCache:
             return False
         self._unsynced = False  # first: a write during the sync is not durable
         try:
-            if not self._is_written:
-                self._write()
+            self._write()
             sync_file(self.path)
         except OSError:
             self._unsynced = True
@@ -137,17 +156,19 @@ class LeaderEpochCache:
         self.latest_epoch = entries[-1].epoch if entries else UNDEFINED_EPOCH
 
     def _replace(self, entries: tuple[EpochEntry, ...]) -> None:
+        if entries == self._entries == self._written:
+            return
         self._set(entries)
-        self._is_written = False
         self._unsynced = True
         self._write()
 
     def _write(self) -> None:
         with self._writing:
-            if not self._is_written:
-                entries = self._entries
+            entries = self._entries
+            if entries != self._written:
+                self._written = None
                 write_entries(self.path, [f"{entry.epoch} {entry.start_offset}" for entry in entries], sync=False)
-                self._is_written = entries is self._entries
+                self._written = entries
 
 
 def parse_epoch_entry(line: str) -> EpochEntry:

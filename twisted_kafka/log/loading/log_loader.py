@@ -145,7 +145,7 @@ class LogLoader:
             end = recovery_point = loaded.log_start_offset
         loaded.log_end_offset = end
         loaded.recovery_point = recovery_point
-        epochs.truncate_from_end(end)
+        epochs.opened(end)
         epochs.truncate_from_start(loaded.log_start_offset)
         self._remove_stray_snapshots(loaded)
         for offset in snapshots.offsets():
