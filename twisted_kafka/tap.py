@@ -15,7 +15,7 @@ from twisted.python import usage
 from twisted_kafka.config.broker_config import KafkaConfig, parse_overrides
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.properties import load_properties
-from twisted_kafka.start_up import SERVE_COMMAND
+from twisted_kafka.start_up import SERVE_COMMAND, without_collector
 
 if TYPE_CHECKING:
     from twisted_kafka.service import BrokerService
@@ -156,7 +156,8 @@ def _make_service(config: KafkaConfig, reactor: Any, report: Callable[[str], obj
             """Start. A signal meanwhile, for example while logs are being loaded, ends the program cleanly."""
             _interrupt_on_signals(self, received)
             try:
-                super().startService()
+                with without_collector():
+                    super().startService()
             except StartInterruptedError as error:
                 report(f"{received[0]} received: {error}")
                 sys.exit(EXIT_STATUS_STOPPED)

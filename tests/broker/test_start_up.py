@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,15 +14,18 @@ from twisted_kafka.start_up import without_collector, without_tls
 
 pytestmark = pytest.mark.long
 _START = """
-import json, sys
+import gc, json, sys
 from twisted.internet import error  # as twistd has, before it looks for its plugins
 from twisted.plugins.twisted_kafka_plugin import service_maker
 
 options = service_maker.options()
 options.parseOptions(["--listeners", "PLAINTEXT://127.0.0.1:0", "--data-dir", sys.argv[1]])
 service = service_maker.makeService(options)
+collections = []
+gc.callbacks.append(lambda phase, info: collections.append(info))
 service.startService()
-json.dump(sorted(sys.modules), sys.stdout)
+gc.callbacks.clear()
+json.dump({"modules": sorted(sys.modules), "collections": len(collections), "is_collecting": gc.isenabled()}, sys.stdout)
 sys.stdout.flush()
 service.broker.stop()
 """
@@ -51,16 +55,31 @@ LATER = {
 }
 
 
-def test_a_plain_start_imports_nothing_that_waits_for_its_first_use(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def plain_start(tmp_path_factory: pytest.TempPathFactory) -> Any:
     here = Path(__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(here), *filter(None, [os.environ.get("PYTHONPATH")])])}
     done = subprocess.run(
-        [sys.executable, "-c", _START, str(tmp_path)], env=environment, check=True, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", _START, str(tmp_path_factory.mktemp("data"))],
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
-    loaded = json.loads(done.stdout)
+    return json.loads(done.stdout)
+
+
+def test_a_plain_start_imports_nothing_that_waits_for_its_first_use(plain_start: Any) -> None:
+    loaded = plain_start["modules"]
     assert "twisted_kafka.network.loop.processor" in loaded  # it did start
     early = {name for name in loaded for later in LATER if name == later or name.startswith(later + ".")}
     assert early == set()
+
+
+def test_the_collector_does_not_run_while_the_broker_starts(plain_start: Any) -> None:
+    assert plain_start["collections"] == 0
+    assert plain_start["is_collecting"]
 
 
 def test_the_collector_rests_meanwhile_and_runs_again_afterwards() -> None:
