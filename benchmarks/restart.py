@@ -3,23 +3,25 @@
     python -m benchmarks.restart [--partitions 1000] [--megabytes 1000] [--directories 1] [--no-kafka]
 
 Both brokers get the same topic with records of 1 KB in batches of 64 KB. It measures a clean stop (from SIGTERM to the process's
-end), a start after it, and starts after ``kill -9``; a start ends when all partitions have a leader. Requires Java and Maven for
-Apache Kafka, and several GB in the temporary directory.
+end), a start after it, and starts after ``kill -9``; a start ends when all partitions have a leader. In brackets is the processor
+time that the broker used for it: on a busy machine it varies less. Requires Java and Maven for Apache Kafka, and several GB in the
+temporary directory.
 """
 
 import argparse
 import contextlib
 import os
+import resource
 import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.scratch import scratch
 from tests.clients import served
-from tests.clients.served import ServedBroker
+from tests.clients.served import ServedBroker, cpu_s
 from tests.oracle.apache_kafka import ApacheKafka
 
 TOPIC = "restart"
@@ -44,6 +46,11 @@ class Ours(ServedBroker):
         words = super().command()
         at = words.index("--data-dir")
         return [*words[:at], *words[at + 2 :], "-o", f"log.dirs={self._paths}", "-o", f"access.log.dir={self.access_dir}"]
+
+    @property
+    def broker_pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
 
     def stop_broker(self) -> None:
         self.stop()
@@ -107,31 +114,48 @@ def send(bootstrap: str, partitions: int, megabytes: int) -> None:
     assert producer.flush(WAIT_S) == 0
 
 
-def timed(action: Callable[[], object]) -> float:
-    begin = time.perf_counter()
-    action()
-    return time.perf_counter() - begin
+class Took(NamedTuple):
+    """What a stop or a start took."""
+
+    wall_s: float
+    cpu_s: float
+
+    def __str__(self) -> str:
+        return f"{self.wall_s:.2f} ({self.cpu_s:.2f})"
 
 
-def measure(broker: "Ours | Kafka", partitions: int, megabytes: int) -> dict[str, float]:
-    def start() -> None:
+def measure(broker: "Ours | Kafka", partitions: int, megabytes: int) -> dict[str, Took]:
+    def start() -> Took:
+        began = time.perf_counter()
         broker.start_broker()
         wait_for_leaders(broker.bootstrap, partitions)
+        return Took(time.perf_counter() - began, cpu_s(broker.broker_pid))
+
+    def stop() -> Took:
+        used_before = cpu_s(broker.broker_pid) + _cpu_of_ended_s()
+        began = time.perf_counter()
+        broker.stop_broker()
+        return Took(time.perf_counter() - began, _cpu_of_ended_s() - used_before)
 
     try:
         broker.start_broker()
         fill(broker.bootstrap, partitions, megabytes)
-        found = {"first clean stop": timed(broker.stop_broker), "start after it": timed(start)}
-        found["stop, nothing written"] = timed(broker.stop_broker)
-        found["start after that"] = timed(start)
+        found = {"first clean stop": stop(), "start after it": start()}
+        found["stop, nothing written"] = stop()
+        found["start after that"] = start()
         broker.kill_broker()
-        found["start after kill -9, idle"] = timed(start)
+        found["start after kill -9, idle"] = start()
         send(broker.bootstrap, partitions, megabytes // 10)
         broker.kill_broker()
-        found[f"start after kill -9, {megabytes // 10} MB just written"] = timed(start)
+        found[f"start after kill -9, {megabytes // 10} MB just written"] = start()
         return found
     finally:
         broker.end()
+
+
+def _cpu_of_ended_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def main() -> None:
@@ -142,14 +166,14 @@ def main() -> None:
     parser.add_argument("--no-kafka", action="store_true")
     options = parser.parse_args()
     served.START_TIMEOUT_S = served.STOP_TIMEOUT_S = WAIT_S  # many partitions take long
-    results: dict[str, dict[str, float]] = {}
+    results: dict[str, dict[str, Took]] = {}
     for kind in (Ours,) if options.no_kafka else (Ours, Kafka):
         with scratch() as folder:
             results[kind.name] = measure(kind(folder / "broker", options.directories), options.partitions, options.megabytes)
-    print(f"{options.partitions} partitions, {options.megabytes} MB, {options.directories} log directories; seconds")
-    print(f"{'':40}" + "".join(f"{name:>16}" for name in results))
+    print(f"{options.partitions} partitions, {options.megabytes} MB, {options.directories} log directories; seconds (of CPU)")
+    print(f"{'':40}" + "".join(f"{name:>18}" for name in results))
     for step in next(iter(results.values())):
-        print(f"{step:40}" + "".join(f"{found[step]:16.2f}" for found in results.values()))
+        print(f"{step:40}" + "".join(f"{found[step]!s:>18}" for found in results.values()))
 
 
 if __name__ == "__main__":
