@@ -12,8 +12,17 @@ IS_PYPY: Final[bool] = sys.implementation.name == "pypy"
 HAS_INTERPRETER_LOCK: Final[bool] = getattr(sys, "_is_gil_enabled", lambda: True)()
 """Whether only one thread at a time executes Python code; false on a free-threaded build (PEP 703)."""
 
-NUMPY_PAYS: Final[bool] = not IS_PYPY
-"""Whether numpy beats loops over bytes. PyPy compiles the loops, and calls numpy through an emulation of CPython's C API."""
+EMULATES_C_API: Final[bool] = IS_PYPY
+"""Whether extension modules run on an emulation of CPython's C API (PyPy's cpyext).
+
+A call then costs microseconds, and kilobytes for each object other than bytes that it is passed, until the next major collection.
+"""
+
+HAS_CODEC_EXTENSIONS: Final[bool] = not EMULATES_C_API
+"""Whether lz4 and zstandard are used. lz4's decompressor crashes PyPy 7.3; cramjam, which has wheels for it, does both there."""
+
+NUMPY_PAYS: Final[bool] = not EMULATES_C_API
+"""Whether numpy beats loops over bytes, which PyPy compiles."""
 
 HAS_AFFINITY: Final[bool] = hasattr(os, "sched_setaffinity")
 """Whether a thread can be bound to CPUs (not on macOS, nor on PyPy)."""

@@ -3,12 +3,12 @@
 import contextlib
 import random
 import struct
-import tracemalloc
 from collections.abc import Iterable
 
 import pytest
 
 from tests.protocol import samples, vectors
+from tests.traced_memory import traced_peak_bytes
 from twisted_kafka.protocol.codec import MalformedMessageError, Message
 from twisted_kafka.protocol.messages.acls import DescribeAclsResponse
 from twisted_kafka.protocol.messages.fetch import FetchRequest
@@ -100,14 +100,11 @@ def test_random_bytes() -> None:
 
 
 def peak_bytes(cls: type[Message], version: int, data: bytes) -> int:
-    tracemalloc.start()
-    try:
-        before = tracemalloc.get_traced_memory()[0]
+    def decode() -> None:
         with contextlib.suppress(MalformedMessageError):
             cls.decode(data, version)
-        return tracemalloc.get_traced_memory()[1] - before
-    finally:
-        tracemalloc.stop()
+
+    return traced_peak_bytes(decode)
 
 
 def hostile_bodies() -> Iterable[tuple[type[Message], int, bytes]]:

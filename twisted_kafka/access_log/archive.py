@@ -14,6 +14,8 @@ from typing import Final
 
 from twisted.logger import Logger
 
+from twisted_kafka.interpreter import HAS_CODEC_EXTENSIONS
+from twisted_kafka.protocol.records import zstd_frames
 from twisted_kafka.timing.clock import IClock
 
 JSONL: Final = "jsonl"
@@ -123,12 +125,15 @@ def _changed_ms(path: Path) -> int:
 
 
 def _to_zstd(path: Path, made: Path) -> None:
-    size = path.stat().st_size
-    import zstandard
-
-    compressor = zstandard.ZstdCompressor(level=_ZSTD_LEVEL, write_checksum=True)
     with path.open("rb") as source, made.open("wb") as target:
-        compressor.copy_stream(source, target, size=size, read_size=_CHUNK_BYTES)
+        if HAS_CODEC_EXTENSIONS:
+            import zstandard
+
+            compressor = zstandard.ZstdCompressor(level=_ZSTD_LEVEL, write_checksum=True)
+            compressor.copy_stream(source, target, size=path.stat().st_size, read_size=_CHUNK_BYTES)
+        else:
+            while chunk := source.read(_CHUNK_BYTES):
+                target.write(zstd_frames.compress(chunk, _ZSTD_LEVEL))  # a frame each
         target.flush()
         os.fsync(target.fileno())
 

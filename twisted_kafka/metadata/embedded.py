@@ -97,8 +97,8 @@ class SqliteStore:
         database = None
         try:
             database = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=1.0)
-            database.execute("PRAGMA locking_mode = EXCLUSIVE")
-            database.execute("PRAGMA journal_mode = WAL")
+            _first(database.execute("PRAGMA locking_mode = EXCLUSIVE"))
+            _first(database.execute("PRAGMA journal_mode = WAL"))
             database.execute("PRAGMA synchronous = FULL")
             database.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
             found = _first(database.execute("PRAGMA user_version"))[0]

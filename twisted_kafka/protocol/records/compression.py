@@ -3,7 +3,7 @@
 import zlib
 from enum import IntEnum
 
-from twisted_kafka.protocol.errors import CorruptRecordError, RecordTooLargeError
+from twisted_kafka.protocol.errors import CorruptRecordError, RecordTooLargeError, UnsupportedCompressionTypeError
 from twisted_kafka.protocol.regions import Buffer
 
 
@@ -36,7 +36,19 @@ def compress(codec: Compression, data: Buffer, level: int | None = None, *, magi
     """Compress as Kafka's producer does.
 
     ``level`` None is the codec's default level; with ``magic`` 0 the header of lz4 gets the incorrect checksum of that format.
+    Raises UnsupportedCompressionTypeError when the codec's library is not installed.
     """
+    try:
+        return _compress(codec, data, level, magic)
+    except ImportError as error:
+        raise _unsupported(codec, error) from error
+
+
+def _unsupported(codec: Compression, error: ImportError) -> UnsupportedCompressionTypeError:
+    return UnsupportedCompressionTypeError(f"the library of the codec {codec.text} cannot be loaded: {error}")
+
+
+def _compress(codec: Compression, data: Buffer, level: int | None, magic: int) -> bytes:
     if codec == Compression.GZIP:
         compressor = zlib.compressobj(_GZIP_DEFAULT_LEVEL if level is None else level, zlib.DEFLATED, _GZIP_FORMAT)
         return compressor.compress(data) + compressor.flush()
@@ -59,8 +71,16 @@ def decompress(codec: Compression, data: Buffer, *, limit_bytes: int, magic: int
     """Decompress the records of a batch.
 
     Raises CorruptRecordError when the data is invalid or truncated, RecordTooLargeError when it decompresses to more than
-    ``limit_bytes``, which is also the most that is ever allocated. With ``magic`` 0 the checksum of lz4's header is not verified.
+    ``limit_bytes``, which is also the most that is ever allocated, UnsupportedCompressionTypeError when the codec's library is not
+    installed. With ``magic`` 0 the checksum of lz4's header is not verified.
     """
+    try:
+        return _decompress(codec, data, limit_bytes, magic)
+    except ImportError as error:
+        raise _unsupported(codec, error) from error
+
+
+def _decompress(codec: Compression, data: Buffer, limit_bytes: int, magic: int) -> bytes:
     if codec == Compression.GZIP:
         return _gunzip(data, limit_bytes)
     if codec == Compression.SNAPPY:

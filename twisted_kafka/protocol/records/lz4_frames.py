@@ -6,6 +6,7 @@ checksum incorrectly covers the frame's magic number too, and is not verified (K
 
 import struct
 
+from twisted_kafka.interpreter import HAS_CODEC_EXTENSIONS
 from twisted_kafka.protocol.errors import CorruptRecordError, RecordTooLargeError
 from twisted_kafka.protocol.regions import Buffer
 
@@ -14,10 +15,21 @@ _FLAGS_AT = 4
 _BLOCK_SIZE_AT = 5
 _VERSION_MASK, _VERSION_ONE = 0xC0, 0x40
 _INDEPENDENT_BLOCKS = 0x20
+_BLOCK_CHECKSUM = 0x10
 _CONTENT_SIZE = 0x08
+_CONTENT_CHECKSUM = 0x04
 _RESERVED_FLAGS = 0x03
 _BLOCK_SIZE_64_KIB = 4
 _BLOCK_SIZE_4_MIB = 7
+_BLOCK_BYTES = 65_536
+_BLOCK_SIZE = struct.Struct("<I")
+_STORED_FLAG = 0x80000000
+"""Set in the size of a block that is not compressed."""
+_END_MARK = bytes(4)
+_MAX_RATIO = 255
+"""No byte of a block yields more than this many bytes."""
+_IS_FULL = "write whole buffer"
+"""In cramjam's error when the content exceeds the memory it was given."""
 
 DEFAULT_LEVEL = 9
 """Kafka's level for the fast compressor; all others select the high compressor."""
@@ -54,16 +66,39 @@ def _header_size(flags: int) -> int:
 
 def compress(data: Buffer, level: int = DEFAULT_LEVEL, *, broken_checksum: bool = False) -> bytes:
     """Return ``data`` as a frame of blocks of 64 KiB; ``broken_checksum`` is for format 0."""
-    import lz4.frame
-
     native = 0 if level == DEFAULT_LEVEL else max(_LOWEST_HIGH_LEVEL, min(level, _HIGHEST_LEVEL))
-    frame: bytes = lz4.frame.compress(
-        data, compression_level=native, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False, store_size=False
-    )
+    frame = _compress(data, native) if HAS_CODEC_EXTENSIONS else compress_blocks(data, native)
     if not broken_checksum:
         return frame
     end = _header_size(frame[_FLAGS_AT])
     return frame[:end] + bytes((header_checksum(frame[:end]),)) + frame[end + 1 :]
+
+
+def _compress(data: Buffer, level: int) -> bytes:
+    import lz4.frame
+
+    frame: bytes = lz4.frame.compress(
+        data, compression_level=level, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False, store_size=False
+    )
+    return frame
+
+
+def compress_blocks(data: Buffer, level: int) -> bytes:
+    """Return a frame of blocks that cramjam has compressed; ``level`` 0 is the fast compressor."""
+    from cramjam import lz4
+
+    options = {"mode": "high_compression", "compression": level} if level else {"mode": "default"}
+    head = bytes((_VERSION_ONE | _INDEPENDENT_BLOCKS, _BLOCK_SIZE_64_KIB << 4))
+    parts = [_MAGIC, head, bytes((header_checksum(head),))]
+    for start in range(0, len(data), _BLOCK_BYTES):
+        plain = bytes(data[start : start + _BLOCK_BYTES])
+        packed = bytes(lz4.compress_block(plain, store_size=False, **options))
+        if len(packed) < len(plain):
+            parts += (_BLOCK_SIZE.pack(len(packed)), packed)
+        else:
+            parts += (_BLOCK_SIZE.pack(len(plain) | _STORED_FLAG), plain)
+    parts.append(_END_MARK)
+    return b"".join(parts)
 
 
 def decompress(data: Buffer, limit_bytes: int, *, check_header: bool = True) -> bytes:
@@ -72,10 +107,14 @@ def decompress(data: Buffer, limit_bytes: int, *, check_header: bool = True) -> 
     Raises CorruptRecordError for frames that Kafka's reader rejects, RecordTooLargeError for more than ``limit_bytes``, after which
     decompression stops.
     """
-    import lz4.frame
-
     view = memoryview(data)
     head = _checked_header(view, check_header=check_header)
+    return (_decompress if HAS_CODEC_EXTENSIONS else decompress_blocks)(view, head, limit_bytes)
+
+
+def _decompress(view: memoryview, head: bytes, limit_bytes: int) -> bytes:
+    import lz4.frame
+
     decompressor = lz4.frame.LZ4FrameDecompressor()
     try:
         out: bytes = decompressor.decompress(head, 0)
@@ -87,6 +126,51 @@ def decompress(data: Buffer, limit_bytes: int, *, check_header: bool = True) -> 
     if not decompressor.eof:
         raise CorruptRecordError("lz4 data is truncated")
     return out
+
+
+def decompress_blocks(view: memoryview, head: bytes, limit_bytes: int) -> bytes:
+    """Decompress the frame, whose verified header is ``head``, with cramjam; raises as ``decompress`` does.
+
+    cramjam needs memory for all of the content. The blocks are walked first, to know the most that it can be.
+    """
+    from cramjam import DecompressionError, lz4
+
+    end, most = _walk(view, len(head))
+    out = bytearray(min(most, limit_bytes) + 1)
+    try:
+        size = lz4.decompress_into(head + bytes(view[len(head) : end]), out)
+    except DecompressionError as error:
+        if _IS_FULL not in str(error):
+            raise CorruptRecordError(f"invalid lz4 data: {error}") from None
+        size = len(out)
+    if size > limit_bytes:
+        raise RecordTooLargeError(f"lz4 data of {len(view)} bytes holds more than {limit_bytes} bytes")
+    return bytes(memoryview(out)[:size])
+
+
+def _walk(view: memoryview, position: int) -> tuple[int, int]:
+    """Return the end of the frame whose blocks begin at ``position``, and the most bytes that they can hold."""
+    flags = view[_FLAGS_AT]
+    block_bytes = _BLOCK_BYTES << 2 * ((view[_BLOCK_SIZE_AT] >> 4) - _BLOCK_SIZE_64_KIB)
+    checksum_bytes = 4 if flags & _BLOCK_CHECKSUM else 0
+    most = 0
+    try:
+        while True:
+            (size,) = _BLOCK_SIZE.unpack_from(view, position)
+            position += 4
+            if not size:
+                break
+            length = size & ~_STORED_FLAG
+            if length > block_bytes:
+                raise CorruptRecordError(f"a block of {length} bytes in an lz4 frame with blocks of {block_bytes}")
+            most += length if size & _STORED_FLAG else min(block_bytes, length * _MAX_RATIO)
+            position += length + checksum_bytes
+    except struct.error:
+        raise CorruptRecordError("lz4 data is truncated") from None
+    position += 4 if flags & _CONTENT_CHECKSUM else 0
+    if position > len(view):
+        raise CorruptRecordError("lz4 data is truncated")
+    return position, most
 
 
 def _checked_header(view: memoryview, *, check_header: bool) -> bytes:

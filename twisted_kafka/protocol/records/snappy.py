@@ -46,17 +46,14 @@ def decompress(data: Buffer, limit_bytes: int) -> bytes:
         raise RecordTooLargeError(f"snappy data of {len(view)} bytes declares {total} bytes, more than {limit_bytes}")
     from cramjam import DecompressionError, snappy
 
-    out = bytearray(total)
-    target = memoryview(out)
-    position = 0
     try:
-        for block, size in zip(blocks, sizes, strict=True):
-            if snappy.decompress_raw_into(block, target[position : position + size]) != size:
-                raise CorruptRecordError("a snappy block is shorter than it declares")
-            position += size
+        parts = [snappy.decompress_raw(block) for block in blocks]
     except DecompressionError as error:
         raise CorruptRecordError(f"invalid snappy data: {error}") from None
-    return bytes(out)
+    out = b"".join(parts)
+    if len(out) != total:
+        raise CorruptRecordError("a snappy block is shorter than it declares")
+    return out
 
 
 def _blocks(view: memoryview) -> list[memoryview]:

@@ -6,8 +6,9 @@ maximum size of the content.
 
 import struct
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from twisted_kafka.interpreter import HAS_CODEC_EXTENSIONS
 from twisted_kafka.protocol.errors import CorruptRecordError, RecordTooLargeError
 from twisted_kafka.protocol.regions import Buffer
 
@@ -28,6 +29,7 @@ _CHECKSUM_FLAG = 0x04
 _SINGLE_SEGMENT_FLAG = 0x20
 _DICTIONARY_ID_SIZES = (0, 1, 2, 4)
 _CONTENT_SIZE_SIZES = (0, 2, 4, 8)
+_SHORT_CONTENT_SIZE_SIZE, _SHORT_CONTENT_SIZE_OFFSET = 2, 256
 _WORD = struct.Struct("<I")
 
 # Contexts are expensive to create and must not be shared between threads.
@@ -36,9 +38,13 @@ _local = threading.local()
 
 def compress(data: Buffer, level: int = DEFAULT_LEVEL) -> bytes:
     """Return ``data`` as one frame."""
-    import zstandard
+    if HAS_CODEC_EXTENSIONS:
+        import zstandard
 
-    return zstandard.ZstdCompressor(level=level).compress(data)
+        return zstandard.ZstdCompressor(level=level).compress(data)
+    from cramjam import zstd
+
+    return bytes(zstd.compress(bytes(data), level=level))
 
 
 def decompress(data: Buffer, limit_bytes: int) -> bytes:
@@ -54,63 +60,101 @@ def decompress(data: Buffer, limit_bytes: int) -> bytes:
     while position < len(view):
         if len(parts) == _MAX_FRAMES:
             raise CorruptRecordError(f"zstd data has more than {_MAX_FRAMES} frames")
-        end, most = _walk_frame(view, position)
-        if most >= 0:
-            part = _decompress_frame(view[position:end], most, left, limit_bytes)
+        frame = _walk_frame(view, position)
+        if frame.most >= 0:
+            part = _decompress_frame(view, position, frame, left, limit_bytes)
             left -= len(part)
             parts.append(part)
-        position = end
+        position = frame.end
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _decompressor() -> "ZstdDecompressor":
-    decompressor: ZstdDecompressor | None = getattr(_local, "decompressor", None)
-    if decompressor is None:
-        import zstandard
+def _decompress_frame(view: memoryview, start: int, frame: "_Frame", left: int, limit_bytes: int) -> bytes:
+    most, declared = frame.most, frame.declared
+    if frame.window_bytes > _MAX_WINDOW_BYTES:
+        raise CorruptRecordError(f"the window of a zstd frame, {frame.window_bytes} bytes, exceeds {_MAX_WINDOW_BYTES}")
+    if declared is not None:
+        if declared > most:
+            raise CorruptRecordError(f"a zstd frame declares {declared} bytes, but can hold at most {most}")
+        if declared > left:
+            raise RecordTooLargeError(f"zstd data holds more than {limit_bytes} bytes")
+        if not declared:
+            if most:
+                raise CorruptRecordError("a zstd frame declares no content, but has some")
+            return b""
+        most = declared
+    try:
+        decode = _decode if HAS_CODEC_EXTENSIONS else _decode_with_cramjam
+        return decode(view[start : frame.end], max(1, min(most, left)))
+    except _NoRoomError:
+        # The walk found all blocks, so a frame that does not decompress in full exceeds the limit.
+        if left < most:
+            raise RecordTooLargeError(f"zstd data holds more than {limit_bytes} bytes") from None
+        raise CorruptRecordError("a zstd frame holds more than its blocks can") from None
 
-        decompressor = _local.decompressor = zstandard.ZstdDecompressor()
-    return decompressor
+
+class _NoRoomError(Exception):
+    """The content of a frame exceeds the size that it may have."""
 
 
-def _decompress_frame(frame: memoryview, most: int, left: int, limit_bytes: int) -> bytes:
+def _decode(frame: memoryview, size_bytes: int) -> bytes:
     import zstandard
 
+    decompressor: ZstdDecompressor | None = getattr(_local, "decompressor", None)
+    if decompressor is None:
+        decompressor = _local.decompressor = zstandard.ZstdDecompressor()
     try:
-        parameters = zstandard.get_frame_parameters(frame)
-        declared = parameters.content_size
-        if parameters.window_size > _MAX_WINDOW_BYTES:
-            raise CorruptRecordError(f"the window of a zstd frame, {parameters.window_size} bytes, exceeds {_MAX_WINDOW_BYTES}")
-        if declared != zstandard.CONTENTSIZE_UNKNOWN:
-            if declared > most:
-                raise CorruptRecordError(f"a zstd frame declares {declared} bytes, but can hold at most {most}")
-            if declared > left:
-                raise RecordTooLargeError(f"zstd data holds more than {limit_bytes} bytes")
-            if not declared:
-                if most:
-                    raise CorruptRecordError("a zstd frame declares no content, but has some")
-                return b""
-            return _decompressor().decompress(frame, max_output_size=declared)
-        return _decompressor().decompress(frame, max_output_size=max(1, min(most, left)))
+        return decompressor.decompress(frame, max_output_size=size_bytes)
     except zstandard.ZstdError as error:
-        # The walk found all blocks, so a frame that does not decompress in full exceeds the limit.
-        if left < most and "full frame" in str(error):
-            raise RecordTooLargeError(f"zstd data holds more than {limit_bytes} bytes") from None
+        if "full frame" in str(error):
+            raise _NoRoomError from None
         raise CorruptRecordError(f"invalid zstd data: {error}") from None
 
 
-def _walk_frame(view: memoryview, start: int) -> tuple[int, int]:
-    """Return the end of the frame at ``start`` and the maximum size of its content, -1 for a skippable frame."""
+def _decode_with_cramjam(frame: memoryview, size_bytes: int) -> bytes:
+    from cramjam import DecompressionError, zstd
+
+    out = bytearray(size_bytes)
+    try:
+        size = zstd.decompress_into(bytes(frame), out)
+    except DecompressionError as error:
+        if "write whole buffer" in str(error):
+            raise _NoRoomError from None
+        raise CorruptRecordError(f"invalid zstd data: {error}") from None
+    return bytes(memoryview(out)[:size])
+
+
+class _Frame(NamedTuple):
+    end: int
+    """The position after the frame."""
+    most: int
+    """The most bytes that its blocks can hold; -1 for a skippable frame."""
+    window_bytes: int = 0
+    declared: int | None = None
+    """The declared size of the content, if there is one."""
+
+
+def _walk_frame(view: memoryview, start: int) -> _Frame:
+    """Return what the headers of the frame at ``start`` and of its blocks say; raises CorruptRecordError."""
     try:
         (magic,) = _WORD.unpack_from(view, start)
         position = start + 4
         if magic & _SKIPPABLE_MASK == _SKIPPABLE_MAGIC:
-            return _within(view, position + 4 + _WORD.unpack_from(view, position)[0]), -1
+            return _Frame(_within(view, position + 4 + _WORD.unpack_from(view, position)[0]), -1)
         if magic != _MAGIC:
             raise CorruptRecordError("not a zstd frame")
         flags = view[position]
         single_segment = bool(flags & _SINGLE_SEGMENT_FLAG)
         content_size_size = _CONTENT_SIZE_SIZES[flags >> 6] or int(single_segment)
-        position += 1 + (not single_segment) + _DICTIONARY_ID_SIZES[flags & 3] + content_size_size
+        position += 1
+        window_bytes = 0 if single_segment else _window_bytes(view[position])
+        position += (not single_segment) + _DICTIONARY_ID_SIZES[flags & 3]
+        declared = None
+        if content_size_size:
+            _within(view, position + content_size_size)
+            declared = int.from_bytes(view[position : position + content_size_size], "little")
+            declared += _SHORT_CONTENT_SIZE_OFFSET if content_size_size == _SHORT_CONTENT_SIZE_SIZE else 0
+        position += content_size_size
         most = 0
         last = False
         while not last:
@@ -122,7 +166,14 @@ def _walk_frame(view: memoryview, start: int) -> tuple[int, int]:
             position += 3 + (1 if kind == _RLE_BLOCK else size)
     except (IndexError, struct.error):
         raise CorruptRecordError("zstd data ends within a frame") from None
-    return _within(view, position + (4 if flags & _CHECKSUM_FLAG else 0)), most
+    end = _within(view, position + (4 if flags & _CHECKSUM_FLAG else 0))
+    return _Frame(end, most, declared if single_segment and declared is not None else window_bytes, declared)
+
+
+def _window_bytes(descriptor: int) -> int:
+    """Return the window size that the descriptor in a frame's header stands for (RFC 8878, 3.1.1.1.2)."""
+    base: int = 1 << (10 + (descriptor >> 3))
+    return base + (base >> 3) * (descriptor & 7)
 
 
 def _within(view: memoryview, position: int) -> int:
