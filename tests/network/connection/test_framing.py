@@ -1,11 +1,14 @@
 import random
 import struct
+from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from twisted_kafka.network.connection import framing
 from twisted_kafka.network.connection.framing import FIRST_ALLOCATION_BYTES, FrameReader, InvalidReceiveError
+from twisted_kafka.protocol.regions import Buffer
 
 
 def prefixed(data: bytes) -> bytes:
@@ -33,6 +36,60 @@ def test_any_cutting_gives_the_same_frames(frames: list[bytes], cuts: list[int],
         position += len(chunk)
     assert got == frames
     assert reader.held_bytes == 0
+
+
+@settings(deadline=None)
+@given(st.lists(st.binary(max_size=300), max_size=6), st.lists(st.integers(1, 90), min_size=1, max_size=10), st.booleans())
+def test_it_says_what_it_holds_of_the_incomplete_frame(frames: list[bytes], cuts: list[int], into_place: bool) -> None:
+    stream = b"".join(map(prefixed, frames))
+    starts = [0]
+    for each in frames:
+        starts.append(starts[-1] + 4 + len(each))
+    got: list[bytes] = []
+    position = turn = 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(framing, "FIRST_ALLOCATION_BYTES", 16)
+        reader = FrameReader(300)
+        while position < len(stream):
+            size = cuts[turn % len(cuts)]
+            turn += 1
+            view = reader.get_buffer() if into_place else None
+            if view is None:
+                chunk = stream[position : position + size]
+                got.extend(map(bytes, reader.feed(chunk)))
+            else:
+                with view:
+                    assert 0 < len(view) <= 300
+                    chunk = stream[position : position + min(size, len(view))]
+                    view[: len(chunk)] = chunk
+                got.extend(map(bytes, reader.buffer_updated(len(chunk))))
+            position += len(chunk)
+            assert got == frames[: len(got)]
+            begun = position - starts[len(got)]
+            if begun < 4:
+                assert (reader.held_bytes, reader.frame_bytes, reader.get_buffer()) == (begun, 0, None)
+            else:
+                assert (reader.held_bytes, reader.frame_bytes) == (begun - 4, len(frames[len(got)]))
+    assert got == frames
+
+
+def test_a_buffer_starts_small_and_grows_up_to_its_frame() -> None:
+    reader = FrameReader(2**20)
+    sizes = []
+    reader.feed(struct.pack(">i", 2**20))
+    frames: Sequence[Buffer] = ()
+    while not frames:
+        view = reader.get_buffer()
+        assert view is not None
+        with view:
+            free = len(view)
+        sizes.append(reader.held_bytes + free)
+        frames = reader.buffer_updated(free)
+    assert sizes == [2**14, 2**16, 2**18, 2**20]
+    reader.feed(struct.pack(">i", 2**20) + bytes(5000))
+    view = reader.get_buffer()
+    assert view is not None
+    assert len(view) == 20_000 - 5000  # four times what has come
 
 
 def test_big_frame_grows_and_is_whole() -> None:
@@ -65,8 +122,31 @@ def test_a_size_alone_costs_no_memory() -> None:
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 1001, 2**31 - 1])
 def test_impossible_sizes_are_refused(size: int) -> None:
+    for before in (b"", prefixed(b"whole")):
+        with pytest.raises(InvalidReceiveError, match=f"size = {size}"):
+            FrameReader(1000).feed(before + struct.pack(">i", size) + b"abc")
     with pytest.raises(InvalidReceiveError, match=f"size = {size}"):
-        FrameReader(1000).feed(struct.pack(">i", size) + b"abc")
+        FrameReader(1000).feed(struct.pack(">i", size))
+
+
+def test_the_largest_frame_is_allowed() -> None:
+    for data in (bytes(1000), b""):
+        assert list(FrameReader(1000).feed(prefixed(data))) == [data]
+        assert list(FrameReader(1000).feed(prefixed(data) * 2)) == [data, data]
+    assert list(FrameReader(0).feed(bytes(4))) == [b""]
+    with pytest.raises(InvalidReceiveError, match="larger than 1000"):
+        FrameReader(1000).feed(prefixed(bytes(1001)))
+
+
+@pytest.mark.parametrize(
+    ("first", "hint"),
+    [(b"\x16\x03\x01\x02", "TLS"), (b"GET /", "HTTP"), (b"POST ", "HTTP"), (b"OPTIONS", "HTTP"), (b"\x16\x04\0\0", None)],
+)
+def test_a_client_of_another_protocol_is_recognized(first: bytes, hint: str | None) -> None:
+    with pytest.raises(InvalidReceiveError) as caught:
+        FrameReader(1000).feed(first)
+    assert (hint or "larger than 1000)") in str(caught.value)
+    assert hint or "speaks" not in str(caught.value)
 
 
 def test_empty_frame() -> None:

@@ -43,6 +43,40 @@ def test_whoever_finds_anything_left_gets_all_and_who_does_not_is_told_once() ->
         pool.release(1)
 
 
+def test_the_smallest_pool_has_one_byte() -> None:
+    clock = ManualClock()
+    for size in (0, -1):
+        with pytest.raises(ValueError, match=f"{size} bytes"):
+            MemoryPool(size, clock)
+    pool = MemoryPool(1, clock)
+    assert (pool.available_bytes, pool.used_bytes) == (1, 0)
+    assert pool.try_allocate(1, Waiter())
+    assert not pool.try_allocate(1, Waiter())
+    pool.release(1)
+    assert (pool.available_bytes, pool.used_bytes) == (1, 0)
+
+
+def test_how_long_a_waiter_waits_is_counted() -> None:
+    clock = ManualClock()
+    clock.advance_ms(1000)
+    pool = MemoryPool(10, clock)
+    pool.try_allocate(10, Waiter())
+    clock.advance_ms(3)
+    assert (pool.waited_for_ns(), pool.depleted_ns()) == (0, 0), "nobody waits"
+    pool.try_allocate(10, Waiter())
+    clock.advance_ms(3)
+    pool.try_allocate(10, Waiter())
+    clock.advance_ms(4)
+    assert (pool.waited_for_ns(), pool.depleted_ns()) == (7_000_000, 7_000_000)
+    pool.release(10)
+    clock.advance_ms(5)
+    assert (pool.waited_for_ns(), pool.depleted_ns()) == (0, 7_000_000)
+    pool.try_allocate(10, Waiter())
+    pool.try_allocate(10, Waiter())
+    clock.advance_ms(2)
+    assert (pool.waited_for_ns(), pool.depleted_ns()) == (2_000_000, 9_000_000)
+
+
 def make_layer(pool_bytes: int) -> tuple[Layer, MemoryPool]:
     clock = ManualClock()
     pool = MemoryPool(pool_bytes, clock)
