@@ -1,6 +1,6 @@
 import errno
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.metrics.instruments import Meter
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.accepting import acceptor as acceptor_module
-from twisted_kafka.network.accepting.acceptor import PAUSE_S, RETRY_S, Acceptor, SocketOptions
+from twisted_kafka.network.accepting.acceptor import PAUSE_S, RETRY_S, Acceptor, BindError, SocketOptions
 from twisted_kafka.network.accepting.connection_quotas import ConnectionQuotas
 from twisted_kafka.network.accepting.interfaces import IBlockedAcceptor
 from twisted_kafka.network.log_rate_limit import INTERVAL_NS, LINES
@@ -52,15 +52,21 @@ class ReadersReactor(FakeReactor):
 class Accepting:
     """An acceptor on a real port, with limits and processors that take as many connections as they are told."""
 
-    def __init__(self, rooms: list[int], properties: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        rooms: list[int],
+        properties: dict[str, str] | None = None,
+        host: str = "127.0.0.1",
+        options: SocketOptions | None = None,
+    ) -> None:
         self.clock = ManualClock()
         self.reactor = ReadersReactor()
         self.blocked = Meter(self.clock)
         config = KafkaConfig.from_properties({"broker.id": "1", **(properties or {})})
         self.quotas = ConnectionQuotas(config, self.clock, MetricsRegistry(self.clock))
         self.quotas.add_listener(config, "L")
-        end_point = EndPoint("127.0.0.1", 0, "L", "PLAINTEXT")
-        self.acceptor = Acceptor(end_point, self.reactor, SocketOptions(), self.clock, self.blocked, self.quotas)
+        end_point = EndPoint(host, 0, "L", "PLAINTEXT")
+        self.acceptor = Acceptor(end_point, self.reactor, options or SocketOptions(), self.clock, self.blocked, self.quotas)
         self.processors = [FakeProcessor(room) for room in rooms]
         self.acceptor.processors = self.processors  # type: ignore[assignment]
         self.clients: list[socket.socket] = []
@@ -97,8 +103,8 @@ class Accepting:
 def accepting() -> Iterator[Any]:
     made: list[Accepting] = []
 
-    def make(rooms: list[int], properties: dict[str, str] | None = None) -> Accepting:
-        made.append(Accepting(rooms, properties))
+    def make(rooms: list[int], properties: dict[str, str] | None = None, **options: Any) -> Accepting:
+        made.append(Accepting(rooms, properties, **options))
         return made[-1]
 
     yield make
@@ -312,3 +318,163 @@ def test_rejections_do_not_flood_the_log(accepting: Any) -> None:
     told = [str(formatEvent(line)) for line in lines if "Rejected" in str(line.get("log_format"))]
     assert len(told) == LINES + 1
     assert told[-1].endswith("(5 similar lines were suppressed before this one)")
+
+
+def lines_about(logs: Sequence[Any], text: str) -> int:
+    return sum(text in str(formatEvent(each)) for each in logs)
+
+
+class Refusing:
+    """A listening socket whose accept() fails with each of the errors in turn; None: the real one's."""
+
+    def __init__(self, real: socket.socket, errors: list[int | None]) -> None:
+        self.real = real
+        self.errors = errors
+
+    def accept(self) -> Any:
+        error = self.errors.pop(0) if self.errors else None
+        if error is not None:
+            raise OSError(error, "refused")
+        return self.real.accept()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+
+def test_a_shortage_is_logged_once_until_it_is_over(accepting: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = accepting([9])
+    errors: list[int | None] = [errno.EMFILE, errno.EMFILE]
+    monkeypatch.setattr(here.acceptor, "_socket", Refusing(here.acceptor._socket, errors))
+    with capturedLogs() as logs:
+        here.connect(1)
+        assert not here.is_accepting
+        here.advance_ms(PAUSE_S * 1000 - 1)
+        assert not here.is_accepting
+        here.advance_ms(1)
+        assert not here.is_accepting, "it has tried again"
+        assert errors == []
+        assert lines_about(logs, "cannot accept connections for now") == 1
+        here.advance_ms(PAUSE_S * 1000)
+        assert here.accepted == [1]
+        errors.append(errno.EMFILE)
+        here.connect(1)
+        assert lines_about(logs, "cannot accept connections for now") == 2
+
+
+@pytest.mark.parametrize("number", [errno.ECONNABORTED, errno.EPROTO, errno.EPERM, errno.EINTR], ids=errno.errorcode.get)
+def test_a_connection_that_is_gone_already_is_passed_over(accepting: Any, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    here = accepting([9])
+    monkeypatch.setattr(here.acceptor, "_socket", Refusing(here.acceptor._socket, [number, None, number]))
+    here.connect(2)
+    assert here.accepted == [2]
+    assert here.is_accepting
+
+
+def test_socket_buffers_are_as_configured_or_the_system_s(accepting: Any) -> None:
+    sizes = []
+    for options in (SocketOptions(), SocketOptions(5, 20_000, 30_000), SocketOptions(5, 0, 0)):
+        here = accepting([9], options=options)
+        here.connect(1)
+        (connected,) = here.processors[0].accepted
+        sizes.append([connected.getsockopt(socket.SOL_SOCKET, each) for each in (socket.SO_SNDBUF, socket.SO_RCVBUF)])
+    assert sizes[1] == [40_000, 60_000]  # Linux doubles what it is told
+    assert sizes[0] == sizes[2]
+    assert sizes[0] != sizes[1]
+
+
+def test_an_address_that_cannot_be_bound_is_one_clear_line(accepting: Any) -> None:
+    here = accepting([9])
+    for host, port in (("127.0.0.1", here.acceptor.port), ("nowhere.invalid", 0), ("192.0.2.1", 0)):
+        with pytest.raises(BindError, match=rf"failed to bind to {host}:{port}: ") as caught:
+            Acceptor(EndPoint(host, port, "L", "PLAINTEXT"), here.reactor, SocketOptions(), here.clock, here.blocked, here.quotas)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_listener_without_a_host_takes_all_addresses(accepting: Any) -> None:
+    here = accepting([9], host="")
+    here.connect(1)
+    assert here.accepted == [1]
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="needs IPv6")
+def test_an_address_is_the_same_on_a_listener_of_both_families(accepting: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    bind = socket.socket.bind
+
+    def bind_both(listening: socket.socket, address: Any) -> None:
+        listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        bind(listening, address)
+
+    monkeypatch.setattr(socket.socket, "bind", bind_both)
+    here = accepting([9], host="::")
+    here.connect(1)
+    assert here.accepted == [1]
+    assert here.quotas.count("127.0.0.1") == 1
+
+
+def test_starting_and_closing_twice_is_once(accepting: Any) -> None:
+    here = accepting([9])
+    here.acceptor.start()
+    here.connect(1)
+    here.acceptor.close()
+    here.acceptor.close()
+    assert not here.is_accepting
+    here.acceptor.start()
+    assert not here.is_accepting, "it is closed"
+    assert here.acceptor.disconnected
+
+
+def test_nothing_is_left_of_a_closed_acceptor(accepting: Any) -> None:
+    here = accepting([0])
+    here.quotas.set_ip_rate("10.0.0.1", 0)
+    here.connect(1)
+    assert len(here.reactor.getDelayedCalls()) == 1
+    for _ in range(3):
+        here.acceptor.retry_connection()
+        here.advance_ms(1)
+    assert len(here.reactor.getDelayedCalls()) == 1, "one timer, however often it is retried"
+    here.acceptor.close()
+    assert here.reactor.getDelayedCalls() == []
+    assert here.quotas.total == 0
+    here.acceptor.retry_connection()
+    here.advance_ms(RETRY_S * 1000)
+    assert not here.is_accepting
+
+
+def test_throttled_connections_are_closed_with_the_acceptor(accepting: Any) -> None:
+    here = accepting([9])
+    here.quotas.set_ip_rate(None, 0)
+    here.connect(2)
+    assert not any(map(is_closed, here.clients))
+    here.acceptor.close()
+    assert all(map(is_closed, here.clients))
+
+
+def test_throttled_connections_are_closed_when_the_rate_allows_one(accepting: Any) -> None:
+    here = accepting([99])
+    here.quotas.set_ip_rate("127.0.0.1", 1)
+    here.connect(11)
+    here.advance_ms(500)
+    here.connect(1)
+    assert not any(map(is_closed, here.clients))
+    here.advance_ms(499)
+    assert not any(map(is_closed, here.clients))
+    here.advance_ms(1)
+    assert [is_closed(client) for client in here.clients] == [False] * 10 + [True, True]
+    assert here.accepted == [10]
+
+
+def test_on_a_network_thread_it_starts_there(accepting: Any) -> None:
+    here = accepting([9])
+    reactor = ReadersReactor()
+    other = Acceptor(EndPoint("127.0.0.1", 0, "L", "PLAINTEXT"), reactor, SocketOptions(), here.clock, here.blocked, here.quotas)
+    there = ReadersReactor()
+    other.attach(there)
+    assert other not in there.readers, "it has not been started"
+    other.start()
+    assert other not in there.readers
+    there.run_asked()
+    assert other in there.readers
+    assert other not in reactor.readers
+    other.connectionLost(None)
+    assert other not in there.readers
+    assert other.disconnected

@@ -235,3 +235,98 @@ def test_no_more_are_closed_than_there_are_too_many() -> None:
     limited.quotas.dec("OUTSIDE", "10.0.0.1")
     limited.connect("OUTSIDE")
     assert [limited.quotas.claim_excess("OUTSIDE") for _ in range(2)] == [True, False]
+
+
+def test_the_broker_s_limit_itself_is_not_too_many() -> None:
+    limited = Limited(max_connections="2")
+    processor = Checked()
+    limited.quotas.add_processor("OUTSIDE", processor)  # type: ignore[arg-type]
+    limited.connect("OUTSIDE", count=1)
+    assert limited.room("OUTSIDE")
+    limited.connect("OUTSIDE", count=1)
+    assert not limited.room("OUTSIDE")
+    limited.quotas.configure(limited.config)
+    assert (processor.checks, limited.quotas.claim_excess("OUTSIDE")) == (0, False)
+    limited.connect("INSIDE")
+    assert (processor.checks, limited.quotas.claim_excess("OUTSIDE")) == (1, True)
+    limited.quotas.remove_processor(processor)  # type: ignore[arg-type]
+    limited.connect("INSIDE")
+    assert processor.checks == 1
+
+
+def test_counts_of_a_listener_and_of_its_addresses() -> None:
+    limited = Limited()
+    limited.connect("OUTSIDE", "10.0.0.1", 2)
+    limited.connect("OUTSIDE", "10.0.0.2")
+    limited.connect("INSIDE", "10.0.0.1")
+    limited.quotas.add_listener(limited.config, "OUTSIDE")
+    assert [limited.quotas.listener_count(name) for name in ("OUTSIDE", "INSIDE")] == [3, 1]
+    assert [limited.quotas.count(address) for address in ("10.0.0.1", "10.0.0.2", "10.0.0.3")] == [3, 1, 0]
+    limited.quotas.dec("OUTSIDE", "10.0.0.2")
+    limited.quotas.dec("OUTSIDE", "10.0.0.1")
+    assert (limited.quotas.listener_count("OUTSIDE"), limited.quotas.total) == (1, 2)
+    assert [limited.quotas.count(address) for address in ("10.0.0.1", "10.0.0.2")] == [2, 0]
+
+
+def test_the_last_connection_of_a_removed_listener_leaves_nothing() -> None:
+    limited = Limited()
+    limited.connect("OUTSIDE", count=2)
+    limited.quotas.remove_listener("OUTSIDE")
+    limited.quotas.remove_listener("OUTSIDE")
+    for _ in range(2):
+        limited.quotas.dec("OUTSIDE", "10.0.0.1")
+    limited.quotas.add_listener(limited.config, "OUTSIDE")
+    assert limited.quotas.listener_count("OUTSIDE") == 0
+    limited.quotas.remove_listener("OUTSIDE")
+    limited.quotas.add_listener(limited.config, "OUTSIDE")
+    assert limited.quotas.listener_count("OUTSIDE") == 0
+
+
+def test_an_address_has_its_rate_else_the_default_one_else_none() -> None:
+    limited = Limited()
+
+    def may_connect(address: str) -> bool:
+        try:
+            limited.connect("OUTSIDE", address)
+        except ConnectionThrottledError:
+            return False
+        return True
+
+    limited.quotas.set_ip_rate(None, 0)
+    assert not may_connect("10.0.0.1")
+    limited.quotas.set_ip_rate("10.0.0.1", 5)
+    assert [may_connect(address) for address in ("10.0.0.1", "10.0.0.2")] == [True, False]
+    limited.quotas.set_ip_rate("10.0.0.1", None)
+    limited.quotas.set_ip_rate("10.0.0.9", None)
+    assert not may_connect("10.0.0.1")
+    limited.quotas.set_ip_rate(None, None)
+    assert [may_connect(address) for address in ("10.0.0.1", "10.0.0.2")] == [True, True]
+    assert limited.quotas.total == 3
+
+
+def test_a_throttled_connection_does_not_prolong_the_throttle() -> None:
+    limited = Limited()
+    limited.quotas.set_ip_rate("10.0.0.1", 1)
+    limited.connect("OUTSIDE", "10.0.0.1", 10)
+    for _ in range(5):
+        with pytest.raises(ConnectionThrottledError) as throttled:
+            limited.connect("OUTSIDE", "10.0.0.1")
+        assert throttled.value.throttle_ms == 1000
+    limited.clock.advance_ms(11_000)
+    limited.connect("OUTSIDE", "10.0.0.1")
+    assert limited.quotas.count("10.0.0.1") == 11
+
+
+def test_a_listener_among_brokers_has_its_own_rate() -> None:
+    limited = Limited(max_connection_creation_rate="1", listener_name_inside_max_connection_creation_rate="2")
+    assert [limited.quotas.record_accept("INSIDE") for _ in range(21)][-2:] == [0, 500]
+    assert [limited.quotas.record_accept("OUTSIDE") for _ in range(11)][-2:] == [0, 1000]
+    limited.clock.advance_ms(30_000)
+    limited.quotas.configure(limited.config.updated({"max.connection.creation.rate": "100"}))
+    assert {limited.quotas.record_accept("OUTSIDE") for _ in range(100)} == {0}
+
+
+def test_overrides_are_pairs_of_a_host_and_a_count() -> None:
+    assert parse_overrides("") == {}
+    assert parse_overrides(" 10.0.0.1:5 ,, [::1]:7,10.0.0.2 : 0") == {"10.0.0.1": 5, "::1": 7, "10.0.0.2": 0}
+    assert parse_overrides("::1:7") == {"::1": 7}

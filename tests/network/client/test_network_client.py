@@ -398,3 +398,125 @@ def test_connections_stay_when_there_is_no_limit_to_idleness() -> None:
     harness.clock.advance(1e6)
     assert harness.client.is_ready(1)
     assert harness.clock.getDelayedCalls() == []
+
+
+def test_a_node_that_nobody_has_asked_anything() -> None:
+    harness = Harness()
+    assert (harness.client.state_of(9), harness.client.in_flight(9), harness.client.is_ready(9)) == ("DISCONNECTED", 0, False)
+    harness.client.disconnect(9)
+
+
+def test_the_newest_version_is_used_where_versions_are_not_asked_for() -> None:
+    harness, _ = ready()
+    attempt = harness.attempts[0]
+    harness.send(heartbeat(), latest_version=2)
+    harness.send(heartbeat(), latest_version=99)
+    first, last = HeartbeatRequest.VERSIONS
+    assert [request[:2] for request in attempt.requests()] == [(HEARTBEAT, last), (HEARTBEAT, 2), (HEARTBEAT, last)]
+    assert first < 2 < last
+
+
+def test_correlation_ids_are_never_negative_and_never_twice_at_once() -> None:
+    harness, _ = ready(max_in_flight_requests_per_connection=5)
+    attempt = harness.attempts[0]
+    others = [harness.send(heartbeat()) for _ in range(4)]
+    ids = [request[2] for request in attempt.requests()]
+    assert len(set(ids)) == 5
+    assert min(ids) >= 0
+    assert not any(other.results for other in others)
+
+
+def test_a_failed_node_is_tried_again_with_the_first_pause_once_it_was_reached() -> None:
+    harness = Harness(reconnect_backoff_ms=100, reconnect_backoff_max_ms=10_000)
+    for number in range(4):
+        harness.send(heartbeat())
+        harness.clock.advance(2)
+        harness.attempts[number].fail(NobodyThere())  # type: ignore[no-untyped-call]
+    harness.send(heartbeat())
+    harness.clock.advance(2)
+    harness.attempts[4].succeed().lose(ConnectionDone())
+    harness.clock.advance(2)
+    harness.send(heartbeat())
+    assert len(harness.attempts) == 6
+    harness.attempts[5].fail(NobodyThere())  # type: ignore[no-untyped-call]
+    harness.send(heartbeat())
+    assert harness.client.state_of(1) == "BACKOFF"
+    harness.clock.advance(0.099)
+    assert len(harness.attempts) == 6
+    harness.clock.advance(0.002)
+    assert len(harness.attempts) == 7
+
+
+def test_nobody_connects_for_requests_that_are_over() -> None:
+    harness = Harness(reconnect_backoff_ms=1000, reconnect_backoff_max_ms=1000)
+    harness.send(heartbeat())
+    harness.attempts[0].fail(NobodyThere())  # type: ignore[no-untyped-call]
+    outcome = harness.send(heartbeat(), timeout_ms=500)
+    assert harness.client.state_of(1) == "BACKOFF"
+    harness.clock.advance(0.5)
+    assert isinstance(outcome.error, ResponseTimeoutError)
+    harness.clock.advance(1)
+    assert len(harness.attempts) == 1
+    assert harness.client.state_of(1) == "DISCONNECTED"
+    assert harness.clock.getDelayedCalls() == []
+
+
+def test_a_connection_that_comes_too_late_is_closed() -> None:
+    harness = Harness(connection_setup_timeout_ms=1000, connection_setup_timeout_max_ms=1000)
+    harness.send(heartbeat())
+    harness.clock.advance(1)
+    late = harness.attempts[0]
+    late.connection.makeConnection(late.transport)  # type: ignore[no-untyped-call]
+    assert late.transport.is_aborted
+    assert harness.client.state_of(1) == "DISCONNECTED"
+
+
+def test_cancelled_requests_that_wait_are_not_sent() -> None:
+    harness, first = ready(max_in_flight_requests_per_connection=1)
+    attempt = harness.attempts[0]
+    second, third = harness.send(heartbeat()), harness.send(heartbeat())
+    second.deferred.cancel()
+    attempt.answer(attempt.requests()[0], HeartbeatResponse(error_code=1))
+    (request,) = attempt.requests()
+    attempt.answer(request, HeartbeatResponse(error_code=3))
+    assert (first.response.error_code, third.response.error_code) == (1, 3)
+    assert attempt.requests() == []
+    harness.client.close()
+    assert harness.clock.getDelayedCalls() == []
+
+
+def test_a_timeout_is_what_the_caller_says_or_the_client_s() -> None:
+    harness, first = ready(request_timeout_ms=2000)
+    harness.clock.advance(1.999)
+    assert not first.results
+    harness.clock.advance(0.001)
+    assert isinstance(first.error, ResponseTimeoutError)
+    assert "within 2000 ms" in str(first.error)
+    second = harness.send(heartbeat(), timeout_ms=0)
+    harness.clock.advance(0)
+    assert isinstance(second.error, ResponseTimeoutError)
+
+
+def test_an_idle_connection_is_closed_at_its_time() -> None:
+    harness, _ = ready(connections_max_idle_ms=10_000)
+    attempt = harness.attempts[0]
+    harness.clock.advance(5)
+    attempt.answer(attempt.requests()[0], HeartbeatResponse())
+    harness.clock.advance(5)
+    harness.clock.advance(4.9)
+    assert harness.client.is_ready(1)
+    harness.clock.advance(0.1)
+    assert harness.client.state_of(1) == "DISCONNECTED"
+
+
+def test_frames_of_a_connection_that_was_closed_are_dropped() -> None:
+    harness, first = ready()
+    attempt = harness.attempts[0]
+    request = attempt.requests()[0]
+    harness.client.disconnect(1)
+    assert isinstance(first.error, DisconnectedError)
+    again = harness.send(heartbeat())
+    attempt.answer(request, HeartbeatResponse())
+    attempt.lose(ConnectionDone())
+    assert not again.results
+    assert harness.client.state_of(1) == "CONNECTING"

@@ -11,7 +11,7 @@ def context() -> RequestContext:
 
 
 def request(frame: bytes = b"frame") -> Request:
-    return Request(context(), frame, 0, None, 10)  # type: ignore[arg-type]
+    return Request(context(), frame, 0, None, 10)
 
 
 def test_the_first_error_is_the_request_s() -> None:
@@ -56,7 +56,7 @@ def test_a_buffer_is_released_once() -> None:
     one = request(b"frame")
     one.release_buffer()
     assert one.frame == b"frame", "without a pool it is no matter"
-    assert pool.try_allocate(10, None)  # type: ignore[arg-type]
+    assert pool.try_allocate(10, None)
     one.memory_pool = pool
     one.release_buffer()
     one.release_buffer()

@@ -1,0 +1,334 @@
+"""The queue between processors and handlers, pumped by hand: what is taken when, who is woken, and who is waited for."""
+
+import threading
+from typing import Any
+
+import pytest
+
+from twisted_kafka.network.requests.request import (
+    CLOSE_CONNECTION,
+    END_THROTTLING,
+    NO_OP,
+    SEND,
+    START_THROTTLING,
+    Request,
+    ThrottlingResponse,
+)
+from twisted_kafka.network.requests.request_channel import (
+    RESPONSES_PER_WAKE,
+    STALL_NS,
+    AlreadyAnsweredError,
+    CallbackRequest,
+    Parker,
+    RequestChannel,
+    ShutdownRequest,
+)
+from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
+from twisted_kafka.timing.clock import ManualClock
+
+MS = 1_000_000
+
+
+class FakeProcessor:
+    def __init__(self) -> None:
+        self.responses: list[Any] = []
+        self.wakes = self.drained = 0
+
+    def append_response(self, response: Any) -> None:
+        self.responses.append(response)
+
+    def wake_for_responses(self) -> None:
+        self.wakes += 1
+
+    def request_queue_drained(self) -> None:
+        self.drained += 1
+
+
+class Setup:
+    def __init__(self, queue_size: int = 10, handlers: int = 1) -> None:
+        self.clock = ManualClock()
+        self.channel = RequestChannel(queue_size, self.clock)
+        self.processor = FakeProcessor()
+        self.channel.add_processor(self.processor)
+        self.parkers = [self.channel.add_handler() for _ in range(handlers)]
+        self.made = 0
+
+    def request(self) -> Request:
+        self.made += 1
+        context = RequestContext(0, 0, self.made, None, ConnectionInfo("c", "L", "PLAINTEXT", "-"))
+        return Request(context, b"", 0, self.processor, self.clock.monotonic_ns())
+
+    def send(self, count: int = 1) -> list[bool]:
+        return [self.channel.send_request(self.request()) for _ in range(count)]
+
+    def take(self, parker: Parker | None = None) -> Any:
+        return self.channel.receive(parker or self.parkers[0], 0)
+
+    def number(self) -> int:
+        taken = self.take()
+        assert isinstance(taken, Request)
+        return taken.context.correlation_id
+
+
+class Sleeper:
+    """A handler that sleeps until it is woken."""
+
+    def __init__(self, setup: Setup, parker: Parker) -> None:
+        self.taken: list[Any] = []
+        wakes = setup.processor.wakes
+        self._thread = threading.Thread(target=lambda: self.taken.append(setup.channel.receive(parker, 20)), daemon=True)
+        self._thread.start()
+        for _ in range(10_000):
+            if setup.processor.wakes > wakes:  # the last thing that it does before it sleeps
+                return
+            self._thread.join(0.001)
+        raise AssertionError("it does not sleep")
+
+    @property
+    def is_asleep(self) -> bool:
+        self._thread.join(0.02)
+        return self._thread.is_alive()
+
+    def woken(self) -> Any:
+        self._thread.join(10)
+        return self.taken[0]
+
+
+# the queue
+
+
+def test_a_full_queue_takes_no_more_and_says_when_half_of_it_is_free() -> None:
+    setup = Setup(queue_size=5)
+    assert setup.send(7) == [True] * 5 + [False] * 2
+    assert setup.channel.size == 5
+    setup.channel.notify_when_drained(setup.processor)
+    assert [setup.number() for _ in range(2)] == [1, 2]
+    assert setup.processor.drained == 0
+    assert setup.number() == 3
+    assert setup.processor.drained == 1
+    assert [setup.number() for _ in range(2)] == [4, 5]
+    assert setup.processor.drained == 1
+    setup.channel.notify_when_drained(setup.processor)
+    assert setup.processor.drained == 2, "it is half empty already"
+    assert setup.take() is None
+
+
+def test_a_processor_that_is_gone_is_neither_woken_nor_told() -> None:
+    setup = Setup(queue_size=2)
+    other = FakeProcessor()
+    setup.channel.add_processor(other)
+    setup.send(2)
+    for processor in (setup.processor, other):
+        setup.channel.notify_when_drained(processor)
+    setup.channel.remove_processor(other)
+    wakes = other.wakes
+    assert [setup.number(), setup.number(), setup.take()] == [1, 2, None]
+    assert (setup.processor.drained, other.drained) == (1, 0)
+    assert setup.processor.wakes > wakes == other.wakes
+
+
+def test_times_of_a_request_that_is_taken() -> None:
+    setup = Setup()
+    setup.send()
+    setup.clock.advance_ms(5)
+    request = setup.take()
+    assert request.dequeued_ns == setup.clock.monotonic_ns() == setup.parkers[0].busy_since_ns
+    setup.clock.advance_ms(5)
+    setup.channel.send_response(request, [b"abc"], 3)
+    assert request.local_complete_ns == request.response_ready_ns == setup.clock.monotonic_ns()
+    assert (request.parts, request.response_bytes, request.response_kind) == ([b"abc"], 3, SEND)
+    setup.send()
+    later = setup.take()
+    later.local_complete_ns = 7
+    setup.clock.advance_ms(5)
+    setup.channel.send_response(later, [b""], 0)
+    assert (later.local_complete_ns, later.response_ready_ns) == (7, setup.clock.monotonic_ns())
+
+
+def test_callbacks_come_before_requests_and_shutdown_after_them() -> None:
+    setup = Setup(queue_size=1)
+    setup.send()
+    setup.channel.send_shutdown_request()
+    request = setup.request()
+    setup.channel.send_callback(lambda: 1, request)
+    setup.channel.send_callback(lambda: 2, request)
+    callbacks = [setup.take(), setup.take()]
+    assert all(isinstance(each, CallbackRequest) and each.request is request for each in callbacks)
+    assert [each.function() for each in callbacks] == [1, 2]
+    assert setup.parkers[0].busy_since_ns
+    assert isinstance(setup.take(), Request)
+    assert isinstance(setup.take(), ShutdownRequest)
+    assert setup.parkers[0].busy_since_ns == 0
+    assert setup.take() is None
+
+
+# who is woken
+
+
+def test_an_idle_handler_is_woken_if_no_other_is_awake() -> None:
+    setup = Setup(handlers=2)
+    first = Sleeper(setup, setup.parkers[0])
+    setup.send()
+    setup.channel.wake_handler()
+    assert first.is_asleep, "the other one is awake and takes it"
+    assert setup.take(setup.parkers[1]).context.correlation_id == 1
+    setup.send()
+    setup.channel.wake_handler()
+    assert first.is_asleep, "the other one is on a request, and not for long"
+    setup.clock.advance_ms(STALL_NS / MS)
+    setup.channel.detect_stalled_handlers()
+    assert first.woken().context.correlation_id == 2
+
+
+def test_the_last_one_that_fell_asleep_is_woken_first_and_nobody_for_nothing() -> None:
+    setup = Setup(handlers=2)
+    sleepers = [Sleeper(setup, parker) for parker in setup.parkers]
+    setup.channel.wake_handler()
+    assert all(sleeper.is_asleep for sleeper in sleepers)
+    setup.send()
+    setup.channel.wake_handler()
+    assert sleepers[1].woken().context.correlation_id == 1
+    assert sleepers[0].is_asleep
+    setup.channel.send_shutdown_request()
+    assert isinstance(sleepers[0].woken(), ShutdownRequest)
+
+
+def test_a_callback_wakes_an_idle_handler() -> None:
+    setup = Setup()
+    sleeper = Sleeper(setup, setup.parkers[0])
+    setup.channel.send_callback(lambda: 5, setup.request())
+    assert sleeper.woken().function() == 5
+
+
+def test_a_handler_that_has_ended_leaves_its_requests_to_the_others() -> None:
+    setup = Setup(handlers=2)
+    sleeper = Sleeper(setup, setup.parkers[0])
+    setup.send()
+    wakes = setup.processor.wakes
+    setup.channel.remove_handler(setup.parkers[1])
+    assert sleeper.woken().context.correlation_id == 1
+    assert setup.processor.wakes > wakes
+
+
+# who is waited for
+
+
+def test_responses_are_about_to_come_while_a_handler_is_on_a_request() -> None:
+    setup = Setup(handlers=2)
+    channel = setup.channel
+    assert not channel.has_active_handler, "both are awake, without a request"
+    assert channel.is_busy
+    sleeper = Sleeper(setup, setup.parkers[0])
+    setup.send()
+    assert channel.has_active_handler, "the other one takes it in a moment"
+    request = setup.take(setup.parkers[1])
+    assert channel.has_active_handler
+    setup.clock.advance_ms(STALL_NS / MS - 0.001)
+    channel.detect_stalled_handlers()
+    assert channel.has_active_handler
+    setup.clock.advance_ms(0.001)
+    channel.detect_stalled_handlers()
+    assert not channel.has_active_handler, "it is stalled"
+    wakes = setup.processor.wakes
+    channel.send_response(request, [b""], 0, by_handler=True)
+    assert setup.take(setup.parkers[1]) is None
+    assert setup.processor.wakes > wakes, "they did not wait for the stalled one"
+    setup.send()
+    assert setup.take(setup.parkers[1]) is not None
+    assert channel.has_active_handler, "stalled is the earlier request, not the handler"
+    channel.send_shutdown_request()
+    assert isinstance(sleeper.woken(), ShutdownRequest)
+
+
+def test_nobody_is_waited_for_when_all_sleep() -> None:
+    setup = Setup()
+    sleeper = Sleeper(setup, setup.parkers[0])
+    assert not setup.channel.has_active_handler
+    assert not setup.channel.is_busy
+    setup.send()
+    assert setup.channel.is_busy
+    assert not setup.channel.has_active_handler
+    setup.channel.wake_handler()
+    assert isinstance(sleeper.woken(), Request)
+    assert setup.channel.has_active_handler
+
+
+def test_requests_wait_for_a_stalled_handler_but_processors_do_not() -> None:
+    setup = Setup()
+    setup.send(2)
+    setup.take()
+    assert setup.channel.has_active_handler
+    setup.clock.advance_ms(STALL_NS / MS)
+    setup.channel.detect_stalled_handlers()
+    assert not setup.channel.has_active_handler
+
+
+# how long handlers sleep
+
+
+def test_the_time_that_handlers_sleep() -> None:
+    setup = Setup(handlers=2)
+    setup.clock.advance_ms(100)
+    assert setup.channel.idle_ns() == 0
+    sleepers = [Sleeper(setup, parker) for parker in setup.parkers]
+    setup.clock.advance_ms(30)
+    assert setup.channel.idle_ns() == 60 * MS
+    setup.channel.send_shutdown_request()
+    assert isinstance(sleepers[1].woken(), ShutdownRequest)
+    setup.channel.remove_handler(setup.parkers[1])
+    setup.clock.advance_ms(10)
+    assert setup.channel.idle_ns() == 70 * MS
+    setup.channel.send_shutdown_request()
+    assert isinstance(sleepers[0].woken(), ShutdownRequest)
+    setup.clock.advance_ms(10)
+    assert setup.channel.idle_ns() == 70 * MS
+
+
+# responses
+
+
+def test_a_request_is_answered_once() -> None:
+    setup = Setup()
+    request = setup.request()
+    setup.channel.send_response(request, [b"abc"], 3)
+    for again in (setup.channel.send_no_op, setup.channel.close_connection):
+        with pytest.raises(AlreadyAnsweredError, match="request 1 of c"):
+            again(request)
+    assert setup.processor.responses == [request]
+    claimed = setup.request()
+    assert claimed.claim()
+    setup.channel.abandon(claimed)
+    assert claimed.response_kind == CLOSE_CONNECTION
+
+
+def test_kinds_of_responses() -> None:
+    setup = Setup()
+    nothing, closing = setup.request(), setup.request()
+    setup.channel.send_no_op(nothing)
+    setup.channel.close_connection(closing)
+    assert [(each.response_kind, each.response_bytes) for each in (nothing, closing)] == [(NO_OP, 0), (CLOSE_CONNECTION, 0)]
+    throttled = setup.request()
+    setup.channel.start_throttling(throttled)
+    setup.channel.end_throttling(throttled)
+    started, ended = setup.processor.responses[2:]
+    assert isinstance(started, ThrottlingResponse)
+    assert (started.response_kind, ended.response_kind) == (START_THROTTLING, END_THROTTLING)
+    assert started.context is ended.context is throttled.context
+    assert setup.processor.wakes == 4
+
+
+def test_a_handler_wakes_the_processor_when_it_has_no_more_to_do_or_has_answered_many() -> None:
+    setup = Setup(queue_size=1000)
+    setup.send(RESPONSES_PER_WAKE + 3)
+    for _ in range(RESPONSES_PER_WAKE):
+        setup.channel.send_response(setup.take(), [b""], 0, by_handler=True)
+    assert setup.processor.wakes == 0
+    setup.channel.send_response(setup.take(), [b""], 0, by_handler=True)
+    assert setup.processor.wakes == 1
+    setup.channel.send_response(setup.take(), [b""], 0, by_handler=True)
+    setup.take()
+    assert setup.processor.wakes == 1
+    assert setup.take() is None
+    assert setup.processor.wakes == 2
+    setup.channel.send_response(setup.request(), [b""], 0)
+    assert setup.processor.wakes == 3
