@@ -26,14 +26,14 @@ _OFFSET_COMMIT = _COMMON | {
 
 def group_store_error(error: ErrorCode) -> ErrorCode:
     """Return the error for a client when a classic group's metadata could not be written."""
-    return _GROUP_STORE.get(error, error) if error else error
+    return _GROUP_STORE.get(error, error)
 
 
 def consumer_group_error(error: ErrorCode) -> ErrorCode:
     """Return the error for a client when a consumer group's change could not be written; it has no REBALANCE_IN_PROGRESS."""
-    return _CONSUMER_GROUP.get(error, error) if error else error
+    return _CONSUMER_GROUP.get(error, error)
 
 
 def offset_commit_error(error: ErrorCode) -> ErrorCode:
     """Return the error for a client when offsets could not be written."""
-    return _OFFSET_COMMIT.get(error, error) if error else error
+    return _OFFSET_COMMIT.get(error, error)

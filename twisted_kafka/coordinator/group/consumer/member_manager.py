@@ -145,10 +145,10 @@ class MemberManager:
     def fence(self, group_id: str, member_id: str, reason: str) -> None:
         """Remove a member that has timed out, if it is still in the group."""
         group = self._store.consumer(group_id)
-        member = None if group is None else group.members.get(member_id)
-        if group is None or member is None:
+        if group is None or member_id not in group.members:
             self.timers.forget(group_id, member_id)
             return
+        member = group.members[member_id]
 
         def answer(error: ErrorCode) -> None:
             if error:  # nothing changed: retry after another session timeout
