@@ -1,4 +1,6 @@
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,6 +11,7 @@ from twisted_kafka.protocol.errors import (
 )
 
 SMALL = 1024
+HOUR_MS = 3_600_000
 
 
 @pytest.fixture
@@ -120,6 +123,90 @@ def test_retention_leaves_what_is_above_the_high_watermark(tmp_path: Path) -> No
     fill(log, 40)
     bench.clock.advance_ms(5000)
     assert log.delete_old_segments() == 0
+
+
+def one_batch_segments(tmp_path: Path, count: int = 6, **settings: Any) -> tuple[Bench, UnifiedLog, int]:
+    """A log of segments with one batch each, an hour apart, all replicated; also returns the size of a segment."""
+    size = len(batch(b"x"))
+    bench = Bench(tmp_path / "topic-0", segment_bytes=size, **settings)
+    log = bench.open()
+    for number in range(count):
+        log.append_as_follower(batch(b"x", timestamp_ms=NOW_MS + number * HOUR_MS, base_offset=number, partition_leader_epoch=0))
+    log.update_high_watermark(count)
+    assert [segment.size_bytes for segment in log.segments] == [size] * count
+    return bench, log, size
+
+
+@pytest.mark.parametrize(("kept", "more", "deleted"), [(4, 0, 2), (4, 1, 1), (4, -1, 2), (6, 0, 0), (0, 0, 6), (None, 0, 0)])
+def test_a_segment_goes_when_enough_bytes_are_left_without_it(tmp_path: Path, kept: int | None, more: int, deleted: int) -> None:
+    size = len(batch(b"x"))
+    retention = {"retention_bytes": -1 if kept is None else kept * size + more, "retention_ms": -1}
+    _, log, _ = one_batch_segments(tmp_path, **retention)
+    assert log.delete_old_segments() == deleted
+    assert (log.log_start_offset, log.log_end_offset) == (deleted, 6)
+    assert [offset for offset, _ in contents(log)] == list(range(deleted, 6))
+    assert append(log, b"y") == 6
+
+
+@pytest.mark.parametrize(("retention_ms", "age_ms", "deleted"), [(-1, 9 * HOUR_MS, 0), (HOUR_MS, 0, 0), (0, 0, 5), (0, 1, 6)])
+@pytest.mark.parametrize("later_hours", [0, 2])
+def test_a_segment_goes_when_its_latest_record_is_too_old(
+    tmp_path: Path, retention_ms: int, age_ms: int, deleted: int, later_hours: int
+) -> None:
+    """``age_ms`` is that of the last record, ``later_hours`` are added to the retention and to the age."""
+    retention_ms += later_hours * HOUR_MS if retention_ms >= 0 else 0
+    bench, log, _ = one_batch_segments(tmp_path, retention_ms=retention_ms, retention_bytes=-1)
+    bench.clock.advance_ms((5 + later_hours) * HOUR_MS + age_ms)
+    expected = 4 if retention_ms == (1 + later_hours) * HOUR_MS else deleted
+    assert log.delete_old_segments() == expected
+    assert log.log_start_offset == expected
+
+
+@pytest.mark.parametrize("mark", range(7))
+def test_only_replicated_segments_go(tmp_path: Path, mark: int) -> None:
+    _, log, _ = one_batch_segments(tmp_path, retention_bytes=0)
+    log.update_high_watermark(mark)
+    assert log.delete_old_segments() == mark
+    assert (log.log_start_offset, log.high_watermark) == (mark, mark)
+    assert len(log.segments) == max(6 - mark, 1)
+
+
+def test_segments_before_the_start_of_the_log_go_whatever_the_policy(tmp_path: Path) -> None:
+    _, log, _ = one_batch_segments(tmp_path, retention_ms=-1, retention_bytes=-1, cleanup_policy=("compact",))
+    for start, deleted, left in ((0, 0, 6), (1, 1, 5), (3, 2, 3), (6, 2, 1)):
+        log.increment_log_start_offset(start)
+        assert log.delete_old_segments() == deleted
+        assert (len(log.segments), log.log_start_offset) == (left, start)
+
+
+def test_files_of_deleted_segments_are_removed_after_a_while(tmp_path: Path) -> None:
+    bench, log, _ = one_batch_segments(tmp_path, retention_bytes=0, file_delete_delay_ms=1000)
+    log.flush()
+    bench.scheduler.run_due()
+    log.delete_old_segments()
+
+    def names(suffix: str) -> list[str]:
+        return sorted(name for name in os.listdir(log.dir) if name.endswith(suffix))
+
+    assert names(".log") == [f"{6:020}.log"]
+    assert len(names(".log.deleted")) == 6
+    assert names(".snapshot") == [f"{6:020}.snapshot"]
+    bench.clock.advance_ms(999)
+    bench.scheduler.run_due()
+    assert len(names(".log.deleted")) == 6
+    bench.clock.advance_ms(1)
+    bench.scheduler.run_due()
+    assert names(".deleted") == []
+    assert log.recovery_point == 6
+
+
+def test_a_closed_log_deletes_nothing(tmp_path: Path) -> None:
+    _, log, _ = one_batch_segments(tmp_path, retention_bytes=0)
+    log.flush()
+    log.close()
+    log.close()
+    assert log.delete_old_segments() == 0
+    assert len(log.segments) == 6
 
 
 def test_compacted_topics_have_no_retention(tmp_path: Path) -> None:

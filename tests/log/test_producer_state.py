@@ -9,6 +9,7 @@ from tests.log.support import NOW_MS, Bench, append, batch, contents
 from twisted_kafka.log.batch_headers import advance_sequence, retreat_sequence
 from twisted_kafka.log.producer_state import producer_state_manager
 from twisted_kafka.log.producer_state.producer_snapshot import CorruptSnapshotError, decode_snapshot, encode_snapshot
+from twisted_kafka.log.producer_state.producer_state_manager import ProducerEntry
 from twisted_kafka.log.results import AbortedTransaction, FetchIsolation, LogAppendInfo
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.log.validation.log_validator import AppendOrigin
@@ -18,7 +19,8 @@ from twisted_kafka.protocol.errors import (
     OutOfOrderSequenceError,
     TransactionCoordinatorFencedError,
 )
-from twisted_kafka.protocol.records.builder import end_transaction_marker
+from twisted_kafka.protocol.records.builder import control_batch, end_transaction_marker
+from twisted_kafka.protocol.records.record import ControlRecordType
 
 CLIENT = AppendOrigin.CLIENT
 LARGEST = 2**31 - 1
@@ -186,6 +188,94 @@ def test_an_open_transaction_takes_nothing_that_is_not_of_it(log: UnifiedLog) ->
     assert log.log_end_offset == 1
 
 
+def test_outside_of_the_transaction_only_repetitions_of_this_epoch_are_answered(log: UnifiedLog) -> None:
+    first = produce(log, 0, epoch=1)
+    produce(log, 1, epoch=1, transactional=True)
+    again = produce(log, 0, epoch=1)
+    assert (again.first_offset, again.is_duplicate) == (first.first_offset, True)
+    with pytest.raises(InvalidTxnStateError):
+        produce(log, 2, epoch=1)
+    with pytest.raises(InvalidProducerEpochError):
+        produce(log, 0, epoch=0)
+    assert log.log_end_offset == 2
+
+
+def test_batches_of_a_coordinator_are_never_repetitions(log: UnifiedLog) -> None:
+    """They have no sequence numbers: two commits of offsets in one transaction look the same."""
+    for offset in range(3):
+        info = produce(log, -1, transactional=True, origin=AppendOrigin.COORDINATOR)
+        assert (info.first_offset, info.is_duplicate) == (offset, False)
+    end(log, commit=True)
+    produce(log, -1, transactional=True, origin=AppendOrigin.COORDINATOR)
+    with pytest.raises(InvalidTxnStateError):
+        produce(log, -1, origin=AppendOrigin.COORDINATOR)
+    assert log.log_end_offset == 5
+
+
+def test_the_state_of_producers_is_described(log: UnifiedLog) -> None:
+    produce(log, 4, 2, producer=1, timestamp_ms=NOW_MS + 5)
+    produce(log, 0, producer=2, epoch=3, transactional=True)
+    produce(log, 0, producer=3, transactional=True)
+    end(log, commit=True, producer=3, coordinator_epoch=9)
+    found = {
+        each.producer_id: (
+            each.epoch,
+            each.last_sequence,
+            each.last_timestamp_ms,
+            each.coordinator_epoch,
+            each.transaction_first_offset,
+        )
+        for each in log.active_producers()
+    }
+    assert found == {1: (0, 5, NOW_MS + 6, -1, -1), 2: (3, 0, NOW_MS, -1, 2), 3: (0, 0, NOW_MS, 9, -1)}
+    assert log.last_records_of_producers() == {1: (0, 1), 2: (3, 2), 3: (0, 3)}
+    end(log, commit=False, producer=3, epoch=1, coordinator_epoch=9)
+    assert log.last_records_of_producers()[3] == (1, -1), "nothing but a marker is left of its new epoch"
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_snapshots_are_read_as_they_were_written(log: UnifiedLog, bench: Bench, count: int) -> None:
+    for producer in range(count):
+        produce(log, LARGEST, 2 + producer, producer=producer, epoch=producer, transactional=producer == 1, timestamp_ms=producer)
+    before = [describe(each) for each in log.active_producers()]
+    data = encode_snapshot(log.active_producers())
+    assert [describe(each) for each in decode_snapshot(data)] == before
+    assert encode_snapshot(decode_snapshot(data)) == data
+    assert [describe(each) for each in bench.reopen_clean(log).active_producers()] == before
+
+
+def describe(entry: ProducerEntry) -> tuple[object, ...]:
+    last = entry.batches[-1]
+    return (
+        *(entry.producer_id, entry.epoch, entry.coordinator_epoch, entry.last_timestamp_ms, entry.transaction_first_offset),
+        *(last.first_sequence, last.last_sequence, last.first_offset, last.last_offset, last.timestamp_ms),
+    )
+
+
+def test_a_control_batch_that_ends_no_transaction_leaves_it_open(log: UnifiedLog) -> None:
+    produce(log, 0, transactional=True)
+    kinds = (ControlRecordType.LEADER_CHANGE, ControlRecordType.UNKNOWN)
+    for kind in kinds:
+        data = control_batch(kind, b"", timestamp_ms=NOW_MS, producer_id=7, producer_epoch=0, is_transactional=True)
+        log.append_as_leader(bytearray(data), 0, AppendOrigin.COORDINATOR)
+    log.update_high_watermark(3)
+    assert log.last_stable_offset == 0
+    end(log, commit=True)
+    log.update_high_watermark(4)
+    assert log.last_stable_offset == 4
+
+
+def test_a_marker_without_coordinator_epoch_ends_its_transaction(log: UnifiedLog) -> None:
+    produce(log, 0, transactional=True)
+    data = control_batch(
+        ControlRecordType.COMMIT, b"", timestamp_ms=NOW_MS, producer_id=7, producer_epoch=0, is_transactional=True, base_offset=1
+    )
+    log.append_as_follower(data)
+    assert [each.coordinator_epoch for each in log.active_producers()] == [-1]
+    log.update_high_watermark(2)
+    assert log.last_stable_offset == 2
+
+
 def test_snapshots_refuse_damage() -> None:
     data = encode_snapshot([])
     assert decode_snapshot(data) == []
@@ -343,6 +433,16 @@ class TestVerification:
         with pytest.raises(OutOfOrderSequenceError):
             produce(log, 5, epoch=1, transactional=True, guard=guard)
         produce(log, 4, epoch=1, transactional=True, guard=guard)
+
+    def test_an_older_epoch_does_not_lower_what_must_come_first(self, log: UnifiedLog) -> None:
+        guard = log.start_verification(7, 1, 4)
+        assert log.start_verification(7, 0, 0) is guard
+        produce(log, 4, epoch=1, transactional=True, guard=guard)
+
+    def test_a_batch_outside_of_transactions_leaves_the_verification(self, log: UnifiedLog) -> None:
+        guard = log.start_verification(7, 0, 1)
+        produce(log, 0)
+        produce(log, 1, transactional=True, guard=guard)
 
     def test_batches_outside_of_transactions_need_none(self, log: UnifiedLog) -> None:
         produce(log, 0)

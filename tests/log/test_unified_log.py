@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests.log.support import NOW_MS, Bench, append, batch, contents, data_of, fill
-from twisted_kafka.log.results import EpochEndOffset, FetchIsolation, LogOffsetMetadata
+from twisted_kafka.log.results import EpochEndOffset, FetchIsolation
+from twisted_kafka.log.segment.log_segment import RECENT_BATCHES
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.errors import (
     CorruptRecordError,
@@ -132,13 +133,11 @@ def test_readers_see_what_is_below_the_high_watermark(log: UnifiedLog) -> None:
 def test_the_high_watermark_stays_within_the_log(log: UnifiedLog) -> None:
     fill(log, 10)
     assert log.update_high_watermark(99) == 10
-    assert log.high_watermark_metadata == log.log_end_offset_metadata
     assert log.update_high_watermark(-5) == 0
-    assert log.maybe_increment_high_watermark(3)
-    assert not log.maybe_increment_high_watermark(3)
-    assert not log.maybe_increment_high_watermark(2)
-    assert log.maybe_increment_high_watermark(LogOffsetMetadata(5, 0, log.offset_metadata(5).relative_position))
+    assert log.update_high_watermark(5) == log.high_watermark == 5
+    log.increment_log_start_offset(4)
     assert log.high_watermark == 5
+    assert log.update_high_watermark(3) == log.high_watermark == 4
 
 
 def test_sizes_of_a_read(log: UnifiedLog) -> None:
@@ -178,7 +177,7 @@ def test_offset_metadata_tells_segment_and_position(log: UnifiedLog) -> None:
     fill(log, 30)
     second = list(log.segments)[1]
     assert log.offset_metadata(second.base_offset) == (second.base_offset, second.base_offset, 0)
-    assert log.offset_metadata(30) == log.log_end_offset_metadata
+    assert log.offset_metadata(30) == log.limits.log_end
 
 
 # Timestamps.
@@ -230,6 +229,76 @@ def test_a_segment_is_rolled_by_its_age_in_record_time(tmp_path: Path) -> None:
     assert [segment.base_offset for segment in log.segments] == [0, 2]
 
 
+@pytest.mark.parametrize(("segment_bytes", "segments"), [(2, 2), (3, 1), (1, 3)])
+def test_a_segment_is_rolled_when_a_batch_does_not_fit(tmp_path: Path, segment_bytes: int, segments: int) -> None:
+    size = len(batch(b"a"))
+    log = Bench(tmp_path / "topic-0", segment_bytes=segment_bytes * size).open()
+    for _ in range(3):
+        append(log, b"a")
+    assert len(log.segments) == segments
+    with pytest.raises(RecordBatchTooLargeError):
+        append(log, b"a" * (1 + (segment_bytes - 1) * size + 1))
+    assert log.log_end_offset == 3
+
+
+@pytest.mark.parametrize("age_ms", [1000, 1001])
+@pytest.mark.parametrize("settings", [{"segment_ms": 1000}, {"max_compaction_lag_ms": 1000, "cleanup_policy": ("compact",)}])
+def test_the_age_of_records_without_timestamps_is_that_of_their_segment(
+    tmp_path: Path, age_ms: int, settings: dict[str, Any]
+) -> None:
+    bench = Bench(tmp_path / "topic-0", **settings)
+    log = bench.open()
+    bench.clock.advance_ms(5000)
+    log.append_as_follower(batch(b"a", timestamp_ms=-1, base_offset=0))
+    assert len(log.segments) == 1, "an empty segment has no age"
+    log.roll()
+    log.append_as_follower(batch(b"a", timestamp_ms=-1, base_offset=1))
+    bench.clock.advance_ms(age_ms)
+    log.append_as_follower(batch(b"a", timestamp_ms=-1, base_offset=2))
+    assert len(log.segments) == (3 if age_ms > 1000 else 2)
+
+
+def test_the_largest_lag_of_a_compaction_rolls_only_compacted_logs(tmp_path: Path) -> None:
+    for name, policy, segments in (("a-0", ("compact",), 2), ("b-0", ("delete",), 1)):
+        log = Bench(tmp_path / name, max_compaction_lag_ms=1000, cleanup_policy=policy).open()
+        for late in (0, 1000, 1001):
+            log.append_as_follower(batch(b"a", timestamp_ms=NOW_MS + late, base_offset=log.log_end_offset))
+        assert len(log.segments) == segments
+
+
+def test_a_batch_of_many_segments_lies_where_it_says(tmp_path: Path) -> None:
+    """The positions of the last batches are kept in memory, in two halves; those before them are looked up in the index."""
+    bench = Bench(tmp_path / "topic-0", index_interval_bytes=500)
+    log = bench.open()
+    positions = {}
+    for number in range(3 * RECENT_BATCHES):
+        positions[2 * number] = log.size_bytes
+        append(log, b"x" * (number % 7), b"y")
+    for each in (log, bench.open(), bench.reopen_clean(log)):
+        for offset in range(each.log_end_offset):
+            assert each.offset_metadata(offset) == (offset, 0, positions[offset - offset % 2])
+
+
+def test_room_that_is_not_preallocated_is_not_taken(log: UnifiedLog) -> None:
+    append(log, b"a")
+    log.roll()
+    assert [segment.path.stat().st_size for segment in log.segments] == [log.size_bytes, 0]
+
+
+def test_a_roll_that_cannot_write_its_snapshot_leaves_no_segment(log: UnifiedLog) -> None:
+    append(log, b"a")
+    names = sorted(os.listdir(log.dir))
+    obstacle = log.dir / f"{1:020}.snapshot.tmp"
+    obstacle.mkdir()
+    with pytest.raises(KafkaStorageError):
+        log.roll()
+    obstacle.rmdir()
+    assert sorted(os.listdir(log.dir)) == names
+    log.roll()
+    assert append(log, b"b") == 1
+    assert contents(log) == [(0, b"a"), (1, b"b")]
+
+
 def test_a_segment_is_rolled_when_an_index_is_full(tmp_path: Path) -> None:
     bench = Bench(tmp_path / "topic-0", segment_index_bytes=3 * 12, index_interval_bytes=0)
     log = bench.open()
@@ -251,6 +320,7 @@ def test_an_empty_segment_that_cannot_hold_an_offset_is_made_anew(tmp_path: Path
     log = Bench(tmp_path / "topic-0").open()
     log.append_as_follower(batch(b"a", base_offset=2**33))
     assert [segment.base_offset for segment in log.segments] == [2**33]
+    assert [name for name in os.listdir(log.dir) if name.endswith(".log")] == [f"{2**33:020}.log"]
 
 
 def test_a_batch_larger_than_a_segment_is_refused(log: UnifiedLog) -> None:
@@ -274,6 +344,47 @@ def test_flush_messages(tmp_path: Path) -> None:
     assert log.recovery_point == 0
     append(log, b"c")
     assert log.recovery_point == 3
+
+
+def test_flushes_are_timed_and_only_what_is_new_is_flushed(log: UnifiedLog, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    took: list[float] = []
+    bench.environment.on_flush_ms = took.append
+    monkeypatch.setattr(os, "fdatasync", lambda _: bench.clock.advance_ms(5))
+    append(log, b"a")
+    bench.clock.advance_ms(100)
+    log.flush()
+    log.flush()
+    assert took == [5.0]
+    assert log.last_flush_ms == NOW_MS + 105
+    for _ in range(2):
+        append(log, b"b")
+        log.roll()
+    append(log, b"c")
+    log.flush_before(2)
+    assert (log.recovery_point, took) == (2, [5.0, 5.0])
+    log.flush_before(1)
+    log.flush_before(2)
+    assert took == [5.0, 5.0]
+    log.flush()
+    assert (log.recovery_point, took) == (4, [5.0, 5.0, 10.0])
+    append(log, b"d")
+    log.close_handles()
+    log.flush()
+    assert (log.recovery_point, bench.failures, len(took)) == (4, [], 3)
+
+
+def test_a_flush_writes_the_indexes(tmp_path: Path) -> None:
+    log = Bench(tmp_path / "topic-0", index_interval_bytes=0).open()
+    fill(log, 4)
+    index = log.dir / f"{0:020}.index"
+    assert index.stat().st_size == 0
+    log.flush()
+    assert index.stat().st_size == 3 * 8
+    fill(log, 1)
+    log.write_out()
+    assert index.stat().st_size == 4 * 8
+    assert (log.dir / f"{5:020}.snapshot").exists()
+    assert log.recovery_point == 4
 
 
 # Followers.

@@ -77,7 +77,7 @@ class LeaderEpochCache:
         """
         if epoch < 0 or self.epoch_for_offset(offset) == epoch:
             return
-        before = [entry for entry in self._entries if entry.start_offset <= offset and entry.epoch <= epoch]
+        before = [entry for entry in self._entries if entry.start_offset < offset and entry.epoch <= epoch]
         if not before or before[-1].epoch != epoch:
             before.append(EpochEntry(epoch, offset))
         after = [entry for entry in self._entries if entry.start_offset > offset and entry.epoch > epoch]

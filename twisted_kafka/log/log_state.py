@@ -76,11 +76,6 @@ class LogState:
         """The offset of the next record to be appended."""
         return self.limits[0][0]
 
-    @property
-    def log_end_offset_metadata(self) -> LogOffsetMetadata:
-        """The log end offset and its position."""
-        return self.limits[0]
-
     def active_producers(self) -> list[ProducerEntry]:
         """Return the state of the producers of this log."""
         with self._lock:
@@ -119,22 +114,13 @@ class LogState:
         """The latest leader epoch, -1 if there is none."""
         return self.leader_epochs.latest_epoch
 
-    def update_high_watermark(self, offset: int | LogOffsetMetadata) -> int:
+    def update_high_watermark(self, offset: int) -> int:
         """Set the high watermark, bounded by log start and log end offset; returns the result."""
         with self._lock:
             return self._set_high_watermark(offset)
 
-    def maybe_increment_high_watermark(self, offset: int | LogOffsetMetadata) -> bool:
-        """Raise the high watermark to ``offset`` if that is higher; returns whether it was raised."""
-        new = offset if isinstance(offset, int) else offset[0]
-        if new <= self.limits[1][0]:
-            return False
-        with self._lock:
-            before = self.limits[1][0]
-            return new > before and self._set_high_watermark(offset) > before
-
-    def _set_high_watermark(self, offset: int | LogOffsetMetadata) -> int:
-        mark = LogOffsetMetadata(offset) if isinstance(offset, int) else offset
+    def _set_high_watermark(self, offset: int) -> int:
+        mark = LogOffsetMetadata(offset)
         end, _, _, start, segments, unstable = self.limits
         if mark[0] >= end[0]:
             mark = end

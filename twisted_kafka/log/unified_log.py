@@ -229,12 +229,6 @@ class UnifiedLog(LogMaintenance):
 
     # Reading.
 
-    @property
-    def high_watermark_metadata(self) -> LogOffsetMetadata:
-        """The high watermark and its position."""
-        limits = self.limits
-        return self._located(limits[1], limits)
-
     def _located(self, limit: LogOffsetMetadata, limits: ReadLimits) -> LogOffsetMetadata:
         """Return one of the limits with its position, which is looked up on first use."""
         if limit[2] != UNKNOWN_POSITION:

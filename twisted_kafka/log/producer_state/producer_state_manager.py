@@ -4,17 +4,20 @@
 Snapshots of it (``producer_snapshot``) save reading the whole log at a start. Changed only under the log's lock.
 """
 
-import struct
 from collections.abc import Callable, Iterable
 
 from twisted_kafka.log.batch_headers import BatchLike, advance_sequence, retreat_sequence
 from twisted_kafka.log.results import AbortedTransaction
 from twisted_kafka.protocol.errors import (
     InvalidProducerEpochError,
+    InvalidRecordError,
     InvalidTxnStateError,
     OutOfOrderSequenceError,
     TransactionCoordinatorFencedError,
 )
+from twisted_kafka.protocol.records.batch import DefaultBatch
+from twisted_kafka.protocol.records.builder import end_transaction_coordinator_epoch
+from twisted_kafka.protocol.records.record import ControlRecordType, control_record_type
 from twisted_kafka.protocol.regions import Buffer
 
 REMEMBERED_BATCHES = 5
@@ -24,14 +27,11 @@ NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 NO_OFFSET = -1
+NO_COORDINATOR_EPOCH = -1
+NO_TIMESTAMP = -1
 
 MAX_VERIFICATIONS = 10_000
 """Verifications in progress in a partition. Beyond that the oldest ends: its producer has to begin its transaction again."""
-
-_MARKER_KEY = struct.Struct(">hh")
-_MARKER_VALUE = struct.Struct(">hi")
-_ABORT = 0
-_COMMIT = 1
 
 
 class ProducerBatch:
@@ -64,8 +64,8 @@ class ProducerEntry:
     def __init__(self, producer_id: int, epoch: int = NO_PRODUCER_EPOCH) -> None:
         self.producer_id = producer_id
         self.epoch = epoch
-        self.coordinator_epoch = -1
-        self.last_timestamp_ms = -1
+        self.coordinator_epoch = NO_COORDINATOR_EPOCH
+        self.last_timestamp_ms = NO_TIMESTAMP
         self.transaction_first_offset = NO_OFFSET
         self.batches: list[ProducerBatch] = []
 
@@ -121,16 +121,12 @@ class _Verification:
             self.lowest_sequence = sequence
 
 
-def _never() -> bool:
-    return False
-
-
 class ProducerStateManager:
     """The producers of one partition and its open transactions; covers the log up to ``map_end_offset``."""
 
     __slots__ = ("_completed", "_is_verified", "_ongoing", "_verifications", "map_end_offset", "producers", "topic_partition")
 
-    def __init__(self, topic_partition: object, is_verified: Callable[[], bool] = _never) -> None:
+    def __init__(self, topic_partition: object, is_verified: Callable[[], bool]) -> None:
         """``is_verified`` returns whether a transaction must be verified before it begins in this partition."""
         self.topic_partition = topic_partition
         self.producers: dict[int, ProducerEntry] = {}
@@ -146,7 +142,6 @@ class ProducerStateManager:
         self._completed = []
         self._verifications = {}
         open_ones = [e for e in self.producers.values() if e.transaction_first_offset != NO_OFFSET]
-        open_ones.sort(key=lambda entry: entry.transaction_first_offset)
         self._ongoing = {entry.transaction_first_offset: entry.producer_id for entry in open_ones}
         self.map_end_offset = offset
 
@@ -340,40 +335,19 @@ def _has_open_transaction(entry: ProducerEntry | None, epoch: int) -> bool:
 
 
 def read_marker(records: Buffer, batch: BatchLike) -> tuple[bool, int] | None:
-    """Return (is aborted, coordinator epoch) of a transaction marker; None for another type of control batch."""
+    """Return (is aborted, coordinator epoch) of a transaction marker; None for another type of control batch, or an invalid one."""
     data = memoryview(records)[batch.position : batch.position + batch.size_bytes]
-    key, value = _first_record(data)
-    if key is None or len(key) < _MARKER_KEY.size:
+    try:
+        record = next(DefaultBatch(data).records(), None)
+    except InvalidRecordError:
         return None
-    kind = _MARKER_KEY.unpack_from(key)[1]
-    if kind not in (_ABORT, _COMMIT):
+    if record is None:
+        return None  # the cleaner removed it
+    kind = control_record_type(record.key)
+    if kind not in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
         return None
-    coordinator_epoch = _MARKER_VALUE.unpack_from(value)[1] if value is not None and len(value) >= _MARKER_VALUE.size else -1
-    return kind == _ABORT, coordinator_epoch
-
-
-def _first_record(batch: memoryview) -> tuple[memoryview | None, memoryview | None]:
-    """Return key and value of the first record of an uncompressed batch of format 2; control batches are always such."""
-    position = 61
-    _, position = _varint(batch, position)
-    position += 1
-    _, position = _varint(batch, position)
-    _, position = _varint(batch, position)
-    fields: list[memoryview | None] = []
-    for _ in range(2):
-        size, position = _varint(batch, position)
-        fields.append(batch[position : position + size] if size >= 0 else None)
-        position += max(size, 0)
-    return fields[0], fields[1]
-
-
-def _varint(data: memoryview, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while position < len(data):
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-        shift += 7
-    return (value >> 1) ^ -(value & 1), position
+    try:
+        coordinator_epoch = end_transaction_coordinator_epoch(record.value)
+    except ValueError:
+        coordinator_epoch = NO_COORDINATOR_EPOCH
+    return kind == ControlRecordType.ABORT, coordinator_epoch
