@@ -4,15 +4,17 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.eventually import WAIT_S
 from tests.log.log_managers import ONE, TWO, Broker
 from tests.log.support import append, contents, fill
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.log.directories import log_directories
+from twisted_kafka.log.directories import directory_loader, log_directories
 from twisted_kafka.log.directories.loading_progress import LoadingInterruptedError
 from twisted_kafka.log.directories.log_directory import LogDirectory, LogDirectoryError
 from twisted_kafka.log.files import sync_file_system
@@ -392,6 +394,48 @@ def test_recovery_points_follow_what_recovery_cut_at_once(broker: Broker) -> Non
     assert broker.start().get_log(ONE).log_end_offset == 3
     # The indexes were built anew, so all of the segment is to be flushed.
     assert recovery_points(broker) == ["one 0 0"]
+
+
+@pytest.mark.parametrize("was_clean", [True, False])
+def test_many_logs_that_were_closed_cleanly_are_opened_by_several_threads(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, was_clean: bool
+) -> None:
+    """They wait for the disk, while recovery reads whole segments: its threads are configured."""
+    monkeypatch.setattr(directory_loader, "LOGS_PER_LOADING_THREAD", 1)
+    manager = broker.start()
+    partitions = [TopicPartition(f"topic{number}", 0) for number in range(directory_loader.MIN_LOADING_THREADS)]
+    for partition in partitions:
+        append(manager.get_or_create_log(partition), b"x")
+    if was_clean:
+        manager.shutdown()
+    else:
+        broker.crash(manager)
+    threads = set()
+    all_there = threading.Barrier(len(partitions) if was_clean else 1)
+
+    def config(topic: str) -> dict[str, str]:
+        threads.add(threading.get_ident())
+        all_there.wait(WAIT_S)
+        return {}
+
+    manager = broker.manager()
+    manager.startup(config)
+    assert len(threads) == (len(partitions) if was_clean else 1)
+    assert [contents(manager.get_log(partition)) for partition in partitions] == [[(0, b"x")]] * len(partitions)
+    manager.shutdown()
+
+
+def test_a_log_without_records_opens_its_file_when_it_gets_some(broker: Broker) -> None:
+    manager = broker.start()
+    append(manager.get_or_create_log(TWO), b"x")
+    manager.get_or_create_log(ONE)
+    manager.shutdown()
+    manager = broker.start()
+    opened = {os.readlink(path) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()}
+    assert [str(manager.get_log(each).segments.active.path) in opened for each in (ONE, TWO)] == [False, True]
+    append(manager.get_log(ONE), b"y")
+    manager.shutdown()
+    assert contents(broker.start().get_log(ONE)) == [(0, b"y")]
 
 
 @pytest.mark.parametrize("fails", [False, True])

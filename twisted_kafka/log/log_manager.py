@@ -94,7 +94,7 @@ class LogManager:
         self._all.acquire()
 
     def startup(self, topic_config_lookup: TopicConfigLookup | None = None) -> None:
-        """Load the logs, with ``num.recovery.threads.per.data.dir`` threads per directory, and start the periodic tasks.
+        """Load the logs, with at least ``num.recovery.threads.per.data.dir`` threads per directory, and start the periodic tasks.
 
         Raises LogDirectoryError if no directory is usable or another broker uses one, LoadingInterruptedError after
         ``progress.interrupt``, OSError, and ValueError for malformed files.

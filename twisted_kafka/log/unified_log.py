@@ -73,7 +73,6 @@ class UnifiedLog(LogMaintenance):
 
         Raises OSError, and ValueError for a malformed partition.metadata after a clean shutdown.
         """
-        directory.mkdir(exist_ok=True)
         loaded = LogLoader(directory, topic_partition, config, environment, on_segment).load(last_stop)
         log = cls(directory, topic_partition, loaded, config, environment)
         if last_stop.was_clean:

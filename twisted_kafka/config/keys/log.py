@@ -109,7 +109,7 @@ KEYS: tuple[ConfigKey, ...] = (
     ConfigKey("log.message.downconversion.enable", BOOLEAN, True, None, LOW, CLUSTER_WIDE,
               "Down-convert records for consumers that only support older formats."),
     ConfigKey("num.recovery.threads.per.data.dir", INT, 1, at_least(1), HIGH, CLUSTER_WIDE,
-              "Threads per log directory that load logs at start and flush them at stop."),
+              "Threads per log directory that recover logs at start; at least this many open and flush logs."),
     ConfigKey("log.cleaner.enable", BOOLEAN, True, None, MEDIUM, READ_ONLY,
               "Run the log cleaner, which compacts logs."),
     ConfigKey("log.cleaner.threads", INT, 1, at_least(0), MEDIUM, CLUSTER_WIDE,

@@ -27,6 +27,13 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 
 IGNORED_DIRECTORIES = ("__cluster_metadata-0", "remote-log-index-cache", "lost+found")
 
+MIN_LOADING_THREADS = 4
+"""A directory that was closed cleanly is opened by at least this many threads, if it has enough logs.
+
+Each log takes a few reads of a few bytes. With a cold page cache one thread waits for them most of the time.
+"""
+LOGS_PER_LOADING_THREAD = 64
+
 Job = Callable[[], UnifiedLog | None]
 
 _log = Logger()
@@ -81,12 +88,16 @@ class DirectoryLoader:
 
     def _run(self, jobs: list[tuple[LogDirectory, list[Job]]]) -> Iterator[tuple[LogDirectory, UnifiedLog | None]]:
         """Run the jobs; each directory has its own threads."""
-        if self._threads == 1 and sum(bool(each) for _, each in jobs) <= 1:
+        threads = [self._threads_for(directory, len(each)) for directory, each in jobs]
+        if max(threads, default=1) == 1 and sum(bool(each) for _, each in jobs) <= 1:
             for directory, each in jobs:
                 for job in each:
                     yield directory, job()
             return
-        pools = [ThreadPoolExecutor(self._threads, thread_name_prefix=f"log-recovery-{directory.path}-") for directory, _ in jobs]
+        pools = [
+            ThreadPoolExecutor(count, thread_name_prefix=f"log-recovery-{directory.path}-")
+            for count, (directory, _) in zip(threads, jobs, strict=True)
+        ]
         try:
             # Start all directories before waiting for any.
             results = [pool.map(_call, each) for pool, (_, each) in zip(pools, jobs, strict=True)]
@@ -96,6 +107,11 @@ class DirectoryLoader:
         finally:
             for pool in pools:
                 pool.shutdown(wait=True, cancel_futures=True)
+
+    def _threads_for(self, directory: LogDirectory, logs: int) -> int:
+        if not directory.was_clean:
+            return self._threads
+        return max(self._threads, min(MIN_LOADING_THREADS, logs // LOGS_PER_LOADING_THREAD + 1))
 
     def _prepare(self, directories: LogDirectories, directory: LogDirectory) -> list[Job]:
         was_clean = directory.take_clean_shutdown()

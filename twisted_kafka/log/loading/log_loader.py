@@ -107,7 +107,7 @@ class LogLoader:
         return self._loaded([self._new_segment(0)])
 
     def load(self, last_stop: LastStop) -> LoadedLog:
-        """Open the directory, and recover the log if needed; raises OSError."""
+        """Open the directory, which is created if missing, and recover the log if needed; raises OSError."""
         self._may_have_gaps = last_stop.was_compacted or self._config.compact
         recovery_point = last_stop.recovery_point
         while True:
@@ -226,8 +226,12 @@ class LogLoader:
         return split_closed(sorted(segments, key=lambda segment: segment.base_offset), self._new_piece)
 
     def _scan(self) -> "dict[str, os.DirEntry[str]]":
-        with os.scandir(self._directory) as entries:
-            return {entry.name: entry for entry in entries}
+        try:
+            with os.scandir(self._directory) as entries:
+                return {entry.name: entry for entry in entries}
+        except FileNotFoundError:
+            self._directory.mkdir()
+            return {}
 
     def _open_segment(self, name: str, found: "dict[str, os.DirEntry[str]]") -> LogSegment:
         status = found[name].stat()

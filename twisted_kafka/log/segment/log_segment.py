@@ -210,6 +210,8 @@ class LogSegment(SegmentFiles):
 
     def headers(self, position: int = 0) -> Iterator[BatchHeader]:
         """Yield the headers of the batches from ``position`` on."""
+        if position >= self.size_bytes:
+            return  # without opening the file
         file = self.file  # the reference keeps it open
         yield from scan_headers(file.fileno(), position, self.size_bytes)
 
