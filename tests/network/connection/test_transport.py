@@ -217,3 +217,56 @@ def test_a_client_that_goes_away_is_not_taken_for_a_broken_disk(pair: Pair, tmp_
     with io.FileIO(path) as file:
         assert lines_of(lambda: pair.transport.send([FileRegion(file, 0, 100)], 100)) == []
     assert not pair.channel.is_open
+
+
+@pytest.mark.parametrize("parts", [[b"x"], [b"x", b"y"], [memoryview(b"x")]])
+def test_a_response_to_a_client_that_is_gone_is_not_sent(pair: Pair, parts: list[Part]) -> None:
+    pair.client.close()
+    assert not pair.transport.send(parts, sum(map(len, parts)))
+    assert not pair.channel.is_open
+    assert not pair.reactor.writers
+
+
+def test_a_response_waits_behind_the_one_that_is_being_sent(pair: Pair) -> None:
+    first, second = random.Random(6).randbytes(500_000), b"second"
+    assert not pair.transport.send([first], len(first))
+    assert not pair.transport.send([second], len(second))
+    assert pair.receive_all(len(first) + len(second)) == first + second
+
+
+def test_one_connection_does_not_take_all_of_a_turn(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "TURN_BYTES", 1000)
+    parts: list[Part] = [bytes([number]) * 600 for number in range(5)]
+    monkeypatch.setattr(transport, "GATHERED_PARTS", 1)
+    assert not pair.transport.send(parts, 3000)
+    assert len(pair.client.recv(10_000)) == 1200
+    assert pair.transport in pair.reactor.writers
+    assert pair.transport.doWrite() is None
+    assert pair.transport in pair.reactor.writers
+    assert pair.transport.doWrite() is None
+    assert pair.transport not in pair.reactor.writers
+    assert pair.client.recv(10_000) == b"".join(map(bytes, parts[2:]))
+
+
+def test_progress_is_a_sign_of_life_and_its_lack_is_not(pair: Pair) -> None:
+    data = bytes(2_000_000)
+    pair.transport.send([data], len(data))
+    clock = pair.layer.clock
+    clock.advance_ms(5)
+    before = pair.channel.last_active_ns
+    assert pair.transport.doWrite() is None
+    assert pair.channel.last_active_ns == before, "the socket took nothing"
+    while pair.client.recv(65536, socket.MSG_DONTWAIT) and pair.channel.last_active_ns == before:
+        assert pair.transport.doWrite() is None
+    assert pair.channel.last_active_ns == clock.monotonic_ns()
+
+
+def test_an_aborted_connection_is_closed_once_and_writes_no_more(pair: Pair) -> None:
+    data = bytes(2_000_000)
+    pair.transport.send([data], len(data))
+    pair.transport.abortConnection()
+    pair.transport.abortConnection()
+    assert pair.layer.processor.stats.connections_closed == 1
+    assert not pair.reactor.readers
+    assert not pair.reactor.writers
+    assert pair.transport.doWrite() is None

@@ -331,3 +331,21 @@ def test_a_flood_of_refused_clients_does_not_flood_the_log() -> None:
     listener.layer.clock.advance_ms(10_000)
     lines = lines_of(lambda: _raw(listener, frame(1)))
     assert "(40 similar lines were suppressed before this one)" in lines[0]
+
+
+@pytest.mark.parametrize("parts", [[b"x"], [b"x", b"y"]])
+def test_a_response_to_a_client_that_is_gone_is_not_sent(parts: list[bytes]) -> None:
+    client = Listener().connect().handshake()
+    client.socket.close()
+    assert not client.transport.send(parts, len(parts))
+    assert not client.channel.is_open
+
+
+@pytest.mark.parametrize("protocols", ["TLSv1.1,TLSv1.3", "TLSv1.3,TLSv1.1"])
+def test_a_version_between_two_that_are_enabled_is_not(protocols: str) -> None:
+    listener = Listener(ssl_enabled_protocols=protocols)
+    assert listener.connect().handshake().tls.get_protocol_version_name() == "TLSv1.3"
+    context = client_context(None)
+    context.set_max_proto_version(SSL.TLS1_2_VERSION)
+    context.set_min_proto_version(SSL.TLS1_2_VERSION)
+    assert listener.connect(context=context).handshake().error is not None

@@ -20,7 +20,7 @@ def element(data: bytes, position: int = 0) -> tuple[int, bytes, int]:
         start = position + 2
         if length & 0x80:
             size = length & 0x7F
-            if not 1 <= size <= 4 or start + size > len(data):
+            if not 1 <= size <= 4:
                 raise DerError("an invalid length")
             length = int.from_bytes(data[start : start + size], "big")
             start += size
