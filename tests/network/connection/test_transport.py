@@ -236,7 +236,7 @@ def test_a_response_waits_behind_the_one_that_is_being_sent(pair: Pair) -> None:
 
 def test_one_connection_does_not_take_all_of_a_turn(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "TURN_BYTES", 1000)
-    parts: list[Part] = [bytes([number]) * 600 for number in range(5)]
+    parts = [bytes([number]) * 600 for number in range(5)]
     monkeypatch.setattr(transport, "GATHERED_PARTS", 1)
     assert not pair.transport.send(parts, 3000)
     assert len(pair.client.recv(10_000)) == 1200
@@ -245,7 +245,7 @@ def test_one_connection_does_not_take_all_of_a_turn(pair: Pair, monkeypatch: pyt
     assert pair.transport in pair.reactor.writers
     assert pair.transport.doWrite() is None
     assert pair.transport not in pair.reactor.writers
-    assert pair.client.recv(10_000) == b"".join(map(bytes, parts[2:]))
+    assert pair.client.recv(10_000) == b"".join(parts[2:])
 
 
 def test_progress_is_a_sign_of_life_and_its_lack_is_not(pair: Pair) -> None:
