@@ -1,8 +1,13 @@
 # Each target installs its dependencies first. The machine needs Python 3.11 or newer with the venv module.
+# `make run PYTHON=pypy3`, and likewise the other targets: PyPy has an environment of its own, beside CPython's.
 
 PYTHON ?= python3
-VENV ?= .venv
+ON_PYPY := $(shell $(PYTHON) -c 'import sys; print("yes" if sys.implementation.name == "pypy" else "")' 2>/dev/null)
+VENV ?= $(if $(ON_PYPY),.venv-pypy,.venv)
 BIN := $(VENV)/bin
+# On PyPy: what runs the tools, the report and the real clients.
+CPYTHON ?= python3
+ON_CPYTHON = $(MAKE) --no-print-directory PYTHON=$(CPYTHON) VENV=.venv
 DATA_DIR ?= kafka-data
 ACCESS_LOG ?= $(DATA_DIR)/access
 REPORT ?= report.html
@@ -13,12 +18,12 @@ PYTEST = TMPDIR=$(TEST_TMPDIR) PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q
 # Tests write and sync thousands of small files: in shared memory, if 4 GB are free there, they do not wait for a disk.
 TEST_TMPDIR ?= $(shell test "$$(df --output=avail -m /dev/shm 2>/dev/null | tail -n 1)" -ge 4096 2>/dev/null && \
 	echo /dev/shm || echo "$${TMPDIR:-/tmp}")
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+INSTALL := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint etc/pypy-constraints.txt
 
-.PHONY: install run test-unit test test-all lint smoke mutants bench report demo-report
+.PHONY: install run test-unit test test-all test-subset test-served lint smoke mutants bench report demo-report
 .DEFAULT_GOAL := install
 
-install: $(VENV)/.installed $(VENV)/.spark-installed
+install: $(VENV)/.installed $(if $(ON_PYPY),,$(VENV)/.spark-installed)
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
@@ -26,13 +31,13 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 # The checkout itself is put on the path (see setup.py): changes take effect at once, and twistd finds twisted/plugins.
-$(VENV)/.run-installed: pyproject.toml setup.py | $(BIN)/python
-	$(PIP) install --editable .
+$(VENV)/.run-installed: pyproject.toml setup.py etc/pypy-constraints.txt | $(BIN)/python
+	$(INSTALL) --editable .
 	$(COMPILE)
 	touch $@
 
-$(VENV)/.installed: pyproject.toml setup.py | $(BIN)/python
-	$(PIP) install --editable '.[test]'
+$(VENV)/.installed: pyproject.toml setup.py etc/pypy-constraints.txt | $(BIN)/python
+	$(INSTALL) --editable '.[test]'
 	$(COMPILE)
 	touch $@
 
@@ -41,28 +46,57 @@ RUN_INSTALLED := $(or $(wildcard $(VENV)/.installed),$(VENV)/.run-installed)
 
 # Includes a Java runtime for machines without one.
 $(VENV)/.spark-installed: $(RUN_INSTALLED)
-	$(PIP) install 'twisted_kafka[spark,jdk]'
+	$(INSTALL) 'twisted_kafka[spark,jdk]'
 	touch $@
 
 $(VENV)/.dev-installed: $(VENV)/.installed
-	$(PIP) install 'twisted_kafka[dev]'
+	$(INSTALL) 'twisted_kafka[dev]'
 	touch $@
 
 run: $(RUN_INSTALLED)
 	@$(COMPILE)
 	$(BIN)/twistd --pidfile= -n kafka --data-dir $(DATA_DIR)
 
+INSIDE := --ignore tests/clients --ignore tests/oracle --ignore tests/spark
+
 # Without Spark, Java and real clients, in less than a minute.
 test-unit: $(VENV)/.installed
-	$(PYTEST) -n auto --dist loadscope -m 'not slow and not long' --ignore tests/clients --ignore tests/oracle --ignore tests/spark
+	$(PYTEST) -n auto --dist loadscope -m 'not slow and not long' $(INSIDE)
 
+# Wire format, log formats, metadata, network and handlers: what .ci/run runs on PyPy.
+test-subset: $(VENV)/.installed
+	$(PYTEST) -n auto --dist loadscope -m 'not slow and not long' tests/protocol tests/metadata tests/network tests/server
+
+ifeq ($(ON_PYPY),)
 test: install
 	$(PYTEST) -n auto --dist loadscope -m 'not slow and not oracle'
 
 # Everything: real clients, comparisons with Apache Kafka, long runs. Tests that need missing programs (Java, node, kcat) are skipped.
 test-all: install
 	$(PYTEST)
+else
+# Real clients have no wheels for PyPy: they run on CPython, and the brokers that they are tested with on PyPy.
+test: install
+	$(PYTEST) -n auto --dist loadscope -m 'not slow and not oracle' $(INSIDE)
+	$(ON_CPYTHON) test-served BROKER_PYTHON=$(abspath $(BIN)/python) SERVED='-m "not slow" tests/clients'
 
+test-all: install
+	$(PYTEST) $(INSIDE)
+	$(ON_CPYTHON) test-served BROKER_PYTHON=$(abspath $(BIN)/python) SERVED='tests/clients tests/oracle'
+
+lint smoke mutants report demo-report:
+	$(ON_CPYTHON) $@ SMOKE_PYTHON=$(PYTHON)
+endif
+
+bench: $(VENV)/.installed
+	@$(COMPILE)
+	$(BIN)/python -m benchmarks
+
+# For make test on PyPy.
+test-served: install
+	BROKER_PYTHON=$(BROKER_PYTHON) $(PYTEST) $(SERVED)
+
+ifeq ($(ON_PYPY),)
 lint: $(VENV)/.dev-installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -78,10 +112,6 @@ smoke: $(VENV)/.dev-installed
 mutants: $(VENV)/.dev-installed
 	$(BIN)/python -m benchmarks.mutants $(MUTANTS)
 
-bench: $(VENV)/.installed
-	@$(COMPILE)
-	$(BIN)/python -m benchmarks
-
 report: $(VENV)/.spark-installed
 	$(BIN)/python -m twisted_kafka_spark report $(ACCESS_LOG) --out $(REPORT)
 
@@ -89,3 +119,4 @@ report: $(VENV)/.spark-installed
 demo-report: $(VENV)/.spark-installed
 	$(BIN)/python -m twisted_kafka_spark demo $(DATA_DIR)/demo
 	$(BIN)/python -m twisted_kafka_spark report $(DATA_DIR)/demo --out demo-report.html
+endif

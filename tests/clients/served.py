@@ -12,6 +12,8 @@ from pathlib import Path
 from tests.ports import free_port
 from tests.processes import start_tied
 
+BROKER_PYTHON = os.environ.get("BROKER_PYTHON", sys.executable)
+"""The interpreter of the brokers, in an environment that has them installed: `make test PYTHON=pypy3` tests PyPy so."""
 START_TIMEOUT_S = 30
 START_CPU_S = 10
 """A broker that has had less of the processor than this is not late but starved: it is waited for on, up to START_LIMIT_S."""
@@ -62,7 +64,7 @@ class ServedBroker:
         return self.data / "access"
 
     def command(self) -> list[str]:
-        twistd = str(Path(sys.executable).with_name("twistd"))
+        twistd = str(Path(BROKER_PYTHON).with_name("twistd"))
         words = [twistd, "--pidfile=", "-n", "kafka", "--listeners", self.listeners, "--data-dir", str(self.data)]
         for override in self.overrides:
             words += ["--override", override]
