@@ -159,3 +159,84 @@ def test_a_listeners_own_settings_come_first() -> None:
     config = KafkaConfig.embedded({"ssl.client.auth": "none", "listener.name.outside.ssl.client.auth": "required"})
     assert SslSettings.of_listener(config, "OUTSIDE").client_auth == "required"
     assert SslSettings.of_listener(config, "SSL").client_auth == "none"
+
+
+def test_a_chain_is_put_in_order_without_what_is_not_of_it(tmp_path: Path) -> None:
+    other = CA.issue("CN=other")
+    path = tmp_path / "key.pem"
+    pem = [one.public_bytes(serialization.Encoding.PEM).decode() for one in (*other.chain, BROKER.certificate, CA.certificate)]
+    path.write_text("".join(pem) + BROKER.key_pem())
+    found = load_key_store(settings(keystore_type="PEM", keystore_location=path).key_store)
+    assert found.chain == BROKER.chain
+    path.write_text(BROKER.key_pem() + BROKER.chain_pem.split("-----END CERTIFICATE-----")[0] + "-----END CERTIFICATE-----")
+    found = load_key_store(settings(keystore_type="PEM", keystore_location=path).key_store)
+    assert found.chain == (BROKER.certificate,), "its issuer is not there"
+
+
+def test_a_password_for_a_key_without_one_is_no_matter(tmp_path: Path) -> None:
+    path = BROKER.write_pem(tmp_path / "key.pem")
+    found = load_key_store(settings(keystore_type="PEM", keystore_location=path, key_password=KEY_PASSWORD).key_store)
+    assert found.chain == BROKER.chain
+
+
+def test_names_of_a_certificate(tmp_path: Path) -> None:
+    named = CA.issue("CN=broker", ["localhost", "127.0.0.1"]).write_pem(tmp_path / "named.pem")
+    found = load_key_store(settings(keystore_type="PEM", keystore_location=named).key_store)
+    assert found.alternative_names == {"DNSName=localhost", "IPAddress=127.0.0.1"}
+    plain = CA.issue("CN=broker").write_pem(tmp_path / "plain.pem")
+    assert load_key_store(settings(keystore_type="PEM", keystore_location=plain).key_store).alternative_names == frozenset()
+
+
+def bad_trust_stores(folder: Path) -> list[tuple[str, dict[str, object]]]:
+    pem = folder / "trust.pem"
+    pem.write_text("nothing")
+    torn = folder / "torn.pem"
+    torn.write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----")
+    store = CA.write_trust_pkcs12(folder / "trust.p12")
+    return [
+        ("holds no certificate", {"truststore_type": "PEM", "truststore_location": pem}),
+        ("cannot be read: it is malformed", {"truststore_type": "PEM", "truststore_location": torn}),
+        ("ssl.truststore.password is wrong", {"truststore_location": store, "truststore_password": "wrong-secret"}),
+        ("its password is wrong", {"truststore_location": DATA / "trust.jks", "truststore_password": "wrong-secret"}),
+        ("is PEM: ssl.truststore.type must be PEM", {"truststore_location": CA.write_trust(folder / "ca.pem")}),
+        ("No such file", {"truststore_location": folder / "absent"}),
+    ]
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_a_bad_trust_store_is_one_clear_line(tmp_path: Path, number: int) -> None:
+    expected, keys = bad_trust_stores(tmp_path)[number]
+    with pytest.raises(ConfigError) as caught:
+        load_trust_store(settings(**keys).trust_store)
+    assert expected in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_java_also_trusts_the_certificates_of_keys_in_a_trust_store() -> None:
+    loaded = settings(truststore_location=DATA / "key.jks", truststore_password=PASSWORD)
+    keys = settings(keystore_location=DATA / "key.jks", keystore_password=PASSWORD, key_password=KEY_PASSWORD)
+    assert load_trust_store(loaded.trust_store) == load_key_store(keys.key_store).chain[:1]
+
+
+def test_a_file_that_changes_is_noticed(tmp_path: Path) -> None:
+    path = BROKER.write_pem(tmp_path / "key.pem")
+    loaded = settings(keystore_type="PEM", keystore_location=path)
+    state = loaded.state()
+    assert loaded.state() == state
+    path.write_text(path.read_text() + "\n")
+    assert loaded.state() != state
+    path.unlink()
+    with pytest.raises(ConfigError, match="No such file"):
+        loaded.state()
+    assert settings().state() == ()
+
+
+def test_settings_and_their_defaults() -> None:
+    loaded = settings(enabled_protocols="TLSv1.2,TLSv1.3", cipher_suites="A,B", client_auth="required")
+    assert (loaded.protocols, loaded.cipher_suites, loaded.client_auth) == (("TLSv1.2", "TLSv1.3"), ("A", "B"), "required")
+    assert (loaded.identification, loaded.key_store.is_set, loaded.trust_store.is_set) == ("https", False, False)
+    for protocol, enabled in (("TLS", "TLSv1.3"), ("TLSv1.3", "TLSv1.3"), ("TLSv1.2", "TLSv1.2")):
+        assert settings(protocol=protocol, enabled_protocols="").protocols == (enabled,)
+    assert settings(endpoint_identification_algorithm="HTTPS").identification == "https"
+    assert settings(truststore_type="pem", truststore_certificates="x").trust_store.is_set
+    assert settings(keystore_location="x", keystore_password="y").key_store.is_set
