@@ -3,7 +3,6 @@
 Other modules ask these constants and never the interpreter's name, so that each difference is decided here.
 """
 
-import os
 import sys
 from typing import Final
 
@@ -23,6 +22,3 @@ HAS_CODEC_EXTENSIONS: Final[bool] = not EMULATES_C_API
 
 NUMPY_PAYS: Final[bool] = not EMULATES_C_API
 """Whether numpy beats loops over bytes, which PyPy compiles."""
-
-HAS_AFFINITY: Final[bool] = hasattr(os, "sched_setaffinity")
-"""Whether a thread can be bound to CPUs (not on macOS, nor on PyPy)."""

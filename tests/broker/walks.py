@@ -15,6 +15,7 @@ from types import CodeType, FrameType
 from typing import NamedTuple
 
 import twisted_kafka
+from twisted_kafka.network.loop import stall_watch
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.headers import request_header_version
 from twisted_kafka.protocol.messages.offsets import (
@@ -34,12 +35,11 @@ BEGIN, END = "<!-- walks -->\n", "<!-- end of walks -->\n"
 TIMEOUT_S = 20
 
 ROOTS = ("KafkaTransport.doRead", "KafkaApis.handle", "Processor.process_new_responses")
-"""Below these network threads and handlers work for a request. Their other calls are their loops."""
-LOOPING = ("network thread", "request handler")
+"""Below these network threads work for a request. Their other calls are their loop."""
+LOOPING = "network thread"
 
 THREADS = {
     "data-plane-kafka-network-thread": "network thread",
-    "data-plane-kafka-request-handler": "request handler",
     "config-change-thread": "config changes",
     "metadata-watch-thread": "metadata watches",
     "controller-event-thread": "controller",
@@ -101,7 +101,7 @@ class Follower:
                 stack.pop()
         else:
             thread = _thread()
-            if thread and (stack or thread not in LOOPING or code.co_qualname in ROOTS):
+            if thread and (stack or thread != LOOPING or code.co_qualname in ROOTS):
                 self._last_call = time.monotonic()
                 if self._is_recording:
                     stack.append(code)
@@ -122,11 +122,14 @@ def _thread() -> str:
 def followed_broker() -> Iterator[tuple[twisted_kafka.Broker, Follower]]:
     follower = Follower()
     threading.setprofile(follower.profile)
+    # The profile hook makes requests slow, and none is to be continued by another thread.
+    put_off_s, stall_watch.PUT_OFF_S = stall_watch.PUT_OFF_S, 10 * TIMEOUT_S
     try:
         with twisted_kafka.Broker() as broker:
             yield broker, follower
     finally:
         threading.setprofile(None)
+        stall_watch.PUT_OFF_S = put_off_s
 
 
 class Client:

@@ -14,8 +14,9 @@ from twisted_kafka.network.connection.interfaces import IChannelTransport
 from twisted_kafka.network.loop.processor import Processor
 from twisted_kafka.network.loop.processor_settings import ProcessorSettings
 from twisted_kafka.network.requests.memory_pool import MemoryPool
+from twisted_kafka.network.requests.parker import Parker
 from twisted_kafka.network.requests.request import Request
-from twisted_kafka.network.requests.request_channel import Parker, RequestChannel
+from twisted_kafka.network.requests.request_channel import RequestChannel
 from twisted_kafka.network.requests.request_context import ConnectionInfo
 from twisted_kafka.network.requests.request_observer import IRequestObserver
 from twisted_kafka.protocol.regions import FileRegion, Part

@@ -70,7 +70,7 @@ class Running:
         if body == b"fail":
             raise ValueError("a handler's fault")
         data = struct.pack(">ii", 4 + len(body), request.context.correlation_id) + body
-        channel.send_response(request, [data], len(data), by_handler=True)
+        channel.send_response(request, [data], len(data))
 
     def start(self) -> "Running":
         self.server.start()

@@ -64,14 +64,14 @@ class Broker:
         self.heartbeats = Heartbeats()
         self.registry = ApiRegistry([VersionsApis(lambda: self.registry.supported), self.heartbeats, Produces(), self.fetches])
         self.apis = KafkaApis(self.registry, self.layer.channel, self.layer.clock)
-        self.handler = KafkaRequestHandler(self.layer.channel, self.apis.handle, self.layer.parker)
+        self.handler = KafkaRequestHandler(self.layer.channel, self.apis.handle, "handler")
 
     def send(self, key: ApiKey, version: int, body: bytes, correlation_id: int = 77) -> FakeTransport:
         channel, transport = self.layer.connect()
         data = encode_request_header(key, version, correlation_id, "test") + body
         channel.dataReceived(len(data).to_bytes(4, "big") + data)
-        self.handler.step(0)
-        self.handler.step(0)
+        self.handler.step(self.layer.parker, 0)
+        self.handler.step(self.layer.parker, 0)
         self.layer.reactor.run_asked()
         return transport
 

@@ -20,13 +20,13 @@ def test_failure_of_the_handler_closes_that_connection_only() -> None:
     def fail(request: Request) -> None:
         raise RuntimeError("broken")
 
-    handler = KafkaRequestHandler(layer.channel, fail, layer.parker)
+    handler = KafkaRequestHandler(layer.channel, fail, "handler")
     bad, bad_transport = layer.connect()
     bad.dataReceived(frame(1))
-    assert handler.step(0)
+    assert handler.step(layer.parker, 0)
     layer.reactor.run_asked()
     assert bad_transport.is_closed
-    assert not handler.step(0)
+    assert not handler.step(layer.parker, 0)
     assert len(layer.observer.completed) == 1
 
 
@@ -37,10 +37,10 @@ def test_failure_after_the_answer_changes_nothing() -> None:
         layer.channel.send_response(request, [b"ok"], 2)
         raise RuntimeError("late")
 
-    handler = KafkaRequestHandler(layer.channel, answer_and_fail, layer.parker)
+    handler = KafkaRequestHandler(layer.channel, answer_and_fail, "handler")
     channel, transport = layer.connect()
     channel.dataReceived(frame(1))
-    handler.step(0)
+    handler.step(layer.parker, 0)
     layer.reactor.run_asked()
     assert (transport.written, transport.is_closed) == (b"ok", False)
 
@@ -81,15 +81,15 @@ def test_callback_runs_on_a_handler_before_the_requests_that_wait_and_tells_who_
         done.append("request")
         layer.channel.send_response(each, [b"ok"], 2)
 
-    handler = KafkaRequestHandler(layer.channel, handle, layer.parker)
+    handler = KafkaRequestHandler(layer.channel, handle, "handler")
     second.dataReceived(frame(2))
     layer.channel.send_callback(lambda: done.append("callback"), request)
     second_transport.read(frame(3))
-    assert handler.step(0)
-    assert handler.step(0)
+    assert handler.step(layer.parker, 0)
+    assert handler.step(layer.parker, 0)
     assert done == ["callback", "request"]
     layer.reactor.run_asked()
-    assert handler.step(0)
+    assert handler.step(layer.parker, 0)
     assert done == ["callback", "request", "request"]
 
 
@@ -103,7 +103,7 @@ def test_queue_emptied_by_a_callback_has_room_again() -> None:
     other, _ = layer.connect()
     other.dataReceived(frame(2))
     assert layer.processor.is_full, "a callback is not refused, but it takes a place"
-    assert KafkaRequestHandler(layer.channel, lambda _: None, layer.parker).step(0)
+    assert KafkaRequestHandler(layer.channel, lambda _: None, "handler").step(layer.parker, 0)
     layer.reactor.run_asked()
     assert not layer.processor.is_full
     assert layer.take() is not None
@@ -116,7 +116,7 @@ def test_callback_that_fails_closes_its_connection() -> None:
     request = layer.take()
     assert request is not None
     layer.channel.send_callback(lambda: 1 / 0, request)
-    assert KafkaRequestHandler(layer.channel, lambda _: None, layer.parker).step(0)
+    assert KafkaRequestHandler(layer.channel, lambda _: None, "handler").step(layer.parker, 0)
     layer.reactor.run_asked()
     assert transport.is_closed
 
@@ -128,9 +128,9 @@ def test_what_is_no_requests_failure_ends_the_handler_with_one_message() -> None
     def fail(request: Request) -> None:
         raise FatalExitError("the log cannot be trusted")
 
-    handler = KafkaRequestHandler(layer.channel, fail, layer.parker, told.append)
+    handler = KafkaRequestHandler(layer.channel, fail, "data-plane-kafka-request-handler-0", told.append)
     layer.connect()[0].dataReceived(frame(1))
-    thread = threading.Thread(target=handler.run, name="data-plane-kafka-request-handler-0")
+    thread = threading.Thread(target=handler.run, args=(layer.parker,))
     thread.start()
     thread.join(10)
     assert told == ["Fatal error in data-plane-kafka-request-handler-0: FatalExitError: the log cannot be trusted"]

@@ -4,7 +4,6 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO, TypeVar
 
@@ -56,8 +55,6 @@ from twisted_kafka.metadata.registration import broker_node, notify_log_dir_even
 from twisted_kafka.metadata.store import IMetadataStore, StoreError
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.accepting.acceptor import BindError
-from twisted_kafka.network.loop.busy_poll import busy_poll_rule
-from twisted_kafka.network.loop.placement import make_placement
 from twisted_kafka.network.loop.reactors import make_reactor
 from twisted_kafka.network.request_plane import DATA_PLANE, RequestPlane
 from twisted_kafka.network.requests.request_channel import RequestChannel
@@ -337,14 +334,12 @@ class KafkaServer:
 
     def _make_data_plane(self) -> RequestPlane:
         channel = RequestChannel(self.config.int("queued.max.requests"), self._clock)
-        placement = make_placement(self._clock) if self.config.boolean("thread.placement.enable") else None
-        return RequestPlane(DATA_PLANE, channel, self._clock, self.metrics, placement)
+        return RequestPlane(DATA_PLANE, channel, self._clock, self.metrics)
 
     def _make_socket_server(self, main: MainReactor, data_plane: RequestPlane, access_log: AccessLog | None) -> SocketServer:
         observers: list[IRequestObserver] = [self._request_metrics]
         if access_log is not None:
             observers.append(access_log)
-        busy_poll = busy_poll_rule(self.config.int("network.busy.poll.us"), data_plane.placement)
         return SocketServer(
             self.config,
             main.reactor,
@@ -352,7 +347,7 @@ class KafkaServer:
             self._clock,
             self.metrics,
             observers,
-            partial(make_reactor, busy_poll=busy_poll),
+            make_reactor,
             builder_of=channel_builders(self.config, self.metrics),
         )
 

@@ -49,7 +49,7 @@ class Listener:
             added[0].run_acceptor(self.acceptor)
         if start:
             for thread in added:
-                thread.thread.start()
+                thread.start()
         if before and count != before:
             _log.info("Listener {name} has {count} network threads, it had {before}", name=self.name, count=count, before=before)
         return ending
@@ -57,5 +57,5 @@ class Listener:
     def start_threads(self) -> None:
         """Start the threads that are not running."""
         for thread in self.threads:
-            if thread.thread.ident is None:
-                thread.thread.start()
+            if not thread.is_started:
+                thread.start()

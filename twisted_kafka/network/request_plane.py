@@ -7,7 +7,6 @@ DataPlaneAcceptor, ControlPlaneAcceptor.)
 from twisted_kafka.metrics.idle_ratio import IdleRatio
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.loop.network_thread import NetworkThread
-from twisted_kafka.network.loop.placement import ThreadPlacement
 from twisted_kafka.network.loop.processor import Processor
 from twisted_kafka.network.loop.processor_metrics import ProcessorMetrics
 from twisted_kafka.network.requests.request_channel import RequestChannel
@@ -31,11 +30,9 @@ class RequestPlane:
         request_channel: RequestChannel,
         clock: IClock,
         metrics: MetricsRegistry,
-        placement: ThreadPlacement | None = None,
     ) -> None:
-        """``name`` is DATA_PLANE or CONTROL_PLANE; ``placement`` sets the CPU affinity of the plane's threads."""
+        """``name`` is DATA_PLANE or CONTROL_PLANE."""
         self.name = name
-        self.placement = placement
         self.metric_prefix = METRIC_PREFIXES[name]
         self.request_channel = request_channel
         self.threads: tuple[NetworkThread, ...] = ()

@@ -26,6 +26,7 @@ from twisted_kafka.network.loop.processor import Processor
 from twisted_kafka.network.loop.processor_metrics import register_memory_pool
 from twisted_kafka.network.loop.processor_settings import ProcessorSettings
 from twisted_kafka.network.loop.reactors import make_reactor
+from twisted_kafka.network.loop.stall_watch import StallWatch
 from twisted_kafka.network.request_plane import CONTROL_PLANE, CONTROL_PLANE_QUEUE_SIZE, RequestPlane
 from twisted_kafka.network.requests.memory_pool import MemoryPool
 from twisted_kafka.network.requests.request_channel import RequestChannel
@@ -77,6 +78,8 @@ class SocketServer:
         if config.control_plane_listener_name is not None:
             channel = RequestChannel(CONTROL_PLANE_QUEUE_SIZE, clock)
             self._control_plane = RequestPlane(CONTROL_PLANE, channel, clock, metrics)
+        planes = [plane for plane in (self._control_plane, data_plane) if plane is not None]
+        self._watch = StallWatch([plane.request_channel for plane in planes], clock, f"kafka-stall-watch-{config.broker_id}")
         pool_bytes = config.long("queued.max.request.bytes")
         self._memory_pool = MemoryPool(pool_bytes, clock) if pool_bytes > 0 else None
         register_memory_pool(metrics, clock, self._memory_pool)
@@ -104,6 +107,7 @@ class SocketServer:
             self.stop_processing_requests()
             raise
         self._is_started = True
+        self._watch.start()
         for listener in self._listeners.values():
             listener.start_threads()
 
@@ -129,6 +133,7 @@ class SocketServer:
         drain_and_stop(self._threads, self._clock, drain_s)
         for retirement in self._retirements:
             retirement.join()  # bounded, since stopping a thread is
+        self._watch.stop()
 
     # State.
 
@@ -279,12 +284,12 @@ class SocketServer:
         number = self._next_number
         self._next_number += 1
         reactor = self._reactor_factory(self._clock)
-        processor = Processor(number, settings, reactor, plane.request_channel, self._clock, self._observers, plane.placement)
+        processor = Processor(number, settings, reactor, plane.request_channel, self._clock, self._observers)
         name = (
             f"{plane.name}-kafka-network-thread-{self._config.broker_id}-ListenerName({settings.listener_name})"
             f"-{settings.security_protocol}-{number}"
         )
-        thread = NetworkThread(processor, reactor, name, lambda: self._reactor_factory(self._clock), plane.placement)
+        thread = NetworkThread(processor, reactor, name, lambda: self._reactor_factory(self._clock))
         plane.add(thread)
         self.quotas.add_processor(settings.listener_name, processor)
         return thread

@@ -78,7 +78,7 @@ class KafkaApis:
                 if isinstance(result, Later):
                     self._finish(request, api, result.request, result.answer)
                 else:
-                    self._finish(request, api, None, result, by_handler=True)
+                    self._finish(request, api, None, result)
                 return
         try:
             message = api.request_class.decode(request.frame, version, request.body_offset)
@@ -90,7 +90,7 @@ class KafkaApis:
         except Exception as error:  # noqa: BLE001 an error response is sent
             self._fail(request, api, message, error)
             return
-        self._finish(request, api, message, result, by_handler=True)
+        self._finish(request, api, message, result)
 
     def _complete(self, request: Request, api: Api, message: _Decoded, future: "Future[Any]") -> None:
         try:
@@ -100,7 +100,7 @@ class KafkaApis:
             return
         self._finish(request, api, message, result)
 
-    def _finish(self, request: Request, api: Api, message: _Decoded, result: Result, by_handler: bool = False) -> None:
+    def _finish(self, request: Request, api: Api, message: _Decoded, result: Result) -> None:
         """Send a handler's result, now or when its future is done."""
         if isinstance(result, Future):
             request.local_complete_ns = self._clock.monotonic_ns()
@@ -111,7 +111,7 @@ class KafkaApis:
         if isinstance(result, Outcome):
             if result is NO_RESPONSE:
                 request.context.error_counts = _NO_ERROR_COUNTS
-                self._channel.send_no_op(request, by_handler)
+                self._channel.send_no_op(request)
             else:
                 assert result is CLOSE_CONNECTION, result
                 self._channel.close_connection(request)
@@ -127,7 +127,7 @@ class KafkaApis:
         except Exception as error:  # noqa: BLE001 an error response is sent
             self._fail(request, api, message, error)
             return
-        self._channel.send_response(request, parts, size_bytes, by_handler)
+        self._channel.send_response(request, parts, size_bytes)
 
     def _encode(self, request: Request, response: Response) -> tuple[list[Part], int]:
         context = request.context

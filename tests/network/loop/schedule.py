@@ -1,24 +1,26 @@
-"""One seeded run of a processor, handlers and clients, each pumped step by step on one thread; ``explore`` checks what must hold.
+"""One seeded run of a processor's loop, handlers and clients, all pumped step by step; ``explore`` checks what must hold.
 
-Who sleeps is pumped only once it was woken, so a lost wake-up is found: the run does not come to its end. A handler at work lets
-others take steps in between, and so does the processor while it waits for its turn; and each of them whenever it looks at the
-clock.
+A thread that sleeps is pumped only once it was woken, so a lost wake-up is found: the run does not come to its end. A thread that
+handles a request lets others take steps in between, and so does each whenever it looks at the clock. If the stall watch finds the
+network thread in a request, the loop passes to a handler's thread, which goes on while the first one is still in its request.
 """
 
 import random
 import struct
 from collections.abc import Callable
+from unittest.mock import patch
 
 from tests.network.network_fakes import FakeReactor, FakeTransport, Layer, frame
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.connection.channel_state import NOT_MUTED
+from twisted_kafka.network.requests import request as request_module
 from twisted_kafka.network.requests.memory_pool import MemoryPool
+from twisted_kafka.network.requests.parker import Parker
 from twisted_kafka.network.requests.request import Request
-from twisted_kafka.network.requests.request_channel import Parker
 from twisted_kafka.server.request_handler import KafkaRequestHandler
 from twisted_kafka.timing.clock import ManualClock
 
-ANSWER, NO_OP, CLOSE, THROTTLED, LATE, FAIL, CALLBACK = b"ANCTLFK"
+ANSWER, NO_OP, CLOSE, THROTTLED, LATE, FAIL, CALLBACK, SLOW = b"ANCTLFKS"
 
 DEEPEST = 4
 """So deep may steps be within steps."""
@@ -30,13 +32,23 @@ class Asleep(BaseException):
     """A handler has nothing to do."""
 
 
-class PumpedParker(Parker):
-    """Where a handler would sleep, its step ends."""
+class LoopRole:
+    """The role of the thread that runs the processor's loop."""
+
+    name = "network thread"
+
+    def run(self, parker: Parker) -> None:
+        raise NotImplementedError
+
+
+class PumpedThread(Parker):
+    """Where a thread would sleep, its step ends."""
 
     __slots__ = ("is_asleep",)
 
-    def __init__(self) -> None:
+    def __init__(self, role: LoopRole | KafkaRequestHandler) -> None:
         super().__init__()
+        self.role = role
         self.is_asleep = False
 
     def park(self, timeout_s: float) -> bool:
@@ -50,6 +62,10 @@ class PumpedParker(Parker):
             self.is_asleep = False
         return not self.is_asleep
 
+    def adopt_next_role(self) -> None:
+        if self.next_role is not None:
+            self.role, self.next_role = self.next_role, None
+
 
 class PreemptingClock(ManualClock):
     """Lets others take steps whenever somebody looks at it: in the middle of what a real thread can be interrupted in."""
@@ -61,20 +77,6 @@ class PreemptingClock(ManualClock):
     def monotonic_ns(self) -> int:
         self.preempt()
         return super().monotonic_ns()
-
-
-class Turn(Parker):
-    """While the processor waits for its turn, the others take steps; then time passes, or it was woken."""
-
-    __slots__ = ("play",)
-
-    def __init__(self, play: Callable[[], None]) -> None:
-        super().__init__()
-        self.play = play
-
-    def park(self, timeout_s: float) -> bool:
-        self.play()
-        return super().park(0)
 
 
 class HookedReactor(FakeReactor):
@@ -100,8 +102,8 @@ class Client:
         self.channel: KafkaChannel
         self.transport: FakeTransport
         self.channel, self.transport = layer.connect()
-        weights = (60, 8, 1, 8, 10, 1, 8)
-        self.kinds = rng.choices((ANSWER, NO_OP, CLOSE, THROTTLED, LATE, FAIL, CALLBACK), weights, k=rng.randrange(1, 12))
+        weights = (60, 8, 1, 8, 10, 1, 8, 10)
+        self.kinds = rng.choices((ANSWER, NO_OP, CLOSE, THROTTLED, LATE, FAIL, CALLBACK, SLOW), weights, k=rng.randrange(1, 12))
         bodies = [bytes((kind,)) + rng.randbytes(rng.choice((0, 5, 400))) for kind in self.kinds]
         self.unsent = b"".join(frame(number, body) for number, body in enumerate(bodies))
         self.is_cut = False
@@ -161,25 +163,38 @@ class Schedule:
         self.reactor = HookedReactor() if rng.random() < 0.6 else FakeReactor()
         self.layer = Layer(queue_size=rng.choice((1, 3, 500)), reactor=self.reactor, pool=self.pool, clock=clock)
         self.layer.channel._parkers = []
+        self.layer.channel.watch = self.watch
+        self.is_watched = False
         self.processor = self.layer.processor
-        self.processor._turn = Turn(self._play_in_turn)
-        self.handlers = [self._new_handler() for _ in range(rng.randrange(1, 4))]
-        self.at_work: list[KafkaRequestHandler] = []
-        self.wanted_handlers = len(self.handlers)
+        self.threads = [PumpedThread(LoopRole())]
+        self.processor.leader = self.threads[0]
+        self.wanted_handlers = rng.randrange(1, 4)
+        for _ in range(self.wanted_handlers):
+            self.add_handler()
+        self.at_work: list[PumpedThread] = []
         self.clients = [Client(self.layer, rng) for _ in range(rng.randrange(1, 5))]
         self.late: list[Request] = []
         self.throttled: list[Request] = []
         self.taken = 0
         self.depth = 0
         self.owed_ms = 0.0
-        self.is_in_processor = False
+        self.in_loop: PumpedThread | None = None
         self.poll_limit: float | None = 0
+        self.takeovers = 0
         clock.preempt = self.preempt
 
-    def _new_handler(self) -> KafkaRequestHandler:
-        parker = PumpedParker()
-        self.layer.channel._parkers = [*self.layer.channel._parkers, parker]
-        return KafkaRequestHandler(self.layer.channel, self.handle, parker)
+    def add_handler(self) -> None:
+        thread = PumpedThread(KafkaRequestHandler(self.layer.channel, self.handle, "handler"))
+        self.layer.channel._parkers = [*self.layer.channel._parkers, thread]
+        self.threads.append(thread)
+
+    def watch(self, now_ns: int) -> None:
+        self.is_watched = True
+
+    @property
+    def is_in_loop(self) -> bool:
+        """Whether the thread that runs the loop is at something. One that has lost the loop does not count."""
+        return self.in_loop is not None and self.in_loop.next_role is None
 
     # What a handler does.
 
@@ -188,7 +203,7 @@ class Schedule:
         kind = request.frame[request.body_offset]
         self.interleave()
         if kind == NO_OP:
-            self.layer.channel.send_no_op(request, by_handler=True)
+            self.layer.channel.send_no_op(request)
         elif kind == CLOSE:
             self.layer.channel.close_connection(request)
         elif kind == LATE:
@@ -196,18 +211,26 @@ class Schedule:
         elif kind == FAIL:
             raise ValueError("a handler's fault")
         elif kind == CALLBACK:
-            self.layer.channel.send_callback(lambda: self.answer(request, by_handler=False), request)
+            self.layer.channel.send_callback(lambda: self.answer(request), request)
         else:
+            if kind == SLOW:
+                self.stall()
             if kind == THROTTLED:
                 self.layer.channel.start_throttling(request)
                 self.throttled.append(request)
                 self.interleave()
-            self.answer(request, by_handler=True)
+            self.answer(request)
         self.interleave()
 
-    def answer(self, request: Request, by_handler: bool) -> None:
+    def answer(self, request: Request) -> None:
         data = struct.pack(">ii", 4, request.context.correlation_id)
-        self.layer.channel.send_response(request, [data], len(data), by_handler)
+        self.layer.channel.send_response(request, [data], len(data))
+
+    def stall(self) -> None:
+        """Take so long that the stall watch notices."""
+        for _ in range(2):
+            self.step_watch()
+            self.interleave()
 
     # Steps.
 
@@ -222,10 +245,10 @@ class Schedule:
     def step(self) -> None:
         self.depth += 1
         rng = self.rng
-        kind = rng.randrange(20)
+        kind = rng.randrange(22)
         client = rng.choice(self.clients)
         if kind < 6:
-            self.step_processor(client, rng.randrange(1, 120))
+            self.step_loop(client, rng.randrange(1, 120))
         elif kind < 12:
             self.step_handler()
         elif kind == 12:
@@ -242,6 +265,8 @@ class Schedule:
             self.happen(client.reset)
         elif kind == 18 and rng.random() < 0.1:
             self.happen(client.end)
+        elif kind > 19:
+            self.step_watch()
         self.depth -= 1
 
     def stick_or_unstick(self, client: Client) -> None:
@@ -252,18 +277,18 @@ class Schedule:
 
     def happen(self, event: Callable[[], object]) -> None:
         """Have something happen to a connection: it wakes the network thread, which learns of it between its other steps."""
-        if self.is_in_processor:
+        if self.is_in_loop:
             return
-        self.is_in_processor = True
+        before, self.in_loop = self.in_loop, self.loop_thread
         event()
-        self.is_in_processor = False
+        self.in_loop = before
         if isinstance(self.reactor, HookedReactor):
             self.reactor.is_woken = True
 
     def pass_ms(self, ms: float) -> None:
         """Let time pass. Calls that are due then are the network thread's: they wait while it is at something else."""
         self.layer.clock.advance_ms(ms)
-        if self.is_in_processor:
+        if self.is_in_loop:
             self.owed_ms += ms
         else:
             owed, self.owed_ms = self.owed_ms, 0
@@ -273,68 +298,91 @@ class Schedule:
             else:
                 self.reactor.advance((ms + owed) / 1000)
 
-    def step_processor(self, client: Client | None, count: int) -> bool:
+    @property
+    def loop_thread(self) -> PumpedThread:
+        """The thread that runs the loop, or is about to."""
+        return next(each for each in self.threads if isinstance(each.next_role or each.role, LoopRole))
+
+    def step_loop(self, client: Client | None, count: int) -> bool:
         """Have the network thread make one turn, if anything wakes it; return whether it did."""
-        if self.is_in_processor:
+        if self.is_in_loop:
             return False
-        self.is_in_processor = True
+        thread = self.loop_thread
+        before, self.in_loop = self.in_loop, thread
         try:
             if isinstance(self.reactor, HookedReactor):
-                return self._turn(self.reactor, client, count)
+                return self._turn(self.reactor, thread, client, count)
             sent = client is not None and client.send(count)
             return self.reactor.run_asked() > 0 or sent
         finally:
-            self.is_in_processor = False
+            self.in_loop = before
 
-    def _turn(self, reactor: HookedReactor, client: Client | None, count: int) -> bool:
-        if not (client is not None and client.is_readable) and not reactor.is_woken and self.poll_limit != 0:
-            return False
-        reactor.is_woken = False
-        self.processor.after_poll()
-        if client is not None:
-            client.send(count)
-        reactor.run_asked()
-        self.processor.run_pending()
-        self.poll_limit = self.processor.before_poll()
+    def _turn(self, reactor: HookedReactor, thread: PumpedThread, client: Client | None, count: int) -> bool:
+        if thread.next_role is not None:  # it takes over
+            if not thread.may_go_on():
+                return False
+            thread.adopt_next_role()
+            self.processor.leader = thread
+            self.takeovers += 1
+        else:
+            if not (client is not None and client.is_readable) and not reactor.is_woken and self.poll_limit != 0:
+                return False
+            reactor.is_woken = False
+            self.processor.after_poll()
+            if client is not None:
+                client.send(count)
+            self.processor.run_pending()
+        self.at_work.append(thread)
+        is_leader = self.processor.handle_requests()
+        self.at_work.remove(thread)
+        assert is_leader == (thread.next_role is None)
+        if is_leader:
+            reactor.run_asked()
+            self.poll_limit = self.processor.before_poll()
+        else:
+            thread.adopt_next_role()
         return True
 
-    def _play_in_turn(self) -> None:
-        self.interleave()
-        self.step_handler()
-        self.interleave()
-        if self.rng.random() < 0.5:
-            self.layer.clock.advance_ms(1)
+    def step_watch(self) -> bool:
+        """Have the stall watch look, if it was asked to."""
+        was_watched, self.is_watched = self.is_watched, False
+        if was_watched:
+            self.is_watched = self.layer.channel.check_stalls() or self.is_watched
+        return was_watched
 
     def step_handler(self) -> bool:
         """Have a handler that is awake take a step; return whether there is one."""
-        able = [each for each in self.handlers if each not in self.at_work and self._is_awake(each)]
+        able = [each for each in self.threads if self.is_handler(each) and each not in self.at_work and each.may_go_on()]
         if not able:
             return False
-        handler = self.rng.choice(able)
-        self.at_work.append(handler)
+        thread = self.rng.choice(able)
+        handler = thread.role
+        assert isinstance(handler, KafkaRequestHandler)
+        self.at_work.append(thread)
         try:
-            handler.step()
+            if not handler.has_ended:
+                handler.step(thread)
         except Asleep:
             pass
         finally:
-            self.at_work.remove(handler)
+            self.at_work.remove(thread)
         if handler.has_ended:
-            self.handlers.remove(handler)
-            self.layer.channel.remove_handler(handler.parker)
+            self.threads.remove(thread)
+            self.layer.channel.remove_handler(thread)
         return True
 
-    def _is_awake(self, handler: KafkaRequestHandler) -> bool:
-        assert isinstance(handler.parker, PumpedParker)
-        return handler.parker.may_go_on()
+    @staticmethod
+    def is_handler(thread: PumpedThread) -> bool:
+        return isinstance(thread.role, KafkaRequestHandler) and thread.next_role is None
 
     def step_late(self) -> bool:
         if not self.late:
             return False
         request = self.late.pop(self.rng.randrange(len(self.late)))
         if self.rng.random() < 0.5:
-            self.answer(request, by_handler=False)
+            self.answer(request)
         else:
-            self.layer.channel.send_callback(lambda: self.answer(request, by_handler=False), request)
+            self.layer.channel.send_callback(lambda: self.answer(request), request)
         return True
 
     def end_throttling(self) -> bool:
@@ -346,7 +394,7 @@ class Schedule:
     def resize(self) -> None:
         if self.wanted_handlers < 4 and self.rng.random() < 0.5:
             self.wanted_handlers += 1
-            self.handlers.append(self._new_handler())
+            self.add_handler()
         elif self.wanted_handlers > 1:
             self.wanted_handlers -= 1
             self.layer.channel.send_shutdown_request()
@@ -354,9 +402,10 @@ class Schedule:
     # The whole run.
 
     def run(self, steps: int) -> None:
-        for _ in range(steps):
-            self.step()
-        self.finish()
+        with patch.object(request_module, "LARGE_BYTES", 300):
+            for _ in range(steps):
+                self.step()
+            self.finish()
         self.check()
 
     def finish(self) -> None:
@@ -370,9 +419,9 @@ class Schedule:
         for _ in range(MOST_TURNS):
             moved = False
             for client in self.clients:
-                moved = self.step_processor(client, 1000) or moved
+                moved = self.step_loop(client, 1000) or moved
             moved = self.step_handler() or moved
-            moved = self.step_late() or self.end_throttling() or moved
+            moved = self.step_late() or self.end_throttling() or self.step_watch() or moved
             quiet = 0 if moved else quiet + 1
             if not moved:
                 self.pass_ms(1)
@@ -384,7 +433,7 @@ class Schedule:
         layer, seed = self.layer, self.seed
         for client in self.clients:
             client.check(seed)
-        assert len(self.handlers) == self.wanted_handlers, f"seed {seed}: handlers"
+        assert len(self.threads) == self.wanted_handlers + 1, f"seed {seed}: handlers"
         assert layer.channel.size == 0, f"seed {seed}: requests wait"
         completed = layer.observer.completed
         assert len(completed) == self.taken, f"seed {seed}: {len(completed)} of {self.taken} requests are completed"

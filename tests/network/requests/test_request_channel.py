@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from twisted_kafka.network.requests.parker import Parker
 from twisted_kafka.network.requests.request import (
     CLOSE_CONNECTION,
     END_THROTTLING,
@@ -15,11 +16,8 @@ from twisted_kafka.network.requests.request import (
     ThrottlingResponse,
 )
 from twisted_kafka.network.requests.request_channel import (
-    RESPONSES_PER_WAKE,
-    STALL_NS,
     AlreadyAnsweredError,
     CallbackRequest,
-    Parker,
     RequestChannel,
     ShutdownRequest,
 )
@@ -33,6 +31,7 @@ class FakeProcessor:
     def __init__(self) -> None:
         self.responses: list[Any] = []
         self.wakes = self.drained = 0
+        self.is_handling = self.is_active = False
 
     def append_response(self, response: Any) -> None:
         self.responses.append(response)
@@ -42,6 +41,9 @@ class FakeProcessor:
 
     def request_queue_drained(self) -> None:
         self.drained += 1
+
+    def check_stall(self) -> bool:
+        return self.is_active
 
 
 class Setup:
@@ -75,14 +77,20 @@ class Sleeper:
 
     def __init__(self, setup: Setup, parker: Parker) -> None:
         self.taken: list[Any] = []
-        wakes = setup.processor.wakes
-        self._thread = threading.Thread(target=lambda: self.taken.append(setup.channel.receive(parker, 20)), daemon=True)
+        self._channel = setup.channel
+        self._thread = threading.Thread(target=self._receive, args=(parker,), daemon=True)
         self._thread.start()
         for _ in range(10_000):
-            if setup.processor.wakes > wakes:  # the last thing that it does before it sleeps
+            if parker in setup.channel._idle:
                 return
             self._thread.join(0.001)
         raise AssertionError("it does not sleep")
+
+    def _receive(self, parker: Parker) -> None:
+        while not self.taken:
+            received = self._channel.receive(parker, 20)
+            if received is not None:
+                self.taken.append(received)
 
     @property
     def is_asleep(self) -> bool:
@@ -121,10 +129,12 @@ def test_a_processor_that_is_gone_is_neither_woken_nor_told() -> None:
     for processor in (setup.processor, other):
         setup.channel.notify_when_drained(processor)
     setup.channel.remove_processor(other)
-    wakes = other.wakes
     assert [setup.number(), setup.number(), setup.take()] == [1, 2, None]
     assert (setup.processor.drained, other.drained) == (1, 0)
-    assert setup.processor.wakes > wakes == other.wakes
+    other.is_active = True
+    setup.parkers[0].busy_since_ns = 0
+    setup.channel.remove_handler(setup.parkers[0])
+    assert not setup.channel.check_stalls(), "nobody is there to be watched"
 
 
 def test_times_of_a_request_that_is_taken() -> None:
@@ -175,8 +185,10 @@ def test_an_idle_handler_is_woken_if_no_other_is_awake() -> None:
     setup.send()
     setup.channel.wake_handler()
     assert first.is_asleep, "the other one is on a request, and not for long"
-    setup.clock.advance_ms(STALL_NS / MS)
-    setup.channel.detect_stalled_handlers()
+    setup.clock.advance_ms(1)
+    assert setup.channel.check_stalls()
+    assert first.is_asleep, "it has been seen for the first time"
+    assert setup.channel.check_stalls()
     assert first.woken().context.correlation_id == 2
 
 
@@ -193,6 +205,17 @@ def test_the_last_one_that_fell_asleep_is_woken_first_and_nobody_for_nothing() -
     assert isinstance(sleepers[0].woken(), ShutdownRequest)
 
 
+def test_a_handler_is_watched_from_before_it_is_woken() -> None:
+    setup = Setup()
+    sleeper = Sleeper(setup, setup.parkers[0])
+    watched: list[bool] = []
+    setup.channel.watch = lambda now_ns: watched.append(sleeper.is_asleep and setup.channel.check_stalls())
+    setup.send()
+    setup.channel.wake_handler()
+    assert isinstance(sleeper.woken(), Request)
+    assert watched == [True]
+
+
 def test_a_callback_wakes_an_idle_handler() -> None:
     setup = Setup()
     sleeper = Sleeper(setup, setup.parkers[0])
@@ -204,63 +227,79 @@ def test_a_handler_that_has_ended_leaves_its_requests_to_the_others() -> None:
     setup = Setup(handlers=2)
     sleeper = Sleeper(setup, setup.parkers[0])
     setup.send()
-    wakes = setup.processor.wakes
     setup.channel.remove_handler(setup.parkers[1])
     assert sleeper.woken().context.correlation_id == 1
-    assert setup.processor.wakes > wakes
 
 
-# who is waited for
+# who is watched
 
 
-def test_responses_are_about_to_come_while_a_handler_is_on_a_request() -> None:
+def test_handlers_are_watched_while_one_is_awake_and_not_stalled() -> None:
     setup = Setup(handlers=2)
     channel = setup.channel
-    assert not channel.has_active_handler, "both are awake, without a request"
-    assert channel.is_busy
     sleeper = Sleeper(setup, setup.parkers[0])
     setup.send()
-    assert channel.has_active_handler, "the other one takes it in a moment"
-    request = setup.take(setup.parkers[1])
-    assert channel.has_active_handler
-    setup.clock.advance_ms(STALL_NS / MS - 0.001)
-    channel.detect_stalled_handlers()
-    assert channel.has_active_handler
-    setup.clock.advance_ms(0.001)
-    channel.detect_stalled_handlers()
-    assert not channel.has_active_handler, "it is stalled"
-    wakes = setup.processor.wakes
-    channel.send_response(request, [b""], 0, by_handler=True)
-    assert setup.take(setup.parkers[1]) is None
-    assert setup.processor.wakes > wakes, "they did not wait for the stalled one"
+    setup.take(setup.parkers[1])
+    assert [channel.check_stalls() for _ in range(3)] == [True, False, False]
+    setup.clock.advance_ms(5)
     setup.send()
     assert setup.take(setup.parkers[1]) is not None
-    assert channel.has_active_handler, "stalled is the earlier request, not the handler"
+    assert channel.check_stalls(), "stalled is the earlier request, not the handler"
     channel.send_shutdown_request()
     assert isinstance(sleeper.woken(), ShutdownRequest)
 
 
-def test_nobody_is_waited_for_when_all_sleep() -> None:
+def test_nothing_is_watched_when_all_handlers_sleep_unless_a_network_thread_handles_requests() -> None:
     setup = Setup()
     sleeper = Sleeper(setup, setup.parkers[0])
-    assert not setup.channel.has_active_handler
-    assert not setup.channel.is_busy
+    assert not setup.channel.check_stalls()
+    setup.processor.is_active = True
+    assert setup.channel.check_stalls()
     setup.send()
-    assert setup.channel.is_busy
-    assert not setup.channel.has_active_handler
     setup.channel.wake_handler()
     assert isinstance(sleeper.woken(), Request)
-    assert setup.channel.has_active_handler
 
 
-def test_requests_wait_for_a_stalled_handler_but_processors_do_not() -> None:
+def test_a_handler_leaves_requests_to_a_network_thread_that_handles_them() -> None:
     setup = Setup()
-    setup.send(2)
-    setup.take()
-    assert setup.channel.has_active_handler
-    setup.clock.advance_ms(STALL_NS / MS)
-    setup.channel.detect_stalled_handlers()
-    assert not setup.channel.has_active_handler
+    setup.processor.is_handling = True
+    setup.send()
+    sleeper = Sleeper(setup, setup.parkers[0])
+    assert sleeper.is_asleep
+    assert setup.channel.claim_idle() is setup.parkers[0]
+    assert setup.number() == 1
+    setup.channel.release_idle(setup.parkers[0])
+    setup.processor.is_handling = False
+    setup.send()
+    setup.channel.wake_handler()
+    assert sleeper.woken().context.correlation_id == 2
+
+
+def test_a_place_is_claimed_once_and_only_of_a_handler_that_sleeps() -> None:
+    setup = Setup()
+    assert setup.channel.claim_idle() is None
+    sleeper = Sleeper(setup, setup.parkers[0])
+    setup.clock.advance_ms(3)
+    assert setup.channel.claim_idle() is setup.parkers[0]
+    assert setup.channel.claim_idle() is None
+    setup.clock.advance_ms(5)
+    assert setup.channel.idle_ns() == 3 * MS
+    setup.channel.release_idle(setup.parkers[0])
+    setup.clock.advance_ms(7)
+    assert setup.channel.idle_ns() == 10 * MS
+    setup.channel.send_shutdown_request()
+    assert isinstance(sleeper.woken(), ShutdownRequest)
+
+
+def test_a_thread_that_keeps_a_place_is_counted_in_it() -> None:
+    setup = Setup()
+    place, keeper = setup.parkers[0], Parker()
+    place.parked_ns, keeper.parked_ns = 4, 9
+    setup.channel.replace(place, keeper)
+    assert setup.channel.idle_ns() == 4
+    setup.channel.remove_handler(keeper)
+    assert setup.channel.idle_ns() == 4
+    assert not setup.channel.is_busy
 
 
 # how long handlers sleep
@@ -315,20 +354,3 @@ def test_kinds_of_responses() -> None:
     assert (started.response_kind, ended.response_kind) == (START_THROTTLING, END_THROTTLING)
     assert started.context is ended.context is throttled.context
     assert setup.processor.wakes == 4
-
-
-def test_a_handler_wakes_the_processor_when_it_has_no_more_to_do_or_has_answered_many() -> None:
-    setup = Setup(queue_size=1000)
-    setup.send(RESPONSES_PER_WAKE + 3)
-    for _ in range(RESPONSES_PER_WAKE):
-        setup.channel.send_response(setup.take(), [b""], 0, by_handler=True)
-    assert setup.processor.wakes == 0
-    setup.channel.send_response(setup.take(), [b""], 0, by_handler=True)
-    assert setup.processor.wakes == 1
-    setup.channel.send_response(setup.take(), [b""], 0, by_handler=True)
-    setup.take()
-    assert setup.processor.wakes == 1
-    assert setup.take() is None
-    assert setup.processor.wakes == 2
-    setup.channel.send_response(setup.request(), [b""], 0)
-    assert setup.processor.wakes == 3

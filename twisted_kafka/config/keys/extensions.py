@@ -1,4 +1,4 @@
-"""Keys that Apache Kafka does not have: the access log, metrics over HTTP, thread placement, limits of TLS handshakes."""
+"""Keys that Apache Kafka does not have: the access log, metrics over HTTP, limits of TLS handshakes."""
 
 from twisted_kafka.config.keys.declare import (
     BOOLEAN,
@@ -61,10 +61,6 @@ KEYS: tuple[ConfigKey, ...] = (
               "Partitions of that topic when it is created; a broker publishes to the partitions that it leads."),
     ConfigKey("metrics.listener", STRING, None, None, MEDIUM, READ_ONLY,
               "Address host:port at which Prometheus scrapes /metrics; unset: no HTTP listener for metrics."),
-    ConfigKey("thread.placement.enable", BOOLEAN, True, None, LOW, READ_ONLY,
-              "Keep network threads and request handlers on one CPU while requests are small (Linux, with the interpreter lock)."),
-    ConfigKey("network.busy.poll.us", INT, 100, Between(0, 10_000), LOW, READ_ONLY,
-              "How long a network thread polls before it sleeps, while requests keep arriving within that time; 0: never."),
     ConfigKey("ssl.handshake.timeout.ms", INT, 10_000, at_least(1), LOW, READ_ONLY,
               "Timeout of TLS handshakes, after which the connection is closed."),
     ConfigKey("ssl.handshake.max.pending", INT, 1_000, at_least(1), LOW, READ_ONLY,

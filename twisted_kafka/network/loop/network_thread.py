@@ -1,16 +1,15 @@
-"""A network thread: one processor, its reactor, and the thread that runs it."""
+"""A network thread: one processor, its reactor, and the role of the thread that runs them."""
 
 import threading
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
 
 from twisted.internet.base import ReactorBase
 from twisted.logger import Logger
 
 from twisted_kafka.network.accepting.acceptor import Acceptor
-from twisted_kafka.network.loop.placement import ThreadPlacement
 from twisted_kafka.network.loop.processor import Processor
 from twisted_kafka.network.loop.reactors import close_reactor
+from twisted_kafka.network.requests.parker import Parker
 from twisted_kafka.timing.clock import IClock
 
 STOP_S = 5.0
@@ -25,14 +24,25 @@ _log = Logger()
 
 
 class NetworkThread:
-    """Runs one processor.
+    """Runs one processor, on one thread at a time (``IRole``).
 
     If its loop keeps failing, the thread closes its connections, whose state cannot be trusted any more, and restarts with a new
     reactor, so that the listener keeps its number of processors. (In Kafka such a thread ends, and its acceptor keeps assigning
     connections to it.)
     """
 
-    __slots__ = ("_acceptor", "_lock", "_make_reactor", "_placement", "_reactor", "_stopping", "processor", "thread")
+    __slots__ = (
+        "_acceptor",
+        "_ended",
+        "_is_reactor_started",
+        "_lock",
+        "_make_reactor",
+        "_reactor",
+        "_stopping",
+        "is_started",
+        "name",
+        "processor",
+    )
 
     def __init__(
         self,
@@ -40,42 +50,52 @@ class NetworkThread:
         reactor: ReactorBase,
         name: str,
         make_reactor: Callable[[], ReactorBase] | None = None,
-        placement: ThreadPlacement | None = None,
     ) -> None:
         """``make_reactor`` makes the reactor for a restart; without it, the thread ends when its loop fails."""
         self.processor = processor
+        self.name = name
+        self.is_started = False
         self._reactor = reactor
+        self._is_reactor_started = False
         self._make_reactor = make_reactor
-        self._placement = placement
         self._acceptor: Acceptor | None = None
         self._lock = threading.Lock()
         self._stopping = threading.Event()
-        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._ended = threading.Event()
+
+    def start(self) -> None:
+        """Start a thread that runs the processor."""
+        self.is_started = True
+        Parker().start(self)
 
     def run_acceptor(self, acceptor: Acceptor) -> None:
         """Run an acceptor, which has not started yet, on this thread."""
         self._acceptor = acceptor
         acceptor.attach(self._reactor)
 
-    def _run(self) -> None:
-        with nullcontext() if self._placement is None else self._placement.joined():
-            self._run_reactors()
-
-    def _run_reactors(self) -> None:
+    def run(self, parker: Parker) -> None:
+        """Run the loop until it ends or another thread runs it (``IRole.run``)."""
+        self.processor.leader = parker
         while True:
             try:
-                self._reactor.run(installSignalHandlers=False)
-                return
+                if not self._is_reactor_started:
+                    self._is_reactor_started = True
+                    self._reactor.startRunning(installSignalHandlers=False)
+                self._reactor.mainLoop()
+                if parker.next_role is not None:
+                    return  # nothing of this is the thread's any more
+                break
             except BaseException:  # noqa: BLE001 the loop has ended: log it
                 _log.failure(
                     "Network thread {name} failed, closing its {count} connections",
-                    name=self.thread.name,
+                    name=self.name,
                     count=self.processor.connection_count,
                 )
             self.processor.abandon_connections()
             if self._make_reactor is None or not self._restart(self._make_reactor):
-                return
-            _log.warn("Network thread {name} continues with a new reactor", name=self.thread.name)
+                break
+            _log.warn("Network thread {name} continues with a new reactor", name=self.name)
+        self._ended.set()
 
     def _restart(self, make_reactor: Callable[[], ReactorBase]) -> bool:
         """Switch to a new reactor as soon as one can be made; return False if the thread should end instead."""
@@ -86,7 +106,7 @@ class NetworkThread:
             except Exception as error:  # noqa: BLE001 no file descriptors, say: that must not end the thread
                 if not is_logged:
                     is_logged = True
-                    _log.error("Network thread {name} cannot restart for now: {error}", name=self.thread.name, error=error)
+                    _log.error("Network thread {name} cannot restart for now: {error}", name=self.name, error=error)
             else:
                 return self._replace_reactor(reactor)
         return False
@@ -97,6 +117,7 @@ class NetworkThread:
                 close_reactor(reactor)
                 return False
             failed, self._reactor = self._reactor, reactor
+            self._is_reactor_started = False
             self.processor.attach(reactor)
         if self._acceptor is not None:
             self._acceptor.attach(reactor)
@@ -106,25 +127,24 @@ class NetworkThread:
     @property
     def connection_count(self) -> int:
         """How many connections are open."""
-        return self.processor.connection_count if self.thread.is_alive() else 0
+        return self.processor.connection_count if self.is_started and not self._ended.is_set() else 0
 
     def begin_shutdown(self) -> None:
         """Accept no more requests; answer those in flight."""
-        if self.thread.ident is not None:
+        if self.is_started:
             self.processor.begin_shutdown()
 
     def stop(self, timeout_s: float = STOP_S) -> None:
         """Close all connections and end the thread, waiting at most ``timeout_s`` seconds."""
-        if self.thread.ident is None:
+        if not self.is_started:
             close_reactor(self._reactor)
             return
         with self._lock:
             self._stopping.set()
             self.processor.close_all()
             self._reactor.callFromThread(self._reactor.stop)
-        self.thread.join(timeout_s)
-        if self.thread.is_alive():
-            _log.warn("Network thread {name} did not end within {seconds} s", name=self.thread.name, seconds=timeout_s)
+        if not self._ended.wait(timeout_s):
+            _log.warn("Network thread {name} did not end within {seconds} s", name=self.name, seconds=timeout_s)
         else:
             close_reactor(self._reactor)
             self.processor.end()

@@ -12,26 +12,26 @@ The steps of Kafka's loop, in its order, and where they are here:
 
 The first two and the last do what other threads have asked for, and run after each poll (``run_pending``).
 
-Processors and handlers take turns. Under the interpreter lock, two threads that both make system calls lose the lock at each of
-them and spend more time waiting for it than working. So a processor reads what its sockets have, wakes a handler, and leaves its
-sockets alone until the handlers are done, or for a few times ``STALL_S`` (docs/adr/0007). Other threads wake it only if it is not
-awake: through the lock on which it waits for the handlers, or through its reactor.
+Between two polls the thread handles the requests that are queued (``handle_requests``), in the place of an idle handler: changing
+threads costs more than most requests. If a request takes long, the idle handler's thread becomes the network thread and this one
+the handler (docs/adr/0027). So only the *leader*, the thread that runs the loop, touches the reactor and the sockets, and it loses
+them only between two polls, while it is in a request.
 
 An error on a connection closes that connection only. If the loop itself fails, ``abandon_connections`` closes all of them and
 ``attach`` continues with a new reactor (``NetworkThread``).
 """
 
 import socket
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from twisted_kafka.interpreter import HAS_INTERPRETER_LOCK
 from twisted_kafka.network.accepting.interfaces import IBlockedAcceptor, IConnectionProcessor
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.connection.connection_stats import ConnectionStats
@@ -47,10 +47,10 @@ from twisted_kafka.network.connection.expiry import (
 )
 from twisted_kafka.network.log_rate_limit import LogRateLimit
 from twisted_kafka.network.loop.new_connections import NewConnections
-from twisted_kafka.network.loop.placement import ThreadPlacement
 from twisted_kafka.network.loop.processor_settings import ProcessorSettings
 from twisted_kafka.network.loop.reactors import ILoopHooks
 from twisted_kafka.network.requests.memory_pool import IMemoryWaiter, MemoryPool
+from twisted_kafka.network.requests.parker import IRequestHandler, Parker, exchange_roles
 from twisted_kafka.network.requests.request import (
     CLOSE_CONNECTION,
     SEND,
@@ -58,26 +58,17 @@ from twisted_kafka.network.requests.request import (
     Request,
     ThrottlingResponse,
 )
-from twisted_kafka.network.requests.request_channel import STALL_S, Parker, RequestChannel
+from twisted_kafka.network.requests.request_channel import RequestChannel
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
 from twisted_kafka.network.requests.request_observer import IRequestObserver
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.timing.clock import IClock
 
-REQUESTS_PER_WAKE = 256
-"""A handler is woken once all readable sockets have been read, or after this many queued requests."""
+MAX_REQUESTS_PER_ROUND = 32
+"""So many requests are handled, at most, before the thread sends their responses and polls its sockets again."""
 
-TAKES_TURNS = HAS_INTERPRETER_LOCK
-"""Whether a processor leaves its sockets alone while handlers are active, for ``STALL_S`` at a time."""
-
-MAX_EXTRA_POLLS = 4
-"""How often a processor polls again for more requests before it wakes a handler for those that it has."""
-
-MAX_WAITS = 4
-"""How many times ``STALL_S`` in a row a processor waits for handlers that make progress."""
-
-TURNS_PER_PLACEMENT = 64
-"""After this many turns a processor has the placement of its plane's threads reconsidered."""
+MAX_ROUND_NS = 3_000_000
+"""After this long, no further request is handled before responses are sent."""
 
 _log = Logger()
 
@@ -89,34 +80,29 @@ class Processor:
     # Not only to save memory: attributes are slow to read from an instance dictionary of more than 30 keys.
     __slots__ = (
         "_checks",
-        "_extra_polls",
+        "_follower",
+        "_handled_ns",
         "_has_ended",
         "_held",
         "_is_awake",
         "_is_draining",
         "_is_hooked",
-        "_is_waiting_for_handlers",
+        "_leadership",
         "_must_check_excess",
         "_observers",
-        "_placement",
         "_polls_before",
-        "_queued_before_poll",
         "_reactor",
         "_refusals",
         "_request_channel",
         "_responses",
         "_room_available",
-        "_stall_check_pending",
         "_stopped",
-        "_turn",
-        "_turns_until_placement",
         "_unreadable_files",
-        "_unsignalled",
         "_waited_before_ns",
-        "_wake_after",
         "_wake_pending",
         "channels",
         "is_full",
+        "leader",
         "memory_pool",
         "new_connections",
         "now_ns",
@@ -134,7 +120,6 @@ class Processor:
         request_channel: RequestChannel,
         clock: IClock,
         observers: Sequence[IRequestObserver] = (),
-        placement: ThreadPlacement | None = None,
     ) -> None:
         self.now_ns: Callable[[], int] = clock.monotonic_ns
         self.number = number
@@ -149,16 +134,17 @@ class Processor:
         """How many requests have been queued so far."""
         self._request_channel = request_channel
         self._observers = tuple(observer.request_completed for observer in observers)
-        self._placement = placement
         self._responses: deque[Request | ThrottlingResponse] = deque()
-        self._unsignalled = 0  # queued requests for which no handler was woken yet
         self._held: deque[Request] = deque()  # requests for which the queue was full
         self._stopped: dict[KafkaChannel, None] = {}  # in the order in which they stopped reading
         self._refusals = LogRateLimit(clock.monotonic_ns)
         self._unreadable_files = LogRateLimit(clock.monotonic_ns)
         self._checks: list[LoopingCall] = []
-        self._turn = Parker()
-        self._turns_until_placement = TURNS_PER_PLACEMENT
+        self.leader = Parker()
+        """The thread that runs the loop."""
+        self._follower: Parker | None = None  # while the leader handles requests, the idle handler that may succeed it
+        self._leadership = threading.Lock()  # guards _follower
+        self._handled_ns = 0
         self._waited_before_ns = self._polls_before = 0
         self._room_available = False
         self._must_check_excess = False
@@ -169,7 +155,7 @@ class Processor:
 
     def attach(self, reactor: Any) -> None:
         """Continue with ``reactor`` after the loop on the former one has failed. Called before the thread runs the new one."""
-        self._waited_before_ns = self.waited_ns() - self._turn.parked_ns
+        self._waited_before_ns = self.waited_ns() - self._handled_ns
         self._polls_before = self.polls()
         self._use_reactor(reactor)
         self.new_connections.attach(reactor)
@@ -177,11 +163,8 @@ class Processor:
     def _use_reactor(self, reactor: Any) -> None:
         self._reactor: Any = reactor
         self._is_hooked = hasattr(reactor, "hooks")
-        self._wake_after = 1
-        self._extra_polls = self._queued_before_poll = 0
-        self._wake_pending = self._is_waiting_for_handlers = self._is_awake = self._stall_check_pending = False
+        self._wake_pending = self._is_awake = False
         if self._is_hooked:
-            self._wake_after = REQUESTS_PER_WAKE
             reactor.hooks = self
 
     # From any thread.
@@ -216,8 +199,8 @@ class Processor:
             self._discard_responses()
 
     def wake_for_responses(self) -> None:
-        """Wake this thread if it sleeps with responses queued, or waits for the handlers (``IProcessor.wake_for_responses``)."""
-        if not self._is_awake and not self._wake_pending and (self._responses or self._is_waiting_for_handlers):
+        """Wake this thread if it sleeps with responses queued (``IProcessor.wake_for_responses``)."""
+        if not self._is_awake and not self._wake_pending and self._responses:
             self._wake_pending = True
             self._wake()
 
@@ -240,10 +223,10 @@ class Processor:
         return len(self._responses)
 
     def waited_ns(self) -> int:
-        """Return how many nanoseconds the thread has waited for events so far."""
+        """Return how many nanoseconds the thread has waited for events or worked as a handler so far."""
         reactor = self._reactor
         since = getattr(reactor, "waiting_since_ns", 0)
-        waited = self._waited_before_ns + getattr(reactor, "waited_ns", 0) + self._turn.parked_ns
+        waited = self._waited_before_ns + getattr(reactor, "waited_ns", 0) + self._handled_ns
         return waited + (self.now_ns() - since if since else 0)
 
     def polls(self) -> int:
@@ -256,39 +239,81 @@ class Processor:
             self._wake()
 
     def _wake(self) -> None:
-        if self._is_waiting_for_handlers:
-            with suppress(RuntimeError):  # another thread has just woken it
-                self._turn.wake()
-        elif self._is_hooked:
+        if self._is_hooked:
             self._reactor.wakeUp()
         else:
             self._reactor.callFromThread(self.run_pending)
 
     # The loop, on this thread.
 
-    def before_poll(self) -> float | None:
-        """Wake a handler for the queued requests and let the handlers work; return how long the poll may wait then.
+    def handle_requests(self) -> bool:
+        """Handle queued requests in the place of an idle handler, if there is one, and send their responses.
 
-        (``ILoopHooks.before_poll``.)
+        Return False if another thread runs the loop now: the caller must touch neither the reactor nor this object any more.
+        (``ILoopHooks.handle_requests``.)
         """
-        if self._unsignalled:
-            if TAKES_TURNS and self._should_poll_again():
-                return 0
-            self._wake_handler()
         request_channel = self._request_channel
-        has_active_handler = request_channel.has_active_handler
-        if has_active_handler:
-            if TAKES_TURNS:
-                self._wait_for_handlers()
-            else:
-                request_channel.detect_stalled_handlers()
-            has_active_handler = request_channel.has_active_handler
+        follower = request_channel.claim_idle() if request_channel.has_work else None
+        if follower is None:
+            return True
+        leader = self.leader
+        started_ns = self.now_ns()
+        # What this thread has done to the sockets happens before it releases the lock here, the stall watch takes the lock before
+        # it wakes the follower, and so the follower sees all of it. This thread touches them again only if, with the lock held, it
+        # finds that nobody has taken the loop away.
+        with self._leadership:
+            self._follower = follower
+        request_channel.watch(started_ns)
+        handler = cast(IRequestHandler, follower.role)
+        try:
+            for _ in range(MAX_REQUESTS_PER_ROUND):
+                if not handler.step(leader, 0) or handler.has_ended or leader.busy_since_ns - started_ns > MAX_ROUND_NS:
+                    break
+                request_channel.watch(leader.busy_since_ns)
+        except Exception:  # noqa: BLE001 the loop may be another thread's by now: it must not fail because of this
+            _log.failure("{name} failed", name=handler.name)
+        with self._leadership:
+            is_leader = self._follower is follower
+            if is_leader:
+                self._follower = None
+        if not is_leader:
+            return False
+        leader.busy_since_ns = 0
+        if handler.has_ended:
+            follower.wake()
+        else:
+            request_channel.release_idle(follower)
+        now_ns = self.now_ns()
+        self._handled_ns += now_ns - started_ns
+        request_channel.watch(now_ns)
+        self.run_pending()
+        return True
+
+    @property
+    def is_handling(self) -> bool:
+        """Whether the leader handles requests (``IProcessor.is_handling``)."""
+        return self._follower is not None
+
+    def check_stall(self) -> bool:
+        """Exchange the roles of leader and follower if the leader is stalled (``IProcessor.check_stall``)."""
+        with self._leadership:
+            follower, leader = self._follower, self.leader
+            if follower is None:
+                return False
+            if leader.check_stall() or not leader.is_stalled:
+                return True
+            self._follower = None
+            self._request_channel.replace(follower, leader)
+            exchange_roles(leader, follower)
+        follower.wake()
+        return False
+
+    def before_poll(self) -> float | None:
+        """Wake a handler for a large request; return how long the poll may wait (``ILoopHooks.before_poll``)."""
+        if self._request_channel.has_large_next:
+            self._request_channel.wake_handler()
         self._is_awake = False
-        if self._responses or self._unsignalled or self._has_pending:
-            return 0
-        if not has_active_handler:
-            return None
-        return 0 if TAKES_TURNS else STALL_S
+        return 0 if self._responses or self._has_pending or self._request_channel.has_work else None
 
     def after_poll(self) -> None:
         """Record that the thread is awake: it checks for work before it sleeps again, so no one needs to wake it."""
@@ -306,83 +331,11 @@ class Processor:
             self._resume_reading()
         if self._must_check_excess:
             self.close_excess_connections()
-        if self._unsignalled and not self._is_hooked:
-            self._wake_handler()
 
     @property
     def _has_pending(self) -> bool:
         """Whether ``run_pending`` has something to do, not counting responses."""
         return bool(self.new_connections.waiting) or self._room_available or self._must_check_excess
-
-    def _should_poll_again(self) -> bool:
-        """Return whether to poll again before a handler is woken for the queued requests.
-
-        Yes, while each poll brings requests and some connections have sent none: a client that was just answered sends its next
-        request within the time of one poll, and each hand-over to a handler is expensive.
-        """
-        queued = self._unsignalled
-        if self._extra_polls < MAX_EXTRA_POLLS and self._queued_before_poll < queued < self.connection_count:
-            self._extra_polls += 1
-            self._queued_before_poll = queued
-            return True
-        self._extra_polls = self._queued_before_poll = 0
-        return False
-
-    def _wait_for_handlers(self) -> None:
-        """Wait until the handlers are done or stalled, then do what other threads have asked for."""
-        turn = self._turn
-        started_ns = self.now_ns()
-        self._is_waiting_for_handlers = True
-        self._is_awake = False
-        # From here on other threads wake this one; what they asked for before is seen now.
-        is_over = (
-            self._has_pending
-            or not self._request_channel.has_active_handler
-            or turn.park(STALL_S)
-            or self._wait_while_handlers_progress(turn)
-        )
-        self._is_awake = True
-        self._is_waiting_for_handlers = False
-        turn.parked_ns += self.now_ns() - started_ns
-        if not is_over:
-            self._request_channel.detect_stalled_handlers()
-        self.run_pending()
-        self._turns_until_placement -= 1
-        if not self._turns_until_placement:
-            self._turns_until_placement = TURNS_PER_PLACEMENT
-            self._update_placement()
-
-    def _wait_while_handlers_progress(self, turn: Parker) -> bool:
-        """Keep waiting while a handler is not stalled, ``MAX_WAITS`` times in all; return whether the handlers are done."""
-        request_channel = self._request_channel
-        for _ in range(MAX_WAITS - 1):
-            request_channel.detect_stalled_handlers()
-            if self._has_pending or not request_channel.has_active_handler or turn.park(STALL_S):
-                return True
-        return False
-
-    def _update_placement(self) -> None:
-        placement, stats = self._placement, self.stats
-        if placement is not None:
-            placement.update(self.number, stats.responses, stats.request_bytes + stats.response_bytes)
-
-    def _wake_handler(self) -> None:
-        self.received_requests += self._unsignalled
-        self._unsignalled = 0
-        self._request_channel.wake_handler()
-        if not self._is_hooked and not self._stall_check_pending:
-            self._stall_check_pending = True
-            self._reactor.callLater(STALL_S, self._check_stall)
-
-    def _check_stall(self) -> None:
-        # Only for reactors without hooks: nothing else detects stalled handlers there.
-        self._request_channel.detect_stalled_handlers()
-        if self._request_channel.is_busy:
-            self._reactor.callLater(STALL_S, self._check_stall)
-        else:
-            self._stall_check_pending = False
-        if self._responses:
-            self.run_pending()
 
     # Connections.
 
@@ -520,9 +473,9 @@ class Processor:
         if self._held or not self._request_channel.send_request(request):
             self._hold(channel, request)
             return
-        self._unsignalled += 1
-        if self._unsignalled >= self._wake_after:
-            self._wake_handler()
+        self.received_requests += 1
+        if not self._is_hooked:  # otherwise this thread handles it, before it polls again
+            self._request_channel.wake_handler()
 
     def stop_reading(self, channel: KafkaChannel) -> None:
         """Mute a channel until there is room again (``IChannelOwner.stop_reading``)."""
@@ -551,7 +504,9 @@ class Processor:
                 self._request_channel.notify_when_drained(self)
                 return
             self._held.popleft()
-            self._unsignalled += 1
+            self.received_requests += 1
+            if not self._is_hooked:
+                self._request_channel.wake_handler()
         self.is_full = False
         stopped, self._stopped = self._stopped, {}
         for channel in stopped:  # if there is not enough room for all, the rest are stopped again, in the same order
@@ -672,11 +627,13 @@ class Processor:
         while self.new_connections.waiting:
             self.configure_new_connections()
         self._close_all_channels()
+        self._request_channel.wake_handler()  # for what this thread has queued
 
     def abandon_connections(self) -> None:
         """Close all connections of a loop that has failed. Requests in flight are completed as their responses come."""
         self._close_all_channels()
         self.is_full = False
+        self._request_channel.wake_handler()  # for what this thread has queued
 
     def _close_all_channels(self) -> None:
         for channel in list(self.channels.values()):

@@ -8,6 +8,7 @@ ever.
 
 import math
 import os
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from twisted.internet.base import ReactorBase
@@ -16,7 +17,6 @@ from twisted.internet.selectreactor import SelectReactor
 from twisted.logger import Logger
 from zope.interface import Interface, implementer
 
-from twisted_kafka.network.loop.busy_poll import BusyPoll, BusyPollRule, Poll
 from twisted_kafka.timing.clock import IClock
 
 try:
@@ -41,6 +41,9 @@ _log = Logger()
 class ILoopHooks(Interface):
     """What a reactor calls on its processor."""
 
+    def handle_requests() -> bool:
+        """Handle requests that are queued; return False if another thread runs the reactor now."""
+
     def before_poll() -> float | None:
         """Prepare for a poll; return how many seconds it may wait at most, None without limit, 0 if there is work."""
 
@@ -54,6 +57,10 @@ class ILoopHooks(Interface):
 @implementer(ILoopHooks)
 class NoHooks:
     """The hooks of a reactor without a processor."""
+
+    def handle_requests(self) -> bool:
+        """Do nothing."""
+        return True
 
     def before_poll(self) -> float | None:
         """Set no limit."""
@@ -135,14 +142,10 @@ class HookedLoop(ReactorBase):
         self.waited_ns = 0
         self.waiting_since_ns = 0
         super().__init__()
-        self._poll: Poll = self._make_poll()
+        self._poll: Callable[[float, int], Iterable[tuple[int, Any]]] = self._make_poll()
 
     def _make_poll(self) -> Any:
         raise NotImplementedError
-
-    def poll_busily(self, rule: BusyPollRule) -> None:
-        """Poll busily before each wait, as ``rule`` says and while that pays (``BusyPoll``)."""
-        self._poll = BusyPoll(self._poll, self._now_ns, rule)
 
     def doIteration(self, timeout: float | None) -> None:
         """Wait at most ``timeout`` seconds for events and handle them."""
@@ -170,13 +173,15 @@ class HookedLoop(ReactorBase):
         hooks.run_pending()
 
     def mainLoop(self) -> None:
-        """Run until it is stopped.
+        """Run until it is stopped, or until another thread runs it: any thread may, but only one at a time.
 
         Reraises an exception after ``MAX_FAILURES`` failures in a row, and a BaseException that is no Exception at once.
         """
         failures = 0
         while self._started:
             try:
+                if not self.hooks.handle_requests():
+                    return
                 self.runUntilCurrent()
                 timeout = self.timeout()
                 self.doIteration(timeout if self.running else 0)
@@ -224,22 +229,15 @@ if KQueueReactor is not None:  # pragma: no cover BSD and macOS
             return poll
 
 
-def make_reactor(clock: IClock, busy_poll: BusyPollRule | None = None) -> ReactorBase:
-    """Make the best reactor of this platform, for a thread of its own. Run it with ``run(installSignalHandlers=False)``.
-
-    ``busy_poll`` says whether and how it polls busily before it sleeps.
-    """
+def make_reactor(clock: IClock) -> ReactorBase:
+    """Make the best reactor of this platform, for a thread of its own. Run it with ``run(installSignalHandlers=False)``."""
     if EPollReactor is not None:
-        reactor: HookedLoop = ProcessorReactor(clock)
-    elif KQueueReactor is not None:  # pragma: no cover BSD and macOS
-        reactor = ProcessorKQueueReactor(clock)
-    elif PollReactor is not None:  # pragma: no cover other systems
-        reactor = ProcessorPollReactor(clock)
-    else:  # pragma: no cover
-        return make_select_reactor(clock)
-    if busy_poll is not None:
-        reactor.poll_busily(busy_poll)
-    return reactor
+        return ProcessorReactor(clock)
+    if KQueueReactor is not None:  # pragma: no cover BSD and macOS
+        return ProcessorKQueueReactor(clock)
+    if PollReactor is not None:  # pragma: no cover other systems
+        return ProcessorPollReactor(clock)
+    return make_select_reactor(clock)  # pragma: no cover
 
 
 def make_poll_reactor(clock: IClock) -> ReactorBase:

@@ -16,6 +16,11 @@ START_THROTTLING = 4
 END_THROTTLING = 5
 
 
+LARGE_BYTES = 64 * 1024
+"""A larger request is handled while its processor reads others: validating and writing it take long, mostly without the
+interpreter lock."""
+
+
 class IProcessor(Protocol):
     """The network thread that owns a request's connection. Every method may be called from any thread."""
 
@@ -27,6 +32,16 @@ class IProcessor(Protocol):
 
     def request_queue_drained(self) -> None:
         """Resume reading: the request queue has room again."""
+
+    @property
+    def is_handling(self) -> bool:
+        """Whether its thread handles requests at the moment, in the place of an idle handler."""
+
+    def check_stall(self) -> bool:
+        """Have an idle handler's thread run the loop if this one's was in the same request at the last check.
+
+        Return whether it handles requests and is not stalled.
+        """
 
 
 class Request:
@@ -72,6 +87,11 @@ class Request:
         self.parts: Sequence[Part] = ()
         self.memory_pool: MemoryPool | None = None
         self._unanswered = [True]
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it is larger than ``LARGE_BYTES``."""
+        return self.request_bytes > LARGE_BYTES
 
     def claim(self) -> bool:
         """Return True to the first caller only: that caller may answer the request."""

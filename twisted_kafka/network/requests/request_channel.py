@@ -1,24 +1,22 @@
 """The bounded queue between processors and request handlers, and the idle handlers. (Kafka: RequestChannel.)
 
-Under the interpreter lock, switching threads is expensive, so both sides work in batches:
+Switching threads is expensive, above all under the interpreter lock:
 
-- A processor queues all requests that its sockets have brought and then calls ``wake_handler`` once. A handler that is awake takes
-  the next request. Idle handlers are parked last in, first out, and one is woken only if no handler is awake, or if those that are
-  have been on the same request for ``STALL_S`` (``detect_stalled_handlers``): they are slow, or blocked.
+- A processor that has queued requests handles them itself in the place of an idle handler (``claim_idle``). If one takes long, that
+  handler's thread takes over the loop, and the processor's former thread is the handler then (``check_stalls``).
+- Handlers take large requests, and others while no processor does. They are parked last in, first out, and one is woken only if no
+  handler is awake, or if those that are have been on the same request at two checks: they are slow, or blocked.
 - Besides requests the queue holds ShutdownRequests, each of which ends one handler in its turn, and WakeupRequests, which go to the
   front: each stands for one callback, further work for a request that was left waiting, to be done on a handler's thread.
-- A handler appends its responses to the processor that owns the connection, and wakes the processor when the queue is empty or
-  after ``RESPONSES_PER_WAKE``. If the handler's next request takes long, the processor notices the responses within ``STALL_S``.
-- While ``has_active_handler`` says that responses are about to come, a processor does not poll its sockets: processors and handlers
-  take turns (``Processor.before_poll``).
+- Responses go to the processor that owns the connection, which is woken if it sleeps.
 """
 
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Final
 
+from twisted_kafka.network.requests.parker import Parker
 from twisted_kafka.network.requests.request import (
     CLOSE_CONNECTION,
     END_THROTTLING,
@@ -32,14 +30,6 @@ from twisted_kafka.network.requests.request import (
 from twisted_kafka.protocol.regions import Part
 from twisted_kafka.timing.clock import IClock
 
-STALL_S = 0.001
-"""A handler that has been on the same request for this long is stalled: another one is woken for the requests that wait."""
-
-STALL_NS = int(STALL_S * 1e9)
-
-RESPONSES_PER_WAKE = 64
-"""After this many responses a handler wakes the processors even if more requests wait."""
-
 MAX_PARK_S = 60.0
 """A parked handler checks the queue at least this often."""
 
@@ -48,12 +38,14 @@ class ShutdownRequest:
     """Ends the handler that receives it."""
 
     __slots__ = ()
+    is_large = False
 
 
 class WakeupRequest:
     """Makes the handler that receives it run a callback."""
 
     __slots__ = ()
+    is_large = False
 
 
 class CallbackRequest:
@@ -70,32 +62,6 @@ SHUTDOWN: Final = ShutdownRequest()
 WAKEUP: Final = WakeupRequest()
 
 
-class Parker:
-    """Where one thread sleeps, and what other threads can see of it.
-
-    ``busy_since_ns`` is when the thread took its current request, 0 if it has none. The thread is stalled if ``stalled_since_ns``
-    has the same value. Each field has a single writer, and marking a request as stalled after it has ended has no effect.
-    """
-
-    __slots__ = ("_lock", "busy_since_ns", "parked_ns", "parked_since_ns", "stalled_since_ns")
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._lock.acquire()
-        self.parked_ns = 0
-        self.parked_since_ns = 0
-        self.busy_since_ns = 0
-        self.stalled_since_ns = 0
-
-    def park(self, timeout_s: float) -> bool:
-        """Sleep until woken; return False after ``timeout_s`` seconds."""
-        return self._lock.acquire(timeout=timeout_s)
-
-    def wake(self) -> None:
-        """Wake the thread. Called once each time the parker is removed from the idle ones."""
-        self._lock.release()
-
-
 class RequestChannel:
     """Takes requests, of which at most ``queue_size`` wait (key ``queued.max.requests``), and responses."""
 
@@ -109,7 +75,8 @@ class RequestChannel:
         self._parkers: list[Parker] = []
         self._processors: list[IProcessor] = []
         self._full_for: set[IProcessor] = set()
-        self._unsignalled_responses = 0
+        self.watch: Callable[[int], None] = _do_nothing
+        """Has ``check_stalls`` called until it returns False. Called with the time before a request is handled."""
         self._lock = threading.Lock()  # guards the list of handlers; requests pass without a lock
         self._ended_idle_ns = 0
 
@@ -138,6 +105,48 @@ class RequestChannel:
         if idle and self._queue and len(idle) + self._count_stalled() >= len(self._parkers):
             self._wake_one()
 
+    @property
+    def has_work(self) -> bool:
+        """Whether a network thread can take something from the queue in the place of an idle handler."""
+        return bool(self._queue) and bool(self._idle) and not self.has_large_next
+
+    @property
+    def has_large_next(self) -> bool:
+        """Whether the next request is for a handler's thread."""
+        try:
+            return self._queue[0].is_large
+        except IndexError:  # the queue is empty
+            return False
+
+    @property
+    def _is_led(self) -> bool:
+        """Whether a network thread takes the next request: two threads would contend for the interpreter lock."""
+        return any(processor.is_handling for processor in self._processors) and not self.has_large_next
+
+    def claim_idle(self) -> Parker | None:
+        """Claim the place of an idle handler, to handle requests in its stead; None if no handler is idle.
+
+        To be followed by ``release_idle``, ``Parker.wake`` or ``replace``.
+        """
+        try:
+            parker = self._idle.pop()
+        except IndexError:
+            return None
+        parker.end_idle(self._now_ns())
+        return parker
+
+    def release_idle(self, parker: Parker) -> None:
+        """Return a claimed place to the handler that has it. It is still asleep."""
+        parker.parked_since_ns = self._now_ns()
+        self._idle.append(parker)
+
+    def replace(self, follower: Parker, leader: Parker) -> None:
+        """Let the thread of ``leader`` keep the place that was claimed from ``follower``."""
+        with self._lock:
+            self._ended_idle_ns += follower.parked_ns
+            follower.parked_ns = leader.parked_ns = 0
+            self._parkers = [leader if each is follower else each for each in self._parkers]
+
     def notify_when_drained(self, processor: IProcessor) -> None:
         """Call ``processor.request_queue_drained`` once, when at most half of the queue is used."""
         self._full_for.add(processor)
@@ -149,34 +158,22 @@ class RequestChannel:
         """Whether requests wait or handlers are awake."""
         return bool(self._queue) or len(self._idle) < len(self._parkers)
 
-    @property
-    def has_active_handler(self) -> bool:
-        """Whether responses are about to come: a handler that is not stalled has a request, or is about to take one.
+    def check_stalls(self) -> bool:
+        """Look for requests that were already under way at the last call; return whether to look again soon.
 
-        When this ends, the processors are woken.
+        A network thread that is stuck in one is succeeded by an idle handler's thread. If all handlers that are awake are stalled,
+        another one is woken for the queued requests. (``StallWatch``.)
         """
-        parkers = self._parkers
-        if len(self._idle) == len(parkers):
-            return False
-        if self._queue:
-            return len(self._idle) + self._count_stalled() < len(parkers)
-        for parker in parkers:
-            since = parker.busy_since_ns
-            if since and parker.stalled_since_ns != since:
-                return True
-        return False
-
-    def detect_stalled_handlers(self) -> None:
-        """Mark the handlers that are stalled now. If all that are awake are stalled, wake another one for the queued requests."""
-        stalled_before_ns = self._now_ns() - STALL_NS
+        is_handling = False
+        for processor in self._processors:
+            is_handling |= processor.check_stall()
         for parker in self._parkers:
-            since = parker.busy_since_ns
-            if since and since <= stalled_before_ns:
-                parker.stalled_since_ns = since
+            parker.check_stall()
         self.wake_handler()
+        return is_handling or len(self._idle) + self._count_stalled() < len(self._parkers)
 
     def _count_stalled(self) -> int:
-        return sum([parker.busy_since_ns != 0 and parker.stalled_since_ns == parker.busy_since_ns for parker in self._parkers])
+        return sum([parker.is_stalled for parker in self._parkers])
 
     @property
     def size(self) -> int:
@@ -186,46 +183,51 @@ class RequestChannel:
     # The handlers' side.
 
     def add_handler(self) -> Parker:
-        """Register another handler; return its parker."""
+        """Register another handler; return the parker for its thread."""
         parker = Parker()
         with self._lock:
             self._parkers = [*self._parkers, parker]
         return parker
 
     def remove_handler(self, parker: Parker) -> None:
-        """Forget a handler that has ended, and stop processors from waiting for it."""
+        """Forget a handler that has ended."""
         with self._lock:
             self._parkers = [other for other in self._parkers if other is not parker]
             self._ended_idle_ns += parker.parked_ns
         self.wake_handler()
-        self._wake_processors()
 
     def receive(self, parker: Parker, timeout_s: float = MAX_PARK_S) -> Request | CallbackRequest | ShutdownRequest | None:
-        """Return a callback or the oldest request. Sleep at most ``timeout_s`` seconds for one, then return None."""
-        if parker.stalled_since_ns:
-            parker.stalled_since_ns = 0
-            self._wake_processors()  # they no longer wait for a stalled handler
+        """Return a callback or the oldest request; if there is none, None, after having slept until woken or for ``timeout_s``.
+
+        A network thread in the place of a handler calls it with a timeout of 0. It gets no large request.
+        """
+        if timeout_s and self._is_led:
+            self._sleep(parker, timeout_s)
+            return None
+        if not timeout_s and self.has_large_next:
+            parker.busy_since_ns = 0
+            return None
         queue = self._queue
-        while True:
-            if self._unsignalled_responses >= RESPONSES_PER_WAKE:
-                self._wake_processors()
-            try:
-                request = queue.popleft()
-            except IndexError:
-                if not self._sleep(parker, timeout_s):
-                    return None
-                continue
-            parker.busy_since_ns = now_ns = self._now_ns()
-            if self._full_for and len(queue) <= self._drained_size:
-                self._notify_drained()
-            if isinstance(request, Request):
-                request.dequeued_ns = now_ns
-                return request
-            if isinstance(request, ShutdownRequest):
-                parker.busy_since_ns = 0
-                return request
-            with suppress(IndexError):  # another handler may have run the callbacks of several wake-ups
-                return self._callbacks.popleft()
+        try:
+            request = queue.popleft()
+        except IndexError:
+            parker.busy_since_ns = 0
+            if timeout_s:
+                self._sleep(parker, timeout_s)
+            return None
+        parker.busy_since_ns = now_ns = self._now_ns()
+        if self._full_for and len(queue) <= self._drained_size:
+            self._notify_drained()
+        if isinstance(request, Request):
+            request.dequeued_ns = now_ns
+            return request
+        if isinstance(request, ShutdownRequest):
+            parker.busy_since_ns = 0
+            return request
+        try:
+            return self._callbacks.popleft()
+        except IndexError:  # another handler has run the callbacks of several wake-ups
+            return None
 
     def send_shutdown_request(self) -> None:
         """End one handler after the requests that are queued now, even if the queue is full."""
@@ -241,24 +243,20 @@ class RequestChannel:
         self._queue.appendleft(WAKEUP)
         self.wake_handler()
 
-    def _sleep(self, parker: Parker, timeout_s: float) -> bool:
+    def _sleep(self, parker: Parker, timeout_s: float) -> None:
         parker.busy_since_ns = 0
-        started = parker.parked_since_ns = self._now_ns()
+        parker.parked_since_ns = self._now_ns()
         self._idle.append(parker)
         # Check again: a request queued before this handler was visibly idle has woken nobody.
-        must_wait = not self._queue
-        # Just before this thread releases the interpreter lock, so that the processors that it wakes can take it.
-        self._wake_processors()
-        woken = must_wait and parker.park(timeout_s)
-        if not woken:
+        must_wait = not self._queue or self._is_led
+        is_woken = must_wait and parker.park(timeout_s)
+        while not is_woken:
             try:
                 self._idle.remove(parker)
-            except ValueError:
-                parker.park(MAX_PARK_S)  # another thread has taken the parker and is about to wake it
-                woken = True
-        parker.parked_since_ns = 0
-        parker.parked_ns += self._now_ns() - started
-        return woken or not must_wait
+                break
+            except ValueError:  # a network thread has claimed the place, or another thread is about to wake this one
+                is_woken = parker.park(MAX_PARK_S)
+        parker.end_idle(self._now_ns())
 
     def idle_ns(self) -> int:
         """Return how many nanoseconds all handlers together have slept so far."""
@@ -276,14 +274,12 @@ class RequestChannel:
         request: Request,
         parts: Sequence[Part],
         size_bytes: int,
-        by_handler: bool = False,
         kind: int = SEND,
         is_claimed: bool = False,
     ) -> None:
         """Answer with these bytes, which include the size prefix; ``size_bytes`` is their total length.
 
-        ``by_handler`` says that the calling thread is a handler that will call ``receive`` next. Only then may waking the processor
-        be postponed until there are more responses. Raises AlreadyAnsweredError.
+        Raises AlreadyAnsweredError.
         """
         if not is_claimed and not request.claim():
             raise AlreadyAnsweredError(f"request {request.context.correlation_id} of {request.context.connection_id}")
@@ -295,14 +291,11 @@ class RequestChannel:
             request.local_complete_ns = now_ns
         processor = request.processor
         processor.append_response(request)
-        if by_handler:
-            self._unsignalled_responses += 1  # approximate when several threads count, which is enough
-        else:
-            processor.wake_for_responses()
+        processor.wake_for_responses()
 
-    def send_no_op(self, request: Request, by_handler: bool = False) -> None:
+    def send_no_op(self, request: Request) -> None:
         """Complete a request that gets no response (a produce with acks=0). Raises AlreadyAnsweredError."""
-        self.send_response(request, (), 0, by_handler, NO_OP)
+        self.send_response(request, (), 0, NO_OP)
 
     def close_connection(self, request: Request) -> None:
         """Close the request's connection instead of answering. Raises AlreadyAnsweredError."""
@@ -328,16 +321,12 @@ class RequestChannel:
         """Close the connection of a claimed request that its handler failed to answer."""
         self.send_response(request, (), 0, kind=CLOSE_CONNECTION, is_claimed=True)
 
-    def _wake_processors(self) -> None:
-        self._unsignalled_responses = 0
-        for processor in self._processors:
-            processor.wake_for_responses()
-
     def _wake_one(self) -> bool:
         try:
             parker = self._idle.pop()
         except IndexError:
             return False
+        self.watch(self._now_ns())
         parker.wake()
         return True
 
@@ -348,6 +337,10 @@ class RequestChannel:
             except KeyError:
                 return
             processor.request_queue_drained()
+
+
+def _do_nothing(now_ns: int) -> None:
+    pass
 
 
 class AlreadyAnsweredError(Exception):

@@ -1,0 +1,134 @@
+import threading
+
+import pytest
+
+from tests.eventually import WAIT_S
+from twisted_kafka.network.loop.stall_watch import CHECK_S, PUT_OFF_S, StallWatch
+from twisted_kafka.network.loop.wake_up_timer import IWakeUpTimer, SleepTimer, make_wake_up_timer
+from twisted_kafka.network.requests.request_channel import RequestChannel
+from twisted_kafka.timing.clock import ManualClock, SystemClock
+
+
+class CountingChannel(RequestChannel):
+    """Counts the checks, and has a request under way while ``is_active``."""
+
+    def __init__(self) -> None:
+        super().__init__(1, ManualClock())
+        self.checks = 0
+        self.is_active = False
+        self.is_checked = threading.Event()
+
+    def check_stalls(self) -> bool:
+        self.checks += 1
+        self.is_checked.set()
+        return self.is_active
+
+
+class FakeTimer:
+    def __init__(self) -> None:
+        self.delays_s: list[float] = []
+        self.is_closed = False
+
+    def start(self, delay_s: float) -> None:
+        self.delays_s.append(delay_s)
+
+    def wait(self) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Stage:
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.clock.advance_ms(1000)
+        self.timer = FakeTimer()
+        self.channels = [CountingChannel(), CountingChannel()]
+        self.watch = StallWatch(self.channels, self.clock, "watch", self.timer)
+
+    def request(self) -> None:
+        self.channels[0].watch(self.clock.monotonic_ns())
+
+    @property
+    def checks(self) -> list[int]:
+        return [each.checks for each in self.channels]
+
+
+def test_busy_network_threads_check_all_channels_every_half_a_millisecond_and_put_off_the_timer() -> None:
+    stage = Stage()
+    for _ in range(12):
+        stage.request()
+        stage.clock.advance_ms(0.1)
+    assert stage.checks == [3, 3]
+    assert stage.timer.delays_s == [PUT_OFF_S] * 3
+
+
+def test_thread_checks_on_while_a_request_is_under_way() -> None:
+    stage = Stage()
+    stage.request()
+    stage.channels[1].is_active = True
+    stage.watch.expired()
+    assert stage.timer.delays_s == [PUT_OFF_S, CHECK_S]
+    stage.channels[1].is_active = False
+    stage.watch.expired()
+    assert stage.timer.delays_s == [PUT_OFF_S, CHECK_S]
+    assert stage.checks == [3, 3]
+
+
+def test_first_request_after_the_timer_has_expired_starts_it_again() -> None:
+    stage = Stage()
+    stage.request()
+    stage.clock.advance_ms(0.1)
+    stage.watch.expired()
+    stage.request()
+    assert stage.timer.delays_s == [PUT_OFF_S] * 2
+
+
+def test_timer_is_started_although_another_thread_is_checking() -> None:
+    stage = Stage()
+
+    class Nested(CountingChannel):
+        def check_stalls(self) -> bool:
+            stage.clock.advance_ms(1)
+            stage.request()
+            return super().check_stalls()
+
+    stage.watch._channels = [Nested()]
+    stage.request()
+    assert stage.timer.delays_s == [PUT_OFF_S] * 2
+
+
+def test_no_request_is_watched_after_the_end() -> None:
+    stage = Stage()
+    stage.watch.stop()
+    stage.request()
+    assert stage.timer.delays_s == []
+    assert stage.timer.is_closed
+    stage.watch.stop()
+
+
+@pytest.mark.parametrize("make", [make_wake_up_timer, SleepTimer])
+def test_running_watch_checks_soon_after_a_request_and_ends(make: type[IWakeUpTimer]) -> None:
+    channel = CountingChannel()
+    clock = SystemClock()
+    watch = StallWatch([channel], clock, "watch", make())
+    watch.start()
+    for _ in range(2):
+        channel.watch(clock.monotonic_ns())
+        channel.is_checked.clear()
+        assert channel.is_checked.wait(WAIT_S)
+    watch.stop()
+    assert "watch" not in [thread.name for thread in threading.enumerate()]
+
+
+@pytest.mark.parametrize("make", [make_wake_up_timer, SleepTimer])
+def test_timer_expires_and_can_be_started_again(make: type[IWakeUpTimer]) -> None:
+    timer = make()
+    for _ in range(2):
+        timer.start(0.001)
+        waiting = threading.Thread(target=timer.wait, daemon=True)
+        waiting.start()
+        waiting.join(WAIT_S)
+        assert not waiting.is_alive()
+    timer.close()

@@ -1,0 +1,95 @@
+"""Who notices requests that take long: busy network threads, and if those are stuck, a thread for the broker.
+
+A network thread that handles requests checks at most every ``CHECK_S`` whether others are stuck, and puts off a timer. If none
+does so any more, the timer expires, and the watch's thread checks until no request is being handled, or all that are have been
+found.
+"""
+
+import threading
+from collections.abc import Sequence
+
+from twisted_kafka.network.loop.wake_up_timer import IWakeUpTimer, make_wake_up_timer
+from twisted_kafka.network.requests.request_channel import RequestChannel
+from twisted_kafka.timing.clock import IClock
+
+CHECK_S = 0.000_5
+"""Time between two checks. A request that is under way at both is stalled."""
+
+PUT_OFF_S = 0.002
+"""The watch's thread checks when no network thread has for so long: more than a round of requests takes."""
+
+_CHECK_NS = int(CHECK_S * 1e9)
+_STOP_S = 5.0
+
+
+class StallWatch:
+    """Checks request channels while requests are being handled."""
+
+    __slots__ = ("_channels", "_checked_ns", "_is_stopping", "_lock", "_now_ns", "_thread", "_timer")
+
+    def __init__(self, channels: Sequence[RequestChannel], clock: IClock, name: str, timer: IWakeUpTimer | None = None) -> None:
+        """``name`` is the thread's name."""
+        self._channels = channels
+        self._now_ns = clock.monotonic_ns
+        self._timer = timer or make_wake_up_timer()
+        self._checked_ns = 0
+        self._is_stopping = False
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        for channel in channels:
+            channel.watch = self.watch
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread. Requests must not be handled any more."""
+        if self._is_stopping:
+            return
+        self._is_stopping = True
+        if self._thread.ident is not None:
+            self._timer.start(0)
+            self._thread.join(_STOP_S)
+        for channel in self._channels:
+            channel.watch = _do_nothing
+        self._timer.close()
+
+    def watch(self, now_ns: int) -> None:
+        """Have the channels checked while requests are handled. From any thread.
+
+        Called when a request is about to be handled, and other threads can see that; extra calls do no harm.
+        """
+        if now_ns - self._checked_ns >= _CHECK_NS:
+            self._checked_ns = now_ns
+            self._timer.start(PUT_OFF_S)
+            if self._lock.acquire(blocking=False):  # otherwise another thread checks at the moment
+                try:
+                    self._check()
+                finally:
+                    self._lock.release()
+
+    def expired(self) -> None:
+        """Check the channels because no network thread has for a while. Called by the thread."""
+        # In this order: a thread that is about to handle a request is either seen here, or starts the timer itself.
+        self._checked_ns = 0
+        with self._lock:
+            if self._check():
+                self._timer.start(CHECK_S)
+
+    def _check(self) -> bool:
+        is_active = False
+        for channel in self._channels:
+            is_active |= channel.check_stalls()
+        return is_active
+
+    def _run(self) -> None:
+        while True:
+            self._timer.wait()
+            if self._is_stopping:
+                return
+            self.expired()
+
+
+def _do_nothing(now_ns: int) -> None:
+    pass
