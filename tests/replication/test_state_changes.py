@@ -144,6 +144,26 @@ def test_a_topics_meters_go_with_its_last_partition(h: Harness) -> None:
     assert meters() == set()
 
 
+def test_the_deletion_of_a_topic_does_not_walk_through_all_partitions(h: Harness) -> None:
+    class Counted(dict[TopicPartition, Any]):
+        walks = 0
+
+        def __iter__(self) -> Any:
+            self.walks += 1
+            return super().__iter__()
+
+    h.order()
+    h.order("other")
+    table = h.replicas.partitions
+    table.online = online = Counted(table.online)
+    h.order()  # known already
+    assert h.stop_replica() == 0
+    assert online.walks == 0
+    assert [table.hosts_topic(topic) for topic in (TOPIC, "other")] == [False, True]
+    table.mark_offline(TopicPartition("other", 0))
+    assert not table.hosts_topic("other")
+
+
 def test_what_waits_for_a_deleted_partition_is_answered(h: Harness) -> None:
     h.lead(replicas=BOTH)
     answer = h.append(b"a", acks=-1)

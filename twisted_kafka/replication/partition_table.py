@@ -14,13 +14,15 @@ class PartitionTable:
     Lookups are safe on any thread. Changes happen under the lock of ``StateChanges``.
     """
 
-    __slots__ = ("_metadata", "_offline", "online")
+    __slots__ = ("_metadata", "_offline", "_topics", "online")
 
     def __init__(self, metadata: MetadataCache) -> None:
         self._metadata = metadata
         self.online: dict[TopicPartition, Partition] = {}
         """The partitions that are hosted and online. Only this class changes it."""
         self._offline: set[TopicPartition] = set()
+        self._topics: dict[str, int] = {}
+        """The number of online partitions of each topic."""
 
     def get(self, topic_partition: TopicPartition) -> Partition | None:
         """Return the partition if it is hosted and online."""
@@ -51,17 +53,26 @@ class PartitionTable:
 
     def add(self, partition: Partition) -> None:
         """Add a partition."""
-        self._offline.discard(partition.topic_partition)
-        self.online[partition.topic_partition] = partition
+        topic_partition = partition.topic_partition
+        self._offline.discard(topic_partition)
+        if topic_partition not in self.online:
+            self._topics[topic_partition.topic] = self._topics.get(topic_partition.topic, 0) + 1
+        self.online[topic_partition] = partition
 
     def remove(self, topic_partition: TopicPartition) -> None:
         """Remove an online partition."""
-        self.online.pop(topic_partition, None)
+        self._pop(topic_partition)
 
     def mark_offline(self, topic_partition: TopicPartition) -> None:
         """Take a partition offline: it answers KAFKA_STORAGE_ERROR."""
         self._offline.add(topic_partition)
-        self.online.pop(topic_partition, None)
+        self._pop(topic_partition)
+
+    def _pop(self, topic_partition: TopicPartition) -> None:
+        if self.online.pop(topic_partition, None) is not None:
+            self._topics[topic_partition.topic] -= 1
+            if not self._topics[topic_partition.topic]:
+                del self._topics[topic_partition.topic]
 
     def forget_offline(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Let the next request create these partitions again."""
@@ -79,5 +90,5 @@ class PartitionTable:
         return len(self.online)
 
     def hosts_topic(self, topic: str) -> bool:
-        """Return whether any partition of the topic is hosted."""
-        return any(topic_partition.topic == topic for topic_partition in list(self.online))
+        """Return whether any partition of the topic is hosted and online."""
+        return topic in self._topics
