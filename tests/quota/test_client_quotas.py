@@ -2,10 +2,14 @@ from collections.abc import Callable
 
 import pytest
 
+from twisted_kafka.network.accepting.host_names import UnknownHostError
 from twisted_kafka.protocol.errors import InvalidRequestError, UnsupportedVersionError
+from twisted_kafka.quota import ip_rates
 from twisted_kafka.quota.client_quotas import ClientQuotas, Component, Match, Operation, ensure_filter_type
 from twisted_kafka.quota.entities import entity_name, node_name
 from twisted_kafka.quota.ip_rates import IpConnectionRates
+from twisted_kafka.timing.clock import ManualClock
+from twisted_kafka.timing.scheduler import ManualScheduler
 
 RATE = "connection_creation_rate"
 
@@ -133,17 +137,88 @@ class Rates:
         self.rates[address] = rate
 
 
-def test_rates_reach_what_enforces_them_at_the_start_and_later() -> None:
+class Names:
+    """A name server."""
+
+    def __init__(self) -> None:
+        self.hosts: dict[str, list[str]] = {}
+        self.asked: list[str] = []
+
+    def addresses(self, host: str) -> list[str]:
+        self.asked.append(host)
+        if host not in self.hosts:
+            raise UnknownHostError("nobody knows it")
+        return self.hosts[host]
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> Names:
+    names = Names()
+    monkeypatch.setattr(ip_rates, "addresses", names.addresses)
+    return names
+
+
+def test_rates_reach_what_enforces_them_at_the_start_and_later(names: Names) -> None:
     configs, rates = Configs(FULL.copy()), Rates()
-    IpConnectionRates(configs, rates).start()
+    IpConnectionRates(configs, rates, ManualScheduler(ManualClock())).start()
     assert rates.rates == {"127.0.0.1": 5, None: 50, "10.0.0.1": None}
     configs.write("ips/%3A%3A1", {RATE: "8"})
     assert rates.rates["::1"] == 8
     configs.write("ips/127.0.0.1", {})
     assert rates.rates["127.0.0.1"] is None
-    configs.write("ips/nowhere.invalid", {RATE: "8"})
     configs.write("ips/<default>", {RATE: "many"})
     assert rates.rates[None] == 50
+    assert names.asked == []
+
+
+def test_host_names_are_looked_up_on_the_scheduler_until_somebody_knows_them(names: Names) -> None:
+    """The start does not wait for a name server, which may start later than the broker."""
+    configs, rates, clock = Configs({"ips/a.example": {RATE: "5"}}), Rates(), ManualClock()
+    scheduler = ManualScheduler(clock)
+    IpConnectionRates(configs, rates, scheduler).start()
+    assert names.asked == []
+    scheduler.run_due()
+    assert (names.asked, rates.rates) == (["a.example"], {})
+    names.hosts = {"a.example": ["10.0.0.1", "10.0.0.2"], "b.example": ["10.0.0.3"]}
+    configs.write("ips/b.example", {RATE: "7"})  # not only after the time of the other
+    scheduler.run_due()
+    assert rates.rates == {"10.0.0.1": 5, "10.0.0.2": 5, "10.0.0.3": 7}
+    clock.advance_ms(10 * ip_rates.RETRY_MS)
+    names.asked.clear()
+    scheduler.run_due()
+    assert names.asked == []
+
+
+def test_a_host_name_that_nobody_knows_is_asked_for_again_after_a_while(names: Names) -> None:
+    configs, rates, clock = Configs({"ips/a.example": {RATE: "5"}}), Rates(), ManualClock()
+    scheduler = ManualScheduler(clock)
+    IpConnectionRates(configs, rates, scheduler).start()
+    scheduler.run_due()
+    names.hosts["a.example"] = ["10.0.0.1"]
+    clock.advance_ms(ip_rates.RETRY_MS - 1)
+    scheduler.run_due()
+    assert rates.rates == {}
+    clock.advance_ms(1)
+    scheduler.run_due()
+    assert rates.rates == {"10.0.0.1": 5}
+
+
+def test_the_rate_of_a_host_name_goes_from_the_addresses_that_it_had(names: Names) -> None:
+    configs, rates, clock = Configs({"ips/a.example": {RATE: "5"}, "ips/b.example": {RATE: "6"}}), Rates(), ManualClock()
+    names.hosts = {"a.example": ["10.0.0.1", "10.0.0.2"]}
+    scheduler = ManualScheduler(clock)
+    IpConnectionRates(configs, rates, scheduler).start()
+    scheduler.run_due()
+    names.hosts["a.example"] = ["10.0.0.2", "10.0.0.9"]
+    configs.write("ips/a.example", {RATE: "7"})
+    scheduler.run_due()
+    assert rates.rates == {"10.0.0.1": None, "10.0.0.2": 7, "10.0.0.9": 7}
+    names.hosts = {"b.example": ["10.0.0.3"]}
+    configs.write("ips/a.example", {})
+    configs.write("ips/b.example", {})
+    clock.advance_ms(ip_rates.RETRY_MS)
+    scheduler.run_due()
+    assert rates.rates == {"10.0.0.1": None, "10.0.0.2": None, "10.0.0.9": None}
 
 
 @pytest.mark.parametrize("name", ["alice", "a b", "a*b~c", "a/b", "::1", "\N{LATIN SMALL LETTER U WITH DIAERESIS}"])

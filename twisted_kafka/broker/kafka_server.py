@@ -215,7 +215,7 @@ class KafkaServer:
         )
         follow_move_quota(configs, config.broker_id, replicas.moves)
         follow_group_configs(configs, groups.group_config_manager)
-        IpConnectionRates(configs, sockets.quotas).start()
+        IpConnectionRates(configs, sockets.quotas, scheduler).start()
         handlers = self._start_request_handlers(running, ApiRegistry(make_families(dependencies)), data_plane, sockets)
         self._start_metrics_listener(running, main)
         sockets.enable_request_processing()

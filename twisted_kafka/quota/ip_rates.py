@@ -1,13 +1,18 @@
 """Applies ``connection_creation_rate`` of IP addresses from ``/config/ips``. (Kafka: IpConfigHandler.)"""
 
-from collections.abc import Mapping
-from typing import Protocol
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Final, Protocol
 
 from twisted.logger import Logger
 
-from twisted_kafka.network.accepting.host_names import UnknownHostError, addresses
+from twisted_kafka.network.accepting.host_names import UnknownHostError, addresses, numeric_addresses
 from twisted_kafka.quota.entities import CONNECTION_CREATION_RATE, entity_name
 from twisted_kafka.quota.interfaces import IConfigs
+from twisted_kafka.timing.scheduler import IScheduler, ScheduledTask
+
+RETRY_MS: Final = 60_000
+"""How long until a host name that could not be resolved is looked up again."""
 
 _log = Logger()
 
@@ -20,11 +25,22 @@ class IIpRates(Protocol):
 
 
 class IpConnectionRates:
-    """Applies the quotas of IP addresses and follows their changes."""
+    """Applies the quotas of IP addresses and follows their changes.
 
-    def __init__(self, configs: IConfigs, rates: IIpRates) -> None:
+    Quotas of host names apply to the addresses that the name has when it is looked up. That happens on the scheduler's threads, and
+    again after RETRY_MS if it fails: name servers may start later than the broker.
+    """
+
+    def __init__(self, configs: IConfigs, rates: IIpRates, scheduler: IScheduler) -> None:
         self._configs = configs
         self._rates = rates
+        self._scheduler = scheduler
+        self._lock = threading.Lock()
+        self._wanted: dict[str, int] = {}
+        """The rates of host names that have to be looked up, by name."""
+        self._applied: dict[str, list[str]] = {}
+        """The addresses of host names that have a rate."""
+        self._task: ScheduledTask | None = None
 
     def start(self) -> None:
         """Apply the current quotas and follow changes."""
@@ -44,11 +60,49 @@ class IpConnectionRates:
         name = entity_name(node)
         if name is None:
             self._rates.set_ip_rate(None, rate)
-            return
-        try:
-            found = addresses(name)
-        except UnknownHostError as error:
-            _log.error("Ignoring the quota of /config/ips/{node}: the host cannot be resolved: {error}", node=node, error=error)
-            return
-        for address in found:
+        elif found := numeric_addresses(name):
+            self._rates.set_ip_rate(found[0], rate)
+        else:
+            self._update_host(name, rate)
+
+    def _update_host(self, name: str, rate: int | None) -> None:
+        with self._lock:
+            if rate is None:
+                self._wanted.pop(name, None)
+                self._apply(name, (), None)
+            else:
+                self._wanted[name] = rate
+                self._schedule(0)
+
+    def _schedule(self, delay_ms: int) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        self._task = self._scheduler.schedule_once("ip-connection-rates", self._look_up_wanted, delay_ms)
+
+    def _look_up_wanted(self) -> None:
+        with self._lock:
+            wanted = dict(self._wanted)
+        for name, rate in wanted.items():
+            try:
+                found = addresses(name)
+            except UnknownHostError as error:
+                _log.error("The quota of /config/ips/{name} waits until the host can be resolved: {error}", name=name, error=error)
+                continue
+            with self._lock:
+                if self._wanted.get(name) == rate:
+                    del self._wanted[name]
+                    self._apply(name, found, rate)
+        with self._lock:
+            is_next_scheduled = self._task is not None and not self._task.is_cancelled
+            if self._wanted and not is_next_scheduled:
+                self._schedule(RETRY_MS)
+
+    def _apply(self, name: str, found: Iterable[str], rate: int | None) -> None:
+        now = list(found)
+        for address in self._applied.pop(name, ()):
+            if address not in now:
+                self._rates.set_ip_rate(address, None)
+        for address in now:
             self._rates.set_ip_rate(address, rate)
+        if now:
+            self._applied[name] = now

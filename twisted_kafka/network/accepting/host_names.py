@@ -23,10 +23,8 @@ class UnknownHostError(OSError):
 
 def addresses(host: str) -> list[str]:
     """Return the distinct addresses of a host; an IP address is returned as it is. Raises UnknownHostError."""
-    try:
-        return _look_up(host, socket.AI_NUMERICHOST)
-    except (OSError, UnicodeError):
-        pass  # not an IP address but a name
+    if numeric := numeric_addresses(host):
+        return numeric
     if not _free.acquire(blocking=False):
         raise UnknownHostError(f"{MAX_LOOKUPS} lookups of other hosts hang")
     found: Future[list[str]] = Future()
@@ -39,6 +37,14 @@ def addresses(host: str) -> list[str]:
         raise UnknownHostError(error.strerror or str(error)) from error
     except UnicodeError as error:
         raise UnknownHostError("not a valid host name") from error
+
+
+def numeric_addresses(host: str) -> list[str]:
+    """Return the address if ``host`` is an IP address; an empty list for a name, which has to be looked up."""
+    try:
+        return _look_up(host, socket.AI_NUMERICHOST)
+    except (OSError, UnicodeError):
+        return []
 
 
 def _fill(found: "Future[list[str]]", host: str) -> None:
