@@ -1,5 +1,6 @@
 """The coordinator on the real replica manager and log: what it wrote is there after a restart, in Kafka's formats."""
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ from twisted_kafka.coordinator.transaction.verification import TransactionVerifi
 from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metrics.registry import MetricsRegistry
-from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.errors import ErrorCode, KafkaStorageError
 from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
 from twisted_kafka.protocol.records.batch import batches
+from twisted_kafka.protocol.regions import FileRegion
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.partition import LeaderState
 from twisted_kafka.replication.purgatories import Purgatories
@@ -62,6 +64,25 @@ class RealBroker:
 @pytest.fixture
 def clock() -> ManualClock:
     return ManualClock()
+
+
+def test_a_disk_that_fails_while_a_partition_is_loaded_takes_its_directory_offline(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = RealBroker(tmp_path, clock)
+    broker.lead()
+    offset = OffsetCommitValue(offset=1, metadata="", commit_timestamp=clock.wall_ms())
+    assert broker.groups.commit_offsets(Sender("group", "", None, -1), {PARTITION: offset}, 9) == ErrorCode.NONE
+    partition = TopicPartition(TOPIC, broker.groups.runtime.partition_for("group"))
+
+    def fail(*_: object) -> bytes:
+        raise OSError(errno.EIO, "broken")
+
+    monkeypatch.setattr(FileRegion, "read", fail)
+    with pytest.raises(KafkaStorageError, match="broken"):
+        list(ReplicaReader(broker.replicas).read_all(partition, 1000))
+    assert [directory.is_online for directory in broker.logs.directories] == [False]
+    broker.stop()
 
 
 @pytest.mark.parametrize("codec", ["0", "1", "4"])

@@ -58,8 +58,7 @@ class ReplicaReader:
         log = self._replica_manager.get_partition_or_error(partition).log
         position, end = log.log_start_offset, log.log_end_offset
         while position < end:
-            data = log.read(position, buffer_size, FetchIsolation.LOG_END, True).records
-            chunk = data if isinstance(data, bytes) else data.read()
+            chunk = log.content(log.read(position, buffer_size, FetchIsolation.LOG_END, True).records)
             if not chunk:
                 return
             following = _end_offset(chunk, position)

@@ -281,6 +281,15 @@ class UnifiedLog(LogMaintenance):
                 return self.read(start_offset, max_bytes, isolation, min_one_message, is_retry=True)
             raise self._storage_error("read", error) from error
 
+    def content(self, records: Buffer | FileRegion) -> Buffer:
+        """Return the bytes of what ``read`` found; raises KafkaStorageError, and EOFError if they were truncated meanwhile."""
+        if not isinstance(records, FileRegion):
+            return records
+        try:
+            return records.read()
+        except OSError as error:
+            raise self._storage_error("read", error) from error
+
     def _read(
         self,
         segments: LogSegments,

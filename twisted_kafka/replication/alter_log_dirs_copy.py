@@ -10,7 +10,6 @@ from twisted_kafka.log.batch_headers import batches_in
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.errors import OffsetOutOfRangeError
-from twisted_kafka.protocol.regions import FileRegion
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.partition import Partition
 
@@ -75,7 +74,7 @@ class ReplicaCopier:
             records = log.read(future.log_end_offset, self._max_bytes, FetchIsolation.LOG_END, True).records
         except OffsetOutOfRangeError:
             return 0  # retention deleted it: the next step begins at the new log start offset
-        data = records.read() if isinstance(records, FileRegion) else records
+        data = log.content(records)
         if data:
             first = next(batches_in(data), None)
             if first is not None and first.base_offset < future.log_end_offset:
