@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.coordinator.group.group_config_manager import (
     HEARTBEAT_INTERVAL,
     SESSION_TIMEOUT,
@@ -13,7 +14,7 @@ from twisted_kafka.coordinator.group.group_config_manager import (
     group_id_of,
     node_name,
 )
-from twisted_kafka.coordinator.group.group_coordinator_config import GroupCoordinatorConfig
+from twisted_kafka.coordinator.group.group_coordinator_config import GroupCoordinatorConfig, MigrationPolicy
 from twisted_kafka.protocol.errors import InvalidConfigurationError, InvalidRequestError
 
 
@@ -78,3 +79,41 @@ def test_a_group_s_node_has_any_id() -> None:
 def test_no_config_of_a_group_is_a_list() -> None:
     with pytest.raises(InvalidConfigurationError, match=SESSION_TIMEOUT):
         GroupConfigResource(GroupConfigManager(GroupCoordinatorConfig())).list_default(SESSION_TIMEOUT)
+
+
+def test_the_broker_s_values_are_those_of_its_keys() -> None:
+    properties = {
+        "group.min.session.timeout.ms": 1,
+        "group.max.session.timeout.ms": 2,
+        "group.initial.rebalance.delay.ms": 3,
+        "group.max.size": 4,
+        "offset.metadata.max.bytes": 5,
+        "offsets.retention.minutes": 6,
+        "offsets.retention.check.interval.ms": 7,
+        "offsets.commit.timeout.ms": 8,
+        "offsets.commit.required.acks": 1,
+        "offsets.topic.compression.codec": 2,
+        "offsets.load.buffer.size": 11,
+        "group.consumer.max.size": 12,
+        "group.consumer.session.timeout.ms": 45_001,
+        "group.consumer.min.session.timeout.ms": 45_000,
+        "group.consumer.max.session.timeout.ms": 45_002,
+        "group.consumer.heartbeat.interval.ms": 5_001,
+        "group.consumer.min.heartbeat.interval.ms": 5_000,
+        "group.consumer.max.heartbeat.interval.ms": 5_002,
+        "group.consumer.migration.policy": "Upgrade",
+    }
+    config = KafkaConfig.embedded({key: str(value) for key, value in properties.items()})
+    values = list(properties.values())
+    expected = [*values[:5], 6 * 60_000, *values[6:18], MigrationPolicy.UPGRADE]
+    assert list(GroupCoordinatorConfig.from_config(config)) == expected
+    assert GroupCoordinatorConfig.from_config(KafkaConfig.embedded({})).offsets_retention_ms == 7 * 24 * 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("policy", "upgrades", "downgrades"),
+    [("disabled", False, False), ("upgrade", True, False), ("downgrade", False, True), ("bidirectional", True, True)],
+)
+def test_migration_policies(policy: str, upgrades: bool, downgrades: bool) -> None:
+    found = MigrationPolicy(policy)
+    assert (found.upgrades, found.downgrades) == (upgrades, downgrades)
