@@ -235,7 +235,6 @@ class Rebalancer:
         if group.join_timer is not None:
             group.join_timer.cancel()
             group.join_timer = None
-        group.initial_delay = False
         for member in group.not_rejoined():
             if member.instance_id is None:
                 self.log.info("Group {group}: member {member} did not rejoin", group=group.group_id, member=member.member_id)
