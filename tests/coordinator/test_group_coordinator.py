@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from twisted.logger import capturedLogs
 
 from tests.coordinator.fakes import Bench, MemoryLog, join
 from tests.coordinator.transcript_consumer import subscription
@@ -380,3 +381,23 @@ def test_no_timer_is_left_behind(ends_by: str) -> None:
             heartbeat(bench, member_id, -1)
         bench.advance(5000)
     assert len(bench.timer) == 0
+
+
+def test_a_timer_of_a_member_that_is_gone_does_nothing() -> None:
+    """Its removal is in the log, but the replicas did not confirm it in time: the client was told of an error."""
+    bench = Bench(initial_rebalance_delay_ms=0)
+    bench.topics.change({"t": 1})
+    for member_id in ("a", "b"):
+        heartbeat(bench, member_id, subscribed_topic_names=["t"])
+    bench.log.holds = True
+    answer = heartbeat(bench, "a", -1)
+    bench.log.release(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+    assert answer.result(0).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    bench.clock.advance_ms(40_000)
+    heartbeat(bench, "b", 2)
+    with capturedLogs() as logs:
+        bench.advance(10_000)
+    assert [each for each in logs if "log_failure" in each] == []
+    described: Any = bench.groups.describe_consumer_group("g")
+    assert [member.member_id for member in described.members] == ["b"]
+    assert len(bench.timer) == 1

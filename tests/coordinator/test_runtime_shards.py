@@ -292,15 +292,15 @@ def test_who_refuses_and_why() -> None:
 
 
 def test_an_operation_that_was_let_in_while_its_shard_goes_is_refused() -> None:
-    setup = Setup(partitions=2)
-    setup.elect(0, 1)
+    setup = Setup(partitions=3)
+    setup.elect(0, 1, 2)
 
     def resign(shard: Journal) -> int:
-        """The first of two shards is asked; meanwhile the second one goes."""
+        """The first of three shards is asked; meanwhile the second one goes."""
         setup.runtime.resigned(1, 0)
         return len(shard.events)
 
-    assert setup.runtime.execute_everywhere(resign) == [1]
+    assert setup.runtime.execute_everywhere(resign) == [1, 1]
 
 
 def test_everyone_who_is_active_is_asked() -> None:
