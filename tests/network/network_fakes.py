@@ -16,7 +16,7 @@ from twisted_kafka.network.loop.processor_settings import ProcessorSettings
 from twisted_kafka.network.requests.memory_pool import MemoryPool
 from twisted_kafka.network.requests.parker import Parker
 from twisted_kafka.network.requests.request import Request
-from twisted_kafka.network.requests.request_channel import RequestChannel
+from twisted_kafka.network.requests.request_channel import MAX_PARK_S, RequestChannel
 from twisted_kafka.network.requests.request_context import ConnectionInfo
 from twisted_kafka.network.requests.request_observer import IRequestObserver
 from twisted_kafka.protocol.regions import FileRegion, Part
@@ -150,7 +150,8 @@ class Layer:
         return self.take_on(self.parker)
 
     def take_on(self, parker: Parker) -> Request | None:
-        request = self.channel.receive(parker, 0)
+        # With a timeout of 0 no large request is received: those are for a handler's own thread.
+        request = self.channel.receive(parker, MAX_PARK_S if self.channel.has_large_next else 0)
         assert request is None or isinstance(request, Request)
         return request
 

@@ -8,7 +8,6 @@ import ctypes
 import os
 import sys
 import threading
-import time
 from typing import Protocol
 
 _CLOCK_MONOTONIC = 1
@@ -64,9 +63,10 @@ class TimerFd:
 class SleepTimer:
     """Sleeps, and is woken once each time that it is started after it has expired."""
 
-    __slots__ = ("_delay_s", "_started")
+    __slots__ = ("_closed", "_delay_s", "_started")
 
     def __init__(self) -> None:
+        self._closed = threading.Event()
         self._started = threading.Event()
         self._delay_s = 0.0
 
@@ -79,11 +79,12 @@ class SleepTimer:
     def wait(self) -> None:
         """``IWakeUpTimer.wait``."""
         self._started.wait()
-        time.sleep(self._delay_s)
+        self._closed.wait(self._delay_s)
         self._started.clear()
 
     def close(self) -> None:
         """``IWakeUpTimer.close``."""
+        self._closed.set()
 
 
 def make_wake_up_timer() -> IWakeUpTimer:
