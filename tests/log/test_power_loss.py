@@ -684,6 +684,30 @@ def test_no_hole_is_left_wherever_segments_are_dropped(tmp_path: Path, action: s
         assert [value for _, value in contents(log)] == values[: len(contents(log))], directory
 
 
+def test_the_newest_records_are_left_wherever_retention_dies(tmp_path: Path) -> None:
+    values = [b"%d" % number for number in range(12)]
+
+    def bench_in(directory: Path, **settings: Any) -> Bench:
+        return Bench(directory / "disk" / "topic-0", segment_bytes=200, index_interval_bytes=0, **settings)
+
+    def prepare(directory: Path) -> None:
+        log = bench_in(directory).open()
+        for value in values:
+            append(log, value)
+        log.flush_and_close()
+
+    def retain(directory: Path) -> None:
+        log = bench_in(directory, retention_bytes=200).open(was_clean=True)
+        log.update_high_watermark(log.log_end_offset)
+        assert log.delete_old_segments() > 3
+
+    for directory in deaths(tmp_path, prepare, retain):
+        log = bench_in(directory).open(recovery_point=0)
+        left = [value for _, value in contents(log)]
+        assert left, directory
+        assert left == values[-len(left) :], directory
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_two_thousand_worlds(tmp_path: Path) -> None:

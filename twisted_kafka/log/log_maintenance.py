@@ -90,51 +90,58 @@ class LogMaintenance(LogState):
         """Delete the segments that exceed retention or are below the log start offset; returns how many.
 
         ``retention.ms`` and ``retention.bytes`` apply only if cleanup.policy includes delete. Records above the high watermark are
-        kept.
+        kept. The oldest segment is deleted first, and each deletion is durable before the next: a power failure leaves no hole.
         """
-        with self._lock:
-            if self._is_closed:
-                return 0
+        count = 0
+        deleted: list[Path] = []
+        try:
+            while paths := self._delete_oldest_segment():
+                deleted += paths
+                count += 1
+        finally:
+            if deleted:
+                self._remove_later(deleted)
+        return count
+
+    def _delete_oldest_segment(self) -> list[Path]:
+        """Delete the oldest segment durably if it exceeds retention, and return its renamed files."""
+        with self._flush_lock:
             try:
-                doomed = self._breaching_segments()
-                if not doomed:
-                    return 0
-                if doomed[-1] is self._active:
-                    self._roll(self.log_end_offset)
-                self._remove_segments(doomed)
+                with self._lock:
+                    segment = self.segments.first
+                    if self._is_closed or not self._is_breaching(segment):
+                        return []
+                    if segment is self._active:
+                        self._roll(self.log_end_offset)
+                    paths = self._remove_first(segment)
+                sync_directory(self.dir)  # appends go on meanwhile
             except OSError as error:
                 raise self._storage_error("delete segments of", error) from error
-            return len(doomed)
+        return paths
 
-    def _breaching_segments(self) -> list[LogSegment]:
-        config, now_ms = self.config, self._clock.wall_ms()
-        is_deleting = "delete" in config.cleanup_policy
-        excess = self.size_bytes - config.retention_bytes if is_deleting and config.retention_bytes >= 0 else -1
-        oldest_ms = now_ms - config.retention_ms if is_deleting and config.retention_ms >= 0 else None
-        segments = list(self.segments)
-        doomed: list[LogSegment] = []
-        for number, segment in enumerate(segments):
-            is_last = number == len(segments) - 1
-            end = self.log_end_offset if is_last else segments[number + 1].base_offset
-            if end > self.high_watermark or (is_last and not segment.size_bytes):
-                break
-            excess -= segment.size_bytes
-            is_old = oldest_ms is not None and segment.largest_timestamp_ms() < oldest_ms
-            is_before_start = not is_last and end <= self.log_start_offset
-            if not (is_old or is_before_start or excess >= 0):
-                break
-            doomed.append(segment)
-        return doomed
+    def _is_breaching(self, oldest: LogSegment) -> bool:
+        config = self.config
+        following = self.segments.after(oldest)
+        is_last = following is None
+        end = self.log_end_offset if following is None else following.base_offset
+        if end > self.high_watermark or (is_last and not oldest.size_bytes):
+            return False
+        if not is_last and end <= self.log_start_offset:
+            return True
+        if "delete" not in config.cleanup_policy:
+            return False
+        if 0 <= config.retention_bytes <= self.size_bytes - oldest.size_bytes:
+            return True
+        return config.retention_ms >= 0 and oldest.largest_timestamp_ms() < self._clock.wall_ms() - config.retention_ms
 
-    def _remove_segments(self, doomed: list[LogSegment]) -> None:
-        kept = LogSegments([segment for segment in self.segments if segment not in doomed])
+    def _remove_first(self, segment: LogSegment) -> list[Path]:
+        kept = LogSegments([each for each in self.segments if each is not segment])
         first = kept.first.base_offset
         self._set_log_start(max(self.log_start_offset, first), kept)
         self.recovery_point = max(self.recovery_point, first)
-        paths = [path for segment in doomed for path in segment.mark_deleted()]
-        for segment in doomed:
-            self._snapshots.remove(segment.base_offset)
-        self._remove_later(paths)
+        paths = segment.mark_deleted()
+        self._snapshots.remove(segment.base_offset)
+        return paths
 
     def _remove_later(self, paths: Iterable[Path]) -> None:
         names = [path.name for path in paths]
