@@ -13,6 +13,9 @@ SETTLED_S = 1.2
 
 _REQUESTS = re.compile(r'^kafka_network_requestmetrics_requests_total\{request="(\w+)",version="\d+"\} (\d+)$', re.MULTILINE)
 
+COUNTED_AS_FETCH = ("FetchConsumer", "FetchFollower")
+"""Further names of Fetch requests, which are counted under both."""
+
 
 def metrics_page(port: int) -> str:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
@@ -23,7 +26,8 @@ def request_counts(port: int) -> Counter[str]:
     """Return how many requests of each API the broker has counted since it started."""
     counts: Counter[str] = Counter()
     for api, count in _REQUESTS.findall(metrics_page(port)):
-        counts[api] += int(count)
+        if api not in COUNTED_AS_FETCH:
+            counts[api] += int(count)
     return counts
 
 

@@ -139,9 +139,9 @@ def test_the_report_counts_what_the_metrics_counted(run: Run, tmp_path: Path) ->
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     document = json.loads(out.with_suffix(".json").read_text())
-    assert document["unreadable_lines"] == 0
-    assert {row["api"]: row["requests"] for row in document["api"]} == dict(run.counted)
+    assert document["source"]["lines"] == {"read": run.counted.total()}
+    assert {row["api"]: row["requests"] for row in document["apis"]} == dict(run.counted)
     assert document["total"]["requests"] == run.counted.total()
-    assert {row["topic"] for row in document["topic"]} >= set(run.written)
+    assert {row["topic"] for row in document["topics"]} >= set(run.written)
     lines = counting.access_lines(run.broker.access_dir)
     assert Counter(line["api"] for line in lines) == run.counted

@@ -81,6 +81,10 @@ class Stage(Layer):
         self.channel.check_stalls()
 
 
+def take_next_role(thread: Parker) -> None:
+    thread.role, thread.next_role = thread.next_role, None
+
+
 @pytest.fixture
 def stage() -> Stage:
     return Stage()
@@ -167,7 +171,9 @@ def test_stalled_thread_exchanges_roles_with_the_idle_handler(stage: Stage) -> N
 
     def block(request: Request) -> None:
         stage.stall()
+        assert (stage.leader.next_role, stage.sleeping[1].next_role) == (handler, loop)
         # From here the other thread runs the loop.
+        take_next_role(stage.sleeping[1])
         stage.processor.leader = stage.sleeping[1]
         stage.act = stage.respond
         stage.request()
@@ -180,7 +186,6 @@ def test_stalled_thread_exchanges_roles_with_the_idle_handler(stage: Stage) -> N
     stage.request()
     assert not stage.processor.handle_requests()
     assert answered_after == [1]
-    assert (stage.leader.next_role, stage.sleeping[1].next_role) == (handler, loop)
     assert [each.woken for each in stage.sleeping] == [0, 1]
     assert [each.thread.name for each in (stage.leader, stage.sleeping[1]) if each.thread] == ["handler-1", "network-thread"]
     assert stage.channel._parkers == [stage.sleeping[0], stage.leader]
@@ -188,6 +193,46 @@ def test_stalled_thread_exchanges_roles_with_the_idle_handler(stage: Stage) -> N
     stage.processor.after_poll()
     stage.processor.run_pending()
     assert stage.answered == 2
+
+
+def test_stalled_thread_has_lost_the_loop_even_if_a_later_leader_has_the_same_follower(stage: Stage) -> None:
+    first, second, third = stage.leader, stage.sleeping[1], stage.sleeping[0]
+    is_blocked, may_return = threading.Event(), threading.Event()
+
+    def block(request: Request) -> None:
+        is_blocked.set()
+        assert may_return.wait(10)
+        stage.respond(request)
+
+    still_leads: list[bool] = []
+    thread = threading.Thread(target=lambda: still_leads.append(stage.processor.handle_requests()))
+    stage.act = block
+    stage.request()
+    thread.start()
+    assert is_blocked.wait(10)
+    stage.stall()
+    take_next_role(second)
+    stage.processor.leader = second
+
+    stage.act = lambda request: stage.stall()
+    stage.request()
+    assert not stage.processor.handle_requests()
+    take_next_role(second)
+    stage.channel.release_idle(second)
+    take_next_role(third)
+    stage.processor.leader = third
+
+    def let_the_first_return(request: Request) -> None:
+        may_return.set()
+        thread.join(10)
+        assert stage.processor.is_handling
+
+    stage.act = let_the_first_return
+    stage.request()
+    assert stage.processor.handle_requests()
+    assert still_leads == [False]
+    assert first.next_role is not None
+    assert stage.channel._idle == [second]
 
 
 def test_roles_are_not_exchanged_for_requests_that_follow_one_another_quickly(stage: Stage) -> None:
@@ -211,6 +256,7 @@ def test_with_the_last_handler_in_a_stalled_request_the_loop_goes_on_and_request
 
     def block(request: Request) -> None:
         stage.stall()
+        take_next_role(stage.sleeping[0])
         stage.processor.leader = stage.sleeping[0]
         stage.request()
         assert stage.processor.handle_requests()

@@ -273,7 +273,8 @@ class Processor:
         except Exception:  # noqa: BLE001 the loop may be another thread's by now: it must not fail because of this
             _log.failure("{name} failed", name=handler.name)
         with self._leadership:
-            is_leader = self._follower is follower
+            # Not whether _follower is the same: a later leader may have claimed the same handler's place.
+            is_leader = leader.next_role is None
             if is_leader:
                 self._follower = None
         if not is_leader:
