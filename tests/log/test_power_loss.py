@@ -569,6 +569,29 @@ class TestAfterAPowerFailure:
         manager = broker.start(("disk/new/a",), **SETTINGS)
         assert [len(contents(manager.get_log(partition))) for partition in partitions] == [1, 1]
 
+    def test_the_old_log_of_a_moved_replica_does_not_come_back(self, broker: Broker, disk: CrashDisk) -> None:
+        with disk.watched(-1):
+            manager = broker.start(DIRECTORIES, **SETTINGS)
+            append(manager.get_or_create_log(PLAIN), b"truncated")
+            log = manager.get_log(PLAIN)
+            log.flush()
+            manager.prefer(PLAIN, next(each for each in manager.directories if each.path != log.parent))
+            future = manager.get_or_create_future_log(PLAIN, None)
+            assert ReplicaCopier(manager, 300).step(Moved(PLAIN, log, future, manager)).is_done  # type: ignore[arg-type]
+            manager.truncate_to(PLAIN, 0)
+        self.fail(disk)
+        assert contents(broker.start(DIRECTORIES, **SETTINGS).get_log(PLAIN)) == []
+
+    def test_a_deleted_topic_does_not_come_back(self, broker: Broker, disk: CrashDisk) -> None:
+        with disk.watched(-1):
+            manager = broker.start(DIRECTORIES, **SETTINGS)
+            log = manager.get_or_create_log(PLAIN, TOPIC_ID)
+            append(log, b"deleted")
+            log.flush()
+            manager.delete_log(PLAIN)
+        self.fail(disk)
+        assert not list(broker.path.glob(f"disk/*/{PLAIN}"))
+
     def test_a_crash_is_not_taken_for_the_clean_stop_before_it(self, broker: Broker, disk: CrashDisk) -> None:
         with disk.watched(-1):
             manager = broker.start(DIRECTORIES, **SETTINGS)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from twisted_kafka.log.files import DELETED_DIRECTORY_SUFFIX, marked_directory_name, remove_if_there
+from twisted_kafka.log.files import DELETED_DIRECTORY_SUFFIX, marked_directory_name, remove_if_there, sync_directory
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.errors import KafkaStorageError
 from twisted_kafka.timing.scheduler import IScheduler
@@ -17,10 +17,14 @@ class LogRemover:
         self._on_failure = on_failure
 
     def remove(self, log: UnifiedLog) -> None:
-        """Rename and close a log; its files are deleted after ``file.delete.delay.ms``. Raises KafkaStorageError."""
+        """Rename a log durably and close it; its files are deleted after ``file.delete.delay.ms``. Raises KafkaStorageError.
+
+        A log that came back after a power failure would compete with the one that replaced it, in this directory or another.
+        """
         doomed = log.parent / marked_directory_name(log.topic_partition, DELETED_DIRECTORY_SUFFIX)
         try:
             log.move_to(doomed)
+            sync_directory(log.parent)
         except OSError as error:
             self._on_failure(log.parent, error)
             raise KafkaStorageError(f"cannot delete {log.topic_partition} in {log.parent}: {error}") from error
