@@ -7,8 +7,27 @@ import pytest
 
 from tests.eventually import join
 
+_spark_threads: set[threading.Thread] = set()
+
 _NOT_OURS = "kafka-io-kafka-python-"
 """kafka-python leaves this thread when a client cannot connect."""
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[object]:
+    """The Spark session of all tests: it takes seconds to start, and a process can have only one."""
+    pytest.importorskip("pyspark")
+    from twisted_kafka_spark import session
+
+    before = set(threading.enumerate())
+    try:
+        started = session.start("local[2]", application="tests")
+    except session.SparkUnavailableError as error:
+        pytest.skip(str(error))
+    started.conf.set("spark.sql.shuffle.partitions", "2")
+    _spark_threads.update(set(threading.enumerate()) - before)
+    yield started
+    started.stop()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -16,7 +35,7 @@ def no_thread_is_left() -> Iterator[None]:
     """Fail when a module's tests leave threads behind: what they count or slow down later is another test's."""
     before = set(threading.enumerate())
     yield
-    join(each for each in threading.enumerate() if each not in before and not _is_a_librarys(each))
+    join(each for each in threading.enumerate() if each not in before | _spark_threads and not _is_a_librarys(each))
 
 
 def _is_a_librarys(thread: threading.Thread) -> bool:
@@ -34,6 +53,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     class ByFixtures(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             module = nodeid.partition("::")[0]
-            return "tests/spark" if module.startswith("tests/spark/") else module
+            return "tests/spark" if module.startswith("tests/spark/") or module == "tests/oracle/test_request_log.py" else module
 
     return ByFixtures(config, log)

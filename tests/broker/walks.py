@@ -46,6 +46,9 @@ THREADS = {
 }
 """The threads that are followed, by the beginning of their names."""
 
+COMPREHENSIONS = ("<listcomp>", "<dictcomp>", "<setcomp>")
+"""Calls before Python 3.12, and none from then on (PEP 709)."""
+
 WARM_UPS = 3
 """Requests before the one that is followed: the first ones compile codecs and fill caches."""
 QUIET_S = 0.5
@@ -93,7 +96,7 @@ class Follower:
     def profile(self, frame: FrameType, event: str, _argument: object) -> None:
         """Take an event of ``threading.setprofile``."""
         code = frame.f_code
-        if event not in ("call", "return") or not code.co_filename.startswith(PACKAGE):
+        if event not in ("call", "return") or not code.co_filename.startswith(PACKAGE) or code.co_name in COMPREHENSIONS:
             return
         stack: list[CodeType] = self._local.__dict__.setdefault("stack", [])
         if event == "return":

@@ -17,7 +17,8 @@ def new_group() -> str:
     return f"group-{next(_numbers)}-{time.monotonic_ns()}"
 
 
-def send_confluent(bootstrap: str, topic: str, values: Iterable[bytes], **settings: object) -> None:
+def send_confluent(bootstrap: str, topic: str, values: Iterable[bytes], timestamp_ms: int = 0, /, **settings: object) -> None:
+    """Send ``values`` and wait until they are acknowledged; their time is now if ``timestamp_ms`` is 0."""
     from confluent_kafka import Producer
 
     failures: list[object] = []
@@ -30,7 +31,7 @@ def send_confluent(bootstrap: str, topic: str, values: Iterable[bytes], **settin
     for value in values:
         while True:
             try:
-                producer.produce(topic, value, on_delivery=delivered)
+                producer.produce(topic, value, timestamp=timestamp_ms, on_delivery=delivered)
                 break
             except BufferError:
                 producer.poll(0.5)

@@ -114,15 +114,6 @@ def topic_requests(told: dict[str, Any]) -> dict[tuple[str, str], int]:
     }
 
 
-@pytest.fixture(scope="module")
-def spark() -> Any:
-    from twisted_kafka_spark import session
-
-    started = session.start("local[2]", application="tests")
-    yield started
-    started.stop()
-
-
 def test_both_logs_tell_the_same_requests_and_bytes(spark: Any, tmp_path: Path) -> None:
     if java_class_path() is None:
         pytest.skip("Java or Maven is not installed")

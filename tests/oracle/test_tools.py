@@ -35,6 +35,8 @@ TOOLS = {
     "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
 }
 
+SENT_MS = 1_700_000_000_000
+
 BROKER = "@"
 """Stands for the broker's address where a tool does not want it at the end of the line."""
 
@@ -165,7 +167,8 @@ def test_offsets_records_and_groups(both: Both) -> None:
     topic, group = "tools.records", "tools.group"
     for runner in both:
         runner(f"kafka-topics --create --topic {topic}")
-        send_confluent(runner.bootstrap, topic, [b"line %d" % at for at in range(50)])
+        # One batch and one time, so that the offset of the largest timestamp is the same.
+        send_confluent(runner.bootstrap, topic, [b"line %d" % at for at in range(50)], SENT_MS, **{"linger.ms": 1000})
     same(both, f"kafka-get-offsets --topic {topic}")
     for time in ("-1", "-2", "-3", "latest", "earliest", "max-timestamp"):
         same(both, f"kafka-get-offsets --topic {topic} --time {time}")

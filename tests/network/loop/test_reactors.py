@@ -21,7 +21,9 @@ def waker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> An
 
 
 def is_due(waker: Waker) -> bool:
-    return bool(select.select([waker], [], [], 0)[0])
+    poller = select.poll()
+    poller.register(waker, select.POLLIN)
+    return bool(poller.poll(0))
 
 
 def test_waker_is_due_from_the_first_call_until_it_is_read(waker: Waker) -> None:
