@@ -121,6 +121,23 @@ def test_callback_that_fails_closes_its_connection() -> None:
     assert transport.is_closed
 
 
+def test_fatal_error_in_a_callback_ends_the_handler_and_not_the_thread_in_its_place() -> None:
+    layer = Layer()
+    told: list[str] = []
+
+    def fail() -> None:
+        raise FatalExitError("the log cannot be trusted")
+
+    layer.connect()[0].dataReceived(frame(1))
+    request = layer.take()
+    assert request is not None
+    layer.channel.send_callback(fail, request)
+    handler = KafkaRequestHandler(layer.channel, lambda _: None, "handler", told.append)
+    assert handler.step(layer.parker, 0)
+    assert told == ["Fatal error in handler: FatalExitError: the log cannot be trusted"]
+    assert handler.has_ended
+
+
 def test_what_is_no_requests_failure_ends_the_handler_with_one_message() -> None:
     layer = Layer()
     told: list[str] = []

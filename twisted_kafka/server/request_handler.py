@@ -84,6 +84,8 @@ class KafkaRequestHandler:
                 request.function()
             except Exception:  # noqa: BLE001 as above
                 self._failed(request.request)
+            except BaseException as error:  # noqa: BLE001 as above
+                self._end(error)
             return True
         self.has_ended = self.has_ended or request is not None
         return False

@@ -87,6 +87,9 @@ class HookedReactor(FakeReactor):
         self.hooks: object = None
         self.is_woken = False
 
+    def mainLoop(self) -> None:
+        """Has been stopped."""
+
     def wakeUp(self) -> None:
         self.is_woken = True
 

@@ -7,6 +7,7 @@ import pytest
 
 from tests.network.loop.schedule import HookedReactor
 from tests.network.network_fakes import Layer, frame
+from twisted_kafka.network.loop.network_thread import NetworkThread
 from twisted_kafka.network.loop.processor import MAX_REQUESTS_PER_ROUND, MAX_ROUND_NS
 from twisted_kafka.network.requests.parker import Parker
 from twisted_kafka.network.requests.request import LARGE_BYTES, Request
@@ -324,6 +325,39 @@ def test_error_outside_of_a_request_ends_the_round_and_not_the_loop(stage: Stage
     assert stage.channel._idle == stage.sleeping
     assert stage.processor.handle_requests()
     assert stage.answered == 1
+
+
+def test_whatever_goes_wrong_in_a_round_the_place_is_returned(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def exit_(*_: object) -> None:
+        raise SystemExit
+
+    stage.request()
+    with monkeypatch.context() as broken:
+        broken.setattr(stage.channel, "receive", exit_)
+        assert stage.processor.handle_requests()
+    assert not stage.processor.is_handling
+    assert stage.channel._idle == stage.sleeping
+
+
+def test_thread_that_has_lost_the_loop_goes_on_as_a_handler_which_takes_large_requests_too(stage: Stage) -> None:
+    def block(request: Request) -> None:
+        stage.stall()
+        stage.respond(request)
+
+    stage.act = block
+    stage.request(2)
+    assert not stage.processor.handle_requests()
+    assert stage.channel.size == 1
+
+
+def test_end_of_the_loop_leaves_the_queue_to_the_handlers(stage: Stage) -> None:
+    stage.processor.leave_queue()
+    assert [each.woken for each in stage.sleeping] == [0, 0]
+    stage.request()
+    network_thread = NetworkThread(stage.processor, stage.hooked, "network-thread")  # type: ignore[arg-type]
+    network_thread._is_reactor_started = True
+    network_thread.run(Parker())
+    assert [each.woken for each in stage.sleeping] == [0, 1]
 
 
 def test_time_in_requests_is_the_handlers_and_not_the_network_threads(stage: Stage) -> None:

@@ -205,15 +205,41 @@ def test_the_last_one_that_fell_asleep_is_woken_first_and_nobody_for_nothing() -
     assert isinstance(sleepers[0].woken(), ShutdownRequest)
 
 
-def test_a_handler_is_watched_from_before_it_is_woken() -> None:
-    setup = Setup()
-    sleeper = Sleeper(setup, setup.parkers[0])
+def test_each_request_is_watched_also_after_one_that_was_stalled() -> None:
+    setup = Setup(handlers=2)
+    idle = Sleeper(setup, setup.parkers[0])
     watched: list[bool] = []
-    setup.channel.watch = lambda now_ns: watched.append(sleeper.is_asleep and setup.channel.check_stalls())
+    setup.channel.watch = lambda now_ns: watched.append(setup.channel.check_stalls())
+    for count in (1, 2):
+        setup.clock.advance_ms(5)
+        setup.send()
+        assert setup.channel.receive(setup.parkers[1]) is not None
+        assert watched == [True] * count
+        assert [setup.channel.check_stalls() for _ in range(2)] == [True, False], "nobody watches it now that it is stalled"
     setup.send()
     setup.channel.wake_handler()
-    assert isinstance(sleeper.woken(), Request)
-    assert watched == [True]
+    assert isinstance(idle.woken(), Request)
+
+
+def test_processors_may_come_while_others_go() -> None:
+    setup = Setup()
+    channel = setup.channel
+    gone, come = FakeProcessor(), FakeProcessor()
+    channel.add_processor(gone)
+
+    class Interrupted(list[Any]):
+        """Lets another thread add a processor while it is copied."""
+
+        def __iter__(self) -> Any:
+            adding.start()
+            adding.join(0.05)
+            return super().__iter__()
+
+    adding = threading.Thread(target=channel.add_processor, args=(come,))
+    channel._processors = Interrupted(channel._processors)
+    channel.remove_processor(gone)
+    adding.join(10)
+    assert channel._processors == [setup.processor, come]
 
 
 def test_a_callback_wakes_an_idle_handler() -> None:

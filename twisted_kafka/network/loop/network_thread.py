@@ -95,6 +95,7 @@ class NetworkThread:
             if self._make_reactor is None or not self._restart(self._make_reactor):
                 break
             _log.warn("Network thread {name} continues with a new reactor", name=self.name)
+        self.processor.leave_queue()
         self._ended.set()
 
     def _restart(self, make_reactor: Callable[[], ReactorBase]) -> bool:

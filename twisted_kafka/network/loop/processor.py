@@ -263,14 +263,14 @@ class Processor:
         # finds that nobody has taken the loop away.
         with self._leadership:
             self._follower = follower
-        request_channel.watch(started_ns)
         handler = cast(IRequestHandler, follower.role)
         try:
             for _ in range(MAX_REQUESTS_PER_ROUND):
                 if not handler.step(leader, 0) or handler.has_ended or leader.busy_since_ns - started_ns > MAX_ROUND_NS:
                     break
-                request_channel.watch(leader.busy_since_ns)
-        except Exception:  # noqa: BLE001 the loop may be another thread's by now: it must not fail because of this
+                if leader.next_role is not None:
+                    break  # it is the handler, and goes on as such
+        except BaseException:  # noqa: BLE001 the loop may be another thread's by now: it must not fail because of this
             _log.failure("{name} failed", name=handler.name)
         with self._leadership:
             # Not whether _follower is the same: a later leader may have claimed the same handler's place.
@@ -284,9 +284,7 @@ class Processor:
             follower.wake()
         else:
             request_channel.release_idle(follower)
-        now_ns = self.now_ns()
-        self._handled_ns += now_ns - started_ns
-        request_channel.watch(now_ns)
+        self._handled_ns += self.now_ns() - started_ns
         self.run_pending()
         return True
 
@@ -628,13 +626,16 @@ class Processor:
         while self.new_connections.waiting:
             self.configure_new_connections()
         self._close_all_channels()
-        self._request_channel.wake_handler()  # for what this thread has queued
+
+    def leave_queue(self) -> None:
+        """Leave the queued requests to the handlers. Called when the loop has ended or failed: it does not look again soon."""
+        self._request_channel.wake_handler()
 
     def abandon_connections(self) -> None:
         """Close all connections of a loop that has failed. Requests in flight are completed as their responses come."""
         self._close_all_channels()
         self.is_full = False
-        self._request_channel.wake_handler()  # for what this thread has queued
+        self.leave_queue()
 
     def _close_all_channels(self) -> None:
         for channel in list(self.channels.values()):

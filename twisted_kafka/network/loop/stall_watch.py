@@ -58,7 +58,7 @@ class StallWatch:
     def watch(self, now_ns: int) -> None:
         """Have the channels checked while requests are handled. From any thread.
 
-        Called when a request is about to be handled, and other threads can see that; extra calls do no harm.
+        Called when a request has been taken from the queue, and other threads can see that; extra calls do no harm.
         """
         if now_ns - self._checked_ns >= _CHECK_NS:
             self._checked_ns = now_ns

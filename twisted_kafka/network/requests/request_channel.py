@@ -76,19 +76,21 @@ class RequestChannel:
         self._processors: list[IProcessor] = []
         self._full_for: set[IProcessor] = set()
         self.watch: Callable[[int], None] = _do_nothing
-        """Has ``check_stalls`` called until it returns False. Called with the time before a request is handled."""
-        self._lock = threading.Lock()  # guards the list of handlers; requests pass without a lock
+        """Has ``check_stalls`` called until it returns False. Called with the time whenever a request is taken from the queue."""
+        self._lock = threading.Lock()  # guards the lists of handlers and processors; requests pass without a lock
         self._ended_idle_ns = 0
 
     # The processors' side.
 
     def add_processor(self, processor: IProcessor) -> None:
-        """Wake ``processor`` when handlers have responses for it."""
-        self._processors = [*self._processors, processor]
+        """Watch the requests that ``processor`` handles, and leave the queue to it meanwhile."""
+        with self._lock:
+            self._processors = [*self._processors, processor]
 
     def remove_processor(self, processor: IProcessor) -> None:
-        """Stop waking ``processor``. Late responses still go to it."""
-        self._processors = [each for each in self._processors if each is not processor]  # a copy: handlers may be iterating
+        """Forget ``processor``, whose loop has ended. Late responses still go to it."""
+        with self._lock:
+            self._processors = [each for each in self._processors if each is not processor]  # a copy: handlers may be iterating
         self._full_for.discard(processor)
 
     def send_request(self, request: Request) -> bool:
@@ -201,21 +203,23 @@ class RequestChannel:
 
         A network thread in the place of a handler calls it with a timeout of 0. It gets no large request.
         """
+        parker.busy_since_ns = 0
         if timeout_s and self._is_led:
             self._sleep(parker, timeout_s)
             return None
         if not timeout_s and self.has_large_next:
-            parker.busy_since_ns = 0
             return None
         queue = self._queue
         try:
             request = queue.popleft()
         except IndexError:
-            parker.busy_since_ns = 0
             if timeout_s:
                 self._sleep(parker, timeout_s)
             return None
-        parker.busy_since_ns = now_ns = self._now_ns()
+        now_ns = self._now_ns()
+        # Each time: if the thread's last request was stalled, nobody may be watching any more. It is awake now, and not stalled.
+        self.watch(now_ns)
+        parker.busy_since_ns = now_ns
         if self._full_for and len(queue) <= self._drained_size:
             self._notify_drained()
         if isinstance(request, Request):
@@ -244,7 +248,6 @@ class RequestChannel:
         self.wake_handler()
 
     def _sleep(self, parker: Parker, timeout_s: float) -> None:
-        parker.busy_since_ns = 0
         parker.parked_since_ns = self._now_ns()
         self._idle.append(parker)
         # Check again: a request queued before this handler was visibly idle has woken nobody.
@@ -326,7 +329,6 @@ class RequestChannel:
             parker = self._idle.pop()
         except IndexError:
             return False
-        self.watch(self._now_ns())
         parker.wake()
         return True
 
