@@ -33,7 +33,10 @@ class Load(threading.Thread):
         try:
             self.socket.sendall(FRAME * DEPTH)
             while count % DEPTH or not self.is_over:
-                waiting += self.socket.recv(1 << 18)
+                received = self.socket.recv(1 << 18)
+                if not received:
+                    return  # the broker was killed
+                waiting += received
                 before = count
                 while len(waiting) >= 4 and len(waiting) >= (size := 4 + int.from_bytes(waiting[:4], "big")):
                     waiting = waiting[size:]
@@ -42,7 +45,7 @@ class Load(threading.Thread):
                 if count > before and count % DEPTH == 0 and not self.is_over:
                     self.socket.sendall(FRAME * DEPTH)
         except OSError:
-            pass  # the broker was killed
+            pass  # as above
 
     def answered_until(self, moment: float) -> int:
         return max(count for at, count in self.answered if at <= moment)
