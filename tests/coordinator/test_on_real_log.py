@@ -22,8 +22,8 @@ from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValu
 from twisted_kafka.protocol.records.batch import batches
 from twisted_kafka.protocol.regions import FileRegion
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.replication.partition import LeaderState
-from twisted_kafka.replication.purgatories import Purgatories
+from twisted_kafka.replication.operations.purgatories import Purgatories
+from twisted_kafka.replication.partition.partition import LeaderState
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.timing.clock import ManualClock
 from twisted_kafka.timing.scheduler import ManualScheduler

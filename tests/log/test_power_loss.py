@@ -32,7 +32,7 @@ from twisted_kafka.protocol.errors import KafkaStorageError
 from twisted_kafka.protocol.records.builder import build_batch, end_transaction_marker
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.replication.alter_log_dirs_copy import ReplicaCopier
+from twisted_kafka.replication.log_dirs.alter_log_dirs_copy import ReplicaCopier
 
 PLAIN, COMPACTED = TopicPartition("plain", 0), TopicPartition("compacted", 0)
 SETTINGS: dict[str, Any] = {

@@ -29,8 +29,8 @@ from twisted_kafka.protocol.records.builder import build_batch, end_transaction_
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.control_plane import ControlPlane
-from twisted_kafka.replication.partition import Partition
-from twisted_kafka.replication.purgatories import Purgatories
+from twisted_kafka.replication.operations.purgatories import Purgatories
+from twisted_kafka.replication.partition.partition import Partition
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.timing.clock import ManualClock
 from twisted_kafka.timing.scheduler import ManualScheduler

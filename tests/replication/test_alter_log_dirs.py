@@ -16,9 +16,9 @@ from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.metrics.instruments import Meter
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.replication.alter_log_dirs_copy import LAST_PIECES, ReplicaCopier, align
-from twisted_kafka.replication.alter_log_dirs_manager import ReplicaMover
-from twisted_kafka.replication.replication_quota import ReplicationQuota
+from twisted_kafka.replication.log_dirs.alter_log_dirs_copy import LAST_PIECES, ReplicaCopier, align
+from twisted_kafka.replication.log_dirs.alter_log_dirs_manager import ReplicaMover
+from twisted_kafka.replication.log_dirs.replication_quota import ReplicationQuota
 from twisted_kafka.timing.clock import ManualClock
 
 PIECE = 1000
@@ -222,7 +222,7 @@ def test_the_log_is_replaced_only_by_a_complete_copy(h: Moving) -> None:
 
 
 def test_threads_move_replicas_until_they_are_stopped(h: Moving, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("twisted_kafka.replication.alter_log_dirs_manager.IDLE_WAIT_S", 60.0)
+    monkeypatch.setattr("twisted_kafka.replication.log_dirs.alter_log_dirs_manager.IDLE_WAIT_S", 60.0)
     h.moves.manager.is_threaded = True
     partition = h.lead()
     fill(h, 20)

@@ -10,7 +10,7 @@ from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.replication.fetch_data import FetchParams, PartitionFetch
+from twisted_kafka.replication.partition.fetch_data import FetchParams, PartitionFetch
 
 BOTH = (BROKER, OTHER)
 

@@ -9,8 +9,8 @@ from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.protocol.errors import CorruptRecordError, ErrorCode
 from twisted_kafka.protocol.regions import FileRegion
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.replication.delayed_fetch import DelayedFetch
-from twisted_kafka.replication.fetch_data import FetchParams, PartitionFetch
+from twisted_kafka.replication.operations.delayed_fetch import DelayedFetch
+from twisted_kafka.replication.partition.fetch_data import FetchParams, PartitionFetch
 
 BOTH = (BROKER, OTHER)
 TP1 = TopicPartition(TOPIC, 1)

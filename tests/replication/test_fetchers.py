@@ -10,7 +10,7 @@ from tests.replication.harness import BROKER, OTHER, TOPIC, TP, Harness
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.interfaces import IReplicaFetchers
-from twisted_kafka.replication.partition import Partition
+from twisted_kafka.replication.partition.partition import Partition
 
 BOTH = (BROKER, OTHER)
 THIRD = 3

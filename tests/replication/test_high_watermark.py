@@ -7,8 +7,8 @@ import pytest
 from tests.replication.harness import BROKER, OTHER, TP, Harness
 from tests.replication.test_append import follower_fetches
 from twisted_kafka.log.results import FetchIsolation
-from twisted_kafka.replication.fetch_data import FetchParams, PartitionFetch
-from twisted_kafka.replication.replica import UNKNOWN_OFFSET, Replica
+from twisted_kafka.replication.partition.fetch_data import FetchParams, PartitionFetch
+from twisted_kafka.replication.partition.replica import UNKNOWN_OFFSET, Replica
 
 BOTH = (BROKER, OTHER)
 MAX_LAG_MS = 30_000

@@ -15,7 +15,7 @@ from twisted_kafka.protocol.errors import (
     UnknownTopicOrPartitionError,
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.replication.replica import Replica
+from twisted_kafka.replication.partition.replica import Replica
 from twisted_kafka.waiting.futures import when_done
 
 BOTH = (BROKER, OTHER)

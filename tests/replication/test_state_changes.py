@@ -24,8 +24,8 @@ from twisted_kafka.protocol.messages.inter_broker import (
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.control_plane import ControlPlane
-from twisted_kafka.replication.fetch_data import FetchParams, PartitionFetch
-from twisted_kafka.replication.high_watermarks import HighWatermarkCheckpoints
+from twisted_kafka.replication.partition.fetch_data import FetchParams, PartitionFetch
+from twisted_kafka.replication.partition.high_watermarks import HighWatermarkCheckpoints
 
 BOTH = (BROKER, OTHER)
 

@@ -7,7 +7,7 @@ import pytest
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.replication.fetch_data import PartitionFetch, PartitionRead
+from twisted_kafka.replication.partition.fetch_data import PartitionFetch, PartitionRead
 from twisted_kafka.server.fetch_context import (
     ErrorFetchContext,
     FetchContext,

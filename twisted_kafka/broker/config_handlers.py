@@ -11,7 +11,7 @@ from twisted_kafka.coordinator.group.group_config_manager import ENTITY_TYPE, Gr
 from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metadata.znodes import DEFAULT_ENTITY
-from twisted_kafka.replication.alter_log_dirs import AlterLogDirs
+from twisted_kafka.replication.log_dirs.alter_log_dirs import AlterLogDirs
 
 
 class BrokerConfigHandler:

@@ -63,7 +63,7 @@ from twisted_kafka.network.requests.request_observer import IRequestObserver
 from twisted_kafka.network.socket_server import SocketServer
 from twisted_kafka.quota.ip_rates import IpConnectionRates
 from twisted_kafka.replication.control_plane import ControlPlane
-from twisted_kafka.replication.purgatories import Purgatories
+from twisted_kafka.replication.operations.purgatories import Purgatories
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.server.dispatch import ApiRegistry
 from twisted_kafka.server.kafka_apis import KafkaApis

@@ -13,8 +13,8 @@ from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.records.batch import batches
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.replication.append_result import PartitionResult
-from twisted_kafka.replication.appender import NO_GUARDS
+from twisted_kafka.replication.operations.append_result import PartitionResult
+from twisted_kafka.replication.operations.appender import NO_GUARDS
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.waiting.futures import when_done
 

@@ -1,1 +1,1 @@
-"""Partitions that this broker hosts: appends, fetches, leadership, high watermarks, fetch sessions."""
+"""Partitions that this broker hosts: leadership, high watermarks, appends, fetches, and moves between log directories."""

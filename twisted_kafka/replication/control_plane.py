@@ -19,8 +19,8 @@ from twisted_kafka.protocol.messages.inter_broker import (
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.protocol.types import NO_UUID
-from twisted_kafka.replication.fetch_data import NO_EPOCH
-from twisted_kafka.replication.partition import LeaderState
+from twisted_kafka.replication.partition.fetch_data import NO_EPOCH
+from twisted_kafka.replication.partition.partition import LeaderState
 from twisted_kafka.replication.replica_manager import ReplicaManager
 
 DeletionListener = Callable[[Sequence[TopicPartition]], None]

@@ -6,7 +6,7 @@ from pathlib import Path
 from zope.interface import Interface, implementer
 
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.replication.partition import Partition
+from twisted_kafka.replication.partition.partition import Partition
 
 LeadershipListener = Callable[[Sequence[TopicPartition], Sequence[TopicPartition]], None]
 """Called with the partitions that this broker leads now, and with those that it follows now or no longer hosts."""

@@ -14,17 +14,17 @@ from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.replication.alter_log_dirs import IMovableLogs, make_moves
-from twisted_kafka.replication.appender import RecordAppender
-from twisted_kafka.replication.high_watermarks import HighWatermarkCheckpoints
 from twisted_kafka.replication.interfaces import IReplicaFetchers, LeadershipListener, NoFetchers
-from twisted_kafka.replication.offset_queries import OffsetQueries
-from twisted_kafka.replication.partition import Partition
-from twisted_kafka.replication.partition_table import PartitionTable
-from twisted_kafka.replication.purgatories import Purgatories
-from twisted_kafka.replication.reader import LogReader
+from twisted_kafka.replication.log_dirs.alter_log_dirs import IMovableLogs, make_moves
+from twisted_kafka.replication.operations.appender import RecordAppender
+from twisted_kafka.replication.operations.offset_queries import OffsetQueries
+from twisted_kafka.replication.operations.purgatories import Purgatories
+from twisted_kafka.replication.operations.reader import LogReader
+from twisted_kafka.replication.partition.high_watermarks import HighWatermarkCheckpoints
+from twisted_kafka.replication.partition.partition import Partition
+from twisted_kafka.replication.partition.partition_table import PartitionTable
+from twisted_kafka.replication.partition.topic_stats import BrokerTopicStats
 from twisted_kafka.replication.state_changes import StateChanges
-from twisted_kafka.replication.topic_stats import BrokerTopicStats
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import IScheduler, ScheduledTask
 

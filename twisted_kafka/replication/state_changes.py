@@ -16,13 +16,13 @@ from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.errors import ErrorCode, InconsistentTopicIdError, KafkaError
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.protocol.types import NO_UUID
-from twisted_kafka.replication.fetch_data import NO_EPOCH
-from twisted_kafka.replication.high_watermarks import HighWatermarkCheckpoints
 from twisted_kafka.replication.interfaces import IReplicaFetchers, IReplicaMoves, LeadershipListener
-from twisted_kafka.replication.partition import LeaderState, Partition
-from twisted_kafka.replication.partition_table import PartitionTable
-from twisted_kafka.replication.purgatories import Purgatories
-from twisted_kafka.replication.topic_stats import BrokerTopicStats
+from twisted_kafka.replication.operations.purgatories import Purgatories
+from twisted_kafka.replication.partition.fetch_data import NO_EPOCH
+from twisted_kafka.replication.partition.high_watermarks import HighWatermarkCheckpoints
+from twisted_kafka.replication.partition.partition import LeaderState, Partition
+from twisted_kafka.replication.partition.partition_table import PartitionTable
+from twisted_kafka.replication.partition.topic_stats import BrokerTopicStats
 
 EPOCH_DURING_DELETE: Final = -2
 

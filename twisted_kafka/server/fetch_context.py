@@ -5,7 +5,7 @@ from typing import Final
 
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.replication.fetch_data import PartitionFetch, PartitionRead
+from twisted_kafka.replication.partition.fetch_data import PartitionFetch, PartitionRead
 from twisted_kafka.server.fetch_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from twisted_kafka.metrics.registry import MetricsRegistry
-from twisted_kafka.replication.fetch_data import PartitionFetch, PartitionRead
+from twisted_kafka.replication.partition.fetch_data import PartitionFetch, PartitionRead
 from twisted_kafka.timing.clock import IClock
 
 INVALID_SESSION_ID: Final = 0

@@ -14,7 +14,7 @@ from twisted_kafka.protocol.messages.fetch import (
 )
 from twisted_kafka.protocol.regions import FileRegion
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.replication.fetch_data import PartitionFetch, PartitionRead
+from twisted_kafka.replication.partition.fetch_data import PartitionFetch, PartitionRead
 from twisted_kafka.server.apis.data.fetch_direct import FetchedResponse, OneFetch, by_topic, read_one
 
 VERSIONS = range(4, 18)

@@ -18,7 +18,7 @@ from twisted_kafka.protocol.messages.transactions import WritableTxnMarker, Writ
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.replication.partition import LeaderState
+from twisted_kafka.replication.partition.partition import LeaderState
 from twisted_kafka.server.apis.transactions.transaction_markers import TransactionMarkerApis
 from twisted_kafka.timing.clock import ManualClock
 

@@ -13,7 +13,7 @@ from twisted_kafka.protocol.messages.log_dirs import (
     DescribeLogDirsTopic,
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.replication.alter_log_dirs import AlterLogDirs, DirectoryDescription
+from twisted_kafka.replication.log_dirs.alter_log_dirs import AlterLogDirs, DirectoryDescription
 from twisted_kafka.server.dispatch import api
 
 

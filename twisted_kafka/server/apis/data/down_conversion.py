@@ -7,9 +7,9 @@ from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode, UnsupportedCompressionTypeError
 from twisted_kafka.protocol.records.conversion import down_convert
 from twisted_kafka.protocol.regions import Buffer, FileRegion
-from twisted_kafka.replication.fetch_data import FetchParams, PartitionFetch, PartitionRead
+from twisted_kafka.replication.partition.fetch_data import FetchParams, PartitionFetch, PartitionRead
+from twisted_kafka.replication.partition.topic_stats import FETCH_CONVERSIONS
 from twisted_kafka.replication.replica_manager import ReplicaManager
-from twisted_kafka.replication.topic_stats import FETCH_CONVERSIONS
 from twisted_kafka.timing.clock import IClock
 
 _FIRST_VERSION_OF_BATCHES: Final = 4

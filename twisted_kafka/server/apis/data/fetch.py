@@ -25,9 +25,9 @@ from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.protocol.schema import maker
 from twisted_kafka.protocol.topic_partition import topic_partition_of
 from twisted_kafka.protocol.types import NO_UUID
-from twisted_kafka.replication.fetch_data import CONSUMER_REPLICA_ID, FetchParams, PartitionFetch, PartitionRead
+from twisted_kafka.replication.partition.fetch_data import CONSUMER_REPLICA_ID, FetchParams, PartitionFetch, PartitionRead
+from twisted_kafka.replication.partition.topic_stats import BYTES_OUT, REPLICATION_BYTES_OUT
 from twisted_kafka.replication.replica_manager import ReplicaManager
-from twisted_kafka.replication.topic_stats import BYTES_OUT, REPLICATION_BYTES_OUT
 from twisted_kafka.server.apis.data.down_conversion import DownConversion
 from twisted_kafka.server.apis.data.fetch_direct import FIRST_VERSION, FetchedResponse, by_topic, read_one, topic_of
 from twisted_kafka.server.apis.data.leader_hints import LeaderHints

@@ -13,7 +13,7 @@ from twisted_kafka.protocol.regions import Buffer, Part
 from twisted_kafka.protocol.topic_partition import topic_partition_of
 from twisted_kafka.protocol.types import NO_UUID
 from twisted_kafka.protocol.wire import LONGEST_COMPACT_TEXT, MalformedMessageError, coalesce, unsigned_varint, varint_bytes
-from twisted_kafka.replication.fetch_data import CONSUMER_REPLICA_ID, PartitionFetch, PartitionRead
+from twisted_kafka.replication.partition.fetch_data import CONSUMER_REPLICA_ID, PartitionFetch, PartitionRead
 from twisted_kafka.server.dispatch import ReadyResponse
 from twisted_kafka.server.fetch_context import NO_FETCHES
 from twisted_kafka.server.fetch_session import FetchedPartitions

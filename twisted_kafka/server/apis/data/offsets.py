@@ -27,8 +27,8 @@ from twisted_kafka.protocol.messages.list_offsets import (
 )
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.protocol.topic_partition import TopicPartition, topic_partition_of
-from twisted_kafka.replication.delayed_delete_records import DeleteRecordsResult
-from twisted_kafka.replication.offset_queries import (
+from twisted_kafka.replication.operations.delayed_delete_records import DeleteRecordsResult
+from twisted_kafka.replication.operations.offset_queries import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_TIMESTAMP,
     LATEST_TIERED_TIMESTAMP,

@@ -29,10 +29,10 @@ from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.protocol.schema import maker
 from twisted_kafka.protocol.topic_partition import TopicPartition, topic_partition_of
-from twisted_kafka.replication.append_result import PartitionResult
-from twisted_kafka.replication.appender import NO_GUARDS, Guards
+from twisted_kafka.replication.operations.append_result import PartitionResult
+from twisted_kafka.replication.operations.appender import NO_GUARDS, Guards
+from twisted_kafka.replication.partition.topic_stats import PRODUCE_CONVERSIONS
 from twisted_kafka.replication.replica_manager import ReplicaManager
-from twisted_kafka.replication.topic_stats import PRODUCE_CONVERSIONS
 from twisted_kafka.server.apis.data.leader_hints import LeaderHints
 from twisted_kafka.server.apis.data.produce_direct import FIRST_VERSION, AppendedResponse, OneBatch, read_one
 from twisted_kafka.server.dispatch import CLOSE_CONNECTION, NO_RESPONSE, Later, Outcome, api

@@ -23,8 +23,8 @@ from twisted_kafka.protocol.messages.transactions import (
 from twisted_kafka.protocol.records.builder import end_transaction_marker
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition
-from twisted_kafka.replication.append_result import PartitionResult
-from twisted_kafka.replication.partition import ACKS_ALL
+from twisted_kafka.replication.operations.append_result import PartitionResult
+from twisted_kafka.replication.partition.partition import ACKS_ALL
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.server.dispatch import api
 from twisted_kafka.timing.clock import IClock

@@ -26,13 +26,13 @@ from twisted_kafka.protocol.errors import (
     NotLeaderOrFollowerError,
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.replication.alter_log_dirs_copy import IFutureLogs, ReplicaCopier
-from twisted_kafka.replication.alter_log_dirs_manager import ReplicaAlterLogDirsManager, ReplicaMover
 from twisted_kafka.replication.interfaces import IReplicaMoves
-from twisted_kafka.replication.partition import Partition
-from twisted_kafka.replication.partition_table import PartitionTable
-from twisted_kafka.replication.purgatories import Purgatories
-from twisted_kafka.replication.replication_quota import ReplicationQuota
+from twisted_kafka.replication.log_dirs.alter_log_dirs_copy import IFutureLogs, ReplicaCopier
+from twisted_kafka.replication.log_dirs.alter_log_dirs_manager import ReplicaAlterLogDirsManager, ReplicaMover
+from twisted_kafka.replication.log_dirs.replication_quota import ReplicationQuota
+from twisted_kafka.replication.operations.purgatories import Purgatories
+from twisted_kafka.replication.partition.partition import Partition
+from twisted_kafka.replication.partition.partition_table import PartitionTable
 from twisted_kafka.replication.state_changes import ILogs, StateChanges
 from twisted_kafka.timing.clock import IClock
 

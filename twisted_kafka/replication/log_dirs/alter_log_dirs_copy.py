@@ -11,7 +11,7 @@ from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.errors import OffsetOutOfRangeError
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.replication.partition import Partition
+from twisted_kafka.replication.partition.partition import Partition
 
 LAST_PIECES: Final = 4
 """The most pieces that are copied while appends wait, before the future log takes the log's place."""

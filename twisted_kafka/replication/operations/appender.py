@@ -28,12 +28,12 @@ from twisted_kafka.protocol.errors import (
 )
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.protocol.topic_partition import INTERNAL_TOPICS, TopicPartition
-from twisted_kafka.replication.append_result import PartitionResult
-from twisted_kafka.replication.delayed_produce import DelayedProduce
-from twisted_kafka.replication.partition import ACKS_ALL
-from twisted_kafka.replication.partition_table import PartitionTable
-from twisted_kafka.replication.purgatories import Purgatories
-from twisted_kafka.replication.topic_stats import (
+from twisted_kafka.replication.operations.append_result import PartitionResult
+from twisted_kafka.replication.operations.delayed_produce import DelayedProduce
+from twisted_kafka.replication.operations.purgatories import Purgatories
+from twisted_kafka.replication.partition.partition import ACKS_ALL
+from twisted_kafka.replication.partition.partition_table import PartitionTable
+from twisted_kafka.replication.partition.topic_stats import (
     BYTES_REJECTED,
     FAILED_PRODUCES,
     INVALID_MAGIC_NUMBER,

@@ -25,9 +25,9 @@ from twisted_kafka.protocol.errors import (
 from twisted_kafka.protocol.regions import Buffer, FileRegion
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.protocol.types import NO_UUID
-from twisted_kafka.replication.fetch_data import NO_EPOCH, UNKNOWN_OFFSET, FetchParams, PartitionFetch, PartitionRead
-from twisted_kafka.replication.replica import Replica
-from twisted_kafka.replication.topic_stats import ProduceMeters, TopicStats
+from twisted_kafka.replication.partition.fetch_data import NO_EPOCH, UNKNOWN_OFFSET, FetchParams, PartitionFetch, PartitionRead
+from twisted_kafka.replication.partition.replica import Replica
+from twisted_kafka.replication.partition.topic_stats import ProduceMeters, TopicStats
 from twisted_kafka.timing.clock import IClock
 
 ACKS_ALL: Final = -1

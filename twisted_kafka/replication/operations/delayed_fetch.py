@@ -5,9 +5,9 @@ from concurrent.futures import Future
 
 from twisted_kafka.log.results import LogOffsetMetadata
 from twisted_kafka.protocol.errors import KafkaError
-from twisted_kafka.replication.fetch_data import NO_EPOCH, FetchParams, PartitionFetch, PartitionRead
-from twisted_kafka.replication.partition import Partition
-from twisted_kafka.replication.partition_table import PartitionTable
+from twisted_kafka.replication.partition.fetch_data import NO_EPOCH, FetchParams, PartitionFetch, PartitionRead
+from twisted_kafka.replication.partition.partition import Partition
+from twisted_kafka.replication.partition.partition_table import PartitionTable
 from twisted_kafka.waiting.purgatory import DelayedOperation
 
 

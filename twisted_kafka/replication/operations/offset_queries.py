@@ -10,11 +10,11 @@ from twisted_kafka.log.results import EpochEndOffset, TimestampAndOffset
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.errors import ErrorCode, InvalidTopicError, KafkaError, OffsetNotAvailableError
 from twisted_kafka.protocol.topic_partition import INTERNAL_TOPICS, TopicPartition
-from twisted_kafka.replication.delayed_delete_records import DelayedDeleteRecords, DeleteRecordsResult
-from twisted_kafka.replication.fetch_data import CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID
-from twisted_kafka.replication.partition import Partition
-from twisted_kafka.replication.partition_table import PartitionTable
-from twisted_kafka.replication.purgatories import Purgatories
+from twisted_kafka.replication.operations.delayed_delete_records import DelayedDeleteRecords, DeleteRecordsResult
+from twisted_kafka.replication.operations.purgatories import Purgatories
+from twisted_kafka.replication.partition.fetch_data import CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID
+from twisted_kafka.replication.partition.partition import Partition
+from twisted_kafka.replication.partition.partition_table import PartitionTable
 from twisted_kafka.timing.clock import IClock
 
 LATEST_TIMESTAMP: Final = -1

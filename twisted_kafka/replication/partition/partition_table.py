@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.protocol.errors import KafkaStorageError, NotLeaderOrFollowerError, UnknownTopicOrPartitionError
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.replication.partition import Partition
+from twisted_kafka.replication.partition.partition import Partition
 
 
 class PartitionTable:

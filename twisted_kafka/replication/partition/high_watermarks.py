@@ -9,7 +9,7 @@ from twisted.logger import Logger
 
 from twisted_kafka.log.checkpoints import HIGH_WATERMARK_CHECKPOINT, MalformedCheckpointError, OffsetCheckpoint
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.replication.partition import Partition
+from twisted_kafka.replication.partition.partition import Partition
 
 _log = Logger()
 

@@ -5,7 +5,7 @@ from concurrent.futures import Future
 
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError, NotLeaderOrFollowerError
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.replication.partition_table import PartitionTable
+from twisted_kafka.replication.partition.partition_table import PartitionTable
 from twisted_kafka.waiting.purgatory import DelayedOperation
 
 

@@ -19,12 +19,12 @@ from twisted_kafka.protocol.errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
-from twisted_kafka.replication.delayed_fetch import DelayedFetch
-from twisted_kafka.replication.fetch_data import FetchParams, PartitionFetch, PartitionRead
-from twisted_kafka.replication.partition import Partition
-from twisted_kafka.replication.partition_table import PartitionTable
-from twisted_kafka.replication.purgatories import Purgatories
-from twisted_kafka.replication.topic_stats import FAILED_FETCHES, FETCH_REQUESTS, BrokerTopicStats
+from twisted_kafka.replication.operations.delayed_fetch import DelayedFetch
+from twisted_kafka.replication.operations.purgatories import Purgatories
+from twisted_kafka.replication.partition.fetch_data import FetchParams, PartitionFetch, PartitionRead
+from twisted_kafka.replication.partition.partition import Partition
+from twisted_kafka.replication.partition.partition_table import PartitionTable
+from twisted_kafka.replication.partition.topic_stats import FAILED_FETCHES, FETCH_REQUESTS, BrokerTopicStats
 
 # Errors that clients recover from by themselves are no failures of the broker: Kafka neither counts nor logs them.
 _EXPECTED = (

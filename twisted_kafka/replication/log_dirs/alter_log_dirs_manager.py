@@ -10,9 +10,9 @@ from twisted_kafka.metrics.instruments import Meter
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import KafkaError
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.replication.alter_log_dirs_copy import ReplicaCopier
-from twisted_kafka.replication.partition import Partition
-from twisted_kafka.replication.replication_quota import ReplicationQuota
+from twisted_kafka.replication.log_dirs.alter_log_dirs_copy import ReplicaCopier
+from twisted_kafka.replication.log_dirs.replication_quota import ReplicationQuota
+from twisted_kafka.replication.partition.partition import Partition
 
 QUOTA_WAIT_S: Final = 0.1
 IDLE_WAIT_S: Final = 10.0

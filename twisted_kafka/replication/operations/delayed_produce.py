@@ -4,8 +4,8 @@ from concurrent.futures import Future
 
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.replication.append_result import PartitionResult
-from twisted_kafka.replication.partition_table import PartitionTable
+from twisted_kafka.replication.operations.append_result import PartitionResult
+from twisted_kafka.replication.partition.partition_table import PartitionTable
 from twisted_kafka.waiting.purgatory import DelayedOperation
 
 

@@ -1,0 +1,1 @@
+"""Replicas that move to another log directory of this broker."""

@@ -1,0 +1,1 @@
+"""A partition and its replicas on this broker."""
