@@ -15,7 +15,7 @@ from twisted.python import usage
 from twisted_kafka.config.broker_config import KafkaConfig, parse_overrides
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.config.properties import load_properties
-from twisted_kafka.start_up import SERVE_COMMAND, without_collector
+from twisted_kafka.start_up import SERVE_COMMAND, restart_with_memory_settings, without_collector
 
 if TYPE_CHECKING:
     from twisted_kafka.service import BrokerService
@@ -129,6 +129,7 @@ def make_application_service(properties: Mapping[str, str], reactor: Any) -> "Br
 
     A bad setting ends the program with one line and status 1.
     """
+    restart_with_memory_settings()
 
     def report(why: str) -> None:
         # An application file cannot know whether twistd has daemonized and has no stderr.

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from twisted_kafka.start_up import without_collector, without_tls
+from twisted_kafka import start_up
+from twisted_kafka.start_up import restart_with_memory_settings, without_collector, without_tls
 
 pytestmark = pytest.mark.long
 _START = """
@@ -22,10 +23,10 @@ options = service_maker.options()
 options.parseOptions(["--listeners", "PLAINTEXT://127.0.0.1:0", "--data-dir", sys.argv[1]])
 service = service_maker.makeService(options)
 collections = []
-gc.callbacks.append(lambda phase, info: collections.append(info))
+getattr(gc, "callbacks", []).append(lambda phase, info: collections.append(info))
 service.startService()
-gc.callbacks.clear()
-json.dump({"modules": sorted(sys.modules), "collections": len(collections), "is_collecting": gc.isenabled()}, sys.stdout)
+count = len(collections)
+json.dump({"modules": sorted(sys.modules), "collections": count, "is_collecting": gc.isenabled()}, sys.stdout)
 sys.stdout.flush()
 service.broker.stop()
 """
@@ -77,11 +78,13 @@ def test_a_plain_start_imports_nothing_that_waits_for_its_first_use(plain_start:
     assert early == set()
 
 
+@pytest.mark.skipif(not hasattr(gc, "callbacks"), reason="PyPy's collector tells nobody")
 def test_the_collector_does_not_run_while_the_broker_starts(plain_start: Any) -> None:
     assert plain_start["collections"] == 0
     assert plain_start["is_collecting"]
 
 
+@pytest.mark.skipif(not hasattr(gc, "freeze"), reason="PyPy's collector has no such thing")
 def test_the_collector_rests_meanwhile_and_runs_again_afterwards() -> None:
     frozen = gc.get_freeze_count()
     try:
@@ -110,3 +113,36 @@ def test_tls_can_be_imported_after_it_was_left_out(needed: bool, monkeypatch: py
     with without_tls(needed):
         assert ("OpenSSL" in sys.modules) is not needed
     assert "OpenSSL" not in sys.modules
+
+
+@pytest.fixture
+def restarts(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str], dict[str, str]]]:
+    """What would have been executed, of a twistd whose interpreter needs two settings, one of which the user has set."""
+    executed: list[tuple[str, list[str], dict[str, str]]] = []
+    monkeypatch.setattr(start_up, "MEMORY_SETTINGS", {"TEST_NURSERY": "4MB", "TEST_ARENAS": "1"})
+    monkeypatch.setattr(os, "execve", lambda *arguments: executed.append(arguments))
+    monkeypatch.setattr(sys, "argv", ["/somewhere/bin/twistd", "-n", "kafka"])
+    monkeypatch.setattr(sys, "orig_argv", ["python", "-X", "dev", "/somewhere/bin/twistd", "-n", "kafka"])
+    monkeypatch.setenv("TEST_ARENAS", "2")
+    return executed
+
+
+def test_a_broker_restarts_with_the_settings_that_are_missing(restarts: Any) -> None:
+    restart_with_memory_settings()
+    ((program, words, environment),) = restarts
+    assert program == sys.executable
+    assert words == [sys.executable, "-X", "dev", "/somewhere/bin/twistd", "-n", "kafka"]
+    assert (environment["TEST_NURSERY"], environment["TEST_ARENAS"]) == ("4MB", "2")
+    assert environment["PATH"] == os.environ["PATH"]
+
+
+def test_a_broker_with_all_settings_does_not_restart(restarts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_NURSERY", "")
+    restart_with_memory_settings()
+    assert restarts == []
+
+
+def test_a_program_that_embeds_a_broker_does_not_restart(restarts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["/somewhere/bin/pytest"])
+    restart_with_memory_settings()
+    assert restarts == []

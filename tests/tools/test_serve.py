@@ -1,5 +1,6 @@
 """``twisted-kafka serve`` as an operator meets it, in a process of its own; what it shares with twistd is in tests/tap."""
 
+import os
 import re
 import signal
 import socket
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.processes import start_tied
+from twisted_kafka.interpreter import MEMORY_SETTINGS
 
 pytestmark = pytest.mark.long
 _TIMEOUT_S = 30
@@ -85,3 +87,24 @@ def test_every_command_prints_the_version(tmp_path: Path) -> None:
     printed = {run([*command, "--version"], tmp_path).stdout for command in ([_SERVE[0]], _SERVE, _TWISTD)}
     assert len(printed) == 1
     assert re.fullmatch(r"twisted_kafka \d\S*\n", printed.pop())
+
+
+@pytest.mark.parametrize("command", [_SERVE, _TWISTD], ids=" ".join)
+def test_both_commands_run_with_the_memory_settings_of_the_interpreter(command: list[str], tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if name not in MEMORY_SETTINGS}
+    process = start_tied(
+        [*command, "--listeners", "PLAINTEXT://127.0.0.1:0", "--data-dir", "data"],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert any("listens on PLAINTEXT" in line for line in process.stdout)
+        settings = dict(entry.split("=", 1) for entry in Path(f"/proc/{process.pid}/environ").read_text().split("\0") if entry)
+    finally:
+        process.kill()
+        process.communicate(timeout=_TIMEOUT_S)
+    assert settings == {**environment, **MEMORY_SETTINGS}
