@@ -8,18 +8,23 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 WAIT_S = 30.0
-_PAUSE_S = 0.01
+PAUSE_S = 0.01
 
 T = TypeVar("T")
 
 
-def eventually(condition: Callable[[], T], what: Callable[[], object] | None = None, wait_s: float = WAIT_S) -> T:
-    """Return what ``condition`` returns once it is true; raise AssertionError with what ``what`` returns after ``wait_s``."""
+def eventually(
+    condition: Callable[[], T], what: Callable[[], object] | None = None, wait_s: float = WAIT_S, pause_s: float = PAUSE_S
+) -> T:
+    """Return what ``condition`` returns once it is true; raise AssertionError with what ``what`` returns after ``wait_s``.
+
+    ``pause_s`` is the time between two looks: longer for a condition that takes long to look at.
+    """
     pause = threading.Event()
-    for _ in range(int(wait_s / _PAUSE_S)):
+    for _ in range(int(wait_s / pause_s)):
         if value := condition():
             return value
-        pause.wait(_PAUSE_S)
+        pause.wait(pause_s)
     raise AssertionError(f"not within {wait_s} s" + (f": {what()}" if what else ""))
 
 

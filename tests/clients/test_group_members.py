@@ -17,6 +17,7 @@ import pytest
 
 from tests.clients.clients import HERE, java_class_path, java_command, kafkajs_ready, new_group
 from tests.clients.served import ServedBroker
+from tests.eventually import eventually
 from tests.processes import start_tied
 
 PARTITIONS = 8
@@ -172,13 +173,6 @@ def members() -> Iterator[list[Member]]:
         member.end()
 
 
-def wait_for(what: Callable[[], bool], why: Callable[[], str]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not what():
-        assert time.monotonic() < deadline, why()
-        time.sleep(0.2)
-
-
 def make_topic(bootstrap: str, topic: str) -> None:
     from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -206,9 +200,11 @@ def test_every_record_is_read(broker: ServedBroker, members: list[Member], tmp_p
 
     def reads_more(*readers: Member) -> None:
         before = [len(member.read()) for member in readers]
-        wait_for(
+        eventually(
             lambda: all(len(member.read()) > count for member, count in zip(readers, before, strict=True)),
             lambda: f"{before} records read, and no more: " + readers[0].errors.read_text(errors="replace")[-2000:],
+            WAIT_S,
+            pause_s=0.2,
         )
 
     first, second, third = start(0), start(1), start(2)
@@ -228,6 +224,11 @@ def test_every_record_is_read(broker: ServedBroker, members: list[Member], tmp_p
     def read() -> set[tuple[int, int]]:
         return set().union(*(member.read() for member in members))
 
-    wait_for(lambda: sent <= read(), lambda: f"{len(sent - read())} of {len(sent)} were not read: {sorted(sent - read())[:5]}")
+    eventually(
+        lambda: sent <= read(),
+        lambda: f"{len(sent - read())} of {len(sent)} were not read: {sorted(sent - read())[:5]}",
+        WAIT_S,
+        pause_s=0.2,
+    )
     twice = sum(len(member.read()) for member in members) - len(read())
     print(f"{name}: {len(sent)} records, {twice} of them read again")

@@ -3,7 +3,6 @@
 import socket
 import sqlite3
 import struct
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from tests.clients.clients import java_tool
 from tests.clients.served import ServedBroker
+from tests.eventually import eventually
 
 WAIT_S = 20
 pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(300), pytest.mark.usefixtures("java")]
@@ -57,10 +57,8 @@ def configured(tmp_path: Path) -> Iterator[Configured]:
 def test_threads_limits_and_passwords_of_a_broker(configured: Configured) -> None:
     before = configured.threads()
     configured.alter("--entity-type", "brokers", "--entity-name", "1", "--add-config", "num.network.threads=2,num.io.threads=6")
-    deadline = time.monotonic() + WAIT_S
-    while configured.threads() < before + 3 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert configured.threads() >= before + 3, "one network thread and two handlers more"
+    # One network thread and two handlers more.
+    eventually(lambda: configured.threads() >= before + 3, configured.threads, WAIT_S)
     told = configured("--describe", "--entity-type", "brokers", "--entity-name", "1")
     assert "num.io.threads=6 sensitive=false synonyms={DYNAMIC_BROKER_CONFIG:num.io.threads=6" in told
     with pytest.raises(AssertionError, match="value should not be greater than double the current value 6"):
@@ -95,7 +93,5 @@ def test_connections_of_an_address(configured: Configured) -> None:
     assert configured.connects(3) == [False] * 3
     for each in held:
         each.close()
-    deadline = time.monotonic() + WAIT_S
-    while configured.connects(1) != [True] and time.monotonic() < deadline:
-        time.sleep(0.05)
+    eventually(lambda: configured.connects(1) == [True], wait_s=WAIT_S)
     assert configured.connects(3) == [True] * 3

@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.clients.clients import java_tool, read_confluent, send_confluent
 from tests.clients.served import ServedBroker
+from tests.eventually import eventually
 from tests.oracle.talk import Talk
 from twisted_kafka.protocol.messages.log_dirs import (
     AlterReplicaLogDir,
@@ -69,10 +70,7 @@ class JbodBroker(ServedBroker):
         return int(answer.results[0].partitions[0].error_code)
 
     def wait_until_moved(self, topic: str) -> None:
-        deadline = time.monotonic() + WAIT_S
-        while any(len(places) > 1 for places in self.where(topic).values()):
-            assert time.monotonic() < deadline, self.where(topic)
-            time.sleep(0.05)
+        eventually(lambda: all(len(places) == 1 for places in self.where(topic).values()), lambda: self.where(topic), WAIT_S)
 
 
 @pytest.fixture
@@ -276,14 +274,8 @@ def test_partitions_that_no_descriptor_was_left_for_get_their_leaders_later(brok
     def leaders() -> int:
         return sum(each.leader >= 0 for each in admin.list_topics(timeout=20).topics["many"].partitions.values())
 
-    deadline = time.monotonic() + WAIT_S
-    while leaders() == 100:  # as the controller first told, before it heard of the failure
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    eventually(lambda: leaders() < 100, wait_s=WAIT_S)  # at first as before: the controller has not heard of the failure
     resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
-    deadline = time.monotonic() + WAIT_S
-    while leaders() < 100:
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    eventually(lambda: leaders() == 100, leaders, WAIT_S)
     assert "goes offline" not in broker.output.read_text()
     assert broker.stop() == 0

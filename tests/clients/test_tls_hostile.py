@@ -6,7 +6,6 @@ import socket
 import ssl
 import struct
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 
 from tests.certificates import Authority
 from tests.clients.served import ServedBroker
+from tests.eventually import eventually
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(180)]
@@ -134,10 +134,7 @@ def test_the_honest_are_served_and_nothing_is_left(tmp_path: Path, serve: Callab
         thread.join()
     assert [thread.failures for thread in threads] == [[]] * THREADS
     assert sum(thread.served for thread in threads) > THREADS * CONNECTIONS / 4
-    deadline = time.monotonic() + 20
-    while len(list(descriptors.iterdir())) > before + 2 and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert len(list(descriptors.iterdir())) <= before + 2
+    eventually(lambda: len(list(descriptors.iterdir())) <= before + 2)
     assert broker.stop() == 0
     text = broker.output.read_text()
     assert "Traceback" not in text, text[-3000:]

@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.clients import clients
 from tests.clients.test_kafka_reads_our_files import DUMP, complaints
+from tests.eventually import eventually
 from tests.log.compaction import Writer, clean, last_values
 from tests.oracle.apache_kafka import ApacheKafka
 from twisted_kafka.log.unified_log import UnifiedLog
@@ -81,11 +82,12 @@ def cleaned_by_kafka(folder: Path, sources: dict[str, Path], offsets: dict[str, 
         )
         kafka.start()
         checkpoint = data / "cleaner-offset-checkpoint"
-        deadline = time.monotonic() + WAIT_S
         wanted = {f"{topic} 0 {offset}" for topic, offset in offsets.items()}
-        while not checkpoint.exists() or not wanted <= set(checkpoint.read_text().splitlines()):
-            assert time.monotonic() < deadline, (wanted, checkpoint.exists() and checkpoint.read_text())
-            time.sleep(0.2)
+        eventually(
+            lambda: checkpoint.exists() and wanted <= set(checkpoint.read_text().splitlines()),
+            lambda: (wanted, checkpoint.exists() and checkpoint.read_text()),
+            WAIT_S,
+        )
         kafka.stop()
     finally:
         kafka.kill()
