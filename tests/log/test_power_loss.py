@@ -11,7 +11,7 @@ import os
 import random
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from twisted_kafka.log.directories import log_directory
 from twisted_kafka.log.files import sync_directory, sync_file
 from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.log.partition_metadata import PARTITION_METADATA
+from twisted_kafka.log.segment.log_segment import LogSegment
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.protocol.errors import KafkaStorageError
@@ -535,6 +536,80 @@ def test_index_entries_that_were_cut_off_do_not_come_back(tmp_path: Path, seed: 
     assert bench.open(was_clean=True).log_end_offset == 2
 
 
+def log_with_all_but_its_roll_flushed(directory: Path, write: Callable[[UnifiedLog], None]) -> None:
+    """Do what ``write`` does, flush all of it, and roll: the recovery point is where the new segment begins."""
+    log = Bench(directory / "disk" / "topic-0").open()
+    write(log)
+    log.flush()
+    (directory / "recovery point").write_text(str(log.recovery_point))
+    log.roll()
+    append(log, b"after the roll")
+
+
+def deaths_around_a_roll(directory: Path, write: Callable[[UnifiedLog], None]) -> Iterator[Path]:
+    return deaths(directory, lambda _: None, lambda root: log_with_all_but_its_roll_flushed(root, write), seeds=8, first_step=12)
+
+
+def reopened(directory: Path) -> UnifiedLog:
+    point = directory / "recovery point"
+    return Bench(directory / "disk" / "topic-0").open(recovery_point=int(point.read_text()) if point.exists() else 0)
+
+
+def abort(log: UnifiedLog, producer_id: int) -> None:
+    marker = end_transaction_marker(
+        producer_id=producer_id, producer_epoch=0, commit=False, coordinator_epoch=0, timestamp_ms=NOW_MS
+    )
+    log.append_as_leader(bytearray(marker), 0, AppendOrigin.COORDINATOR)
+
+
+def test_an_aborted_transaction_that_was_flushed_stays_aborted(tmp_path: Path) -> None:
+    """The segment's directory was synced before its transaction index was created in it."""
+
+    def write(log: UnifiedLog) -> None:
+        append(log, b"aborted", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+        log.flush()
+        abort(log, 7)
+
+    for directory in deaths_around_a_roll(tmp_path, write):
+        log = reopened(directory)
+        end = log.log_end_offset
+        assert end >= 2 or not (directory / "recovery point").exists()
+        assert [entry.last_offset for entry in log.aborted_transactions(0, end)] == [1][: max(0, end - 1)], directory
+
+
+def test_producers_of_before_a_truncation_do_not_come_back(tmp_path: Path) -> None:
+    """A new segment begins where one began that was truncated, and the old snapshot there had the same name."""
+
+    def write(log: UnifiedLog) -> None:
+        append(log, b"0")
+        append(log, b"truncated", producer_id=7, producer_epoch=0, base_sequence=0)
+        log.roll()
+        append(log, b"truncated")
+        log.flush()
+        log.truncate_to(1)
+        append(log, b"1")
+
+    for directory in deaths_around_a_roll(tmp_path, write):
+        log = reopened(directory)
+        is_there = (1, b"truncated") in contents(log)
+        assert [entry.producer_id for entry in log.active_producers()] == [7] * is_there, directory
+
+
+def test_what_a_flush_did_not_sync_is_not_behind_the_recovery_point(tmp_path: Path) -> None:
+    """Its target is beyond the end when the log was truncated while it waited for its turn."""
+    log = Bench(tmp_path / "topic-0").open()
+    append(log, b"0")
+
+    def sync(segment: LogSegment) -> bool:
+        log.roll()
+        append(log, b"during the flush")
+        return False
+
+    with patch.object(LogSegment, "sync", sync):
+        log.flush_before(10)
+    assert (log.log_end_offset, log.recovery_point) == (2, 1)
+
+
 class TestAfterAPowerFailure:
     """What is there when everything is lost that was not synced."""
 
@@ -611,8 +686,7 @@ class TestAfterAPowerFailure:
             log = bench.open()
             options: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
             append(log, b"aborted", **options)
-            marker = end_transaction_marker(producer_id=7, producer_epoch=0, commit=False, coordinator_epoch=0, timestamp_ms=NOW_MS)
-            log.append_as_leader(bytearray(marker), 0, AppendOrigin.COORDINATOR)
+            abort(log, 7)
             log.flush()
             log.assign_topic_id(TOPIC_ID)
             log = bench.open(recovery_point=log.recovery_point)

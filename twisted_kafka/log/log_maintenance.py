@@ -46,6 +46,8 @@ class LogMaintenance(LogState):
             segment.remove_durably()
         end = self._active.truncate_to(offset)
         self.recovery_point = min(self.recovery_point, end)
+        # The next flush syncs the directory: snapshots that are removed here must not come back behind its recovery point.
+        self._has_new_files = True
         start = min(self.log_start_offset, end)
         self.leader_epochs.truncate_from_end(end)
         loaded = LoadedLog(self.segments, self.leader_epochs, self.producer_state, self._snapshots)

@@ -56,7 +56,8 @@ class LogState:
         self._lock = threading.Lock()
         self._flush_lock = threading.Lock()
         self._is_closed = False
-        self._has_new_segments = True
+        self._has_new_files = True
+        """Whether files in the log's directory were created or removed and their names may not be durable."""
         self._has_new_name = True
         """Whether the name of this log's directory may not be durable yet."""
         self._active.jitter_ms = self._draw_jitter_ms()
@@ -244,7 +245,7 @@ class LogState:
             now_ms=self._clock.wall_ms(),
             reserve_bytes=config.segment_bytes if config.preallocate else 0,
         )
-        self._has_new_segments = True
+        self._has_new_files = True
         segment.jitter_ms = self._draw_jitter_ms()
         return segment
 
@@ -269,12 +270,14 @@ class LogState:
             try:
                 has_new_names = self._sync_topic_id()
                 with self._lock:
+                    # The log may have been truncated before the flush: records that are appended during it are not flushed.
+                    target = min(target, self.log_end_offset)
                     unflushed = self._begin_flush(target)
                     if unflushed:
-                        has_new_names |= self._has_new_segments
-                        self._has_new_segments = False
+                        has_new_names |= self._has_new_files
+                        self._has_new_files = False
                 for segment in unflushed:
-                    segment.sync()
+                    has_new_names |= segment.sync()
                 if unflushed:
                     has_new_names |= self.leader_epochs.sync()
                     has_new_names |= self._snapshots.sync()
@@ -287,10 +290,10 @@ class LogState:
                     self._has_new_name = False
             except OSError as error:
                 # The directory may stay online, as after a lack of file descriptors: the next flush must repeat everything.
-                self._has_new_segments = True
+                self._has_new_files = True
                 raise self._storage_error("flush", error) from error
             with self._lock:
-                self.recovery_point = max(self.recovery_point, min(target, self.log_end_offset))
+                self.recovery_point = max(self.recovery_point, target)
                 self.last_flush_ms = self._clock.wall_ms()
             self._environment.on_flush_ms((self._clock.monotonic_ns() - began_ns) / 1e6)
 

@@ -26,6 +26,7 @@ from twisted_kafka.log.files import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     offset_of_name,
+    sync_directory,
 )
 from twisted_kafka.log.leader_epoch import LeaderEpochCache
 from twisted_kafka.log.loading.segment_overflow import OverflowedSegmentError, find_valid_end, split, split_closed
@@ -178,7 +179,8 @@ class LogLoader:
                 segment.truncate_file(valid_end)
             if segment is not active:
                 segment.seal()
-            segment.sync()
+            if segment.sync():
+                sync_directory(self._directory)
         return end
 
     def _new_segment(self, base_offset: int) -> LogSegment:

@@ -295,11 +295,18 @@ class LogSegment(SegmentFiles):
         self.offset_index.write()
         self.time_index.write()
 
-    def sync(self) -> None:
-        """Make everything written so far durable; raises OSError."""
-        os.fdatasync(self.file.fileno())
+    def sync(self) -> bool:
+        """Make everything written so far durable, but not the files' names; returns whether one is newer than the segment's.
+
+        Raises OSError.
+        """
+        self.sync_batches()
         self._sync_indexes()
-        self.transaction_index.sync()
+        return self.transaction_index.sync()
+
+    def sync_batches(self) -> None:
+        """Make only the file of batches durable; raises OSError."""
+        os.fdatasync(self.file.fileno())
 
     def _sync_indexes(self) -> None:
         self.offset_index.sync()

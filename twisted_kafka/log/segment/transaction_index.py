@@ -24,12 +24,14 @@ Never held during I/O: a disk that hangs must not block readers of other disks.
 class TransactionIndex:
     """The entries of one segment, read on first use and kept. The file exists only if there are any."""
 
-    __slots__ = ("_entries", "_written", "path")
+    __slots__ = ("_entries", "_has_new_name", "_written", "path")
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._entries: tuple[AbortedTransaction, ...] | None = None
         self._written = 0
+        self._has_new_name = False
+        """Whether the file was created and its name may not be durable."""
 
     @property
     def entries(self) -> tuple[AbortedTransaction, ...]:
@@ -55,6 +57,8 @@ class TransactionIndex:
             return
         fd = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o644)
         try:
+            if not self._written:
+                self._has_new_name = True
             data = b"".join([_ENTRY.pack(_VERSION, *entry) for entry in entries[self._written :]])
             write_fully(fd, data, self._written * _ENTRY.size)
         finally:
@@ -101,12 +105,16 @@ class TransactionIndex:
         """Remove the file."""
         remove_if_there(self.path)
 
-    def sync(self) -> None:
-        """Make the file durable; raises OSError."""
+    def sync(self) -> bool:
+        """Make the file's content durable, but not its name; returns whether the name is new. Raises OSError."""
         if not self._entries:
-            return
+            return False
         self._write()
         sync_file(self.path)
+        if not self._has_new_name:
+            return False
+        self._has_new_name = False
+        return True
 
     def _read(self) -> tuple[tuple[AbortedTransaction, ...], int]:
         """Return the entries of the file, and their number."""
