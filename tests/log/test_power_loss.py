@@ -6,6 +6,7 @@ deleted may come back. In a compacted log the last record of a key outlives its 
 transactions and leader epochs are those of the records that are left.
 """
 
+import errno
 import itertools
 import os
 import random
@@ -695,6 +696,18 @@ class TestAfterAPowerFailure:
         log = bench.open(was_clean=True)
         assert len(log.aborted_transactions(0, 2)) == 1
         assert log.topic_id == TOPIC_ID
+
+    def test_a_truncation_that_a_recovery_found_is_not_undone(self, bench: Bench, logs: CrashDisk) -> None:
+        with logs.watched(-1):
+            log = bench.open()
+            append(log, b"0")
+            append(log, b"truncated")
+            log.flush()
+            with patch("os.fdatasync", side_effect=OSError(errno.ENOSPC, "full")), pytest.raises(KafkaStorageError):
+                log.truncate_to(1)
+            append(bench.open(), b"1")
+        self.fail(logs)
+        assert contents(bench.open()) == [(0, b"0")]
 
     def test_a_topic_id_that_was_damaged_does_not_come_back(self, bench: Bench, logs: CrashDisk) -> None:
         with logs.watched(-1):

@@ -303,6 +303,8 @@ class LogLoader:
         if not active.offset_index.in_memory:
             active.open_for_append()
         active.write_indexes()
+        # A process that was killed may have cut the file and not synced it: what it cut must not come back after new batches.
+        active.sync_batches()
         return end
 
     def _follows(self, segment: LogSegment, end: int, log_start_offset: int) -> bool:
