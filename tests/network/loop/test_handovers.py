@@ -1,0 +1,22 @@
+"""Many interleavings of threads that hand over loops, line by line (``handover.py``), each from a seed that a failure tells."""
+
+import pytest
+
+from tests.network.loop.handover import explore
+
+QUICK = 400
+SLOW = 10_000
+
+
+@pytest.mark.parametrize("block", range(8))
+def test_no_role_is_lost_and_nobody_waits_while_a_handler_sleeps(block: int) -> None:
+    for seed in range(block * QUICK // 8, (block + 1) * QUICK // 8):
+        explore(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("block", range(8))
+def test_many_more_handovers(block: int) -> None:
+    for seed in range(QUICK + block * SLOW // 8, QUICK + (block + 1) * SLOW // 8):
+        explore(seed)
