@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,8 +35,6 @@ TOOLS = {
     "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
     "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
 }
-
-SENT_MS = 1_700_000_000_000
 
 BROKER = "@"
 """Stands for the broker's address where a tool does not want it at the end of the line."""
@@ -165,13 +164,14 @@ def test_levels_of_loggers(both: Both) -> None:
 
 def test_offsets_records_and_groups(both: Both) -> None:
     topic, group = "tools.records", "tools.group"
+    sent_ms = int(time.time() * 1000)
     for runner in both:
         runner(f"kafka-topics --create --topic {topic}")
         # One batch and one time, so that the offset of the largest timestamp is the same.
-        send_confluent(runner.bootstrap, topic, [b"line %d" % at for at in range(50)], SENT_MS, **{"linger.ms": 1000})
+        send_confluent(runner.bootstrap, topic, [b"line %d" % at for at in range(50)], sent_ms, **{"linger.ms": 1000})
     same(both, f"kafka-get-offsets --topic {topic}")
-    for time in ("-1", "-2", "-3", "latest", "earliest", "max-timestamp"):
-        same(both, f"kafka-get-offsets --topic {topic} --time {time}")
+    for moment in ("-1", "-2", "-3", "latest", "earliest", "max-timestamp"):
+        same(both, f"kafka-get-offsets --topic {topic} --time {moment}")
     same(both, "kafka-get-offsets --topic-partitions tools.records:0")
     same(both, f"kafka-console-consumer --topic {topic} --from-beginning --max-messages 50 --group {group} --timeout-ms 20000")
     same(both, f"kafka-consumer-groups --describe --group {group}")
