@@ -4,8 +4,13 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from twisted.logger import globalLogBeginner
 
 from tests.eventually import join
+
+# Until logging begins, which it does in no test, the last 200 events are kept: with the exceptions in them, and with these whole
+# brokers and their open files.
+globalLogBeginner._temporaryObserver.removeObserver(globalLogBeginner._initialBuffer)  # type: ignore[attr-defined]
 
 _spark_threads: set[threading.Thread] = set()
 

@@ -18,6 +18,10 @@ ONE = TopicPartition("one", 0)
 TWO = TopicPartition("two", 0)
 
 
+_managers: list[LogManager] = []
+"""All that were made in this test."""
+
+
 class Broker:
     """Log managers over the same directories, one after the other."""
 
@@ -39,7 +43,7 @@ class Broker:
         properties = {key.replace("_", "."): str(value) for key, value in settings.items()}
         properties.setdefault("log.cleaner.threads", "0")  # the tests clean by hand
         properties["log.dirs"] = ",".join(str(self.path / name) for name in dirs)
-        return LogManager(
+        manager = LogManager(
             KafkaConfig.from_properties(properties),
             self.scheduler,
             self.clock,
@@ -47,6 +51,8 @@ class Broker:
             terminal=terminal,
             metrics=metrics,
         )
+        _managers.append(manager)
+        return manager
 
     def start(self, dirs: tuple[str, ...] = ("a",), **settings: Any) -> LogManager:
         manager = self.manager(dirs, **settings)
@@ -63,3 +69,13 @@ class Broker:
 
     def names(self, directory: str = "a") -> list[str]:
         return sorted(os.listdir(self.path / directory))
+
+
+def end_all_brokers() -> None:
+    """Let all log managers release locks and files and write nothing, as when their processes die."""
+    for manager in _managers:
+        for directory in manager.directories:
+            directory.release()
+            for log in directory.logs.values():
+                log.close_handles()
+    _managers.clear()

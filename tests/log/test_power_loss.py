@@ -10,6 +10,7 @@ import errno
 import itertools
 import os
 import random
+import shutil
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ from unittest.mock import patch
 import pytest
 
 from tests.log.crash_disk import CrashDisk, MachineDied, deaths
-from tests.log.log_managers import Broker
+from tests.log.log_managers import Broker, end_all_brokers
 from tests.log.support import NOW_MS, Bench, append, contents
 from twisted_kafka.log.directories import log_directory
 from twisted_kafka.log.files import sync_directory, sync_file
@@ -216,7 +217,7 @@ class World:
                     model.flushed_end = model.end
                 return False
             except MachineDied:
-                log_directory._held_here.clear()
+                end_all_brokers()
                 return True
             except (KafkaStorageError, log_directory.LogDirectoryError):
                 assert self.disk.is_full
@@ -496,7 +497,7 @@ def run_alone(directory: Path, seed: int, *, is_threaded: bool = False) -> None:
                 try:
                     world.broker.start(DIRECTORIES, **SETTINGS).shutdown()
                 except MachineDied:
-                    log_directory._held_here.clear()
+                    end_all_brokers()
             if world.random.random() < 0.5:
                 loses_power = True
                 world.disk.lose_power()
@@ -626,7 +627,7 @@ class TestAfterAPowerFailure:
         return CrashDisk(broker.path / "disk", random.Random(0))
 
     def fail(self, disk: CrashDisk) -> None:
-        log_directory._held_here.clear()
+        end_all_brokers()
         disk.lose_power(loses_all=True)
 
     def test_a_log_that_was_flushed_has_its_name(self, broker: Broker, disk: CrashDisk) -> None:
@@ -754,7 +755,7 @@ def test_a_replica_is_somewhere_wherever_its_move_dies(tmp_path: Path) -> None:
         assert ReplicaCopier(manager, 300).step(Moved(PLAIN, log, future, manager)).is_done  # type: ignore[arg-type]
 
     for directory in deaths(tmp_path, prepare, move):
-        log_directory._held_here.clear()
+        end_all_brokers()
         manager = Broker(directory).start(DIRECTORIES, **SETTINGS)
         assert [value for _, value in contents(manager.get_log(PLAIN))] == [b"value"], directory
         manager.shutdown()
@@ -825,3 +826,4 @@ def test_two_thousand_worlds(tmp_path: Path) -> None:
         except BaseException:
             print(f"seed {seed}")
             raise
+        shutil.rmtree(directory)
