@@ -8,8 +8,9 @@ from twisted_kafka.log.environment import LogEnvironment
 from twisted_kafka.log.loading.log_loader import LastStop
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.log.unified_log import UnifiedLog
+from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.protocol.records.batch import batches
-from twisted_kafka.protocol.records.builder import build_batch
+from twisted_kafka.protocol.records.builder import build_batch, end_transaction_marker
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.protocol.regions import FileRegion
 from twisted_kafka.protocol.topic_partition import TopicPartition
@@ -55,6 +56,14 @@ def batch(*values: bytes, timestamp_ms: int = NOW_MS, **options: Any) -> bytearr
 
 def append(log: UnifiedLog, *values: bytes, epoch: int = 0, **options: Any) -> int:
     return log.append_as_leader(batch(*values, **options), epoch).first_offset
+
+
+def abort(log: UnifiedLog, producer_id: int) -> None:
+    """Append the marker that aborts the producer's transaction."""
+    marker = end_transaction_marker(
+        producer_id=producer_id, producer_epoch=0, commit=False, coordinator_epoch=0, timestamp_ms=NOW_MS
+    )
+    log.append_as_leader(bytearray(marker), 0, AppendOrigin.COORDINATOR)
 
 
 def data_of(records: FileRegion | bytes) -> bytes:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.log.support import NOW_MS, Bench, append, batch, contents, fill
+from tests.log.support import NOW_MS, Bench, abort, append, batch, contents, fill
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.protocol.errors import (
     OffsetOutOfRangeError,
@@ -54,6 +54,16 @@ def test_truncation_forgets_epochs_and_times(log: UnifiedLog) -> None:
     log.truncate_to(2)
     assert log.latest_epoch == 1
     assert log.max_timestamp_offset().timestamp_ms == NOW_MS + 1
+
+
+def test_transactions_that_were_complete_before_a_truncation_stay_readable(log: UnifiedLog) -> None:
+    append(log, b"aborted", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    abort(log, 7)
+    append(log, b"a")
+    append(log, b"b")
+    log.update_high_watermark(4)
+    log.truncate_to(3)
+    assert log.last_stable_offset == 3
 
 
 def test_truncation_to_before_the_first_segment_begins_anew(log: UnifiedLog) -> None:

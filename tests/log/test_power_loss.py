@@ -23,7 +23,7 @@ import pytest
 
 from tests.log.crash_disk import CrashDisk, MachineDied, deaths
 from tests.log.log_managers import Broker, end_all_brokers
-from tests.log.support import NOW_MS, Bench, append, contents
+from tests.log.support import NOW_MS, Bench, abort, append, contents
 from twisted_kafka.log.directories import log_directory
 from twisted_kafka.log.files import sync_directory, sync_file
 from twisted_kafka.log.log_manager import LogManager
@@ -555,13 +555,6 @@ def deaths_around_a_roll(directory: Path, write: Callable[[UnifiedLog], None]) -
 def reopened(directory: Path) -> UnifiedLog:
     point = directory / "recovery point"
     return Bench(directory / "disk" / "topic-0").open(recovery_point=int(point.read_text()) if point.exists() else 0)
-
-
-def abort(log: UnifiedLog, producer_id: int) -> None:
-    marker = end_transaction_marker(
-        producer_id=producer_id, producer_epoch=0, commit=False, coordinator_epoch=0, timestamp_ms=NOW_MS
-    )
-    log.append_as_leader(bytearray(marker), 0, AppendOrigin.COORDINATOR)
 
 
 def test_an_aborted_transaction_that_was_flushed_stays_aborted(tmp_path: Path) -> None:

@@ -55,6 +55,7 @@ class LogMaintenance(LogState):
         reload_producers(loaded, end)
         new_end = LogOffsetMetadata(end, self._active.base_offset, self._active.size_bytes)
         mark = new_end if self.high_watermark >= end else None
+        self.producer_state.on_high_watermark(min(self.high_watermark, end))
         self._set_limits(log_end=new_end, high_watermark=mark, log_start_offset=start)
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
