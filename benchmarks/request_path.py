@@ -64,9 +64,7 @@ def one_thread() -> tuple[KafkaChannel, Callable[[], None]]:
     channel = KafkaChannel(info, processor, 100_000_000)
     channel.transport = Wire()  # type: ignore[assignment]
     processor.add_channel(channel)
-    processor._is_awake = True
-    processor._stall_check_pending = True
-    processor._wake_after = sys.maxsize
+    processor._wake_pending = True  # its own thread sleeps on
     queue, handle = requests._queue, CAPTURED["KafkaApis"].handle
 
     def pump() -> None:

@@ -24,9 +24,28 @@ HAS_CODEC_EXTENSIONS: Final[bool] = not EMULATES_C_API
 NUMPY_PAYS: Final[bool] = not EMULATES_C_API
 """Whether numpy beats loops over bytes, which PyPy compiles."""
 
-MEMORY_SETTINGS: Final[Mapping[str, str]] = {"PYPY_GC_NURSERY": "4MB", "MALLOC_ARENA_MAX": "1"} if IS_PYPY else {}
+COLUMNS_PAY: Final[bool] = not IS_PYPY
+"""Whether it beats a loop over records to take the same byte of many at once, as a slice."""
+
+REUSED_BUFFER_BYTES: Final[int] = 16 * 1024 * 1024 if IS_PYPY else 0
+"""Bytes of buffers of large frames that are kept to be filled again.
+
+On PyPy a buffer lives until the next major collection, and a new one costs more than to fill it. CPython frees it at once.
+"""
+
+MEMORY_SETTINGS: Final[Mapping[str, str]] = (
+    {
+        "PYPY_GC_NURSERY": "4MB",
+        "PYPY_GC_MAJOR_COLLECT": "1.4",
+        "MALLOC_ARENA_MAX": "1",
+        "MALLOC_MMAP_THRESHOLD_": "131072",
+    }
+    if IS_PYPY
+    else {}
+)
 """Environment variables for a process that is a broker. The interpreter and the C library read them only when they start.
 
 PyPy's collector makes its nursery half as large as the processor's last-level cache, 240 MB on some machines, and starts its first
-major collection at eight times that. Buffers come from malloc, which keeps what was freed in an arena for each thread.
+major collection at eight times that, later ones at 1.82 times what is alive. Buffers come from malloc, which keeps what was freed
+in an arena for each thread, and between what is used.
 """

@@ -1,4 +1,5 @@
 import random
+import struct
 import threading
 
 import pytest
@@ -6,10 +7,12 @@ import pytest
 from tests.eventually import eventually
 from tests.network.network_fakes import Layer, frame
 from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.network.connection.framing import FrameBuffers
 from twisted_kafka.network.request_plane import DATA_PLANE, METRIC_PREFIXES, RequestPlane
 from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_channel import RequestChannel
 from twisted_kafka.protocol.errors import FatalExitError
+from twisted_kafka.server import request_handler
 from twisted_kafka.server.request_handler import KafkaRequestHandler, KafkaRequestHandlerPool
 from twisted_kafka.timing.clock import SystemClock
 
@@ -107,6 +110,28 @@ def test_queue_emptied_by_a_callback_has_room_again() -> None:
     layer.reactor.run_asked()
     assert not layer.processor.is_full
     assert layer.take() is not None
+
+
+@pytest.mark.parametrize(("is_free", "size", "is_kept"), [(True, 70_000, True), (False, 70_000, False), (True, 60_000, False)])
+def test_a_large_frame_is_used_again_when_its_handler_says_so(
+    is_free: bool, size: int, is_kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    buffers = FrameBuffers(1_000_000)
+    monkeypatch.setattr(request_handler, "FRAME_BUFFERS", buffers)
+    layer = Layer()
+    channel, _ = layer.connect()
+    data = frame(1) + bytes(size)
+    channel.dataReceived(struct.pack(">i", len(data) - 4) + data[4:30_000])
+    channel.dataReceived(data[30_000:])
+    kept_meanwhile = []
+
+    def handle(request: Request) -> None:
+        request.context.is_frame_free = is_free
+        kept_meanwhile.append(buffers.kept_bytes)
+
+    KafkaRequestHandler(layer.channel, handle, "handler").step(layer.parker)
+    assert kept_meanwhile == [0]
+    assert buffers.kept_bytes == (len(data) - 4 if is_kept else 0)
 
 
 def test_callback_that_fails_closes_its_connection() -> None:

@@ -6,6 +6,7 @@ import re
 import uuid
 from pathlib import Path
 
+from twisted_kafka.buffers import pwrite
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
@@ -83,12 +84,12 @@ def read_into(fd: int, memory: memoryview, position: int) -> int:
 
 def write_fully(fd: int, data: Buffer, position: int) -> None:
     """Write all of ``data`` at ``position``; raises OSError."""
-    written = os.pwrite(fd, data, position)
+    written = pwrite(fd, data, position)
     if written == len(data):
         return
     view = memoryview(data)
     while written < len(view):
-        written += os.pwrite(fd, view[written:], position + written)
+        written += pwrite(fd, view[written:], position + written)
 
 
 def write_atomically(path: Path, data: bytes, *, sync: bool = True) -> None:

@@ -7,6 +7,7 @@ from twisted.logger import Logger
 
 from twisted_kafka.metrics.idle_ratio import IdleRatio
 from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.network.connection.framing import FRAME_BUFFERS
 from twisted_kafka.network.request_plane import RequestPlane
 from twisted_kafka.network.requests.parker import Parker
 from twisted_kafka.network.requests.request import Request
@@ -75,6 +76,8 @@ class KafkaRequestHandler:
             except BaseException as error:  # noqa: BLE001 the thread may be a network thread, which does not end
                 self._end(error)
             finally:
+                if request.context.is_frame_free and request.is_large:
+                    FRAME_BUFFERS.give_back(request.frame)
                 request.frame = b""  # not to be kept while the request waits
                 if request.memory_pool is not None:
                     request.release_buffer()

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from twisted_kafka.network.connection import framing
-from twisted_kafka.network.connection.framing import FIRST_ALLOCATION_BYTES, FrameReader, InvalidReceiveError
+from twisted_kafka.network.connection.framing import FIRST_ALLOCATION_BYTES, FrameBuffers, FrameReader, InvalidReceiveError
 from twisted_kafka.protocol.regions import Buffer
 
 
@@ -15,6 +15,7 @@ def prefixed(data: bytes) -> bytes:
     return struct.pack(">i", len(data)) + data
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(max_size=40), max_size=8), st.lists(st.integers(1, 30), min_size=1, max_size=10), st.booleans())
 def test_any_cutting_gives_the_same_frames(frames: list[bytes], cuts: list[int], into_place: bool) -> None:
     stream = b"".join(map(prefixed, frames))
@@ -151,3 +152,53 @@ def test_a_client_of_another_protocol_is_recognized(first: bytes, hint: str | No
 
 def test_empty_frame() -> None:
     assert list(FrameReader(10).feed(b"\0\0\0\0")) == [b""]
+
+
+@settings(deadline=None)
+@given(st.lists(st.binary(max_size=40), max_size=8), st.lists(st.integers(1, 30), min_size=1, max_size=10), st.booleans())
+def test_frames_are_the_same_in_buffers_that_are_used_again(frames: list[bytes], cuts: list[int], into_place: bool) -> None:
+    stream = b"".join(map(prefixed, frames))
+    buffers = FrameBuffers(1000)
+    buffers.give_back(bytearray(b"." * 60))
+    reader = FrameReader(1000, buffers)
+    got: list[bytes] = []
+    position = turn = 0
+    while position < len(stream):
+        size = cuts[turn % len(cuts)]
+        turn += 1
+        view = reader.get_buffer() if into_place else None
+        if view is None:
+            chunk = stream[position : position + size]
+            ready = reader.feed(chunk)
+        else:
+            with view:
+                chunk = stream[position : position + min(size, len(view))]
+                view[: len(chunk)] = chunk
+            ready = reader.buffer_updated(len(chunk))
+        got.extend(map(bytes, ready))
+        for frame in ready:
+            buffers.give_back(frame)
+        position += len(chunk)
+    assert got == frames
+
+
+def test_a_buffer_is_used_for_one_frame_at_a_time() -> None:
+    buffers = FrameBuffers(1000)
+    buffers.give_back(first := bytearray(100))
+    buffers.give_back(memoryview(second := bytearray(120))[:110])
+    assert buffers.take(121) is None
+    assert buffers.take(24) is None, "it would be wasted on so small a frame"
+    assert buffers.take(100) is second
+    assert buffers.take(100) is first
+    assert buffers.take(100) is None
+
+
+def test_the_buffers_kept_are_bounded_and_the_latest() -> None:
+    buffers = FrameBuffers(1000)
+    for size in (200, 210, 220, 230, 240):
+        buffers.give_back(bytearray(size))
+    assert buffers.kept_bytes == 210 + 220 + 230 + 240
+    buffers.give_back(bytearray(251))  # more than a quarter of all
+    buffers.give_back(bytes(200))
+    buffers.give_back(memoryview(bytes(200)))
+    assert buffers.kept_bytes == 210 + 220 + 230 + 240

@@ -49,7 +49,13 @@ class Apis(Harness):
         *,
         client: str = "client",
     ) -> Any:
-        """Call the handler; return what it returns."""
+        """Call the handler; return what it returns. As the next request may, overwrite a frame of which it keeps nothing."""
+        result = self._handle(request, version, client)
+        if self.context.is_frame_free:
+            self.frame[:] = b"\xee" * len(self.frame)
+        return result
+
+    def _handle(self, request: Any, version: int, client: str) -> Any:
         api = self.registry.apis[type(request).KEY]
         connection = ConnectionInfo("id", "PLAINTEXT", "PLAINTEXT", "127.0.0.1")
         self.context = RequestContext(api.key, version, 1, client, connection)

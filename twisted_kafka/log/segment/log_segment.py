@@ -12,6 +12,7 @@ from pathlib import Path
 
 from twisted.logger import Logger
 
+from twisted_kafka.buffers import pwrite
 from twisted_kafka.log.batch_headers import BatchHeader, IndexedBatch, find_batch, scan_headers
 from twisted_kafka.log.files import write_fully
 from twisted_kafka.log.segment.index_check import BatchFile, indexes_fit, rebuild_indexes
@@ -141,7 +142,7 @@ class LogSegment(SegmentFiles):
         start = self.size_bytes
         fd = self.file.fileno()
         try:
-            if os.pwrite(fd, records, start) != len(records):
+            if pwrite(fd, records, start) != len(records):
                 write_fully(fd, records, start)
         except OSError:
             os.ftruncate(fd, start)

@@ -7,6 +7,7 @@ other than 0, 1, 2...) is rewritten. Records that a consumer could not parse are
 import struct
 from typing import NoReturn
 
+from twisted_kafka.buffers import to_bytes, to_read
 from twisted_kafka.log.results import Conversion, LogAppendInfo
 from twisted_kafka.log.validation.convert import (
     check_rewritten_count,
@@ -153,11 +154,11 @@ def _validate_batch(view: memoryview, header: tuple[int, ...], context: Validati
         raise UnsupportedCompressionTypeError(f"unknown compression type {number}")
     if count <= 0 or last_delta != count - 1:
         raise InvalidOffsetOrSequenceError(f"the batch has {count} records, but a last offset delta of {last_delta}")
-    payload = bytes(view[HEADER_SIZE:]) if not number else _decompressed(CODECS[number], view[HEADER_SIZE:], context)
+    payload = to_read(view[HEADER_SIZE:]) if not number else _decompressed(CODECS[number], view[HEADER_SIZE:], context)
     scan = scan_records(payload, count)
     sent_append_time = max_timestamp if attributes & TIMESTAMP_TYPE_MASK else None
     if may_break_rules(scan, base_timestamp, sent_append_time, context):
-        parsed = parse_records(payload, count, 0, base_timestamp, sent_append_time)
+        parsed = parse_records(to_bytes(payload), count, 0, base_timestamp, sent_append_time)
         check_records(parsed, context, sent_append_time=sent_append_time is not None)
     return _assign(view, header, payload, scan, context)
 
@@ -184,7 +185,7 @@ def _timestamps(header: tuple[int, ...], scan: RecordScan, context: ValidationCo
 
 
 def _assign(
-    view: memoryview, header: tuple[int, ...], payload: bytes, scan: RecordScan, context: ValidationContext
+    view: memoryview, header: tuple[int, ...], payload: bytes | memoryview, scan: RecordScan, context: ValidationContext
 ) -> LogAppendInfo:
     config = context.config
     attributes, max_timestamp = _timestamps(header, scan, context)
@@ -202,7 +203,7 @@ def _assign(
             raise InvalidProducerEpochError(f"a batch of producer {header[9]} has epoch {header[10]}")
         started_ns = context.now_ns()
         keeps_payload = scan.sequential and attributes & TIMESTAMP_TYPE_MASK >= header[5] & TIMESTAMP_TYPE_MASK
-        records = memoryview(_rewritten(header, payload, (attributes, max_timestamp, target), keeps_payload, context))
+        records = memoryview(_rewritten(header, to_bytes(payload), (attributes, max_timestamp, target), keeps_payload, context))
         temporary_bytes = len(records) + (len(payload) if source else 0)
         conversion = Conversion(header[12], context.now_ns() - started_ns, temporary_bytes)
         check_size(len(records), context)

@@ -1,13 +1,16 @@
 """Splits a byte stream into frames: a size of four bytes, then that many bytes. No I/O here.
 
 Small frames are sliced from what was read. A large frame has a buffer (``get_buffer``) that the transport reads into directly.
-The buffer grows with the bytes that have arrived, so a size alone allocates no memory.
+The buffer grows with the bytes that have arrived, so a size alone allocates no memory. On PyPy it is one that is used again.
 """
 
+import threading
 from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
+from twisted_kafka.buffers import copy_into
+from twisted_kafka.interpreter import REUSED_BUFFER_BYTES
 from twisted_kafka.protocol.regions import Buffer
 
 SIZE_BYTES = 4
@@ -26,6 +29,44 @@ _size_at = Struct(">i").unpack_from
 _NOTHING: Sequence[Buffer] = ()
 
 
+class FrameBuffers:
+    """Keeps buffers of frames that nobody reads any more, to be filled again: at most ``max_bytes``. Thread-safe."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._kept: list[bytearray] = []
+        self._lock = threading.Lock()
+
+    def take(self, size: int) -> bytearray | None:
+        """Return a buffer of at least ``size`` bytes, and not many more, if there is one."""
+        with self._lock:
+            kept = self._kept
+            for index in range(len(kept) - 1, -1, -1):
+                if size <= len(kept[index]) <= size * GROWTH:
+                    return kept.pop(index)
+        return None
+
+    def give_back(self, frame: Buffer) -> None:
+        """Keep the buffer of a frame of which no part is used from now on."""
+        buffer = frame.obj if type(frame) is memoryview else frame
+        if type(buffer) is not bytearray or len(buffer) * GROWTH > self._max_bytes:
+            return
+        with self._lock:
+            kept = self._kept
+            kept.append(buffer)
+            while self.kept_bytes > self._max_bytes:
+                del kept[0]
+
+    @property
+    def kept_bytes(self) -> int:
+        """The size of the buffers that it keeps."""
+        return sum(map(len, self._kept))
+
+
+FRAME_BUFFERS: Final = FrameBuffers(REUSED_BUFFER_BYTES)
+"""Those of all connections. A frame gets there if its handler keeps no part of it (``RequestContext.is_frame_free``)."""
+
+
 class InvalidReceiveError(Exception):
     """A frame size that is negative or too large: nothing further can be read (Kafka: InvalidReceiveException)."""
 
@@ -33,10 +74,11 @@ class InvalidReceiveError(Exception):
 class FrameReader:
     """Assembles the frames of one connection. ``max_bytes`` is the key ``socket.request.max.bytes``."""
 
-    __slots__ = ("_buffer", "_head", "_max_bytes", "_size", "held_bytes")
+    __slots__ = ("_buffer", "_buffers", "_head", "_max_bytes", "_size", "held_bytes")
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, buffers: FrameBuffers = FRAME_BUFFERS) -> None:
         self._max_bytes = max_bytes
+        self._buffers = buffers
         self._head = b""  # an incomplete size
         self._buffer: bytearray | None = None  # of the incomplete frame
         self._size = 0
@@ -63,7 +105,7 @@ class FrameReader:
         buffer = self._buffer
         if buffer is None:
             return None
-        return memoryview(buffer)[self.held_bytes :]
+        return memoryview(buffer)[self.held_bytes : self._size]
 
     @property
     def frame_bytes(self) -> int:
@@ -81,7 +123,7 @@ class FrameReader:
             return _NOTHING
         self._buffer = None
         self.held_bytes = 0
-        return (buffer,)
+        return (buffer if len(buffer) == self._size else memoryview(buffer)[: self._size],)
 
     def _cut(self, data: bytes, position: int) -> Sequence[Buffer]:
         frames: list[Buffer] = []
@@ -103,15 +145,19 @@ class FrameReader:
     def _begin(self, size: int, data: bytes) -> None:
         self._size = size
         self.held_bytes = len(data)
-        self._buffer = _grown(data, min(size, max(FIRST_ALLOCATION_BYTES, GROWTH * len(data))))
+        buffer = self._buffers.take(size)
+        if buffer is None:
+            self._buffer = _grown(data, min(size, max(FIRST_ALLOCATION_BYTES, GROWTH * len(data))))
+        else:
+            self._buffer = buffer
+            copy_into(buffer, data, 0)
 
     def _feed_buffer(self, data: bytes) -> Sequence[Buffer]:
         position = 0
         while self._buffer is not None:
-            with memoryview(self._buffer) as view:
-                held = self.held_bytes
-                count = min(len(view) - held, len(data) - position)
-                view[held : held + count] = data[position : position + count]
+            held = self.held_bytes
+            count = min(self._size - held, len(self._buffer) - held, len(data) - position)
+            copy_into(self._buffer, data[position : position + count], held)
             position += count
             frames = self.buffer_updated(count)
             if frames:
@@ -139,5 +185,5 @@ def _hint(size: int) -> str:
 def _grown(data: Buffer, size: int) -> bytearray:
     # A new buffer: extending one by a megabyte takes a millisecond, this a tenth of that.
     buffer = bytearray(size)
-    buffer[: len(data)] = data
+    copy_into(buffer, data, 0)
     return buffer

@@ -52,6 +52,7 @@ class RequestContext:
         "correlation_id",
         "error",
         "error_counts",
+        "is_frame_free",
         "is_special",
         "topics",
     )
@@ -70,6 +71,8 @@ class RequestContext:
         """Counts by error code of the response, including NONE; None if the response has one code, ``error``."""
         self.conversion: tuple[int, int] | None = None
         """Nanoseconds and bytes of memory that record conversion took; None if no records were converted."""
+        self.is_frame_free = False
+        """Whether the bytes of the request may be overwritten when its handler returns: a later response needs none of them."""
         self.is_special = False
         """Whether it counts separately in the metrics: a follower's fetch, or a verification by AddPartitionsToTxn."""
 

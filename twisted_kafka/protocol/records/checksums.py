@@ -8,17 +8,14 @@ from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import Any
 
 from twisted_kafka.interpreter import EMULATES_C_API
 from twisted_kafka.protocol.regions import Buffer
 
 Checksum = Callable[[Buffer], int]
 
-_POLYNOMIAL = 0x82F63B78
-_IN_PYTHON_BYTES = 256
-"""Up to this size, a compiled loop takes less time than a call into the extension module."""
-_CHUNK_BYTES = 65_536
-"""Copies of this size are freed with the nursery, larger ones only by a major collection."""
+_SAMPLES = (b"", b"123456789", bytes(1_000), bytearray(range(256)) * 300)
 
 
 def _extension() -> ModuleSpec | None:
@@ -30,43 +27,48 @@ def _extension() -> ModuleSpec | None:
     return None
 
 
-def _load() -> Callable[..., int]:
+def _load() -> Any:
     spec = _extension()
     if spec is None or spec.loader is None:
         import crc32c as package
 
-        return package.crc32c
+        return package
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.crc32c  # type: ignore[no-any-return]
-
-
-def _table() -> list[int]:
-    values = list(range(256))
-    for _ in range(8):
-        values = [value >> 1 ^ (_POLYNOMIAL if value & 1 else 0) for value in values]
-    return values
+    return module
 
 
 def _load_for_emulation() -> Checksum:
-    """Return a function that passes nothing but short byte strings to the extension module."""
-    extension: Callable[[bytes, int], int] = _load()
-    table = _table()
+    """Return the C function inside the extension module, if it does what it should, else what the module offers, for bytes.
+
+    A call through the emulation takes some microseconds, and the memory of a buffer is freed late.
+    """
+    module = _load()
+
+    def by_module(data: Buffer) -> int:
+        value: int = module.crc32c(bytes(data))
+        return value
+
+    try:
+        checksum = _direct(module.__file__, is_by_hardware=module.hardware_based)
+    except (AttributeError, OSError):
+        return by_module
+    return checksum if all(checksum(sample) == by_module(sample) for sample in _SAMPLES) else by_module
+
+
+def _direct(library: str, *, is_by_hardware: bool) -> Checksum:
+    from twisted_kafka.foreign import BYTES, IN_PLACE_BYTES, SIZE, UINT32, address, load_function
+
+    name = "_crc32c_hw_adler" if is_by_hardware else "_crc32c_sw_slicing_by_8"
+    function = load_function(library, name, UINT32, UINT32, BYTES, SIZE)
 
     def checksum(data: Buffer) -> int:
         size = len(data)
-        if size > _IN_PYTHON_BYTES:
-            value = 0
-            for start in range(0, size, _CHUNK_BYTES):
-                value = extension(bytes(data[start : start + _CHUNK_BYTES]), value)
-            return value
-        value = 0xFFFFFFFF
-        for byte in data:
-            value = value >> 8 ^ table[(value ^ byte) & 0xFF]
+        value: int = function(0xFFFFFFFF, bytes(data) if size <= IN_PLACE_BYTES else address(data), size)
         return value ^ 0xFFFFFFFF
 
     return checksum
 
 
-crc32c: Checksum = _load_for_emulation() if EMULATES_C_API else _load()
+crc32c: Checksum = _load_for_emulation() if EMULATES_C_API else _load().crc32c
 """Return the unsigned CRC-32C of a buffer; takes about 50 us per MB with the CPU's instruction."""

@@ -24,7 +24,7 @@ SMALLEST_RECORD = 7
 """Bytes of a record without key, value and headers, including its length."""
 
 
-def scan_records(payload: bytes, count: int) -> RecordScan:
+def scan_records(payload: bytes | memoryview, count: int) -> RecordScan:
     """Check the ``count`` records, at least one, in the decompressed ``payload``.
 
     Raises InvalidRecordError when a record is malformed, RecordTooLargeError for more than MAX_RECORDS.
@@ -36,7 +36,7 @@ def scan_records(payload: bytes, count: int) -> RecordScan:
             raise RecordTooLargeError(f"a batch of {count} records exceeds the maximum of {MAX_RECORDS}")
         vectorised = _vectorised()
         if vectorised is not None:
-            return scan_in_steps(payload, count, MAX_PLAIN_STEPS) or vectorised(payload, count)
+            return scan_in_steps(payload, count, MAX_PLAIN_STEPS) or vectorised(bytes(payload), count)
     scan = scan_in_steps(payload, count, count)
     assert scan is not None, "each step checks at least one record"
     return scan

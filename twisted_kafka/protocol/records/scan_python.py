@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, NoReturn, cast
 
+from twisted_kafka.interpreter import COLUMNS_PAY
 from twisted_kafka.protocol.errors import InvalidRecordError
 
 
@@ -29,14 +30,14 @@ _record_scan = cast(Callable[[tuple[bool, int, int, int, bool]], RecordScan], pa
 """Make a RecordScan of a tuple in half the time that the class takes."""
 
 
-def scan_in_python(payload: bytes, count: int) -> RecordScan:
+def scan_in_python(payload: bytes | memoryview, count: int) -> RecordScan:
     """Check as ``scan.scan_records`` does, record by record, or several at once where they have the layout of the previous one."""
     scan = scan_in_steps(payload, count, count)
     assert scan is not None
     return scan
 
 
-def scan_in_steps(payload: bytes, count: int, max_steps: int) -> RecordScan | None:
+def scan_in_steps(payload: bytes | memoryview, count: int, max_steps: int) -> RecordScan | None:
     """Check as :func:`scan_in_python` does; return None if records remain after ``max_steps`` steps."""
     position = index = last_size = retry_at = 0
     sequential, lacks_keys = True, False
@@ -77,9 +78,9 @@ def scan_in_steps(payload: bytes, count: int, max_steps: int) -> RecordScan | No
             index += 1
             if payload[headers_at]:
                 headers_at = skip_headers(payload, headers_at, end) - 1
-            elif size == last_size and index >= retry_at and headers_at + 1 == end and sequential:
+            elif COLUMNS_PAY and size == last_size and index >= retry_at and headers_at + 1 == end and sequential:
                 shape = (start, position, offset_at, key_at, value_at, headers_at)
-                number = _same_layout(payload, shape, index, count, deltas)
+                number = _same_layout(cast("bytes", payload), shape, index, count, deltas)
                 index += number
                 headers_at += number * (end - start)
                 end = headers_at + 1
@@ -100,10 +101,11 @@ def scan_in_steps(payload: bytes, count: int, max_steps: int) -> RecordScan | No
     first = (deltas[0] >> 1) ^ -(deltas[0] & 1)
     if count == 1:
         return _record_scan((sequential, first, first, first, lacks_keys))
-    signed = {(delta >> 1) ^ -(delta & 1) for delta in set(deltas)}
+    signed = [(delta >> 1) ^ -(delta & 1) for delta in _distinct(deltas)]
     return RecordScan(sequential, first, min(signed), max(signed), lacks_keys)
 
 
+_distinct = set if COLUMNS_PAY else iter
 _RETRY_AFTER = 16
 """Records to check one by one after an attempt to check several at once failed."""
 _MIN_SAME_LAYOUT = 4
@@ -164,7 +166,7 @@ def _same_layout(payload: bytes, shape: tuple[int, ...], index: int, count: int,
     return number
 
 
-def _length_bytes(payload: bytes, position: int) -> range:
+def _length_bytes(payload: bytes | memoryview, position: int) -> range:
     """Return the positions of the bytes of a length."""
     end = position + 1
     while payload[end - 1] >= 0x80:
@@ -172,7 +174,7 @@ def _length_bytes(payload: bytes, position: int) -> range:
     return range(position, end)
 
 
-def skip_headers(payload: bytes, position: int, end: int) -> int:
+def skip_headers(payload: bytes | memoryview, position: int, end: int) -> int:
     """Return the position after the headers, whose number is at ``position``, of a record that ends at ``end``.
 
     Raises InvalidRecordError when they are malformed, IndexError when they are truncated.
@@ -203,7 +205,7 @@ def _reject(why: str) -> NoReturn:
     raise InvalidRecordError(why)
 
 
-def _integer(payload: bytes, position: int, bits: int) -> tuple[int, int]:
+def _integer(payload: bytes | memoryview, position: int, bits: int) -> tuple[int, int]:
     """Read a zigzag-encoded integer of variable length; return it, not decoded, and the position after it."""
     value = shift = 0
     while True:

@@ -247,6 +247,13 @@ def test_several_partitions_are_answered_in_their_order(apis: Apis) -> None:
     assert answers == [(1, 0), (5, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (0, 0)]
 
 
+def test_a_frame_may_be_overwritten_only_after_its_records_were_written(apis: Apis) -> None:
+    assert error(apis, batch_of(b"a")) == ErrorCode.NONE
+    assert apis.context.is_frame_free
+    assert error(apis, None) != ErrorCode.NONE
+    assert not apis.context.is_frame_free
+
+
 def test_nothing_to_do(apis: Apis) -> None:
     assert apis.call(ProduceRequest(acks=1), 9).responses == []
 

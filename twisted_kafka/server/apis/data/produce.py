@@ -119,6 +119,7 @@ class ProduceApis:
             internal_topics_allowed=context.client_id == ADMIN_CLIENT_ID,
             guards=guards,
         )
+        context.is_frame_free = True  # the records are in the log
         if isinstance(results, Future):
             _drop_records(request)
         return when_done(results, respond)
@@ -137,6 +138,7 @@ class ProduceApis:
             return None
         topic_partition = topic_partition_of((one.topic, one.index))
         results = self._replicas.appender.append(one.timeout_ms, one.acks, {topic_partition: records})
+        context.is_frame_free = True  # the records are in the log
         if isinstance(results, Future):
             request = _without_records(one)
             return Later(then(results, partial(self._respond, context, request, None)), request)

@@ -1,0 +1,59 @@
+"""C functions without CPython's C API behave as the functions that they replace."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from twisted_kafka import buffers
+
+pytest.importorskip("_cffi_backend", reason="a part of PyPy; on CPython it comes with cffi")
+
+from twisted_kafka import foreign
+
+SIZES = (0, 1, foreign.IN_PLACE_BYTES, foreign.IN_PLACE_BYTES + 1, 1_000_000)
+
+
+def content(size: int) -> bytes:
+    return (bytes(range(251)) * (size // 251 + 1))[:size]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, lambda data: memoryview(bytearray(b"_" + data))[1:]])
+def test_bytes_of_any_size_are_copied_and_written(kind: type[memoryview], size: int, tmp_path: Path) -> None:
+    data = content(size)
+    assert foreign.to_bytes(kind(data)) == data
+    with (tmp_path / "file").open("w+b") as file:
+        assert foreign.pwrite(file.fileno(), kind(data), 3) == size
+        file.seek(0)
+        assert file.read() == (bytes(3) + data if size else b"")
+
+
+def test_a_write_that_fails_raises_the_systems_error() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        with pytest.raises(OSError, match="Illegal seek") as caught:
+            foreign.pwrite(writer, memoryview(content(100_000)), 0)
+    finally:
+        os.close(writer)
+    assert caught.value.errno == errno.ESPIPE
+
+
+@pytest.mark.parametrize("copy_into", [foreign.copy_into, buffers.copy_into])
+@pytest.mark.parametrize("size", SIZES)
+def test_bytes_are_copied_into_a_buffer(copy_into: type, size: int) -> None:
+    data = content(size)
+    target = bytearray(b"." * (size + 5))
+    copy_into(target, data, 2)
+    copy_into(target, memoryview(target)[:2], 3 + size)
+    assert target == b".." + data + b"..."
+
+
+@pytest.mark.parametrize(("size", "position"), [(4, 7), (11, 0), (1, -1)])
+def test_nothing_is_written_outside_of_a_buffer(size: int, position: int) -> None:
+    target = bytearray(10)
+    with pytest.raises(IndexError):
+        foreign.copy_into(target, b"x" * size, position)
+    assert target == bytes(10)

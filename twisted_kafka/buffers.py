@@ -1,0 +1,32 @@
+"""Copies, reads and writes of buffers, which may be large."""
+
+import os
+
+from twisted_kafka.interpreter import EMULATES_C_API
+
+AnyBuffer = bytes | bytearray | memoryview
+
+if EMULATES_C_API:
+    from twisted_kafka.foreign import copy_into, pwrite, to_bytes
+
+    def to_read(view: memoryview) -> bytes | memoryview:
+        """Return the bytes in the form that is the fastest to read one by one."""
+        return view
+
+else:
+    pwrite = os.pwrite
+
+    def to_bytes(data: AnyBuffer) -> bytes:
+        """Return the content as ``bytes``."""
+        return bytes(data)
+
+    def to_read(view: memoryview) -> bytes | memoryview:
+        """Return the bytes in the form that is the fastest to read one by one."""
+        return bytes(view)
+
+    def copy_into(target: bytearray, data: AnyBuffer, position: int) -> None:
+        """Overwrite ``target`` from ``position`` on, where ``data`` fits."""
+        target[position : position + len(data)] = data
+
+
+__all__ = ["copy_into", "pwrite", "to_bytes", "to_read"]

@@ -1,0 +1,67 @@
+"""C functions without CPython's C API: by the backend of cffi, which is a part of PyPy.
+
+PyPy compiles such a call into the loop around it, and passes the address of the bytes. Its own functions copy a buffer that is not
+``bytes`` byte by byte: a megabyte takes half a millisecond. Callers take what they need from `twisted_kafka.buffers`.
+"""
+
+import os
+from importlib import import_module
+from typing import Any, Final
+
+_cffi: Any = import_module("_cffi_backend")  # has no types
+
+LONG: Final = _cffi.new_primitive_type("long")
+INT: Final = _cffi.new_primitive_type("int")
+UINT32: Final = _cffi.new_primitive_type("uint32_t")
+SIZE: Final = _cffi.new_primitive_type("size_t")
+BYTES: Final = _cffi.new_pointer_type(_cffi.new_primitive_type("unsigned char"))
+_ARRAY: Final = _cffi.new_array_type(BYTES, None)
+
+IN_PLACE_BYTES: Final = 64 * 1024
+"""Larger buffers are passed by address, smaller ones copied: the collector may move those, or keep an unmoved copy for a while."""
+
+
+def load_function(library: str | None, name: str, result: Any, *arguments: Any) -> Any:
+    """Return a function of a shared library, None being the process itself. Raises OSError and AttributeError.
+
+    An argument of the type ``BYTES`` is ``bytes``, or an ``address``.
+    """
+    return _cffi.load_library(library, 0).load_function(_cffi.new_function_type(arguments, result), name)
+
+
+def address(data: bytes | bytearray | memoryview) -> Any:
+    """Return the address of a buffer, valid as long as the address exists."""
+    return _cffi.from_buffer(_ARRAY, data)
+
+
+_pwrite = load_function(None, "pwrite", LONG, INT, BYTES, SIZE, LONG)
+
+
+def pwrite(fd: int, data: "bytes | bytearray | memoryview", position: int, /) -> int:
+    """Write as ``os.pwrite`` does, without a copy."""
+    size = len(data)
+    if size <= IN_PLACE_BYTES or type(data) is bytes:
+        return os.pwrite(fd, data, position)
+    written: int = _pwrite(fd, address(data), size, position)
+    if written < 0:
+        number = _cffi.get_errno()
+        raise OSError(number, os.strerror(number))
+    return written
+
+
+def to_bytes(data: bytes | bytearray | memoryview) -> bytes:
+    """Copy as ``bytes`` does."""
+    size = len(data)
+    if size <= IN_PLACE_BYTES:
+        return bytes(data)
+    copied: bytes = _cffi.buffer(address(data), size)[:]
+    return copied
+
+
+def copy_into(target: bytearray, data: bytes | bytearray | memoryview, position: int) -> None:
+    """Overwrite ``target`` from ``position`` on. Raises IndexError if ``data`` does not fit there."""
+    size = len(data)
+    if position < 0 or position + size > len(target):
+        raise IndexError(f"{size} bytes at {position} do not fit into {len(target)}")
+    with memoryview(target)[position:] as view:
+        _cffi.memmove(view, data, size)
