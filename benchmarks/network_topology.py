@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from twisted.internet.selectreactor import SelectReactor
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.request_plane import DATA_PLANE, RequestPlane
+from twisted_kafka.network.requests.request import Request
 from twisted_kafka.network.requests.request_channel import RequestChannel
 from twisted_kafka.network.requests.request_metrics import RequestMetrics
 from twisted_kafka.network.socket_server import SocketServer
@@ -38,16 +40,17 @@ SHAPES = ((1, 1), (8, 1), (32, 4))
 SUPPORTED_APIS = 60
 
 
-def request_frame() -> bytes:
+def request_frame(client_id: str = "bench") -> bytes:
     body = ApiVersionsRequest(client_software_name="bench", client_software_version="1.0").encode(3)
-    frame = encode_request_header(ApiKey.API_VERSIONS, 3, 1, "bench") + body
+    frame = encode_request_header(ApiKey.API_VERSIONS, 3, 1, client_id) + body
     return len(frame).to_bytes(4, "big") + frame
 
 
 class Server:
     """The network layer and the dispatch, in this process."""
 
-    def __init__(self, network_threads: int, io_threads: int) -> None:
+    def __init__(self, network_threads: int, io_threads: int, before: Callable[[Request], object] = lambda request: None) -> None:
+        """``before`` is called by a request's handler first."""
         self.clock = SystemClock()
         self.metrics = MetricsRegistry(self.clock)
         config = KafkaConfig.from_properties(
@@ -59,7 +62,12 @@ class Server:
         apis = KafkaApis(registry, self.channel, self.clock)
         self.observer = RequestMetrics(self.metrics)
         plane = RequestPlane(DATA_PLANE, self.channel, self.clock, self.metrics)
-        self.pool = KafkaRequestHandlerPool(plane, apis.handle, io_threads, self.clock, self.metrics)
+
+        def handle(request: Request) -> None:
+            before(request)
+            apis.handle(request)
+
+        self.pool = KafkaRequestHandlerPool(plane, handle, io_threads, self.clock, self.metrics)
         self.reactor = SelectReactor()
         self.server = SocketServer(config, self.reactor, plane, self.clock, self.metrics, [self.observer])
         self.server.start()

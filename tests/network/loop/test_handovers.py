@@ -3,8 +3,9 @@
 import pytest
 
 from tests.network.loop.handover import explore
+from twisted_kafka.interpreter import IS_PYPY
 
-QUICK = 400
+QUICK = 80 if IS_PYPY else 400  # which traces lines slowly
 SLOW = 10_000
 
 
