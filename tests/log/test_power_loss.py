@@ -97,6 +97,7 @@ class Model:
         self.batches = [batch for batch in self.batches if batch.end <= end]
         self.end = self.kept_end = end
         self.flushed_end = min(self.flushed_end, end)
+        self.high_watermark = min(self.high_watermark, end)
         self.lost = {offset for offset in self.lost if offset < end}
 
     def end_of_records(self, end: int) -> int:
@@ -386,7 +387,6 @@ class World:
                     self.note_lost(log, model, promised_end)
                 self.compare(partition, log, model)
                 model.flushed_end = log.log_end_offset
-                model.high_watermark = min(model.high_watermark, model.end)
         finally:
             manager.shutdown()
 
