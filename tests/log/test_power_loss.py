@@ -703,6 +703,15 @@ class TestAfterAPowerFailure:
         self.fail(logs)
         assert contents(bench.open()) == [(0, b"0")]
 
+    def test_a_log_that_begins_anew_at_its_start_keeps_it(self, bench: Bench, logs: CrashDisk) -> None:
+        with logs.watched(-1):
+            log = bench.open()
+            append(log, b"0")
+            log.flush()
+            bench.open(log_start_offset=5).flush_and_close()
+        self.fail(logs)
+        assert bench.open(was_clean=True).log_end_offset == 5
+
     def test_a_topic_id_that_was_damaged_does_not_come_back(self, bench: Bench, logs: CrashDisk) -> None:
         with logs.watched(-1):
             bench.open()
@@ -806,6 +815,28 @@ def test_the_newest_records_are_left_wherever_retention_dies(tmp_path: Path) -> 
         left = [value for _, value in contents(log)]
         assert left, directory
         assert left == values[-len(left) :], directory
+
+
+def test_the_end_is_left_wherever_retention_of_the_last_segment_dies(tmp_path: Path) -> None:
+    def bench_in(directory: Path) -> Bench:
+        return Bench(directory / "disk" / "topic-0", retention_ms=1000)
+
+    def prepare(directory: Path) -> None:
+        log = bench_in(directory).open()
+        append(log, b"0", b"1", b"2")
+        log.flush_and_close()
+
+    def retain(directory: Path) -> None:
+        bench = bench_in(directory)
+        log = bench.open(was_clean=True)
+        log.update_high_watermark(3)
+        bench.clock.advance_ms(5000)
+        assert log.delete_old_segments() == 1
+        append(log, b"3")
+        append(log, b"4")
+
+    for directory in deaths(tmp_path, prepare, retain, seeds=8):
+        assert bench_in(directory).open(recovery_point=0).log_end_offset >= 3, directory
 
 
 @pytest.mark.slow

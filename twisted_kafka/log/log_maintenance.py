@@ -116,6 +116,7 @@ class LogMaintenance(LogState):
                         return []
                     if segment is self._active:
                         self._roll(self.log_end_offset)
+                        sync_directory(self.dir)  # the new segment's name is what is left of the log's end
                     paths = self._remove_first(segment)
                 sync_directory(self.dir)  # appends go on meanwhile
             except OSError as error:

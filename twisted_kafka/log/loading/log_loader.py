@@ -119,7 +119,7 @@ class LogLoader:
                 recovery_point = min(recovery_point, found.segment.base_offset)
 
     def _load(self, recovery_point: int, log_start_offset: int, was_clean: bool) -> LoadedLog:
-        segments = self._open_segments() or [self._new_segment(log_start_offset)]
+        segments = self._open_segments() or [self._begin_at(log_start_offset)]
         loaded = self._loaded(segments)
         epochs, snapshots = loaded.epochs, loaded.snapshots
         epochs.load()
@@ -142,7 +142,7 @@ class LogLoader:
             )
             for segment in loaded.segments:
                 segment.remove()
-            loaded.segments = LogSegments([self._new_segment(loaded.log_start_offset)])
+            loaded.segments = LogSegments([self._begin_at(loaded.log_start_offset)])
             end = recovery_point = loaded.log_start_offset
         loaded.log_end_offset = end
         loaded.recovery_point = recovery_point
@@ -182,6 +182,13 @@ class LogLoader:
             if segment.sync():
                 sync_directory(self._directory)
         return end
+
+    def _begin_at(self, log_start_offset: int) -> LogSegment:
+        """Create the only segment, durably: the checkpoint of log start offsets leaves out what the first segment's name says."""
+        segment = self._new_segment(log_start_offset)
+        if log_start_offset:
+            sync_directory(self._directory)
+        return segment
 
     def _new_segment(self, base_offset: int) -> LogSegment:
         return self._create_segment(base_offset, reserve_bytes=self._config.segment_bytes if self._config.preallocate else 0)
