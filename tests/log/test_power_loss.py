@@ -712,6 +712,35 @@ class TestAfterAPowerFailure:
         self.fail(logs)
         assert bench.open(was_clean=True).log_end_offset == 5
 
+    def test_a_copy_lacks_nothing_when_a_deletion_of_records_is_taken_back(self, broker: Broker, disk: CrashDisk) -> None:
+        with disk.watched(-1):
+            manager = broker.start(DIRECTORIES, **SETTINGS)
+            log = manager.get_or_create_log(PLAIN)
+            append(log, b"0")
+            log.flush()
+            append(log, b"1")
+            append(log, b"2")
+            log.increment_log_start_offset(log.update_high_watermark(3))
+            append(log, b"3")
+            append(log, b"4")
+            manager.prefer(PLAIN, next(each for each in manager.directories if each.path != log.parent))
+            future = manager.get_or_create_future_log(PLAIN, None)
+            ReplicaCopier(manager, 1).step(Moved(PLAIN, log, future, manager))  # type: ignore[arg-type]
+            assert (future.log_start_offset, future.log_end_offset) == (3, 4)
+            future.flush()
+            for directory in manager.directories:
+                directory.checkpoint_recovery_points()
+        self.fail(disk)
+        manager = broker.start(DIRECTORIES, **SETTINGS)
+        log, future = manager.get_log(PLAIN), manager.get_future_log(PLAIN)
+        for value in (b"new 1", b"new 2", b"new 3", b"new 4"):
+            append(log, value, epoch=1)
+        wanted = contents(log)
+        assert [offset for offset, _ in wanted] == [0, 1, 2, 3, 4]
+        while not ReplicaCopier(manager, 300).step(Moved(PLAIN, log, future, manager)).is_done:  # type: ignore[arg-type]
+            pass
+        assert contents(manager.get_log(PLAIN)) == wanted
+
     def test_a_topic_id_that_was_damaged_does_not_come_back(self, bench: Bench, logs: CrashDisk) -> None:
         with logs.watched(-1):
             bench.open()

@@ -81,10 +81,29 @@ class DirectoryLoader:
                     self._add(directory, log)
         finally:
             self._progress.end()
+        self._restart_copies(directories)
         for directory, _ in jobs:
             # Without the logs that were set aside as strays.
             directory.logs = {tp: log for tp, log in directory.logs.items() if log in (self.logs.get(tp), self.future_logs.get(tp))}
             directory.is_loaded = directory.is_online
+
+    def _restart_copies(self, directories: LogDirectories) -> None:
+        """Empty future logs that begin after their logs.
+
+        A crash may take back the deletion of records, and with it their offsets: the copy lacks what came in their place.
+        """
+        for topic_partition, future in self.future_logs.items():
+            log = self.logs.get(topic_partition)
+            if log is None or future.log_start_offset <= log.log_start_offset:
+                continue
+            source = directories.find(log.parent)
+            if source is not None and not source.was_clean:
+                try:
+                    future.truncate_fully_and_start_at(log.log_start_offset)
+                except KafkaStorageError:
+                    target = directories.find(future.parent)
+                    if target is not None and target.is_online:
+                        raise
 
     def _run(self, jobs: list[tuple[LogDirectory, list[Job]]]) -> Iterator[tuple[LogDirectory, UnifiedLog | None]]:
         """Run the jobs; each directory has its own threads."""
