@@ -1,4 +1,4 @@
-"""Real threads, of which one runs at a time: after each line of the code under test a seed decides who goes on, and when.
+"""Real threads, of which one runs at a time: after each line of the code under test a seed decides who goes on.
 
 The code under test gets ``Baton``'s locks, events and threads for those of ``threading``, and its clock. Time passes when all
 threads wait, and now and then in between, as it does for a thread that loses its CPU.
@@ -11,15 +11,19 @@ from collections.abc import Callable, Collection
 from types import FrameType
 from typing import Any
 
+from twisted_kafka.interpreter import IS_PYPY
 from twisted_kafka.timing.clock import ManualClock
 
 REAL_TIME_S = 60.0
 """So long may a run take: it is stuck after that, and a bug of this module."""
 
-MOST_CHANGES = 100_000
+MOST_CHANGES = 1_000_000
 """After this, somebody goes on and on."""
 
 MAX_LOST_CPU_MS = 1.5
+
+SHARE_OF_FINE = 0.2
+"""This share of the runs changes threads within lines too, where the interpreter can."""
 
 Deadline = Callable[[], int | None]
 
@@ -44,7 +48,7 @@ class Baton:
     """Passes from thread to thread."""
 
     def __init__(self, rng: random.Random, files: Collection[str]) -> None:
-        """Threads may change after any line of ``files``."""
+        """Threads may change after any line of ``files``, in some runs after any instruction."""
         self.rng = rng
         self.clock = BatonClock(self)
         self.failure: BaseException | None = None
@@ -57,6 +61,7 @@ class Baton:
         self._threads: list[threading.Thread] = []
         self._has_ended = threading.Event()
         self._changes = 0
+        self._is_fine = not IS_PYPY and rng.random() < SHARE_OF_FINE
         self._change = rng.choice((0.01, 0.05, 0.2, 0.5))
         self._lose_cpu = rng.choice((0.0, 0.001, 0.01, 0.05))
 
@@ -171,12 +176,16 @@ class Baton:
                     self.fail(error)
 
     def _trace(self, frame: FrameType, event: str, arg: object) -> Any:
-        return self._trace_line if frame.f_code.co_filename in self._files else None
+        if frame.f_code.co_filename not in self._files:
+            return None
+        if self._is_fine:
+            frame.f_trace_opcodes = True
+        return self._trace_step
 
-    def _trace_line(self, frame: FrameType, event: str, arg: object) -> Any:
-        if event == "line":
+    def _trace_step(self, frame: FrameType, event: str, arg: object) -> Any:
+        if event in ("line", "opcode"):
             self.pause()
-        return self._trace_line
+        return self._trace_step
 
     # What stands for ``threading`` in the code under test.
 
