@@ -35,7 +35,8 @@ On PyPy a buffer lives until the next major collection, and a new one costs more
 
 MEMORY_SETTINGS: Final[Mapping[str, str]] = (
     {
-        "PYPY_GC_NURSERY": "4MB",
+        "PYPY_GC_NURSERY": "8MB",
+        "PYPY_GC_MIN": "32MB",
         "PYPY_GC_MAJOR_COLLECT": "1.4",
         "MALLOC_ARENA_MAX": "1",
         "MALLOC_MMAP_THRESHOLD_": "131072",
