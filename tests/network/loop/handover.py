@@ -248,6 +248,8 @@ class Run:
             self.answer_late()
             self.baton.wait(lambda: False, 0.01)
         self.baton.wait(lambda: False, SETTLED_S)
+        self.answer_late()  # those of closed connections
+        self.baton.wait(lambda: False, SETTLED_S)
         self.check()
         self.stop()
 

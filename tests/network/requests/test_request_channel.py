@@ -121,6 +121,24 @@ def test_a_full_queue_takes_no_more_and_says_when_half_of_it_is_free() -> None:
     assert setup.take() is None
 
 
+def test_processor_that_fills_the_queue_when_it_has_room_waits_again() -> None:
+    setup = Setup(queue_size=1)
+
+    class Busy(FakeProcessor):
+        def request_queue_drained(self) -> None:
+            super().request_queue_drained()
+            assert self.drained < 5, "the handler does nothing else"
+            setup.send()
+            setup.channel.notify_when_drained(self)
+
+    busy = Busy()
+    setup.send()
+    setup.channel.notify_when_drained(busy)
+    for count in (1, 2):
+        assert setup.number() == count
+        assert busy.drained == count
+
+
 def test_a_processor_that_is_gone_is_neither_woken_nor_told() -> None:
     setup = Setup(queue_size=2)
     other = FakeProcessor()

@@ -333,11 +333,9 @@ class RequestChannel:
         return True
 
     def _notify_drained(self) -> None:
-        while self._full_for:
-            try:
-                processor = self._full_for.pop()
-            except KeyError:
-                return
+        # Each of them once: while one is told, others fill the queue and wait again.
+        for processor in self._full_for.copy():
+            self._full_for.discard(processor)
             processor.request_queue_drained()
 
 
