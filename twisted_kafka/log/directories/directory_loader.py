@@ -1,7 +1,7 @@
 """Loads the logs of all log directories, in parallel."""
 
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Generator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -75,11 +75,14 @@ class DirectoryLoader:
                 directories.failed(directory, error)
                 if directory.is_online:
                     raise
+        # Closed here, not when it is collected: its threads end with it if adding a log fails.
+        results = self._run(jobs)
         try:
-            for directory, log in self._run(jobs):
+            for directory, log in results:
                 if log is not None and directory.is_online:
                     self._add(directory, log)
         finally:
+            results.close()
             self._progress.end()
         self._restart_copies(directories)
         for directory, _ in jobs:
@@ -105,7 +108,7 @@ class DirectoryLoader:
                     if target is not None and target.is_online:
                         raise
 
-    def _run(self, jobs: list[tuple[LogDirectory, list[Job]]]) -> Iterator[tuple[LogDirectory, UnifiedLog | None]]:
+    def _run(self, jobs: list[tuple[LogDirectory, list[Job]]]) -> Generator[tuple[LogDirectory, UnifiedLog | None]]:
         """Run the jobs; each directory has its own threads."""
         threads = [self._threads_for(directory, len(each)) for directory, each in jobs]
         if max(threads, default=1) == 1 and sum(bool(each) for _, each in jobs) <= 1:
