@@ -244,7 +244,8 @@ class Run:
         for _ in range(self.rng.randrange(15)):
             self.baton.wait(lambda: False, self.rng.choice((0.0001, 0.002, 0.03)))
             self.rng.choices((self.resize, self.answer_late, self.retire, self.fail_loop), (4, 6, 1, 0.3))[0]()
-        while self.late or not self.is_quiet:
+        # Requests of closed connections are still handled, and may have to be answered late.
+        while self.late or self.channel.is_busy or not self.is_quiet:
             self.answer_late()
             self.baton.wait(lambda: False, 0.01)
         self.baton.wait(lambda: False, SETTLED_S)
