@@ -34,7 +34,10 @@ only_mutate = ["twisted_kafka/{package}/*"]
 do_not_mutate_patterns = ["[.](debug|info|warn|error|critical|failure)[(]"]
 also_copy = ["benchmarks", "docs", "etc", "spark"]
 pytest_add_cli_args_test_selection = ["tests/{package}"]
-pytest_add_cli_args = ["-m", "not slow and not long", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
+# mutmut runs pytest again and again in a process that holds the locks of earlier runs' log directories: names must not recur.
+pytest_add_cli_args = [
+    "-m", "not slow and not long", "-p", "no:cacheprovider", "--hypothesis-seed=0", "-o", "tmp_path_retention_policy=all",
+]
 track_dependencies = false
 use_git_change_detection = false
 """

@@ -249,7 +249,12 @@ def _stop_cleanly_on_signals(reactor: Any, received: list[str]) -> None:
 
     for number in _stopping_signals():
         signal.signal(number, stop)
-    if received:
+    exit_signal = getattr(reactor, "_exitSignal", None)
+    if exit_signal is not None:
+        # It came after the reactor had installed its handlers and before these: the reactor is about to stop.
+        received.append(signal.Signals(exit_signal).name)
+        reactor._exitSignal = None
+    elif received:
         # The signal came too late to interrupt the start.
         _stop(reactor, received[0])
 

@@ -132,6 +132,18 @@ def test_an_application_file_fails_in_one_line_and_stops_with_status_0(twistd: T
     assert process.returncode == 0
 
 
+def test_a_signal_between_the_start_and_the_loop_stops_with_status_0(twistd: Twistd) -> None:
+    file = twistd.folder / "broker.tac"
+    signal_first = (
+        "import os, signal\nfrom twisted.internet import reactor\nreactor.callWhenRunning(os.kill, os.getpid(), signal.SIGTERM)\n"
+    )
+    file.write_text(signal_first + (TAP / "broker.tac").read_text().replace("PLAINTEXT://:9092", "PLAINTEXT://127.0.0.1:0"))
+    process, _ = twistd.started_with("-y", str(file))
+    process.communicate(timeout=WAIT_S)
+    assert process.returncode == 0
+    assert (twistd.folder / "kafka-data" / "log" / ".kafka_cleanshutdown").exists()
+
+
 def test_a_locked_directory_is_one_line_and_status_1(twistd: Twistd) -> None:
     twistd.started()
     errors = twistd.fails("--listeners", "PLAINTEXT://127.0.0.1:0")
@@ -146,7 +158,8 @@ def test_a_daemon_logs_why_it_cannot_start(twistd: Twistd) -> None:
     command = [str(Path(sys.executable).with_name("twistd")), *words]
     done = subprocess.run(command, cwd=twistd.folder, capture_output=True, timeout=WAIT_S, check=False)
     assert done.returncode == 1
-    (line,) = [line for line in log.read_text().splitlines() if "critical" in line]
+    # The daemon logs it after its parent has ended.
+    (line,) = eventually(lambda: [line for line in log.read_text().splitlines() if "critical" in line])
     assert f"{twistd.folder}/kafka-data/log is in use" in line
 
 
