@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from twisted_kafka.network.loop.reactors import Waker, close_reactor, make_poll_reactor, make_reactor
+from twisted_kafka.network.loop.reactors import MAX_FAILURES, NoHooks, Waker, close_reactor, make_poll_reactor, make_reactor
 from twisted_kafka.timing.clock import SystemClock
 
 
@@ -67,3 +67,30 @@ def test_another_thread_ends_the_wait_of_a_reactor(make: Any) -> None:
     assert not thread.is_alive()
     close_reactor(reactor)
     reactor.wakeUp()  # by somebody who comes late
+
+
+class FailingHooks(NoHooks):
+    """Fail some times in a row; then another thread runs the loop."""
+
+    def __init__(self, failures: int) -> None:
+        self.left = failures
+
+    def handle_requests(self) -> bool:
+        if self.left:
+            self.left -= 1
+            raise ValueError("as the test wants it")
+        return False
+
+
+@pytest.mark.parametrize("failures", [1, MAX_FAILURES - 1, MAX_FAILURES])
+def test_a_loop_goes_on_until_it_has_failed_too_often_in_a_row(failures: int) -> None:
+    reactor: Any = make_reactor(SystemClock())
+    reactor.hooks = hooks = FailingHooks(failures)
+    reactor.startRunning(installSignalHandlers=False)
+    if failures < MAX_FAILURES:
+        reactor.mainLoop()
+    else:
+        with pytest.raises(ValueError, match="as the test wants it"):
+            reactor.mainLoop()
+    assert not hooks.left
+    close_reactor(reactor)

@@ -55,6 +55,14 @@ def test_traditional_keys_are_read_too(tmp_path: Path) -> None:
     assert found.chain == BROKER.chain
 
 
+def test_a_store_in_the_settings_is_named_by_their_prefix() -> None:
+    chain, key = "".join(BROKER.chain_pem.splitlines()), "".join(BROKER.key_pem(KEY_PASSWORD).splitlines())
+    store = settings(keystore_type="PEM", keystore_certificate_chain=chain, keystore_key=key).key_store
+    with pytest.raises(ConfigError) as refused:
+        load_key_store(store)
+    assert str(refused.value) == "The private key of ssl.keystore.* is encrypted: ssl.key.password must be set"
+
+
 @pytest.mark.parametrize("kind", ["PKCS12", "JKS"])
 def test_pkcs12_whatever_of_javas_two_kinds_it_is_said_to_be(tmp_path: Path, kind: str) -> None:
     path = BROKER.write_pkcs12(tmp_path / "key.p12")

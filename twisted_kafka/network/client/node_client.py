@@ -133,7 +133,6 @@ class NodeClient:
     def close(self, why: NetworkClientError) -> None:
         """Fail all requests and close the connection for good."""
         self._is_closed = True
-        self._stop_timer()
         if self.state in (states.BACKOFF, states.CONNECTING, states.CHECKING_API_VERSIONS, states.READY):
             self._disconnect(why, why)
         self._fail(self._waiting, why)
