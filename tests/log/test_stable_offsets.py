@@ -110,12 +110,15 @@ class Transactions(RuleBasedStateMachine):
         self.forget_sequences()
 
     def knows_all_producers(self, end: int) -> bool:
-        """Whether a truncation to ``end`` finds each producer: like Kafka, it reads no records below the log start offset."""
+        """Whether a reload up to ``end`` finds everything again: like Kafka, it reads no records below the log start offset."""
         last = {producer: offset for offset, (kind, producer) in enumerate(self.records[:end]) if kind == "record"}
-        return all(offset >= self.start for offset in last.values())
+        opened = [first for _, first, marker, _ in self.transactions() if marker is None or marker >= end]
+        return all(offset >= self.start for offset in (*last.values(), *opened))
 
     @rule(clean=st.booleans())
     def restart(self, clean: bool) -> None:
+        if not self.knows_all_producers(len(self.records)):
+            return
         # As in Kafka, a start that reads a snapshot does not know which of the markers before it were not replicated.
         self.mark = len(self.records)
         self.log.update_high_watermark(self.mark)

@@ -197,8 +197,8 @@ def test_after_a_kill_the_access_log_is_whole(twistd: Twistd) -> None:
 
 def test_a_signal_ends_a_start_that_loads_logs(twistd: Twistd) -> None:
     logs = twistd.folder / "data" / "log"
-    for name in ("t-0", "t-1"):
-        (logs / name).mkdir(parents=True)
+    for number in range(500):  # more than can be loaded before the main thread has its turn and handles the signal
+        (logs / f"t-{number}").mkdir(parents=True)
     pipe = logs / "t-0" / "leader-epoch-checkpoint"  # whoever reads it waits for what is written into it
     os.mkfifo(pipe)
     process = twistd.start("kafka", "--listeners", "PLAINTEXT://127.0.0.1:0", "--data-dir", "data")
