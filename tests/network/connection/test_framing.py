@@ -1,6 +1,7 @@
+import itertools
 import random
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -15,26 +16,32 @@ def prefixed(data: bytes) -> bytes:
     return struct.pack(">i", len(data)) + data
 
 
-@settings(deadline=None)
-@given(st.lists(st.binary(max_size=40), max_size=8), st.lists(st.integers(1, 30), min_size=1, max_size=10), st.booleans())
-def test_any_cutting_gives_the_same_frames(frames: list[bytes], cuts: list[int], into_place: bool) -> None:
-    stream = b"".join(map(prefixed, frames))
-    reader = FrameReader(1000)
-    got: list[bytes] = []
-    position = turn = 0
-    while position < len(stream):
-        size = cuts[turn % len(cuts)]
-        turn += 1
+def receive(reader: FrameReader, stream: bytes, cuts: list[int], *, into_place: bool) -> Iterator[Sequence[Buffer]]:
+    """Feed a stream to a reader in pieces of these sizes, again and again; yield the frames that each completes."""
+    position = 0
+    for size in itertools.cycle(cuts):
+        if position == len(stream):
+            return
         view = reader.get_buffer() if into_place else None
         if view is None:
             chunk = stream[position : position + size]
-            got.extend(map(bytes, reader.feed(chunk)))
+            ready = reader.feed(chunk)
         else:
             with view:
                 chunk = stream[position : position + min(size, len(view))]
                 view[: len(chunk)] = chunk
-            got.extend(map(bytes, reader.buffer_updated(len(chunk))))
+            ready = reader.buffer_updated(len(chunk))
         position += len(chunk)
+        yield ready
+
+
+@settings(deadline=None)
+@given(st.lists(st.binary(max_size=40), max_size=8), st.lists(st.integers(1, 30), min_size=1, max_size=10), st.booleans())
+def test_any_cutting_gives_the_same_frames(frames: list[bytes], cuts: list[int], into_place: bool) -> None:
+    reader = FrameReader(1000)
+    got: list[bytes] = []
+    for ready in receive(reader, b"".join(map(prefixed, frames)), cuts, into_place=into_place):
+        got.extend(map(bytes, ready))
     assert got == frames
     assert reader.held_bytes == 0
 
@@ -157,28 +164,13 @@ def test_empty_frame() -> None:
 @settings(deadline=None)
 @given(st.lists(st.binary(max_size=40), max_size=8), st.lists(st.integers(1, 30), min_size=1, max_size=10), st.booleans())
 def test_frames_are_the_same_in_buffers_that_are_used_again(frames: list[bytes], cuts: list[int], into_place: bool) -> None:
-    stream = b"".join(map(prefixed, frames))
     buffers = FrameBuffers(1000)
     buffers.give_back(bytearray(b"." * 60))
-    reader = FrameReader(1000, buffers)
     got: list[bytes] = []
-    position = turn = 0
-    while position < len(stream):
-        size = cuts[turn % len(cuts)]
-        turn += 1
-        view = reader.get_buffer() if into_place else None
-        if view is None:
-            chunk = stream[position : position + size]
-            ready = reader.feed(chunk)
-        else:
-            with view:
-                chunk = stream[position : position + min(size, len(view))]
-                view[: len(chunk)] = chunk
-            ready = reader.buffer_updated(len(chunk))
+    for ready in receive(FrameReader(1000, buffers), b"".join(map(prefixed, frames)), cuts, into_place=into_place):
         got.extend(map(bytes, ready))
         for frame in ready:
             buffers.give_back(frame)
-        position += len(chunk)
     assert got == frames
 
 
