@@ -3,7 +3,7 @@
     python -m benchmarks.lookup_path [--megabytes 256] [--profile NAME]
 
 Fetches at random offsets and ListOffsets of random timestamps in a log with batches of 16 KB. Prints the fastest of many rounds of
-100 requests, in microseconds, which reduces the influence of other programs.
+100 requests and the median, in microseconds of processor time.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import random
 
 from benchmarks.beside import frames
 from benchmarks.log_beside_kafka import FIRST_MS, SETTINGS, STORED_BATCH, stored_batch, time_frame
-from benchmarks.request_path import capture, measure, one_thread
+from benchmarks.request_path import OneThread, capture, measure
 from benchmarks.scratch import scratch
 from twisted_kafka import Broker
 
@@ -36,7 +36,7 @@ def main() -> None:
             if error := connection.produce("stored", stored_batch(number)):
                 raise RuntimeError(f"produce: error {error}")
         connection.close()
-        channel, pump = one_thread()
+        path = OneThread()
         draw, end = random.Random(1), count * STORED_BATCH
         lookups = {
             "fetch at an offset": [frames.fetch("stored", draw.randrange(end), 4096) for _ in range(5000)],
@@ -46,7 +46,7 @@ def main() -> None:
         for name in [options.profile] if options.profile else list(lookups):
             requests = itertools.cycle(lookups[name])
             batches = (list(itertools.islice(requests, PER_ROUND)) for _ in range(ROUNDS))
-            measure(name, channel, pump, batches, is_profiled=options.profile is not None)
+            measure(name, path, batches, is_profiled=options.profile is not None)
 
 
 if __name__ == "__main__":
