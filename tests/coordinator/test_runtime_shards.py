@@ -184,7 +184,6 @@ def test_what_a_late_outcome_brings_about_is_dropped_with_the_shard() -> None:
     setup.log.release(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert answer.result(0) == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert setup.stored() == [1]
-    assert not journal.effects.writes
 
 
 def test_the_outcome_may_itself_be_late() -> None:
@@ -468,6 +467,20 @@ def test_a_timer_waits_for_the_operation_that_runs() -> None:
     assert setup.runtime.execute("key", operation) == 1
     assert journal.events == ["loaded", "operation", "timer"]
     assert setup.runtime.queue_size() == 0
+
+
+def test_a_timer_that_has_expired_may_still_be_cancelled_by_the_operation_that_it_waits_for() -> None:
+    setup = Setup()
+    journal = setup.elect()
+    handle = journal.effects.timers.after("timer", 10, lambda: journal.events.append("timer"))
+
+    def operation(shard: Journal) -> None:
+        setup.clock.advance_ms(10)
+        setup.timer.expire_due()
+        handle.cancel()
+
+    setup.runtime.execute("key", operation)
+    assert journal.events == ["loaded"]
 
 
 def test_a_timer_that_fails_leaves_the_others() -> None:

@@ -27,7 +27,7 @@ class TimerHandle(Protocol):
     """A timer that has been set."""
 
     def cancel(self) -> object:
-        """Cancel the timer; does nothing if it has fired."""
+        """Cancel the timer, with the state locked; does nothing if its action has run."""
 
 
 class ITimers(Interface):

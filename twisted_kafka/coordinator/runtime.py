@@ -220,7 +220,6 @@ class CoordinatorRuntime:
             context.state = CoordinatorState.CLOSED
             if was_active:
                 context.shard.unloaded()
-                context.effects.writes.clear()
         context.settle()
         with self._contexts_lock:
             self._past_busy_ns += context.busy_ns
@@ -373,12 +372,12 @@ class CoordinatorRuntime:
             context.settle()
         return result
 
-    def run_timer(self, context: CoordinatorContext, action: Callable[[], None]) -> None:
-        """Run a timer's action with the shard locked, if it is still active."""
+    def run_timer(self, context: CoordinatorContext, timer: "_ContextTimer") -> None:
+        """Run a timer's action with the shard locked, if the shard is still active and nobody has cancelled the timer."""
 
         def fire() -> None:
-            if context.state is ACTIVE:
-                action()
+            if context.state is ACTIVE and timer.action is not None:
+                timer.action()
                 self._perform_effects(context)
 
         context.post(fire)
@@ -446,8 +445,6 @@ class CoordinatorRuntime:
                 context.effects.reply(answer, result)
         if context.state is ACTIVE:
             self._perform_effects(context)
-        else:
-            context.effects.writes.clear()
 
 
 @implementer(ITimers)
@@ -463,5 +460,22 @@ class _ContextTimers:
 
     def after(self, name: str, delay_ms: float, action: Callable[[], None]) -> TimerHandle:
         """Set a timer; see ITimers."""
-        entry: TimerEntry = self._timer.add(delay_ms, lambda: self._runtime.run_timer(self._context, action))
-        return entry
+        timer = _ContextTimer(action)
+        timer.entry = self._timer.add(delay_ms, lambda: self._runtime.run_timer(self._context, timer))
+        return timer
+
+
+class _ContextTimer:
+    """A timer that has been set; it may be cancelled even when it has expired and waits for the shard's lock."""
+
+    __slots__ = ("action", "entry")
+
+    def __init__(self, action: Callable[[], None]) -> None:
+        self.action: Callable[[], None] | None = action
+        """None: cancelled."""
+        self.entry: TimerEntry
+
+    def cancel(self) -> None:
+        """Cancel the timer; the caller holds the shard's lock."""
+        self.action = None
+        self.entry.cancel()

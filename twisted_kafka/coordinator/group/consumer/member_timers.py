@@ -84,8 +84,6 @@ class MemberTimers:
         """Cancel all timers."""
         for handle in self._handles.values():
             handle.cancel()
-        self._handles.clear()
-        self._deadlines_ns.clear()
 
     def _cancel(self, key: Key) -> None:
         handle = self._handles.pop(key, None)
