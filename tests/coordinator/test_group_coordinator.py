@@ -335,6 +335,32 @@ def test_a_record_of_an_old_broker_has_the_session_timeout_for_rebalances_too(ve
         assert bench.groups.describe_group("g").state == state
 
 
+def load_group(bench: Bench, *members: MemberMetadata) -> None:
+    """Load a group from a record without the time of the last change: old brokers did not store it."""
+    value = GroupMetadataValue(protocol_type="consumer", generation=4, protocol="range", leader="old", members=[*members])
+    record = CoordinatorRecord(GroupMetadataKey(group="g"), 2, value, 3)
+    bench.log.batches[LOG].append(bytes(encode_batch([record], 0, Compression.NONE)))
+    bench.restart()
+
+
+def test_offsets_of_a_group_whose_record_has_no_time_expire_after_their_commit() -> None:
+    bench = Bench(offsets_retention_ms=60_000)
+    commit(bench, 1)
+    load_group(bench)
+    for passed_ms, left in ((30_000, 1), (31_000, 0)):
+        bench.advance(passed_ms)
+        bench.groups.expire_offsets()
+        assert bench.metrics.value(MANAGER_TYPE, "NumOffsets") == left
+
+
+def test_a_static_member_of_a_group_whose_record_has_no_time_may_return() -> None:
+    bench = Bench()
+    load_group(bench, MemberMetadata(member_id="old", group_instance_id="i", session_timeout=20_000, subscription=b"\0\0"))
+    result: Any = bench.groups.join(join("g")._replace(instance_id="i"))
+    assert (result.error, result.generation) == (ErrorCode.NONE, 4)
+    assert bench.written()[-1].value.members[0].member_id == result.member_id != "old"
+
+
 def test_a_member_has_one_session_timer() -> None:
     bench = Bench(initial_rebalance_delay_ms=0)
     joined: Any = bench.groups.join(join("g"))

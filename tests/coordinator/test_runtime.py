@@ -83,6 +83,13 @@ def test_records_of_unknown_kinds_are_left_out() -> None:
     assert fetched(bench) == 6
 
 
+def test_a_record_whose_key_ends_after_its_kind_is_corrupt() -> None:
+    bench = Bench()
+    bench.log.batches[LOG].append(build_batch([SimpleRecord(0, b"\0\1", b"\0\0")]))
+    bench.restart()
+    assert bench.runtime.partition_states() == {"loading": 0, "active": 0, "failed": 1}
+
+
 def test_reads_wait_for_what_they_saw_to_be_committed() -> None:
     bench = Bench()
     commit(bench, 5)

@@ -6,7 +6,7 @@ member to another subscriber of the topic that has at least two fewer, until no 
 
 import heapq
 from collections.abc import Iterable, Mapping
-from itertools import chain, islice
+from itertools import chain
 
 from twisted_kafka.coordinator.group.assignors.interface import GroupSpec
 from twisted_kafka.coordinator.group.state.consumer_group_member import NO_PARTITIONS, Partitions
@@ -68,12 +68,13 @@ class _Step:
     def take_back(self) -> None:
         """Take partitions from members that have too many."""
         top, by_size = self._quota + 1, self._index.by_size
-        above = [(member_id, size) for size in by_size if size > top for member_id in by_size[size]]
         demoted = self._too_many
-        for member_id, size in chain(above, ((each, top) for each in islice(by_size.get(top, ()), demoted))):
-            limit = self._quota if demoted else top
-            demoted -= demoted > 0
-            if size > limit:
+        for size in sorted(by_size, reverse=True):
+            for member_id in by_size[size]:
+                limit = self._quota if demoted else top
+                if size <= limit:
+                    return
+                demoted -= demoted > 0
                 self._free.extend(_give_back(self._of(member_id), size - limit))
 
     def hand_out(self) -> None:

@@ -94,7 +94,7 @@ class ConsumerGroupProtocol:
         if group is None:
             return ConsumerGroup(group_id), None
         if group.state is CLASSIC_EMPTY:
-            if group.generation > 0:
+            if group.generation:  # otherwise it was never written
                 written.append(group_tombstone(group_id))
             return ConsumerGroup(group_id), None
         return self._upgrade(group, written), group

@@ -246,7 +246,7 @@ class OffsetMetadataManager:
             written.extend(consumer_records.group_removed(group))
         else:
             group.close()
-            if group.generation > 0:  # otherwise it was never written
+            if group.generation:  # otherwise it was never written
                 written.append(group_tombstone(group.group_id))
 
         def buried(error: ErrorCode) -> ErrorCode:
