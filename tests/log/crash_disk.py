@@ -102,7 +102,7 @@ class CrashDisk:
         self.steps = 0
         self.crash_at = self.fail_at = -1
         self.is_full = False
-        self._loses_all = False
+        self._loses_all = self._keeps_files = False
         self._random = random_source
         self._real: dict[str, Callable[..., Any]] = {}
         self._lock = threading.RLock()
@@ -295,11 +295,20 @@ class CrashDisk:
 
     # After the death
 
-    def lose_power(self, *, loses_all: bool = False) -> None:
-        """Leave on the disk what may be left, or with ``loses_all`` only what was synced; call it outside ``watched``."""
+    def unsynced(self) -> int:
+        """How many changes of directories are not durable."""
         self._notice_all()
-        self._loses_all = loses_all
-        is_kept = self._chance()
+        return sum(len(node.pending) for node in self._nodes.values() if isinstance(node, _Directory))
+
+    def lose_power(self, *, loses_all: bool = False, loses: int | None = None) -> None:
+        """Leave on the disk what may be left; call it outside ``watched``.
+
+        With ``loses_all`` that is what was synced, with ``loses`` everything but that one of the ``unsynced`` changes.
+        """
+        self._notice_all()
+        self._loses_all, self._keeps_files = loses_all, loses is not None
+        numbers = itertools.count()
+        is_kept = self._chance() if loses is None else lambda: next(numbers) != loses
         left = self._left_in(self._directory(str(self.root)), is_kept)
         shutil.rmtree(self.root)
         self._write(self.root, left)
@@ -327,6 +336,8 @@ class CrashDisk:
         old, new = file.durable, file.link.read_bytes()
         if old == new or self._loses_all:
             return old
+        if self._keeps_files:
+            return new
         is_kept = self._chance()
         least, most = sorted((len(old), len(new)))
         size = self._random.choice((len(old), len(new), self._random.randint(least, most)))
@@ -347,15 +358,25 @@ class CrashDisk:
 
 
 def deaths(
-    directory: Path, prepare: Callable[[Path], None], live: Callable[[Path], object], *, seeds: int = 4, first_step: int = 1
+    directory: Path,
+    prepare: Callable[[Path], None],
+    live: Callable[[Path], object],
+    *,
+    seeds: int = 4,
+    first_step: int = 1,
+    loses_each: bool = False,
 ) -> Iterator[Path]:
     """Yield what power failures before each step of ``live`` leave, ``seeds`` for each; ``prepare`` makes what it begins with.
 
-    Each time it is a directory of its own, in which ``disk`` is the one that fails.
+    With ``loses_each``, also what is left without one of the unsynced changes of directories, each in turn. Each time it is a
+    directory of its own, in which ``disk`` is the one that fails.
     """
     for step in itertools.count(first_step):
-        died = False
-        for seed in range(seeds):
+        died, unsynced = False, 0
+        for seed in itertools.count():
+            loses = seed - seeds if seed >= seeds else None
+            if loses is not None and not (loses_each and loses < unsynced):
+                break
             root = directory / f"{step}-{seed}"
             (root / "disk").mkdir(parents=True)
             prepare(root)
@@ -365,7 +386,8 @@ def deaths(
                     live(root)
             except MachineDied:
                 died = True
-            disk.lose_power()
+            unsynced = disk.unsynced()
+            disk.lose_power(loses=loses)
             yield root
         if not died:
             assert step > first_step + 5, "it takes hardly any steps"

@@ -18,7 +18,8 @@ from twisted_kafka.log.cleaner import offset_map as cleaner_offset_map
 from twisted_kafka.log.cleaner.blocks import DataBatch
 from twisted_kafka.log.cleaner.cleaner import Cleaner, LogCleaningAbortedError
 from twisted_kafka.log.cleaner.plain_offset_map import PlainOffsetMap
-from twisted_kafka.log.results import FetchIsolation
+from twisted_kafka.log.results import AbortedTransaction, FetchIsolation
+from twisted_kafka.log.segment.transaction_index import TransactionIndex
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.protocol.errors import CorruptRecordError
@@ -215,6 +216,16 @@ def test_segments_are_joined_up_to_the_size_of_one(bench: Bench) -> None:
     # The snapshots of segments that are gone are gone as well.
     bases = {segment.base_offset for segment in log.segments}
     assert {int(path.name[:20]) for path in bench.directory.glob("*.snapshot")} <= bases
+
+
+def test_segments_that_together_are_larger_than_one_stay_apart(bench: Bench) -> None:
+    log = bench.open()
+    for number in range(60):
+        put(log, (b"%d" % number, b"x" * 200))
+    log.roll()
+    before = [segment.size_bytes for segment in log.segments]
+    clean(log, bench)
+    assert [segment.size_bytes for segment in log.segments] == before
 
 
 def test_readers_of_replaced_segments_go_on(bench: Bench) -> None:
@@ -482,13 +493,17 @@ def test_a_start_that_completes_a_replacement_may_die_itself(tmp_path: Path) -> 
         # One segment that replaces all of them.
         data = b"".join([(directory / f"{number:020d}.log").read_bytes() for number in range(4)])
         (directory / f"{0:020d}.log.swap").write_bytes(data)
+        TransactionIndex(directory / f"{0:020d}.txnindex.swap").append(aborted)
+
+    aborted = AbortedTransaction(7, 0, 1, 2)
 
     def start(root: Any) -> None:
         Bench(root / "disk" / "topic-0").open(recovery_point=4)
 
-    for root in deaths(tmp_path, prepare, start, seeds=24):
+    for root in deaths(tmp_path, prepare, start, seeds=1, loses_each=True):
         log = Bench(root / "disk" / "topic-0").open(recovery_point=4)
         assert [segment.base_offset for segment in log.segments] == [0, 4], root
+        assert log.aborted_transactions(0, 4) == [aborted], root
         assert_in_one_place(log)
         assert [offset for offset, _ in contents(log)] == [0, 1, 2, 3]
 
@@ -511,7 +526,7 @@ def test_a_start_that_undoes_a_replacement_may_die_itself(tmp_path: Path) -> Non
     def start(root: Any) -> None:
         Bench(root / "disk" / "topic-0").open(recovery_point=4)
 
-    for root in deaths(tmp_path, prepare, start, seeds=12):
+    for root in deaths(tmp_path, prepare, start, seeds=1, loses_each=True):
         log = Bench(root / "disk" / "topic-0").open(recovery_point=4)
         assert [segment.base_offset for segment in log.segments] == [0], root
         assert [offset for offset, _ in contents(log)] == [0, 1, 2, 3]

@@ -135,6 +135,22 @@ def test_what_is_older_than_the_largest_lag_is_cleaned_however_little(broker: Br
     assert metrics.value("LogCleaner", "max-compaction-delay-secs") == 4
 
 
+def test_a_log_is_not_cleaned_for_its_age_while_a_transaction_keeps_all_that_is_dirty(broker: Broker) -> None:
+    broker.topic_configs["one"] |= {"max.compaction.lag.ms": "1000"}
+    manager = start(broker, transaction_partition_verification_enable="false")
+    log = manager.get_or_create_log(ONE)
+    write(log)
+    log.roll()
+    assert manager.cleaner.clean_filthiest()
+    records = [SimpleRecord(NOW_MS, b"key", b"value")]
+    log.append_as_leader(
+        bytearray(build_batch(records, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)), 0
+    )
+    write(log)
+    broker.clock.advance_ms(5000)
+    assert not manager.cleaner.clean_filthiest()
+
+
 def test_a_log_that_cannot_be_read_is_left_alone_and_counted(broker: Broker) -> None:
     metrics = MetricsRegistry(broker.clock)
     manager = start(broker, metrics=metrics)

@@ -38,6 +38,22 @@ def test_a_failed_directory_goes_offline_and_the_others_serve(broker: Broker, mo
     assert ".kafka_cleanshutdown" in broker.names("b")
 
 
+def test_a_log_that_cannot_be_created_anywhere_tells_why_for_each_directory(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = broker.start(("a", "b"))
+
+    def broken(path: Any, *_: Any) -> None:
+        raise OSError(5, f"broken {Path(path).parent.name}")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "mkdir", broken)
+        with pytest.raises(KafkaStorageError, match=r"cannot create one-0: .*/a: .*broken a; .*/b: .*broken b"):
+            manager.get_or_create_log(ONE)
+    with pytest.raises(KafkaStorageError, match="cannot create one-0: no log directory is online"):
+        manager.get_or_create_log(ONE, is_new=True)
+
+
 def test_running_out_of_file_descriptors_is_no_failed_disk(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Too many connections are enough for it: twistd with ``ulimit -Hn 256``, 400 connections, one new topic."""
     manager = broker.start()

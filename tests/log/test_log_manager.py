@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from twisted.logger import capturedLogs, formatEvent
 
 from tests.eventually import WAIT_S
 from tests.log.log_managers import ONE, TWO, Broker
@@ -19,6 +20,7 @@ from twisted_kafka.log.directories import directory_loader, log_directories
 from twisted_kafka.log.directories.loading_progress import LoadingInterruptedError
 from twisted_kafka.log.directories.log_directory import LogDirectory, LogDirectoryError
 from twisted_kafka.log.files import sync_file_system
+from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
@@ -364,6 +366,23 @@ def test_directories_in_metrics(broker: Broker) -> None:
     assert metrics.value("Log", "Size", topic="one", partition=0) is None
 
 
+def test_a_start_says_that_it_recovers_logs_and_in_which_directory(broker: Broker) -> None:
+    def said() -> list[str]:
+        with capturedLogs() as events:
+            manager = broker.start()
+        append(manager.get_or_create_log(ONE), b"x")
+        managers.append(manager)
+        texts = [formatEvent(event) for event in events]
+        return [text for text in texts if "not clean" in text]
+
+    managers: list[LogManager] = []
+    assert said() == [], "there is nothing to recover"
+    broker.crash(managers[-1])
+    assert [str(broker.path / "a") in text for text in said()] == [True]
+    managers[-1].shutdown()
+    assert said() == []
+
+
 def recovery_points(broker: Broker) -> list[str]:
     return (broker.path / "a" / "recovery-point-offset-checkpoint").read_text().splitlines()[2:]
 
@@ -397,12 +416,12 @@ def test_recovery_points_follow_what_recovery_cut_at_once(broker: Broker) -> Non
     assert recovery_points(broker) == ["one 0 0"]
 
 
-@pytest.mark.parametrize("was_clean", [True, False])
+@pytest.mark.parametrize(("was_clean", "per_thread", "count"), [(True, 1, 4), (True, 2, 3), (True, 5, 1), (False, 1, 1)])
 def test_many_logs_that_were_closed_cleanly_are_opened_by_several_threads(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch, was_clean: bool
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, was_clean: bool, per_thread: int, count: int
 ) -> None:
     """They wait for the disk, while recovery reads whole segments: its threads are configured."""
-    monkeypatch.setattr(directory_loader, "LOGS_PER_LOADING_THREAD", 1)
+    monkeypatch.setattr(directory_loader, "LOGS_PER_LOADING_THREAD", per_thread)
     manager = broker.start()
     partitions = [TopicPartition(f"topic{number}", 0) for number in range(directory_loader.MIN_LOADING_THREADS)]
     for partition in partitions:
@@ -412,16 +431,18 @@ def test_many_logs_that_were_closed_cleanly_are_opened_by_several_threads(
     else:
         broker.crash(manager)
     threads = set()
-    all_there = threading.Barrier(len(partitions) if was_clean else 1)
+    all_there = threading.Barrier(count)
 
     def config(topic: str) -> dict[str, str]:
-        threads.add(threading.get_ident())
-        all_there.wait(WAIT_S)
+        if threading.get_ident() not in threads:
+            threads.add(threading.get_ident())
+            all_there.wait(WAIT_S)
         return {}
 
     manager = broker.manager()
     manager.startup(config)
-    assert len(threads) == (len(partitions) if was_clean else 1)
+    assert len(threads) == count
+    assert (threading.get_ident() in threads) == (count == 1)
     assert [contents(manager.get_log(partition)) for partition in partitions] == [[(0, b"x")]] * len(partitions)
     manager.shutdown()
 

@@ -691,6 +691,15 @@ class TestAfterAPowerFailure:
         assert len(log.aborted_transactions(0, 2)) == 1
         assert log.topic_id == TOPIC_ID
 
+    def test_the_snapshot_of_a_clean_stop_is_there(self, bench: Bench, logs: CrashDisk) -> None:
+        with logs.watched(-1):
+            log = bench.open()
+            append(log, b"0", producer_id=7, producer_epoch=0, base_sequence=0)
+            log.flush()
+            log.flush_and_close()
+        self.fail(logs)
+        assert (bench.directory / f"{1:020d}.snapshot").exists()
+
     def test_a_truncation_that_a_recovery_found_is_not_undone(self, bench: Bench, logs: CrashDisk) -> None:
         with logs.watched(-1):
             log = bench.open()

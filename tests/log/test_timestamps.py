@@ -123,3 +123,13 @@ def test_records_that_do_not_parse_are_told_of(tmp_path: Path, damage: bytes) ->
         file.write(damage)
     with pytest.raises(InvalidRecordError, match="malformed"):
         log.offset_for_timestamp(NOW_MS + 1)
+
+
+def test_segments_before_the_offset_are_not_searched(tmp_path: Path) -> None:
+    log = Bench(tmp_path / "topic-0").open()
+    for number in range(3):
+        append(log, b"a", b"b", timestamp_ms=NOW_MS + number)
+        log.roll()
+    for offset, found in ((0, [0, 2, 4]), (1, [0, 2, 4]), (2, [2, 4]), (5, [4]), (6, [])):
+        assert [segment.base_offset for segment in log.segments.reaching(NOW_MS, offset)] == found
+    assert [segment.base_offset for segment in log.segments.reaching(NOW_MS + 2, 0)] == [2, 4]

@@ -242,9 +242,10 @@ def test_a_segment_is_rolled_when_a_batch_does_not_fit(tmp_path: Path, segment_b
 
 
 @pytest.mark.parametrize("age_ms", [1000, 1001])
+@pytest.mark.parametrize("times", [(-1, -1), (NOW_MS, -1), (-1, NOW_MS)])
 @pytest.mark.parametrize("settings", [{"segment_ms": 1000}, {"max_compaction_lag_ms": 1000, "cleanup_policy": ("compact",)}])
 def test_the_age_of_records_without_timestamps_is_that_of_their_segment(
-    tmp_path: Path, age_ms: int, settings: dict[str, Any]
+    tmp_path: Path, age_ms: int, times: tuple[int, int], settings: dict[str, Any]
 ) -> None:
     bench = Bench(tmp_path / "topic-0", **settings)
     log = bench.open()
@@ -252,9 +253,9 @@ def test_the_age_of_records_without_timestamps_is_that_of_their_segment(
     log.append_as_follower(batch(b"a", timestamp_ms=-1, base_offset=0))
     assert len(log.segments) == 1, "an empty segment has no age"
     log.roll()
-    log.append_as_follower(batch(b"a", timestamp_ms=-1, base_offset=1))
+    log.append_as_follower(batch(b"a", timestamp_ms=times[0], base_offset=1))
     bench.clock.advance_ms(age_ms)
-    log.append_as_follower(batch(b"a", timestamp_ms=-1, base_offset=2))
+    log.append_as_follower(batch(b"a", timestamp_ms=times[1], base_offset=2))
     assert len(log.segments) == (3 if age_ms > 1000 else 2)
 
 
@@ -371,6 +372,25 @@ def test_flushes_are_timed_and_only_what_is_new_is_flushed(log: UnifiedLog, benc
     log.close_handles()
     log.flush()
     assert (log.recovery_point, bench.failures, len(took)) == (4, [], 3)
+
+
+def test_a_flush_syncs_the_directory_for_new_names_only(log: UnifiedLog, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced = []
+    fsync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(os.readlink(f"/proc/self/fd/{fd}")), fsync(fd)))
+
+    def flushes() -> int:
+        log.flush()
+        count = synced.count(str(bench.directory))
+        synced.clear()
+        return count
+
+    append(log, b"a")
+    assert flushes() == 1
+    append(log, b"b")
+    assert flushes() == 0
+    log.assign_topic_id(b"0123456789abcdef")
+    assert (flushes(), flushes()) == (1, 0)
 
 
 def test_a_flush_writes_the_indexes(tmp_path: Path) -> None:

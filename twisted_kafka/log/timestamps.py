@@ -61,7 +61,7 @@ def _find_in(segment: LogSegment, located: Located, start_offset: int, timestamp
         header = BatchHeader(data, at, position)
         size = header.size_bytes
         if position + size > end or not is_plausible(size, header.magic):
-            break
+            return None
         if header.max_timestamp_ms >= timestamp_ms and header.last_offset >= start_offset:
             if at + size > len(data):
                 data, start, at = os.pread(fd, size, position), position, 0

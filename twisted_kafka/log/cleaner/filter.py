@@ -113,7 +113,7 @@ class BlockFilter:
         survivors = self._survivors(block, data)
         out = Output()
         view = memoryview(block.data)
-        now_ms, end_offset = self._rules.now_ms, self._rules.end_offset
+        now_ms = self._rules.now_ms
         counts, tombstones = (survivors.counts, survivors.has_tombstones) if survivors else ((), ())
         remaining = iter(enumerate(data))
         number, next_data = next(remaining, _NO_DATA)
@@ -121,8 +121,7 @@ class BlockFilter:
             if batch is next_data and survivors:
                 kept = counts[number]
                 if not kept:
-                    if batch.producer_id != NO_PRODUCER_ID or batch.last_offset + 1 == end_offset:
-                        self._maybe_add_empty(out, batch)
+                    self._maybe_add_empty(out, batch)
                 elif kept == batch.record_count and (not tombstones[number] or batch.attributes & DELETE_HORIZON_FLAG):
                     out.add(view[batch.position : batch.end], batch.base_offset, batch.last_offset, batch.max_timestamp_ms)
                 else:
