@@ -7,15 +7,30 @@ from typing import Any
 import pytest
 
 from tests.coordinator.fakes import Bench
+from twisted_kafka.coordinator.coordinator_record import encode_batch
 from twisted_kafka.coordinator.group.assignors.interface import GroupSpec
+from twisted_kafka.coordinator.group.consumer import target_assignment
 from twisted_kafka.coordinator.group.group_coordinator_metrics import COORDINATOR_TYPE, MANAGER_TYPE
+from twisted_kafka.coordinator.group.group_records import group_metadata
 from twisted_kafka.coordinator.group.requests import Client, Sender
+from twisted_kafka.coordinator.group.state import consumer_group_records as consumer_records
+from twisted_kafka.coordinator.group.state.consumer_group import ConsumerGroup
+from twisted_kafka.coordinator.group.state.consumer_group_member import CurrentAssignment, Profile
+from twisted_kafka.coordinator.group.state.consumer_group_state import MemberState
+from twisted_kafka.coordinator.group.state.target_index import TargetIndex
+from twisted_kafka.coordinator.group.state.topic_image import TopicInfo, known_topics
 from twisted_kafka.metrics.instruments import Gauge
 from twisted_kafka.metrics.windows import WINDOW_TICKS
 from twisted_kafka.protocol.errors import UnknownServerError
-from twisted_kafka.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
-from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
-from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.protocol.messages.consumer_groups import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatRequestTopicPartitions,
+)
+from twisted_kafka.protocol.messages.coordinator_records import GroupMetadataValue, OffsetCommitValue
+from twisted_kafka.protocol.records.compression import Compression
+from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition
+
+LOG = TopicPartition(GROUP_METADATA_TOPIC, 0)
 
 
 def read(metrics: Any) -> Any:
@@ -105,6 +120,86 @@ def test_a_join_writes_the_targets_that_change_and_no_others() -> None:
         join(bench, f"m{number}")
         written.append(len(bench.log.batches[TopicPartition("__consumer_offsets", 0)][-1]))
     assert max(written[-50:]) < 4 * max(written[50:100])
+
+
+def test_members_that_come_one_by_one_have_one_index_of_the_targets(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[TargetIndex] = []
+
+    def make(*arguments: Any) -> TargetIndex:
+        made.append(TargetIndex(*arguments))
+        return made[-1]
+
+    monkeypatch.setattr(target_assignment, "TargetIndex", make)
+    bench = Bench()
+    for count in (20, 30):
+        bench.topics.change({"t": count})
+        join(bench, f"m{count}")
+        join(bench, f"n{count}")
+        before = len(made)
+        for number in range(5):
+            join(bench, f"m{count}-{number}")
+        assert len(made) == before
+
+
+def test_timers_end_with_what_they_watch() -> None:
+    bench = Bench()
+    bench.topics.change({"t": 2})
+
+    def beat(member_id: str, epoch: int, *owned: int) -> None:
+        topic_id = bench.topics.snapshot.topic_ids["t"]
+        partitions = [ConsumerGroupHeartbeatRequestTopicPartitions(topic_id=topic_id, partitions=[*owned])]
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="g", member_id=member_id, member_epoch=epoch, rebalance_timeout_ms=-1, topic_partitions=partitions
+        )
+        assert not bench.groups.consumer_heartbeat(request, Client("client", "/host"), 1).error_code
+
+    join(bench, "a")
+    join(bench, "b")
+    sessions = len(bench.timer)
+    assert sessions == 2
+    beat("a", 1, 0, 1)
+    assert len(bench.timer) == sessions + 1, "it has to revoke a partition in time"
+    beat("a", 1, 0)
+    assert len(bench.timer) == sessions
+    bench.group_config_manager.update("g", {"consumer.session.timeout.ms": "60000"})
+    beat("a", 2, 0)
+    bench.group_config_manager.update("g", {})
+    beat("a", 2, 0)
+    assert len(bench.timer) == sessions, "a session that became shorter has another timer, not one more"
+
+
+def test_a_topic_without_id_is_not_known() -> None:
+    bench = Bench()
+    bench.topics.change({"t": 2, "u": 1})
+    del bench.topics.snapshot.topic_ids["u"]  # type: ignore[attr-defined]
+    assert known_topics(bench.topics.snapshot, ["t", "u", "v"]) == {"t": TopicInfo(b"t".ljust(16, b"."), 2)}
+
+
+def test_a_loaded_group_has_the_type_of_its_latest_records() -> None:
+    """Whether or not the tombstone of the other type is still in the log."""
+    classic = group_metadata("g", GroupMetadataValue(protocol_type="consumer", generation=1))
+    modern = consumer_records.member_profile("g", "m", Profile())
+    for written in ([classic, modern], [modern, classic]):
+        bench = Bench()
+        bench.log.batches[LOG].append(bytes(encode_batch(written, 0, Compression.NONE)))
+        bench.restart()
+        [group] = bench.groups.list_groups((), ())[1]
+        assert group.type == ("consumer" if written[-1] is modern else "classic")
+
+
+def test_a_member_of_which_only_the_profile_was_deleted_owns_nothing() -> None:
+    group = ConsumerGroup("g")
+    topic_id = b"t".ljust(16, b".")
+    assigned = {topic_id: frozenset([0])}
+    for record in (
+        consumer_records.member_profile("g", "a", Profile()),
+        consumer_records.member_current("g", "a", CurrentAssignment(1, 0, MemberState.STABLE, assigned, {})),
+    ):
+        consumer_records.replay(group, record.key, record.value)
+    assert group.owner(topic_id, 0) == "a"
+    gone = consumer_records.member_profile("g", "a", None)
+    consumer_records.replay(group, gone.key, gone.value)
+    assert group.owner(topic_id, 0) is None
 
 
 def test_work_that_waits_and_time_without_any() -> None:

@@ -10,6 +10,7 @@ from tests.coordinator.fakes import MemoryLog
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, Producer, RecordKinds, decode_record
 from twisted_kafka.coordinator.effects import Effects, Write
 from twisted_kafka.coordinator.group.group_records import GROUP_RECORD_KINDS, offset_commit
+from twisted_kafka.coordinator.loader import load_partition
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
 from twisted_kafka.protocol.errors import (
     CoordinatorLoadInProgressError,
@@ -425,6 +426,16 @@ def test_a_load_skips_what_it_does_not_know() -> None:
     idempotent = build_batch([record(3).simple(0)], producer_id=7, producer_epoch=0, base_sequence=0)
     setup.log.batches[LOG] += [strange, control, idempotent]
     assert setup.elect(epoch=1).events == [1, 2, 3, "loaded"]
+
+
+def test_the_records_that_are_loaded_are_counted() -> None:
+    def chunk(*numbers: int) -> bytes:
+        return bytes(build_batch([record(number).simple(0) for number in numbers]))
+
+    journal = Setup().elect()
+    assert load_partition(journal, GROUP_RECORD_KINDS, [chunk(1, 2) + chunk(3), chunk(4), chunk(5, 6, 7)], lambda: True) == 7
+    assert journal.events == ["loaded", *range(1, 8)]
+    assert load_partition(journal, GROUP_RECORD_KINDS, [], lambda: True) == 0
 
 
 # timers

@@ -69,6 +69,7 @@ def test_what_is_no_subscription(metadata: bytes) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"\x80\0", b"\xff\xff\0\0"])
 def test_what_has_no_version(data: bytes) -> None:
+    assert version_of(b"\0\1") == 1
     with pytest.raises(ValueError, match="version"):
         version_of(data)
     with pytest.raises(ValueError, match="version"):

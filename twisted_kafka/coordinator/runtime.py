@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from enum import Enum
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from twisted.logger import Logger
 from zope.interface import implementer
@@ -103,8 +103,8 @@ class CoordinatorContext:
             while replies:
                 try:
                     parked, result = replies.popleft()
-                except IndexError:  # another thread is sending them too
-                    break
+                except IndexError:  # another thread is sending them too, and looks again afterwards
+                    return
                 if not parked.done():
                     parked.set_result(result)
 
@@ -119,6 +119,7 @@ class CoordinatorContext:
 
 
 ACTIVE = CoordinatorState.ACTIVE
+LOAD_BUFFER_BYTES: Final = 5_242_880
 
 
 class RuntimeSettings:
@@ -130,7 +131,7 @@ class RuntimeSettings:
         self,
         topic: str,
         partition_count: Callable[[], int],
-        load_buffer_size: int = 5_242_880,
+        load_buffer_size: int = LOAD_BUFFER_BYTES,
         compression: Compression = Compression.NONE,
         on_loaded: Callable[[float], object] = float,
     ) -> None:

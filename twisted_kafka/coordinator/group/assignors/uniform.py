@@ -80,11 +80,10 @@ class _Step:
     def hand_out(self) -> None:
         """Give free partitions to members that have too few."""
         quota, by_size = self._quota, self._index.by_size
-        poor = [(member_id, size) for size in sorted(by_size) if size < quota for member_id in by_size[size]]
         newcomers: Iterable[tuple[str, int]] = ((member_id, 0) for member_id in self._joining)
-        level = ((member_id, quota) for member_id in by_size.get(quota, ()))
+        others = ((member_id, size) for size in sorted(by_size) if size <= quota for member_id in by_size[size])
         self._free.sort(reverse=True)
-        for member_id, size in chain(newcomers, poor, level):
+        for member_id, size in chain(newcomers, others):
             missing = quota - size + (self._extra > 0)
             if not missing and size == quota:
                 break
@@ -142,7 +141,7 @@ def _share(group: GroupSpec, owned: _Owned, free: list[tuple[bytes, int]]) -> No
             larger -= 1
         if size > limit:
             free.extend(_give_back(topics, size - limit))
-        elif size < quota or (size == quota and larger):
+        elif size <= quota:
             needy.append((topics, size))
     free.sort(reverse=True)
     for topics, size in sorted(needy, key=lambda each: each[1]):
@@ -195,11 +194,10 @@ class _Balance:
 
     def even_out(self) -> None:
         """Move partitions to members with at least two fewer until no such move is left."""
+        topic_ids = sorted(self._subscribers, key=lambda each: (-len(self._subscribers[each]), each))
         for _ in range(MAX_BALANCING_ROUNDS):
-            moved = False
-            for topic_id in sorted(self._subscribers, key=lambda each: (-len(self._subscribers[each]), each)):
-                moved = self._even_out_topic(topic_id) or moved
-            if not moved:
+            moved = [self._even_out_topic(topic_id) for topic_id in topic_ids]
+            if not any(moved):
                 return
 
     def _even_out_topic(self, topic_id: bytes) -> bool:

@@ -121,9 +121,8 @@ class Rebalancer:
         """Keep a member id that was given out, until the member's next join or its session timeout."""
 
         def expired() -> None:
-            if member_id in group.pending_members and group.state is not DEAD:
-                self.log.info("Group {group}: pending member {member} expired", group=group.group_id, member=member_id)
-                self.remove_pending(group, member_id)
+            self.log.info("Group {group}: pending member {member} expired", group=group.group_id, member=member_id)
+            self.remove_pending(group, member_id)
 
         group.pending_members[member_id] = self._effects.timers.after("pending member", session_timeout_ms, expired)
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from twisted_kafka.coordinator.effects import Write
 from twisted_kafka.coordinator.group.consumer.consumer_group_protocol import ConsumerGroupProtocol
 from twisted_kafka.coordinator.group.consumer.member_manager import MemberManager
-from twisted_kafka.coordinator.group.consumer.member_timers import JOIN, SYNC
+from twisted_kafka.coordinator.group.consumer.member_timers import SYNC
 from twisted_kafka.coordinator.group.consumer.member_updater import Change
 from twisted_kafka.coordinator.group.environment import GroupEnvironment
 from twisted_kafka.coordinator.group.migration import by_name, topic_partitions
@@ -115,7 +115,6 @@ class ClassicMemberProtocol:
         if is_behind:
             self._members.await_join(group.group_id, member)
             return ErrorCode.REBALANCE_IN_PROGRESS
-        self._members.timers.cancel(JOIN, group.group_id, member.member_id)
         return _NONE
 
     def leave(self, group: ConsumerGroup, leaving: Sequence[LeavingMember]) -> "list[LeftMember] | Write":

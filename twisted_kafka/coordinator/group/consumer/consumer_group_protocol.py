@@ -68,7 +68,7 @@ class ConsumerGroupProtocol:
             member_epoch=current.epoch,
             heartbeat_interval_ms=self._environment.group_config_manager.heartbeat_interval_ms(group.group_id),
         )
-        if joins or old is None or current.assigned != old.current.assigned or is_full(request):
+        if old is None or current.assigned != old.current.assigned or is_full(request):
             response.assignment = _assignment(current.assigned)
         written += update.records
         if not written:

@@ -141,8 +141,8 @@ class ClassicGroup:
             member.cancel_timer()
             if member.awaiting_join is not None:
                 self.awaiting_joins -= 1
-            if member.instance_id is not None and self._static_ids.get(member.instance_id) == member_id:
-                del self._static_ids[member.instance_id]
+            if member.instance_id is not None:
+                self._static_ids.pop(member.instance_id, None)
         if self.leader == member_id:
             self.leader = next(iter(self.members), None)
         self.drop_pending(member_id)
