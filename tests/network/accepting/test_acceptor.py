@@ -372,7 +372,7 @@ def test_a_connection_that_is_gone_already_is_passed_over(accepting: Any, monkey
 
 def test_socket_buffers_are_as_configured_or_the_system_s(accepting: Any) -> None:
     sizes = []
-    for options in (SocketOptions(), SocketOptions(5, 20_000, 30_000), SocketOptions(5, 0, 0)):
+    for options in (SocketOptions(), SocketOptions(5, 20_000, 30_000), SocketOptions(5, 0, 0), SocketOptions(5, 1, 1)):
         here = accepting([9], options=options)
         here.connect(1)
         (connected,) = here.processors[0].accepted
@@ -380,6 +380,7 @@ def test_socket_buffers_are_as_configured_or_the_system_s(accepting: Any) -> Non
     assert sizes[1] == [40_000, 60_000]  # Linux doubles what it is told
     assert sizes[0] == sizes[2]
     assert sizes[0] != sizes[1]
+    assert all(least < default for least, default in zip(sizes[3], sizes[0], strict=True))
 
 
 def test_an_address_that_cannot_be_bound_is_one_clear_line(accepting: Any) -> None:

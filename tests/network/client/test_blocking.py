@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from tests.network.client.client_harness import NODE, FakeConnector
+from tests.network.client.client_harness import NODE, Attempt, FakeConnector
 from twisted_kafka.network.client.blocking import BlockingNetworkClient
 from twisted_kafka.network.client.client_settings import ClientSettings
 from twisted_kafka.network.client.errors import ClientClosedError
@@ -34,6 +34,23 @@ def test_nothing_waits_for_a_client_that_was_stopped() -> None:
     client.stop()
     assert_closed(under_way)
     assert_closed(client.send(NODE, request()))
+
+
+def test_a_request_that_is_cancelled_is_not_sent_any_more() -> None:
+    connector = FakeConnector()
+    settings = ClientSettings(client_id="me", discover_versions=False)
+    client = BlockingNetworkClient("test-client", lambda reactor: NetworkClient(reactor, connector, settings), SystemClock())
+    client.start()
+    cancelled, wanted = client.send(NODE, request()), client.send(NODE, request())
+    waiting: Future[Attempt] = Future()
+    client._reactor.callFromThread(lambda: waiting.set_result(connector.attempts[0]))
+    attempt = waiting.result(10)
+    assert cancelled.cancel()
+    sent: Future[int] = Future()
+    client._reactor.callFromThread(lambda: sent.set_result(len(attempt.succeed().requests())))
+    assert sent.result(10) == 1
+    client.stop()
+    assert_closed(wanted)
 
 
 def test_nothing_waits_for_a_client_whose_thread_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,3 +1,4 @@
+import os
 import threading
 
 import pytest
@@ -132,3 +133,9 @@ def test_timer_expires_and_can_be_started_again(make: type[IWakeUpTimer]) -> Non
         waiting.join(WAIT_S)
         assert not waiting.is_alive()
     timer.close()
+
+
+def test_closed_timer_has_no_descriptor() -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    make_wake_up_timer().close()
+    assert set(os.listdir("/proc/self/fd")) <= before

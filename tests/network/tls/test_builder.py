@@ -3,15 +3,18 @@ from pathlib import Path
 import pytest
 from OpenSSL import SSL
 
-from tests.certificates import PASSWORD, Authority, Identity
+from tests.certificates import PASSWORD, Authority
+from tests.certificates import Identity as Issued
 from tests.network.network_fakes import frame
 from tests.network.tls.tls_harness import ALICE, BROKER, CA, Listener, TlsClient, broker_settings, client_context
 from twisted_kafka.config.errors import ConfigError
+from twisted_kafka.network.tls.ssl_context import Identity, verify_together
+from twisted_kafka.network.tls.ssl_settings import SslSettings
 
 OTHER_CA = Authority("CN=Other CA")
 
 
-def files(folder: Path, identity: Identity) -> dict[str, str]:
+def files(folder: Path, identity: Issued) -> dict[str, str]:
     return {
         "ssl.keystore.type": "PKCS12",
         "ssl.keystore.location": str(identity.write_pkcs12(folder / "key.p12")),
@@ -56,7 +59,7 @@ def test_a_file_that_was_replaced_serves_new_connections_and_leaves_the_old_ones
         (CA.issue("CN=broker,O=Tests", ["other"]), "lacks DNSName=localhost", "ssl.allow.san.changes"),
     ],
 )
-def test_somebody_elses_certificate_is_refused_unless_it_is_allowed(identity: Identity, expected: str, allowed_by: str) -> None:
+def test_somebody_elses_certificate_is_refused_unless_it_is_allowed(identity: Issued, expected: str, allowed_by: str) -> None:
     listener = Listener()
     changed = broker_settings(identity)
     with pytest.raises(ConfigError, match=expected):
@@ -92,6 +95,22 @@ def test_the_listener_between_brokers_must_trust_itself() -> None:
     with pytest.raises(ConfigError, match="does not accept the key store: the certificate 'CN=Test CA,O=Tests' is rejected"):
         Listener({**broker_settings(trusted=OTHER_CA), **between})
     Listener(broker_settings(trusted=OTHER_CA))  # no other broker connects to this one
+
+
+@pytest.mark.parametrize("version", [SSL.TLS1_2_VERSION, SSL.TLS1_3_VERSION])
+def test_a_server_that_rejects_the_clients_certificate_is_noticed(version: int) -> None:
+    """In TLS 1.3 the client's handshake is complete before the server has seen its certificate."""
+    listener = Listener(ssl_client_auth="required")
+    server = Identity(SslSettings.of_listener(listener.config(), "SSL")).server
+    for authority, is_accepted in ((CA, True), (OTHER_CA, False)):
+        client = client_context(authority.issue("CN=client"))
+        client.set_min_proto_version(version)
+        client.set_max_proto_version(version)
+        if is_accepted:
+            verify_together(client, server)
+        else:
+            with pytest.raises(ConfigError, match=r"does not accept the key store: the certificate .* is rejected"):
+                verify_together(client, server)
 
 
 def test_a_certificate_in_the_trust_store_is_trusted_by_itself() -> None:

@@ -21,6 +21,7 @@ from twisted_kafka.network.tls.ssl_settings import PEM, StoreSettings
 
 _BLOCK: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
 _DASHES: Final = b"-----BEGIN"
+_PEM_SEARCH_BYTES: Final = 4096
 _PEM_LINE: Final = 64
 _CERTIFICATES: Final = ("CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIFICATE")
 _HEADER: Final = re.compile(r"^[A-Za-z-]+: .*$", re.MULTILINE)
@@ -140,7 +141,7 @@ def _without_password(block: bytes, store: StoreSettings) -> Any:
 
 
 def _refuse_other_formats(store: StoreSettings, data: bytes) -> None:
-    if _DASHES in data[:4096]:
+    if _DASHES in data[:_PEM_SEARCH_BYTES]:
         raise ConfigError(f"{_where(store)} is PEM: {store.prefix}.type must be PEM")
     if data[:4] == JCEKS_MAGIC or data[:1] != b"\x30":
         raise ConfigError(f"{_where(store)} {_OTHER_FORMAT.format(kind=store.type, path=store.location)}")

@@ -256,7 +256,6 @@ class TlsTransport(KafkaTransport):
         if self._kind is not None:
             self._handshakes.disconnected(self._kind)
             self._kind = None
-        self._parts.clear()
         super().connectionLost(reason)
 
 

@@ -219,7 +219,7 @@ class Partition:
                 )
             if self.is_alone:
                 info = self.log.append_as_leader(records, self.leader_epoch, origin, guard, is_alone=True)
-                return info, info.size_bytes > 0
+                return info, bool(info.size_bytes)
             info = self.log.append_as_leader(records, self.leader_epoch, origin, guard)
             return info, self._advance_high_watermark()
 
