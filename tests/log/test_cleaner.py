@@ -15,7 +15,7 @@ from tests.log.crash_disk import CrashDisk, MachineDied, deaths
 from tests.log.support import NOW_MS, Bench, contents, data_of
 from twisted_kafka.interpreter import NUMPY_PAYS
 from twisted_kafka.log.cleaner import offset_map as cleaner_offset_map
-from twisted_kafka.log.cleaner.blocks import DataBatch
+from twisted_kafka.log.cleaner.blocks import DataBatch, read_blocks
 from twisted_kafka.log.cleaner.cleaner import Cleaner, LogCleaningAbortedError
 from twisted_kafka.log.cleaner.plain_offset_map import PlainOffsetMap
 from twisted_kafka.log.results import AbortedTransaction, FetchIsolation
@@ -362,6 +362,16 @@ def test_the_arrays_grow_with_the_keys() -> None:
     again = [SimpleRecord(0, key, b"") for key in keys]
     assert table.survivors([DataBatch(0, 49_999, 50_000, bytes(encode_records(again, 0)))]).counts == [50_000]
     assert table.survivors([DataBatch(-1, 49_998, 50_000, bytes(encode_records(again, 0)))]).counts == [0]
+
+
+def test_batches_that_do_not_fit_a_block_are_in_the_next(tmp_path: Path) -> None:
+    whole = [bytes(keyed((b"k", b"x" * (40 * number)))) for number in range(60)]
+    path = tmp_path / "segment"
+    path.write_bytes(b"".join(whole))
+    with open(path, "rb") as file:
+        blocks = list(read_blocks(file.fileno(), 0, path.stat().st_size, 1000))
+    assert len(blocks) > 5
+    assert [block.data[start:end] for block in blocks for start, end in zip(block.positions, block.ends, strict=True)] == whole
 
 
 # Crashes.

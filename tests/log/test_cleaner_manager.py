@@ -128,8 +128,8 @@ def test_what_is_older_than_the_largest_lag_is_cleaned_however_little(broker: Br
     broker.clock.advance_ms(999)
     write(log, 1, timestamp_ms=NOW_MS + 999)
     assert len(log.segments) == 1
-    broker.clock.advance_ms(4001)
-    write(log, 1, timestamp_ms=NOW_MS + 5000)
+    broker.clock.advance_ms(4501)
+    write(log, 1, timestamp_ms=NOW_MS + 5500)
     assert len(log.segments) == 2  # the segment is rolled, so that it can be cleaned
     assert manager.cleaner.clean_filthiest()
     assert metrics.value("LogCleaner", "max-compaction-delay-secs") == 4
@@ -309,6 +309,24 @@ def test_a_cleaning_under_way_ends_before_the_log_is_cut(broker: Broker) -> None
     assert (manager.cleaner.manager.cleaned_up_to(log) or 0) <= 2
     with pytest.raises(ValueError, match="not paused"):
         manager.cleaner.manager.resume([ONE])
+
+
+def test_two_who_wait_for_the_same_cleaning_may_both_go_on(broker: Broker) -> None:
+    manager = start(broker)
+    write(manager.get_or_create_log(ONE))
+    cleaner = manager.cleaner.manager
+    chosen = cleaner.grab_filthiest()
+    with ThreadPoolExecutor(2) as pool:
+        waiting = [pool.submit(cleaner.abort_and_pause, ONE) for _ in range(2)]
+        wait_for_abort(manager, ONE)
+        assert not any(each.done() for each in waiting)
+        cleaner.done_cleaning(chosen.log, 0)
+        for each in waiting:
+            each.result(WAIT_S)
+    cleaner.resume([ONE])
+    assert cleaner.grab_filthiest() is None
+    cleaner.resume([ONE])
+    assert cleaner.grab_filthiest() is not None
 
 
 def test_a_move_that_waits_for_the_cleaner_keeps_no_other_topic_waiting(broker: Broker) -> None:

@@ -1,13 +1,16 @@
 import errno
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+from twisted.logger import capturedLogs, formatEvent
 
 from tests.log.log_managers import ONE, TWO, Broker
 from tests.log.support import append, contents
-from twisted_kafka.log.directories.log_directory import LogDirectoryError
+from twisted_kafka.log.directories.log_dir_failure_handler import LogDirFailureHandler
+from twisted_kafka.log.directories.log_directory import LogDirectory, LogDirectoryError
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import KafkaStorageError
 from twisted_kafka.protocol.topic_partition import TopicPartition
@@ -52,6 +55,25 @@ def test_a_log_that_cannot_be_created_anywhere_tells_why_for_each_directory(
             manager.get_or_create_log(ONE)
     with pytest.raises(KafkaStorageError, match="cannot create one-0: no log directory is online"):
         manager.get_or_create_log(ONE, is_new=True)
+
+
+def test_each_failure_is_handled_on_a_thread_of_its_own_until_the_stop(broker: Broker) -> None:
+    handled = []
+
+    def handle(directory: LogDirectory) -> None:
+        handled.append((directory, threading.current_thread().name))
+        raise OSError("the handler fails")
+
+    directories = broker.start(("a", "b")).directories
+    handler = LogDirFailureHandler(handle)
+    with capturedLogs() as events:
+        handler.directory_failed(directories[0])
+        handler.shutdown()
+    assert handled == [(directories[0], f"LogDirFailureHandler-{broker.path / 'a'}")]
+    assert ["handling the failure" in formatEvent(event) for event in events] == [True]
+    handler.directory_failed(directories[1])
+    handler.shutdown()
+    assert len(handled) == 1
 
 
 def test_running_out_of_file_descriptors_is_no_failed_disk(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,6 +76,13 @@ def test_what_is_kept_of_index_files_is_bounded_and_follows_them(tmp_path: Path,
     assert index.positions_around(BASE + 25)[0] == 777
 
 
+def test_the_earliest_time_has_an_entry_and_none_has_not(times: TimeIndex) -> None:
+    times.reset()
+    for time, entries in ((-1, 0), (0, 1)):
+        times.maybe_append(time, BASE + 1)
+        assert times.entries == entries
+
+
 def test_a_time_that_is_not_later_adds_nothing(times: TimeIndex) -> None:
     times.maybe_append(300, BASE + 40)
     times.maybe_append(20, BASE + 50)

@@ -345,6 +345,23 @@ def test_loading_is_told_and_drawn(broker: Broker) -> None:
     assert metrics.value("Log", "LogEndOffset", topic="t", partition=3) == 1
 
 
+def test_a_short_loading_is_not_drawn(broker: Broker) -> None:
+    drawn = io.StringIO()
+    broker.manager(terminal=drawn).startup()
+    assert not drawn.getvalue()
+
+
+def test_a_stopped_manager_has_no_file_open_and_nothing_to_do(broker: Broker) -> None:
+    manager = broker.start()
+    append(manager.get_or_create_log(ONE), b"x")
+    manager.shutdown()
+    gc.collect()  # on PyPy, what has closed the files
+    opened = [os.readlink(path) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+    assert not [name for name in opened if name.startswith(str(broker.path))]
+    broker.clock.advance_ms(3_600_000)
+    assert broker.scheduler.run_due() == 0
+
+
 def test_directories_in_metrics(broker: Broker) -> None:
     metrics = MetricsRegistry(broker.clock)
     manager = broker.manager(("a", "b"), metrics=metrics)
@@ -373,10 +390,13 @@ def test_a_start_says_that_it_recovers_logs_and_in_which_directory(broker: Broke
         append(manager.get_or_create_log(ONE), b"x")
         managers.append(manager)
         texts = [formatEvent(event) for event in events]
+        assert [text.split(" loaded")[0] for text in texts if "logs loaded" in text] == loaded
         return [text for text in texts if "not clean" in text]
 
     managers: list[LogManager] = []
+    loaded: list[str] = []
     assert said() == [], "there is nothing to recover"
+    loaded.append("1 of 1 logs")
     broker.crash(managers[-1])
     assert [str(broker.path / "a") in text for text in said()] == [True]
     managers[-1].shutdown()

@@ -24,6 +24,16 @@ def test_meta_properties(tmp_path: Path) -> None:
     assert read_meta_properties(second) == read_meta_properties(first)
 
 
+def test_a_directory_whose_file_cannot_be_read_is_named(tmp_path: Path) -> None:
+    claim_directories([tmp_path], "c", 3)
+    (tmp_path / "b" / "meta.properties").mkdir(parents=True)
+    failed = []
+    found = load_meta_properties([tmp_path / "b", tmp_path], lambda directory, error: failed.append(directory))
+    assert (found, failed) == (("c", 3, None), [tmp_path / "b"])
+    with pytest.raises(OSError):
+        load_meta_properties([tmp_path / "b", tmp_path])
+
+
 def test_directories_of_others_are_refused(tmp_path: Path) -> None:
     claim_directories([tmp_path], "mine", 7)
     with pytest.raises(MetaPropertiesError, match=r"cluster\.id=mine"):

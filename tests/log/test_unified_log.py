@@ -419,6 +419,13 @@ def test_a_follower_takes_offsets_and_epochs_as_they_are(log: UnifiedLog) -> Non
     assert [log.epoch_for_offset(offset) for offset in (4, 5, 8, 9)] == [None, 2, 2, 3]
 
 
+def test_a_follower_knows_the_producer_of_any_batch(log: UnifiedLog) -> None:
+    log.append_as_follower(
+        batch(b"a", base_offset=0) + batch(b"b", base_offset=1, producer_id=7, producer_epoch=0, base_sequence=0)
+    )
+    assert [entry.producer_id for entry in log.active_producers()] == [7]
+
+
 def test_a_follower_leaves_out_a_batch_that_was_cut(log: UnifiedLog) -> None:
     data = batch(b"a", base_offset=0) + batch(b"b", base_offset=1)[:-1]
     assert log.append_as_follower(data).last_offset == 0

@@ -179,13 +179,11 @@ def find_batch(fd: int, position: int, end: int, offset: int, following: int = -
             return base + delta, following, following + size + OVERHEAD_BYTES, base
     chunk = b""
     start = position
-    while end - position >= SCAN_BYTES - 1:
+    while end - position >= SMALLEST_LEGACY_BYTES:
         at = position - start
         if at + SCAN_BYTES > len(chunk):
-            chunk = os.pread(fd, min(PROBE_BYTES, end - position), position)
+            chunk = os.pread(fd, min(PROBE_BYTES, end - position), position).ljust(SCAN_BYTES, b"\0")
             start, at = position, 0
-            if len(chunk) < SCAN_BYTES:
-                chunk += bytes(SCAN_BYTES - len(chunk))
         base, size, _, magic, _, _, delta = unpack(chunk, at)
         size += OVERHEAD_BYTES
         if not is_plausible(size, magic) or position + size > end:
@@ -204,10 +202,8 @@ def scan_headers(fd: int, position: int, end: int) -> Iterator[BatchHeader]:
     while end - position >= SMALLEST_LEGACY_BYTES:
         at = position - start
         if at + HEADER_BYTES > len(chunk):
-            chunk = os.pread(fd, min(PROBE_BYTES, end - position), position)
+            chunk = os.pread(fd, min(PROBE_BYTES, end - position), position).ljust(HEADER_BYTES, b"\0")
             start, at = position, 0
-            if len(chunk) < HEADER_BYTES:
-                chunk += bytes(HEADER_BYTES - len(chunk))
         size = int.from_bytes(chunk[at + 8 : at + 12], signed=True) + OVERHEAD_BYTES
         if position + size > end or not is_plausible(size, chunk[at + 16]):
             return

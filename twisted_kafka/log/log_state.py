@@ -180,8 +180,8 @@ class LogState:
             return True
 
     def _set_log_start(self, offset: int, segments: LogSegments | None = None) -> None:
-        mark = LogOffsetMetadata(offset) if self.high_watermark < offset else None
-        self._set_limits(log_start_offset=offset, high_watermark=mark, segments=segments)
+        """Set the log start offset, which is not above the high watermark."""
+        self._set_limits(log_start_offset=offset, segments=segments)
         try:
             self.leader_epochs.truncate_from_start(offset)
         except OSError as error:
@@ -209,7 +209,7 @@ class LogState:
     def _roll(self, base_offset: int) -> LogSegment:
         old = self._active
         kept = list(self.segments)
-        is_kept = old.size_bytes > 0 and base_offset > old.base_offset
+        is_kept = bool(old.size_bytes) and base_offset > old.base_offset
         try:
             active = self._new_segment(base_offset)
             try:

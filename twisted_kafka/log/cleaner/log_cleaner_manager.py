@@ -149,7 +149,7 @@ class LogCleanerManager:
         """Return the base offset of the first segment that cannot be cleaned: with an open transaction, active or too new."""
         bound = min(log.last_stable_offset, log.segments.active.base_offset)
         lag_ms = log.config.min_compaction_lag_ms
-        if lag_ms > 0:
+        if lag_ms:
             for segment in _inactive_since(log, first_dirty):
                 if segment.largest_timestamp_ms() > now_ms - lag_ms:
                     bound = min(bound, segment.base_offset)

@@ -63,4 +63,3 @@ class CleanedTransactions:
             transaction = heapq.heappop(self._aborted)[1]
             if transaction.producer_id not in self._ongoing_aborted:
                 self._ongoing_aborted[transaction.producer_id] = transaction
-                self._with_data_aborted.discard(transaction.producer_id)

@@ -78,11 +78,10 @@ class TransactionIndex:
     def truncate_to(self, offset: int) -> None:
         """Remove the entries whose marker is at ``offset`` or above; raises OSError."""
         kept = tuple([entry for entry in self.entries if entry.last_offset < offset])
-        if len(kept) < len(self.entries):
-            if len(kept) < self._written:
-                self._cut_file(len(kept) * _ENTRY.size)
-                self._written = len(kept)
-            self._entries = kept
+        if len(kept) < self._written:
+            self._cut_file(len(kept) * _ENTRY.size)
+            self._written = len(kept)
+        self._entries = kept
 
     def expect_no_file(self) -> None:
         """Begin without entries: the segment is new."""
