@@ -1,13 +1,14 @@
 """Copies, reads and writes of buffers, which may be large."""
 
 import os
+from collections.abc import Iterable
 
 from twisted_kafka.interpreter import EMULATES_C_API
 
 AnyBuffer = bytes | bytearray | memoryview
 
 if EMULATES_C_API:
-    from twisted_kafka.foreign import copy_into, pwrite, to_bytes
+    from twisted_kafka.foreign import copy_into, join, pwrite, to_bytes
 
     def to_read(view: memoryview) -> bytes | memoryview:
         """Return the bytes in the form that is the fastest to read one by one."""
@@ -27,9 +28,13 @@ else:
         """Return the bytes in the form that is the fastest to read one by one."""
         return bytes(view)
 
+    def join(parts: Iterable[AnyBuffer]) -> bytes:
+        """Return the content of all of them."""
+        return b"".join(parts)
+
     def copy_into(target: bytearray, data: AnyBuffer, position: int) -> None:
         """Overwrite ``target`` from ``position`` on, where ``data`` fits."""
         target[position : position + len(data)] = data
 
 
-__all__ = ["copy_into", "pwrite", "to_bytes", "to_read"]
+__all__ = ["copy_into", "join", "pwrite", "to_bytes", "to_read"]

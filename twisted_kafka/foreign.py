@@ -5,6 +5,7 @@ PyPy compiles such a call into the loop around it, and passes the address of the
 """
 
 import os
+from collections.abc import Iterable
 from importlib import import_module
 from typing import Any, Final
 
@@ -56,6 +57,11 @@ def to_bytes(data: bytes | bytearray | memoryview) -> bytes:
         return bytes(data)
     copied: bytes = _cffi.buffer(address(data), size)[:]
     return copied
+
+
+def join(parts: "Iterable[bytes | bytearray | memoryview]") -> bytes:
+    """Join as ``bytes.join`` does, which takes four times as long for buffers that are not ``bytes``."""
+    return b"".join([to_bytes(part) for part in parts])
 
 
 def copy_into(target: bytearray, data: bytes | bytearray | memoryview, position: int) -> None:

@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, cast
 
@@ -15,6 +15,7 @@ from twisted_kafka.protocol.headers import encode_request_header
 from twisted_kafka.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from twisted_kafka.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from twisted_kafka.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
+from twisted_kafka.protocol.messages.offsets import OffsetCommitRequest, OffsetCommitResponse
 from twisted_kafka.protocol.messages.produce import ProduceRequest, ProduceResponse
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.server.apis.cluster.api_versions import VersionsApis
@@ -56,15 +57,49 @@ class Fetches:
         return self.answer
 
 
+class Commits:
+    """Takes commits together; their items are their groups."""
+
+    def __init__(self) -> None:
+        self.handled: list[list[str]] = []
+
+    @api(OffsetCommitRequest, OffsetCommitResponse, versions=(2, 5), together=("read", "commit", "respond"))
+    def commit_one(self, context: RequestContext, request: OffsetCommitRequest) -> Result:
+        self.handled.append([f"{request.group_id} alone"])
+        return OffsetCommitResponse()
+
+    def read(self, context: RequestContext, frame: Buffer, offset: int) -> tuple[str, str] | None:
+        group = OffsetCommitRequest.decode(frame, context.api_version, offset).group_id
+        if group == "unreadable":
+            raise ValueError(group)
+        return None if group == "alone" else (group[0], group)
+
+    def commit(self, common: str, groups: Sequence[str]) -> list[str]:
+        self.handled.append(list(groups))
+        if common == "x":
+            raise GroupAuthorizationError("no")
+        return [group.upper() for group in groups]
+
+    def respond(self, context: RequestContext, group: str, result: str) -> Result:
+        assert result == group.upper()
+        if group.endswith("!"):
+            raise ZeroDivisionError
+        return OffsetCommitResponse(throttle_time_ms=len(group))
+
+
 class Broker:
     def __init__(self, pool_bytes: int = 0) -> None:
         clock = ManualClock()
         self.layer = Layer(pool=MemoryPool(pool_bytes, clock) if pool_bytes else None, clock=clock)
         self.fetches = Fetches()
         self.heartbeats = Heartbeats()
-        self.registry = ApiRegistry([VersionsApis(lambda: self.registry.supported), self.heartbeats, Produces(), self.fetches])
+        self.commits = Commits()
+        self.registry = ApiRegistry(
+            [VersionsApis(lambda: self.registry.supported), self.heartbeats, Produces(), self.fetches, self.commits]
+        )
         self.apis = KafkaApis(self.registry, self.layer.channel, self.layer.clock)
-        self.handler = KafkaRequestHandler(self.layer.channel, self.apis.handle, "handler")
+        self.layer.channel.bundled = self.apis.bundled
+        self.handler = KafkaRequestHandler(self.layer.channel, self.apis.handle, "handler", bundles=self.apis)
 
     def send(self, key: ApiKey, version: int, body: bytes, correlation_id: int = 77) -> FakeTransport:
         channel, transport = self.layer.connect()
@@ -227,6 +262,7 @@ def test_api_versions_tells_what_is_registered(broker: Broker) -> None:
         assert {k.api_key: (k.min_version, k.max_version) for k in answer.api_keys} == {
             0: (0, 11),
             1: (4, 12),
+            8: (2, 5),
             12: (0, 3),
             18: (0, 4),
         }
@@ -268,3 +304,61 @@ def test_requests_that_nobody_understands_do_not_flood_the_log() -> None:
             assert broker.send(ApiKey.HEARTBEAT, 0, b"\x7f").is_closed
             assert broker.send(ApiKey.HEARTBEAT, 99, b"\0").is_closed
     assert len(lines) == LINES
+
+
+def commit_all(broker: Broker, *groups: str, versions: Sequence[int] = (5,)) -> list[FakeTransport]:
+    """Send a commit for each over a connection of its own, and handle them."""
+    transports = []
+    for number, group in enumerate(groups):
+        channel, transport = broker.layer.connect()
+        transports.append(transport)
+        version = versions[number % len(versions)]
+        request = OffsetCommitRequest(group_id=group, topics=[])
+        data = encode_request_header(ApiKey.OFFSET_COMMIT, version, number, "test") + request.encode(2 if version > 5 else version)
+        channel.dataReceived(len(data).to_bytes(4, "big") + data)
+    while broker.handler.step(broker.layer.parker, 0):
+        pass
+    broker.layer.reactor.run_asked()
+    return transports
+
+
+def times_of(transports: list[FakeTransport]) -> list[int]:
+    return [OffsetCommitResponse.decode(each.written[8:], 5).throttle_time_ms for each in transports]
+
+
+def test_requests_with_something_in_common_are_handled_together_in_order(broker: Broker) -> None:
+    answers = commit_all(broker, "a", "b", "aa", "alone", "aaa", "bb")
+    assert broker.commits.handled == [["a", "aa"], ["b"], ["alone alone"], ["aaa"], ["bb"]], "none gets before one that is alone"
+    assert times_of(answers) == [1, 1, 2, 0, 3, 2]
+    assert [int.from_bytes(each.written[4:8], "big") for each in answers] == list(range(6))
+
+
+def test_if_they_fail_together_each_gets_the_error(broker: Broker) -> None:
+    with capturedLogs() as lines:
+        answers = commit_all(broker, "x1", "a", "x2")
+    assert [each.is_closed for each in answers] == [False] * 3
+    assert times_of(answers) == [0, 1, 0]
+    assert [request.context.error for request in broker.layer.observer.completed] == [
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        0,
+    ]
+    assert not lines, "it is no failure of the broker"
+
+
+def test_an_answer_that_fails_is_that_requests_own(broker: Broker) -> None:
+    answers = commit_all(broker, "a", "a!", "aaa")
+    assert times_of(answers) == [1, 0, 3]
+    errors = [request.context.error for request in broker.layer.observer.completed]
+    assert errors == [0, ErrorCode.UNKNOWN_SERVER_ERROR, 0]
+
+
+def test_what_cannot_be_read_is_handled_alone(broker: Broker) -> None:
+    commit_all(broker, "a", "unreadable", "aa")
+    assert broker.commits.handled == [["a"], ["unreadable alone"], ["aa"]]
+
+
+def test_a_version_that_is_not_served_does_not_close_the_others(broker: Broker) -> None:
+    answers = commit_all(broker, "a", "a", "aa", versions=(5, 8, 5))
+    assert [each.is_closed for each in answers] == [False, True, False]
+    assert broker.commits.handled == [["a"], ["aa"]]

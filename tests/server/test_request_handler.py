@@ -1,20 +1,23 @@
 import random
 import struct
 import threading
+from collections.abc import Callable, Sequence
+from unittest.mock import patch
 
 import pytest
 
 from tests.eventually import eventually
-from tests.network.network_fakes import Layer, frame
+from tests.network.network_fakes import FakeTransport, Layer, frame
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.connection.framing import FrameBuffers
 from twisted_kafka.network.request_plane import DATA_PLANE, METRIC_PREFIXES, RequestPlane
+from twisted_kafka.network.requests.memory_pool import MemoryPool
 from twisted_kafka.network.requests.request import Request
-from twisted_kafka.network.requests.request_channel import RequestChannel
+from twisted_kafka.network.requests.request_channel import RequestBundle, RequestChannel
 from twisted_kafka.protocol.errors import FatalExitError
 from twisted_kafka.server import request_handler
 from twisted_kafka.server.request_handler import KafkaRequestHandler, KafkaRequestHandlerPool
-from twisted_kafka.timing.clock import SystemClock
+from twisted_kafka.timing.clock import ManualClock, SystemClock
 
 
 def test_failure_of_the_handler_closes_that_connection_only() -> None:
@@ -250,3 +253,115 @@ def test_idle_time_counts_that_of_handlers_that_have_ended() -> None:
     layer.parker.parked_ns = 7
     layer.channel.remove_handler(layer.parker)
     assert layer.channel.idle_ns() == 12
+
+
+class Bundles:
+    """Sorts by the bodies' first bytes; what it does with a bundle is the test's."""
+
+    def __init__(self, layer: Layer, act: Callable[[RequestBundle], None]) -> None:
+        self.bundled = {18}
+        layer.channel.bundled = self.bundled
+        self.act = act
+
+    def handle_bundle(self, bundle: RequestBundle) -> None:
+        self.act(bundle)
+
+    def sort(self, requests: Sequence[Request]) -> list[RequestBundle]:
+        bundles: dict[int, RequestBundle] = {}
+        for request in requests:
+            key = request.frame[request.body_offset]
+            bundles.setdefault(key, RequestBundle([], key or None, [])).requests.append(request)
+        return list(bundles.values())
+
+
+def send_each(layer: Layer, *keys: int) -> list[FakeTransport]:
+    transports = []
+    for key in keys:
+        channel, transport = layer.connect()
+        transports.append(transport)
+        channel.dataReceived(frame(1, bytes([key])))
+    return transports
+
+
+def answer_all(layer: Layer, bundle: RequestBundle) -> None:
+    for request in bundle.requests:
+        layer.channel.send_response(request, [b"ok"], 2)
+
+
+def test_what_has_nothing_in_common_is_handled_later_and_alone() -> None:
+    layer = Layer()
+    together: list[int] = []
+    alone: list[Request] = []
+
+    def act(bundle: RequestBundle) -> None:
+        together.append(len(bundle.requests))
+        answer_all(layer, bundle)
+
+    handler = KafkaRequestHandler(layer.channel, alone.append, "handler", bundles=Bundles(layer, act))
+    send_each(layer, 1, 2, 1, 0, 2, 1)
+    assert handler.step(layer.parker, 0) == 3
+    assert (layer.channel.size, together) == (2, [3])
+    assert handler.step(layer.parker, 0) == 2
+    assert handler.step(layer.parker, 0) == 1
+    assert handler.step(layer.parker, 0) == 0
+    assert (together, len(alone)) == ([3, 2], 1)
+
+
+def test_if_handling_some_together_fails_those_that_are_not_answered_are_closed() -> None:
+    layer = Layer()
+
+    def answer_one_and_fail(bundle: RequestBundle) -> None:
+        layer.channel.send_response(bundle.requests[0], [b"ok"], 2)
+        raise RuntimeError("broken")
+
+    handler = KafkaRequestHandler(layer.channel, lambda _: None, "handler", bundles=Bundles(layer, answer_one_and_fail))
+    first, other, second = send_each(layer, 1, 2, 1)
+    handler.step(layer.parker, 0)
+    layer.reactor.run_asked()
+    assert [each.is_closed for each in (first, second, other)] == [False, True, False]
+    assert first.written == b"ok"
+    assert layer.channel.size == 1, "the other one was put back before"
+
+
+def test_if_sorting_fails_all_are_closed() -> None:
+    layer = Layer()
+    bundles = Bundles(layer, lambda _: None)
+    handler = KafkaRequestHandler(layer.channel, lambda _: None, "handler", bundles=bundles)
+    transports = send_each(layer, 1, 1)
+    with patch.object(Bundles, "sort", side_effect=RuntimeError("broken")):
+        handler.step(layer.parker, 0)
+    layer.reactor.run_asked()
+    assert [each.is_closed for each in transports] == [True, True]
+
+
+def test_a_fatal_error_in_a_bundle_ends_the_handler() -> None:
+    layer = Layer()
+    told: list[str] = []
+
+    def fail(bundle: RequestBundle) -> None:
+        raise FatalExitError(1)
+
+    handler = KafkaRequestHandler(layer.channel, lambda _: None, "handler", told.append, Bundles(layer, fail))
+    send_each(layer, 1, 1)
+    handler.step(layer.parker, 0)
+    assert handler.has_ended
+    assert len(told) == 1
+
+
+def test_bundled_requests_give_back_their_memory_when_they_were_handled() -> None:
+    pool = MemoryPool(1000, ManualClock())
+    layer = Layer(pool=pool)
+    left: list[int] = []
+
+    def act(bundle: RequestBundle) -> None:
+        left.append(pool.available_bytes)
+        answer_all(layer, bundle)
+
+    handler = KafkaRequestHandler(layer.channel, lambda _: None, "handler", bundles=Bundles(layer, act))
+    send_each(layer, 1, 2, 1, 2, 2)
+    size = (1000 - pool.available_bytes) // 5
+    while handler.step(layer.parker, 0):
+        pass
+    assert left == [1000 - 5 * size, 1000 - 3 * size]
+    assert pool.available_bytes == 1000
+    assert not layer.observer.completed or all(not each.frame for each in layer.observer.completed)

@@ -394,7 +394,7 @@ class KafkaServer:
 
         def make_pool(plane: RequestPlane, threads: int) -> KafkaRequestHandlerPool:
             apis = KafkaApis(registry, plane.request_channel, self._clock)
-            return KafkaRequestHandlerPool(plane, apis.handle, threads, self._clock, self.metrics, self._on_fatal)
+            return KafkaRequestHandlerPool(plane, apis.handle, threads, self._clock, self.metrics, self._on_fatal, apis)
 
         running.handlers = handlers = make_pool(data_plane, self.config.int("num.io.threads"))
         handlers.start()

@@ -1,10 +1,13 @@
 """UnifiedLog: one partition's log."""
 
+import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import cast
 
 from twisted.logger import Logger
 
+from twisted_kafka.buffers import join
 from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log.batch_headers import BatchLike
 from twisted_kafka.log.environment import LogEnvironment
@@ -29,10 +32,14 @@ from twisted_kafka.log.segment.log_segment import MAX_RELATIVE_OFFSET, LogSegmen
 from twisted_kafka.log.segment.log_segments import LogSegments
 from twisted_kafka.log.timestamps import find_max_timestamp, find_timestamp
 from twisted_kafka.log.validation.follower_append import check_replicated
-from twisted_kafka.log.validation.log_validator import AppendOrigin, ValidationContext, validate_and_assign_offsets
-from twisted_kafka.protocol.errors import OffsetOutOfRangeError, RecordBatchTooLargeError
+from twisted_kafka.log.validation.log_validator import AppendOrigin, BatchInfo, ValidationContext, validate_and_assign_offsets
+from twisted_kafka.protocol.errors import KafkaStorageError, OffsetOutOfRangeError, RecordBatchTooLargeError
+from twisted_kafka.protocol.records.batch import HEADER_SIZE
 from twisted_kafka.protocol.regions import Buffer, FileRegion
 from twisted_kafka.protocol.topic_partition import TopicPartition
+
+_PRODUCER_ID_AT = 43
+_producer_id_at = struct.Struct(">q").unpack_from
 
 _HIGH_WATERMARK = int(FetchIsolation.HIGH_WATERMARK)
 _TXN_COMMITTED = int(FetchIsolation.TXN_COMMITTED)
@@ -104,30 +111,90 @@ class UnifiedLog(LogMaintenance):
         with self._lock:
             if self._is_closed:
                 self._ensure_open()
-            config = self.config
-            clock = self._clock
-            limits = self.limits
-            context = ValidationContext(
-                self.topic_partition, limits[0][0], leader_epoch, clock.wall_ms(), origin, config, clock.monotonic_ns
-            )
-            info = validate_and_assign_offsets(records, context)
-            info.log_start_offset = limits[3]
-            batches = info.batches
-            if not batches:
+            info = self._validate(records, self._validation(leader_epoch, origin), guard)
+            if not info.batches:
                 return info
-            if info.size_bytes > config.segment_bytes:
-                raise RecordBatchTooLargeError(
-                    f"{info.size_bytes} bytes for {self.topic_partition} are larger than segment.bytes, {config.segment_bytes}"
-                )
-            if batches[0].producer_id != NO_PRODUCER_ID:
-                duplicate = self._check_producers(info, origin, guard)
-                if duplicate is not None:
-                    return _duplicate_info(duplicate, limits[3])
             if leader_epoch > self.leader_epochs.latest_epoch:
                 self._assign_epoch(leader_epoch, info.first_offset)
             end_offset = self._append(info, is_alone)
-        if end_offset - self.recovery_point >= config.flush_messages:
+        if end_offset - self.recovery_point >= self.config.flush_messages:
             self.flush()
+        return info
+
+    def append_each_as_leader(
+        self, each: Sequence[Buffer], leader_epoch: int, *, is_alone: bool = False
+    ) -> list[LogAppendInfo | Exception]:
+        """Append what several clients sent, as ``append_as_leader`` does one after the other, but written together.
+
+        Returns for each what that would have returned or raised. If the disk fails, all that were to be written with one fail.
+        """
+        results: list[LogAppendInfo | Exception] = []
+        while len(results) < len(each):
+            with self._lock:
+                results += self._append_first(each[len(results) :], leader_epoch, is_alone)
+        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
+            try:
+                self.flush()
+            except KafkaStorageError as error:
+                return [error if isinstance(result, LogAppendInfo) else result for result in results]
+        return results
+
+    def _append_first(self, each: Sequence[Buffer], leader_epoch: int, is_alone: bool) -> list[LogAppendInfo | Exception]:
+        """Write the first of them, at least one, together; return their results."""
+        results: list[LogAppendInfo | Exception] = []
+        valid: list[LogAppendInfo] = []
+        producers: set[int] = set()
+        context = self._validation(leader_epoch, AppendOrigin.CLIENT)
+        room = self.config.segment_bytes - self._active.size_bytes
+        for records in each:
+            producer_id = _producer_of(records)
+            # A batch is validated after those before it from the same producer were written, and a new segment begins with it.
+            if valid and (producer_id in producers or len(records) > room):
+                break
+            try:
+                info = self._validate(records, context, None)
+            except Exception as error:  # noqa: BLE001 one client's records do not fail those of the others
+                results.append(error)
+                continue
+            results.append(info)
+            if info.batches:
+                valid.append(info)
+                context.offset = info.last_offset + 1
+                room -= info.size_bytes
+                if producer_id != NO_PRODUCER_ID:
+                    producers.add(producer_id)
+        if valid:
+            try:
+                self._ensure_open()
+                if leader_epoch > self.leader_epochs.latest_epoch:
+                    self._assign_epoch(leader_epoch, valid[0].first_offset)
+                self._append(_joined(valid), is_alone)
+            except KafkaStorageError as error:
+                return [error if result in valid else result for result in results]
+        return results
+
+    def _validation(self, leader_epoch: int, origin: AppendOrigin) -> ValidationContext:
+        clock = self._clock
+        return ValidationContext(
+            self.topic_partition, self.limits[0][0], leader_epoch, clock.wall_ms(), origin, self.config, clock.monotonic_ns
+        )
+
+    def _validate(self, records: Buffer, context: ValidationContext, guard: VerificationGuard | None) -> LogAppendInfo:
+        """Return what is to be appended; without batches if there is nothing, or the producer sends it again."""
+        info = validate_and_assign_offsets(records, context)
+        info.log_start_offset = self.limits[3]
+        batches = info.batches
+        if not batches:
+            return info
+        segment_bytes = self.config.segment_bytes
+        if info.size_bytes > segment_bytes:
+            raise RecordBatchTooLargeError(
+                f"{info.size_bytes} bytes for {self.topic_partition} are larger than segment.bytes, {segment_bytes}"
+            )
+        if batches[0].producer_id != NO_PRODUCER_ID:
+            duplicate = self._check_producers(info, context.origin, guard)
+            if duplicate is not None:
+                return _duplicate_info(duplicate, info.log_start_offset)
         return info
 
     def append_as_follower(self, records: Buffer) -> LogAppendInfo:
@@ -383,6 +450,26 @@ def _aborted_between(segments: LogSegments, fetch_offset: int, upper_bound: int)
         if is_complete:
             break
     return found
+
+
+def _producer_of(records: Buffer) -> int:
+    return _producer_id_at(records, _PRODUCER_ID_AT)[0] if len(records) >= HEADER_SIZE else NO_PRODUCER_ID
+
+
+def _joined(infos: list[LogAppendInfo]) -> LogAppendInfo:
+    """Return one append of all of them."""
+    if len(infos) == 1:
+        return infos[0]
+    batches: list[BatchLike] = []
+    position = 0
+    for info in infos:
+        for batch in cast(Sequence[BatchInfo], info.batches):
+            batch.position += position
+        batches += info.batches
+        position += info.size_bytes
+    joined = LogAppendInfo(join([info.records for info in infos]), batches, sum([info.record_count for info in infos]))
+    joined.max_timestamp_ms = max([info.max_timestamp_ms for info in infos])
+    return joined
 
 
 def _duplicate_info(batch: ProducerBatch, log_start_offset: int) -> LogAppendInfo:

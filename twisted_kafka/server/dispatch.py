@@ -9,7 +9,7 @@
 Dispatch, the ApiVersions response and the documentation's table of APIs all use the registry; there is no second list.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple, TypeVar
 
@@ -81,9 +81,30 @@ Result = Response | Future[Any] | Outcome
 Handler = Callable[[RequestContext, Any], Result]
 DirectHandler = Callable[[RequestContext, Buffer, int], Result | Later | None]
 
+
+class Together(NamedTuple):
+    """How requests of one API are handled together."""
+
+    read: Callable[[RequestContext, Buffer, int], tuple[Hashable, Any] | None]
+    """Reads the undecoded frame: what it must have in common with others, and what it says; None if it is handled alone."""
+    handle: Callable[[Any, Sequence[Any]], Sequence[Any]]
+    """Handles those that have something in common. Returns a result for each."""
+    answer: Callable[[RequestContext, Any, Any], Result | Later]
+    """Returns the answer to one of them, given what it says and its result."""
+
+
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-_DECLARATIONS: dict[Callable[..., Any], tuple[type[Message], type[Message], tuple[int, int], str | None]] = {}
+
+class _Declaration(NamedTuple):
+    request_class: type[Message]
+    response_class: type[Message]
+    versions: tuple[int, int]
+    direct: str | None
+    together: tuple[str, str, str] | None
+
+
+_DECLARATIONS: dict[Callable[..., Any], _Declaration] = {}
 """Keyed by the function that ``@api`` decorates."""
 
 
@@ -100,6 +121,7 @@ class Api:
         "name",
         "request_class",
         "response_class",
+        "together",
     )
 
     def __init__(
@@ -107,6 +129,7 @@ class Api:
     ) -> None:
         self.direct: DirectHandler | None = None
         """Handles the undecoded frame, whose body begins at an offset; None if it cannot, then ``handler`` is called."""
+        self.together: Together | None = None
         self.key = request_class.KEY
         self.name = ApiKey(self.key).title
         self.request_class = request_class
@@ -121,11 +144,17 @@ class Api:
 
 
 def api(
-    request_class: type[Message], response_class: type[Message], *, versions: tuple[int, int], direct: str | None = None
+    request_class: type[Message],
+    response_class: type[Message],
+    *,
+    versions: tuple[int, int],
+    direct: str | None = None,
+    together: tuple[str, str, str] | None = None,
 ) -> Callable[[_F], _F]:
     """Declare that a method handles ``request_class`` in ``versions``, given as first and last version.
 
-    ``direct`` names another method of the family, which is tried first (``Api.direct``).
+    ``direct`` names another method of the family, which is tried first (``Api.direct``), and ``together`` the three that handle
+    several requests at once (``Together``).
     """
     if request_class.KEY != response_class.KEY:
         raise TypeError(f"{response_class.__name__} is not the response of {request_class.__name__}")
@@ -134,7 +163,7 @@ def api(
         raise ValueError(f"{request_class.__name__} has versions {low} to {high}, not {versions}")
 
     def declare(method: _F) -> _F:
-        _DECLARATIONS[method] = (request_class, response_class, versions, direct)
+        _DECLARATIONS[method] = _Declaration(request_class, response_class, versions, direct, together)
         return method
 
     return declare
@@ -162,8 +191,9 @@ def _declared(family: object) -> Iterator[Api]:
         method = getattr(type(family), name)
         declaration = _DECLARATIONS.get(method) if callable(method) else None
         if declaration is not None:
-            request_class, response_class, versions, direct = declaration
-            found = Api(request_class, response_class, versions, getattr(family, name))
-            if direct is not None:
-                found.direct = getattr(family, direct)
+            found = Api(declaration.request_class, declaration.response_class, declaration.versions, getattr(family, name))
+            if declaration.direct is not None:
+                found.direct = getattr(family, declaration.direct)
+            if declaration.together is not None:
+                found.together = Together(*[getattr(family, each) for each in declaration.together])
             yield found

@@ -1,6 +1,6 @@
 """Handles a request from the queue: version check, decoding, handler, response (Kafka: KafkaApis)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from struct import Struct
@@ -11,7 +11,7 @@ from twisted.python.failure import Failure
 
 from twisted_kafka.network.log_rate_limit import LogRateLimit
 from twisted_kafka.network.requests.request import Request
-from twisted_kafka.network.requests.request_channel import RequestChannel
+from twisted_kafka.network.requests.request_channel import RequestBundle, RequestChannel
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.codec import Message
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError, error_of
@@ -56,6 +56,8 @@ class KafkaApis:
         self._apis = registry.apis
         self._channel = request_channel
         self._clock = clock
+        self.bundled = frozenset(key for key, api in registry.apis.items() if api.together is not None)
+        """Keys of the APIs whose requests are handled together (``IBundleHandling.bundled``)."""
         self._refusals = LogRateLimit(clock.monotonic_ns)
         # Encoders of response headers by API key and version, added on first use.
         self._header_packers: dict[tuple[int, int], Callable[[int], bytes]] = {}
@@ -75,10 +77,7 @@ class KafkaApis:
                 self._fail(request, api, None, error)
                 return
             if result is not None:
-                if isinstance(result, Later):
-                    self._finish(request, api, result.request, result.answer)
-                else:
-                    self._finish(request, api, None, result)
+                self._finish(request, api, None, result)
                 return
         try:
             message = api.request_class.decode(request.frame, version, request.body_offset)
@@ -92,6 +91,58 @@ class KafkaApis:
             return
         self._finish(request, api, message, result)
 
+    def sort(self, requests: Sequence[Request]) -> list[RequestBundle]:
+        """Make bundles of requests that have something in common, and of one that cannot be handled together with others.
+
+        None gets before one that came before it and is alone. (``IBundleHandling.sort``.)
+        """
+        sorted_bundles: list[RequestBundle] = []
+        bundles: dict[Hashable, RequestBundle] = {}
+        for request in requests:
+            context = request.context
+            api = self._apis[context.api_key]
+            found = None
+            if api.together is not None and api.serves(context.api_version):
+                try:
+                    found = api.together.read(context, request.frame, request.body_offset)
+                except Exception:  # noqa: BLE001 it is handled alone, and fails for the same reason
+                    found = None
+            if found is None:
+                sorted_bundles.append(RequestBundle([request], None, [None]))
+                bundles.clear()
+                continue
+            key, item = found
+            bundle = bundles.get(key)
+            if bundle is None:
+                bundle = bundles[key] = RequestBundle([request], key, [item])
+                sorted_bundles.append(bundle)
+            else:
+                bundle.requests.append(request)
+                assert bundle.items is not None
+                bundle.items.append(item)
+        return sorted_bundles
+
+    def handle_bundle(self, bundle: RequestBundle) -> None:
+        """Answer each request exactly once, now or later (``IBundleHandling.handle_bundle``)."""
+        requests = bundle.requests
+        api = self._apis[requests[0].context.api_key]
+        together, items = api.together, bundle.items
+        assert together is not None
+        assert items is not None
+        try:
+            results = together.handle(bundle.key, items)
+        except Exception as error:  # noqa: BLE001 error responses are sent
+            for request in requests:
+                self._fail(request, api, None, error)
+            return
+        for request, item, result in zip(requests, items, results, strict=True):
+            try:
+                answer = together.answer(request.context, item, result)
+            except Exception as error:  # noqa: BLE001 an error response is sent
+                self._fail(request, api, None, error)
+                continue
+            self._finish(request, api, None, answer)
+
     def _complete(self, request: Request, api: Api, message: _Decoded, future: "Future[Any]") -> None:
         try:
             result = future.result()
@@ -100,8 +151,10 @@ class KafkaApis:
             return
         self._finish(request, api, message, result)
 
-    def _finish(self, request: Request, api: Api, message: _Decoded, result: Result) -> None:
+    def _finish(self, request: Request, api: Api, message: _Decoded, result: Result | Later) -> None:
         """Send a handler's result, now or when its future is done."""
+        if isinstance(result, Later):
+            message, result = result.request, result.answer
         if isinstance(result, Future):
             request.local_complete_ns = self._clock.monotonic_ns()
             if message is None:  # the request drops its frame when the handler returns

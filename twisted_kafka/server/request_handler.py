@@ -1,7 +1,8 @@
 """The threads that handle requests (Kafka: KafkaRequestHandler, KafkaRequestHandlerPool)."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Container, Sequence
+from typing import Protocol
 
 from twisted.logger import Logger
 
@@ -11,10 +12,24 @@ from twisted_kafka.network.connection.framing import FRAME_BUFFERS
 from twisted_kafka.network.request_plane import RequestPlane
 from twisted_kafka.network.requests.parker import Parker
 from twisted_kafka.network.requests.request import Request
-from twisted_kafka.network.requests.request_channel import MAX_PARK_S, CallbackRequest, RequestChannel
+from twisted_kafka.network.requests.request_channel import MAX_PARK_S, CallbackRequest, RequestBundle, RequestChannel
 from twisted_kafka.timing.clock import IClock
 
 _log = Logger()
+
+
+class IBundleHandling(Protocol):
+    """What handles requests together."""
+
+    @property
+    def bundled(self) -> Container[int]:
+        """Keys of the APIs that it does so for."""
+
+    def sort(self, requests: Sequence[Request]) -> list[RequestBundle]:
+        """Make a bundle for each of what they have in common, in the order in which they came."""
+
+    def handle_bundle(self, bundle: RequestBundle) -> None:
+        """Answer each of them exactly once, now or later."""
 
 
 def _log_fatal(why: str) -> None:
@@ -28,7 +43,7 @@ class KafkaRequestHandler:
     the handler, and ``fatal`` is called with the reason.
     """
 
-    __slots__ = ("_channel", "_ended", "_fatal", "_handle", "has_ended", "name")
+    __slots__ = ("_bundles", "_channel", "_ended", "_fatal", "_handle", "has_ended", "name")
 
     def __init__(
         self,
@@ -36,8 +51,11 @@ class KafkaRequestHandler:
         handle: Callable[[Request], None],
         name: str,
         fatal: Callable[[str], object] = _log_fatal,
+        bundles: IBundleHandling | None = None,
     ) -> None:
+        """``bundles`` is required if the channel makes bundles (``RequestChannel.bundled``)."""
         self._channel = channel
+        self._bundles = bundles
         self._handle = handle
         self._fatal = fatal
         self._ended = threading.Event()
@@ -65,8 +83,8 @@ class KafkaRequestHandler:
         """Whether ``run`` has not ended yet."""
         return not self._ended.is_set()
 
-    def step(self, parker: Parker, timeout_s: float = MAX_PARK_S) -> bool:
-        """Handle the next request, as the thread of ``parker`` (``IRequestHandler.step``)."""
+    def step(self, parker: Parker, timeout_s: float = MAX_PARK_S) -> int:
+        """Handle the next request, or several together, as the thread of ``parker`` (``IRequestHandler.step``)."""
         request = self._channel.receive(parker, timeout_s)
         if isinstance(request, Request):
             try:
@@ -81,7 +99,9 @@ class KafkaRequestHandler:
                 request.frame = b""  # not to be kept while the request waits
                 if request.memory_pool is not None:
                     request.release_buffer()
-            return True
+            return 1
+        if isinstance(request, RequestBundle):
+            return self._handle_bundle(request)
         if isinstance(request, CallbackRequest):
             try:
                 request.function()
@@ -89,9 +109,34 @@ class KafkaRequestHandler:
                 self._failed(request.request)
             except BaseException as error:  # noqa: BLE001 as above
                 self._end(error)
-            return True
+            return 1
         self.has_ended = self.has_ended or request is not None
-        return False
+        return 0
+
+    def _handle_bundle(self, bundle: RequestBundle) -> int:
+        bundles = self._bundles
+        assert bundles is not None, "the channel makes bundles"
+        try:
+            if bundle.items is None:
+                first, *others = bundles.sort(bundle.requests)
+                # Not handled here: the disk of one partition must not delay the others, and a thread that takes over finds them.
+                self._channel.put_back(others)
+                bundle = first
+            if bundle.key is None:
+                (request,) = bundle.requests
+                self._handle(request)
+            else:
+                bundles.handle_bundle(bundle)
+        except Exception:  # noqa: BLE001 failed requests must not end the thread
+            for request in bundle.requests:
+                self._failed(request)
+        except BaseException as error:  # noqa: BLE001 the thread may be a network thread, which does not end
+            self._end(error)
+        finally:
+            for request in bundle.requests:
+                request.frame = b""  # not to be kept while the request waits
+                request.release_buffer()
+        return len(bundle.requests)
 
     def _end(self, error: BaseException) -> None:
         self.has_ended = True
@@ -114,8 +159,12 @@ class KafkaRequestHandlerPool:
         clock: IClock,
         metrics: MetricsRegistry,
         fatal: Callable[[str], object] = _log_fatal,
+        bundles: IBundleHandling | None = None,
     ) -> None:
         self._plane = plane
+        self._bundles = bundles
+        if bundles is not None:
+            plane.request_channel.bundled = bundles.bundled
         self._channel = plane.request_channel
         self._handle = handle
         self._clock = clock
@@ -167,7 +216,7 @@ class KafkaRequestHandlerPool:
         name = next(
             name for number in range(len(names) + 1) if (name := f"{self._plane.name}-kafka-request-handler-{number}") not in names
         )
-        handler = KafkaRequestHandler(self._channel, self._handle, name, self._fatal)
+        handler = KafkaRequestHandler(self._channel, self._handle, name, self._fatal, self._bundles)
         parker = self._channel.add_handler()
         if self._is_started:
             try:

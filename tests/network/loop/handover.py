@@ -6,13 +6,13 @@ request is answered once and in order; no role is lost; and the stop takes less 
 
 import random
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
 from unittest.mock import patch
 
 from tests.network.loop.baton import Baton
-from tests.network.loop.schedule import ANSWER, CALLBACK, LATE, NO_OP, SLOW
+from tests.network.loop.schedule import ALONE, ANSWER, BUNDLED, CALLBACK, LATE, NO_OP, SLOW, sorted_bundles
 from tests.network.network_fakes import FakeTransport, Recorder, frame
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.connection.channel import KafkaChannel
@@ -27,7 +27,7 @@ from twisted_kafka.network.request_plane import DATA_PLANE, RequestPlane
 from twisted_kafka.network.requests import parker, request_channel
 from twisted_kafka.network.requests import request as request_module
 from twisted_kafka.network.requests.request import Request
-from twisted_kafka.network.requests.request_channel import RequestChannel
+from twisted_kafka.network.requests.request_channel import RequestBundle, RequestChannel
 from twisted_kafka.network.requests.request_context import ConnectionInfo
 from twisted_kafka.server import request_handler
 from twisted_kafka.server.request_handler import KafkaRequestHandlerPool
@@ -160,8 +160,9 @@ class Client:
         self._recorder = run.recorder
         self.kinds = rng.choices((ANSWER, NO_OP, LATE, CALLBACK, SLOW), (60, 8, 5, 8, run.slow_share), k=rng.randrange(1, 10))
         large = rng.choice((0.0, 0.0, 0.2, 0.7))
-        bodies = [bytes((kind,)) + bytes(2 * SMALL_LIMIT if rng.random() < large else 5) for kind in self.kinds]
-        self._frames = [frame(index, body) for index, body in enumerate(bodies)]
+        bodies = [bytes((kind,)) + bytes(2 * SMALL_LIMIT if rng.random() < large else rng.randrange(5, 9)) for kind in self.kinds]
+        key = rng.choice((ALONE, BUNDLED))
+        self._frames = [frame(index, body, key) for index, body in enumerate(bodies)]
         self._unsent = b"".join(self._frames)
         self._starts_ns = run.baton.clock.now_ns + rng.choice((0, 0, 1_000_000, 50_000_000))
         self._clock = run.baton.clock
@@ -214,7 +215,16 @@ class Run:
         self.recorder = Recorder()
         self.watch = StallWatch([self.channel], baton.clock, "watch", BatonTimer(baton))
         plane = RequestPlane(DATA_PLANE, self.channel, baton.clock, registry)
-        self.pool = KafkaRequestHandlerPool(plane, self.handle, rng.randrange(1, 5), baton.clock, registry)
+        self.pool = KafkaRequestHandlerPool(plane, self.handle, rng.randrange(1, 5), baton.clock, registry, bundles=self)
+
+    bundled = frozenset({BUNDLED})
+
+    def sort(self, requests: Sequence[Request]) -> list[RequestBundle]:
+        return sorted_bundles(requests, lambda: None)
+
+    def handle_bundle(self, bundle: RequestBundle) -> None:
+        for request in bundle.requests:
+            self.handle(request)
 
     def handle(self, request: Request) -> None:
         self.taken += 1

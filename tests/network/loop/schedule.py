@@ -7,7 +7,7 @@ network thread in a request, the loop passes to a handler's thread, which goes o
 
 import random
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from unittest.mock import patch
 
 from tests.network.network_fakes import FakeReactor, FakeTransport, Layer, frame
@@ -17,15 +17,33 @@ from twisted_kafka.network.requests import request as request_module
 from twisted_kafka.network.requests.memory_pool import MemoryPool
 from twisted_kafka.network.requests.parker import Parker
 from twisted_kafka.network.requests.request import Request
+from twisted_kafka.network.requests.request_channel import RequestBundle
 from twisted_kafka.server.request_handler import KafkaRequestHandler
 from twisted_kafka.timing.clock import ManualClock
 
 ANSWER, NO_OP, CLOSE, THROTTLED, LATE, FAIL, CALLBACK, SLOW = b"ANCTLFKS"
 
+ALONE, BUNDLED = 18, 0
+"""API keys; requests of the second one are handled together."""
+
+COMMON = 3
+"""So many kinds of bundled requests have something in common, by the length of their bodies; others are alone."""
+
 DEEPEST = 4
 """So deep may steps be within steps."""
 
 MOST_TURNS = 20_000
+
+
+def sorted_bundles(requests: Sequence[Request], interleave: Callable[[], object]) -> list[RequestBundle]:
+    """Sort requests by what they have in common."""
+    bundles: dict[object, RequestBundle] = {}
+    for request in requests:
+        interleave()
+        key = request.request_bytes % (COMMON + 1) or None
+        bundle = bundles.setdefault(key or request, RequestBundle([], key, []))
+        bundle.requests.append(request)
+    return list(bundles.values())
 
 
 class Asleep(BaseException):
@@ -106,9 +124,11 @@ class Client:
         self.transport: FakeTransport
         self.channel, self.transport = layer.connect()
         weights = (60, 8, 1, 8, 10, 1, 8, 10)
+        bundled = rng.choice((0.0, 0.5, 1.0))
         self.kinds = rng.choices((ANSWER, NO_OP, CLOSE, THROTTLED, LATE, FAIL, CALLBACK, SLOW), weights, k=rng.randrange(1, 12))
         bodies = [bytes((kind,)) + rng.randbytes(rng.choice((0, 5, 400))) for kind in self.kinds]
-        self.unsent = b"".join(frame(number, body) for number, body in enumerate(bodies))
+        keys = [BUNDLED if rng.random() < bundled else ALONE for _ in bodies]
+        self.unsent = b"".join(frame(number, body, key) for number, (body, key) in enumerate(zip(bodies, keys, strict=True)))
         self.is_cut = False
 
     @property
@@ -167,6 +187,7 @@ class Schedule:
         self.layer = Layer(queue_size=rng.choice((1, 3, 500)), reactor=self.reactor, pool=self.pool, clock=clock)
         self.layer.channel._parkers = []
         self.layer.channel.watch = self.watch
+        self.layer.channel.bundled = self.bundled
         self.is_watched = False
         self.processor = self.layer.processor
         self.threads = [PumpedThread(LoopRole())]
@@ -187,7 +208,7 @@ class Schedule:
         clock.preempt = self.preempt
 
     def add_handler(self) -> None:
-        thread = PumpedThread(KafkaRequestHandler(self.layer.channel, self.handle, "handler"))
+        thread = PumpedThread(KafkaRequestHandler(self.layer.channel, self.handle, "handler", bundles=self))
         self.layer.channel._parkers = [*self.layer.channel._parkers, thread]
         self.threads.append(thread)
 
@@ -200,6 +221,18 @@ class Schedule:
         return self.in_loop is not None and self.in_loop.next_role is None
 
     # What a handler does.
+
+    bundled = frozenset({BUNDLED})
+
+    def sort(self, requests: Sequence[Request]) -> list[RequestBundle]:
+        return sorted_bundles(requests, self.interleave)
+
+    def handle_bundle(self, bundle: RequestBundle) -> None:
+        for request in bundle.requests:
+            try:
+                self.handle(request)
+            except ValueError:  # does not fail the others
+                self.layer.channel.close_connection(request)
 
     def handle(self, request: Request) -> None:
         self.taken += 1

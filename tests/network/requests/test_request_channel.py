@@ -9,6 +9,7 @@ from twisted_kafka.network.requests.parker import Parker
 from twisted_kafka.network.requests.request import (
     CLOSE_CONNECTION,
     END_THROTTLING,
+    LARGE_BYTES,
     NO_OP,
     SEND,
     START_THROTTLING,
@@ -16,8 +17,11 @@ from twisted_kafka.network.requests.request import (
     ThrottlingResponse,
 )
 from twisted_kafka.network.requests.request_channel import (
+    MAX_BUNDLE_BYTES,
+    MAX_BUNDLED_REQUESTS,
     AlreadyAnsweredError,
     CallbackRequest,
+    RequestBundle,
     RequestChannel,
     ShutdownRequest,
 )
@@ -55,10 +59,10 @@ class Setup:
         self.parkers = [self.channel.add_handler() for _ in range(handlers)]
         self.made = 0
 
-    def request(self) -> Request:
+    def request(self, api_key: int = 0, size: int = 0) -> Request:
         self.made += 1
-        context = RequestContext(0, 0, self.made, None, ConnectionInfo("c", "L", "PLAINTEXT", "-"))
-        return Request(context, b"", 0, self.processor, self.clock.monotonic_ns())
+        context = RequestContext(api_key, 0, self.made, None, ConnectionInfo("c", "L", "PLAINTEXT", "-"))
+        return Request(context, bytes(size), 0, self.processor, self.clock.monotonic_ns())
 
     def send(self, count: int = 1) -> list[bool]:
         return [self.channel.send_request(self.request()) for _ in range(count)]
@@ -398,3 +402,83 @@ def test_kinds_of_responses() -> None:
     assert (started.response_kind, ended.response_kind) == (START_THROTTLING, END_THROTTLING)
     assert started.context is ended.context is throttled.context
     assert setup.processor.wakes == 4
+
+
+# bundles
+
+
+def send_all(setup: Setup, *requests: Request) -> None:
+    setup.channel.bundled = {BUNDLED}
+    for request in requests:
+        assert setup.channel.send_request(request)
+
+
+def taken(setup: Setup) -> list[Any]:
+    """The correlation ids of all that is taken, a list for each time."""
+    found = []
+    while (received := setup.take()) is not None:
+        requests = received.requests if isinstance(received, RequestBundle) else [received]
+        found.append([each.context.correlation_id for each in requests])
+    return found
+
+
+BUNDLED, OTHER = 7, 8
+
+
+def test_requests_of_such_an_api_are_taken_at_once_until_another_comes() -> None:
+    setup = Setup(queue_size=100)
+    send_all(setup, *[setup.request(key) for key in (BUNDLED, BUNDLED, OTHER, OTHER, BUNDLED, BUNDLED, BUNDLED, OTHER, BUNDLED)])
+    assert taken(setup) == [[1, 2], [3], [4], [5, 6, 7], [8], [9]]
+
+
+def test_a_bundle_is_bounded_in_number_and_in_bytes() -> None:
+    setup = Setup(queue_size=100)
+    send_all(setup, *[setup.request(BUNDLED) for _ in range(MAX_BUNDLED_REQUESTS + 3)])
+    assert [len(each) for each in taken(setup)] == [MAX_BUNDLED_REQUESTS, 3]
+    half = MAX_BUNDLE_BYTES // 2
+    send_all(setup, *[setup.request(BUNDLED, half) for _ in range(2)], *[setup.request(BUNDLED, half + 1) for _ in range(2)])
+    assert [len(each) for each in taken(setup)] == [2, 1, 1]
+
+
+def test_a_large_request_is_in_no_bundle() -> None:
+    setup = Setup()
+    send_all(setup, setup.request(BUNDLED), setup.request(BUNDLED, LARGE_BYTES + 1), setup.request(BUNDLED))
+    assert taken(setup) == [[1]], "it is for a handler's own thread"
+    assert setup.channel.receive(setup.parkers[0], 1).context.correlation_id == 2
+    assert taken(setup) == [[3]]
+
+
+def test_the_end_of_a_handler_and_a_callback_stay_where_they_are() -> None:
+    setup = Setup()
+    send_all(setup, setup.request(BUNDLED), setup.request(BUNDLED))
+    setup.channel.send_shutdown_request()
+    setup.channel.send_request(setup.request(BUNDLED))
+    assert isinstance(setup.take(), RequestBundle)
+    assert isinstance(setup.take(), ShutdownRequest)
+    called = setup.request(BUNDLED)
+    setup.channel.send_callback(lambda: None, called)
+    assert isinstance(setup.take(), CallbackRequest)
+    assert setup.number() == 3
+
+
+def test_parts_that_are_put_back_come_first_and_their_time_in_the_queue_goes_on() -> None:
+    setup = Setup(queue_size=5)
+    send_all(setup, *[setup.request(BUNDLED) for _ in range(5)])
+    setup.clock.advance_ms(1)
+    bundle = setup.take()
+    assert [each.dequeued_ns - each.received_ns for each in bundle.requests] == [MS] * 5
+    send_all(setup, setup.request(OTHER))
+    setup.channel.put_back([RequestBundle([each], number, []) for number, each in enumerate(bundle.requests[2:])])
+    setup.clock.advance_ms(2)
+    assert setup.channel.size == 4
+    assert taken(setup) == [[3], [4], [5], [6]]
+    assert [each.dequeued_ns - each.received_ns for each in bundle.requests] == [MS, MS, 3 * MS, 3 * MS, 3 * MS]
+
+
+def test_a_bundle_makes_room_in_a_full_queue() -> None:
+    setup = Setup(queue_size=4)
+    send_all(setup, *[setup.request(BUNDLED) for _ in range(4)])
+    setup.channel.notify_when_drained(setup.processor)
+    assert setup.processor.drained == 0
+    setup.take()
+    assert setup.processor.drained == 1

@@ -37,6 +37,8 @@ class Apis(Harness):
         self.context: Any = None
         self.is_direct = True
         """Whether the way past the messages is tried first, as the broker does."""
+        self.is_together = False
+        """Whether, before that, the way is tried that several requests go together."""
         self.frame = bytearray()
         """The last request's."""
         self.message: Any = None
@@ -60,6 +62,15 @@ class Apis(Harness):
         connection = ConnectionInfo("id", "PLAINTEXT", "PLAINTEXT", "127.0.0.1")
         self.context = RequestContext(api.key, version, 1, client, connection)
         frame = self.frame = bytearray(request.encode(version))
+        result: Any
+        if self.is_together and api.together is not None and (read := api.together.read(self.context, frame, 0)) is not None:
+            key, item = read
+            (one,) = api.together.handle(key, [item])
+            result = api.together.answer(self.context, item, one)
+            if not isinstance(result, Later):
+                return result
+            self.message = result.request
+            return result.answer
         if self.is_direct and api.direct is not None:
             result = api.direct(self.context, frame, 0)
             if isinstance(result, Later):

@@ -65,7 +65,7 @@ from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.timing.clock import IClock
 
 MAX_REQUESTS_PER_ROUND = 32
-"""So many requests are handled, at most, before the thread sends their responses and polls its sockets again."""
+"""After so many requests, no further one is handled before the thread sends their responses and polls its sockets again."""
 
 MAX_ROUND_NS = 3_000_000
 """After this long, no further request is handled before responses are sent."""
@@ -265,9 +265,12 @@ class Processor:
             self._follower = follower
         handler = cast(IRequestHandler, follower.role)
         try:
-            for _ in range(MAX_REQUESTS_PER_ROUND):
-                if not handler.step(leader, 0) or handler.has_ended or leader.busy_since_ns - started_ns > MAX_ROUND_NS:
+            handled = 0
+            while handled < MAX_REQUESTS_PER_ROUND:
+                count = handler.step(leader, 0)
+                if not count or handler.has_ended or leader.busy_since_ns - started_ns > MAX_ROUND_NS:
                     break
+                handled += count
                 if leader.next_role is not None:
                     break  # it is the handler, and goes on as such
         except BaseException:  # noqa: BLE001 the loop may be another thread's by now: it must not fail because of this

@@ -26,8 +26,11 @@ class IRequestHandler(IRole, Protocol):
     def has_ended(self) -> bool:
         """Whether it takes no more requests."""
 
-    def step(self, parker: "Parker", timeout_s: float) -> bool:
-        """Handle the next request as the thread of ``parker``; wait up to ``timeout_s`` for it. Return whether there was one."""
+    def step(self, parker: "Parker", timeout_s: float) -> int:
+        """Handle the next request, or several together, as the thread of ``parker``; wait up to ``timeout_s`` for it.
+
+        Return how many there were.
+        """
 
 
 class Parker:

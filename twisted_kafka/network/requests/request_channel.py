@@ -13,8 +13,8 @@ Switching threads is expensive, above all under the interpreter lock:
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Container, Hashable, Sequence
+from typing import Any, Final
 
 from twisted_kafka.network.requests.parker import Parker
 from twisted_kafka.network.requests.request import (
@@ -34,6 +34,13 @@ MAX_PARK_S = 60.0
 """A parked handler checks the queue at least this often."""
 
 
+MAX_BUNDLED_REQUESTS = 32
+"""So many requests are handled together, at most."""
+
+MAX_BUNDLE_BYTES = 64 * 1024
+"""So many bytes do they have, at most: to handle more takes longer than others should wait."""
+
+
 class ShutdownRequest:
     """Ends the handler that receives it."""
 
@@ -46,6 +53,23 @@ class WakeupRequest:
 
     __slots__ = ()
     is_large = False
+
+
+class RequestBundle:
+    """Requests that are handled together: produces to one partition, say.
+
+    ``items`` is what was read of each. It is None until a handler has looked at what they have in common, ``key``; those with
+    another key become bundles of their own, and are put back into the queue (``RequestChannel.put_back``). A request that has
+    nothing in common with others has the key None.
+    """
+
+    __slots__ = ("items", "key", "requests")
+    is_large = False
+
+    def __init__(self, requests: list[Request], key: Hashable = None, items: list[Any] | None = None) -> None:
+        self.requests = requests
+        self.key = key
+        self.items = items
 
 
 class CallbackRequest:
@@ -66,7 +90,7 @@ class RequestChannel:
     """Takes requests, of which at most ``queue_size`` wait (key ``queued.max.requests``), and responses."""
 
     def __init__(self, queue_size: int, clock: IClock) -> None:
-        self._queue: deque[Request | ShutdownRequest | WakeupRequest] = deque()
+        self._queue: deque[Request | RequestBundle | ShutdownRequest | WakeupRequest] = deque()
         self._callbacks: deque[CallbackRequest] = deque()
         self._queue_size = queue_size
         self._drained_size = queue_size // 2
@@ -75,6 +99,8 @@ class RequestChannel:
         self._parkers: list[Parker] = []
         self._processors: list[IProcessor] = []
         self._full_for: set[IProcessor] = set()
+        self.bundled: Container[int] = ()
+        """Keys of the APIs whose requests handlers take several of at once."""
         self.watch: Callable[[int], None] = _do_nothing
         """Has ``check_stalls`` called until it returns False. Called with the time whenever a request is taken from the queue."""
         self._lock = threading.Lock()  # guards the lists of handlers and processors; requests pass without a lock
@@ -198,10 +224,13 @@ class RequestChannel:
             self._ended_idle_ns += parker.parked_ns
         self.wake_handler()
 
-    def receive(self, parker: Parker, timeout_s: float = MAX_PARK_S) -> Request | CallbackRequest | ShutdownRequest | None:
+    def receive(
+        self, parker: Parker, timeout_s: float = MAX_PARK_S
+    ) -> Request | RequestBundle | CallbackRequest | ShutdownRequest | None:
         """Return a callback or the oldest request; if there is none, None, after having slept until woken or for ``timeout_s``.
 
-        A network thread in the place of a handler calls it with a timeout of 0. It gets no large request.
+        It is a bundle if the next ones have the same API, one of ``bundled``. A network thread in the place of a handler calls it
+        with a timeout of 0. It gets no large request.
         """
         parker.busy_since_ns = 0
         if timeout_s and self._is_led:
@@ -211,7 +240,7 @@ class RequestChannel:
             return None
         queue = self._queue
         try:
-            request = queue.popleft()
+            request: Request | RequestBundle | ShutdownRequest | WakeupRequest = queue.popleft()
         except IndexError:
             if timeout_s:
                 self._sleep(parker, timeout_s)
@@ -220,18 +249,49 @@ class RequestChannel:
         # Each time: if the thread's last request was stalled, nobody may be watching any more. It is awake now, and not stalled.
         self.watch(now_ns)
         parker.busy_since_ns = now_ns
-        if self._full_for and len(queue) <= self._drained_size:
-            self._notify_drained()
         if isinstance(request, Request):
             request.dequeued_ns = now_ns
-            return request
+            if queue and request.context.api_key in self.bundled:
+                request = self._bundle(request)
+        elif isinstance(request, RequestBundle):
+            for each in request.requests:
+                each.dequeued_ns = now_ns
+        if self._full_for and len(queue) <= self._drained_size:
+            self._notify_drained()
         if isinstance(request, ShutdownRequest):
             parker.busy_since_ns = 0
+        if not isinstance(request, WakeupRequest):
             return request
         try:
             return self._callbacks.popleft()
         except IndexError:  # another handler has run the callbacks of several wake-ups
             return None
+
+    def _bundle(self, first: Request) -> "Request | RequestBundle":
+        queue = self._queue
+        requests = [first]
+        room = MAX_BUNDLE_BYTES - first.request_bytes
+        while len(requests) < MAX_BUNDLED_REQUESTS:
+            try:
+                following = queue.popleft()
+            except IndexError:
+                break
+            if (
+                not isinstance(following, Request)
+                or following.context.api_key != first.context.api_key
+                or following.request_bytes > room
+                or following.is_large
+            ):
+                queue.appendleft(following)
+                break
+            following.dequeued_ns = first.dequeued_ns
+            room -= following.request_bytes
+            requests.append(following)
+        return RequestBundle(requests) if len(requests) > 1 else first
+
+    def put_back(self, bundles: Sequence[RequestBundle]) -> None:
+        """Queue the parts of a bundle, except for the one that the handler goes on with, before the other requests."""
+        self._queue.extendleft(reversed(bundles))
 
     def send_shutdown_request(self) -> None:
         """End one handler after the requests that are queued now, even if the queue is full."""

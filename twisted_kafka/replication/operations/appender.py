@@ -1,10 +1,11 @@
 """Appends to the logs of led partitions, answered at once or when the in-sync replicas have them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Final
 
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard
 from twisted_kafka.log.validation.log_validator import AppendOrigin
@@ -31,7 +32,7 @@ from twisted_kafka.protocol.topic_partition import INTERNAL_TOPICS, TopicPartiti
 from twisted_kafka.replication.operations.append_result import PartitionResult
 from twisted_kafka.replication.operations.delayed_produce import DelayedProduce
 from twisted_kafka.replication.operations.purgatories import Purgatories
-from twisted_kafka.replication.partition.partition import ACKS_ALL
+from twisted_kafka.replication.partition.partition import ACKS_ALL, Partition
 from twisted_kafka.replication.partition.partition_table import PartitionTable
 from twisted_kafka.replication.partition.topic_stats import (
     BYTES_REJECTED,
@@ -100,24 +101,15 @@ class RecordAppender:
         for topic_partition, records in entries.items():
             try:
                 partition = self._partitions.online.get(topic_partition)
-                if topic_partition[0] in INTERNAL_TOPICS and not internal_topics_allowed:
-                    self._partitions.ensure_known(topic_partition)
-                    raise InvalidTopicError(f"Cannot append to internal topic {topic_partition[0]}")
-                if partition is None:
-                    partition = self._partitions.get_or_raise(topic_partition)
+                if partition is None or (topic_partition[0] in INTERNAL_TOPICS and not internal_topics_allowed):
+                    partition = self._checked(topic_partition, internal_topics_allowed)
                 info, moved = partition.append_as_leader(records, origin, required_acks, guards.get(topic_partition))
             except Exception as error:  # noqa: BLE001 one partition's failure does not fail the others
                 results[topic_partition] = self._failed(topic_partition, error, len(records))
                 continue
             size_bytes = len(records)
             result = results[topic_partition] = PartitionResult(0, info=info, size_bytes=size_bytes)
-            if partition.produce_meters is None:
-                partition.produce_meters = ProduceMeters(partition.stats, self._stats.all_topics)
-            partition.produce_meters.mark(size_bytes, info.record_count)
-            if moved:
-                self._purgatories.check_all(topic_partition)
-            else:
-                self._purgatories.fetch.check_and_complete(topic_partition)  # followers wait for the log end offset
+            self._appended(partition, moved, size_bytes, info.record_count)
             if required_acks == ACKS_ALL and partition.log.high_watermark <= info.last_offset:
                 result.required_offset = info.last_offset + 1
                 waits = True
@@ -126,6 +118,61 @@ class RecordAppender:
         operation = DelayedProduce(timeout_ms, self._partitions, results)
         self._purgatories.produce.try_complete_else_watch(operation, operation.pending)
         return operation.future
+
+    def append_each(
+        self, topic_partition: TopicPartition, required_acks: int, each: Sequence[tuple[Buffer, int]]
+    ) -> "list[PartitionResult | Future[AppendResults]]":
+        """Append what several clients sent to one partition, together: the records and the ``timeout_ms`` of each.
+
+        Returns for each the result that ``append`` would have, or its future.
+        """
+        if required_acks not in VALID_ACKS:
+            return [self._invalid_acks(topic_partition) for _ in each]
+        try:
+            partition = self._checked(topic_partition, internal_topics_allowed=False)
+            infos, moved = partition.append_each_as_leader([records for records, _ in each], required_acks)
+        except Exception as error:  # noqa: BLE001 a partition's failure is a value
+            return [self._failed(topic_partition, error, len(records)) for records, _ in each]
+        results: list[PartitionResult | Future[AppendResults]] = []
+        appended = appended_bytes = appended_records = 0
+        waiting: list[tuple[int, PartitionResult]] = []
+        for index, (info, (records, _)) in enumerate(zip(infos, each, strict=True)):
+            size_bytes = len(records)
+            if isinstance(info, Exception):
+                results.append(self._failed(topic_partition, info, size_bytes))
+                continue
+            result = PartitionResult(0, info=info, size_bytes=size_bytes)
+            results.append(result)
+            appended += 1
+            appended_bytes += size_bytes
+            appended_records += info.record_count
+            if required_acks == ACKS_ALL and partition.log.high_watermark <= info.last_offset:
+                result.required_offset = info.last_offset + 1
+                waiting.append((index, result))
+        if appended:
+            self._appended(partition, moved, appended_bytes, appended_records, appended)
+        for index, result in waiting:
+            operation = DelayedProduce(each[index][1], self._partitions, {topic_partition: result})
+            self._purgatories.produce.try_complete_else_watch(operation, operation.pending)
+            results[index] = operation.future
+        return results
+
+    def _checked(self, topic_partition: TopicPartition, internal_topics_allowed: bool) -> Partition:
+        """Return a partition that may be appended to; raises InvalidTopicError, what ``PartitionTable.get_or_raise`` raises."""
+        if topic_partition[0] in INTERNAL_TOPICS and not internal_topics_allowed:
+            self._partitions.ensure_known(topic_partition)
+            raise InvalidTopicError(f"Cannot append to internal topic {topic_partition[0]}")
+        return self._partitions.get_or_raise(topic_partition)
+
+    def _appended(self, partition: Partition, moved: bool, size_bytes: int, records: int, requests: int = 1) -> None:
+        """Count what was appended, and complete what waits for it. ``moved``: the high watermark moved."""
+        if partition.produce_meters is None:
+            partition.produce_meters = ProduceMeters(partition.stats, self._stats.all_topics)
+        partition.produce_meters.mark(size_bytes, records, requests)
+        if moved:
+            self._purgatories.check_all(partition.topic_partition)
+        else:
+            self._purgatories.fetch.check_and_complete(partition.topic_partition)  # followers wait for the log end offset
 
     def _invalid_acks(self, topic_partition: TopicPartition) -> PartitionResult:
         # As in Kafka, a partition that does not exist is reported first.
@@ -161,7 +208,7 @@ class RecordAppender:
         partition = self._partitions.get(topic_partition)
         log_start_offset = -1 if partition is None else partition.log.log_start_offset
         if not isinstance(error, KafkaError):
-            _log.failure("Cannot append to {partition}", partition=topic_partition)
+            _log.failure("Cannot append to {partition}", Failure(error), partition=topic_partition)  # type: ignore[no-untyped-call]
             return PartitionResult(ErrorCode.UNKNOWN_SERVER_ERROR, log_start_offset)
         _log.info("Refused to append to {partition}: {error}", partition=topic_partition, error=error)
         result = PartitionResult(error.code, log_start_offset)

@@ -5,7 +5,7 @@ never taken back, and a follower that reads past it finds a truncation out by th
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard
@@ -208,20 +208,37 @@ class Partition:
         Raises NotLeaderOrFollowerError, NotEnoughReplicasError, what ``UnifiedLog.append_as_leader`` raises.
         """
         with self._lock:
-            if not self.is_leader:
-                raise NotLeaderOrFollowerError(
-                    f"Leader not local for partition {self.topic_partition} on broker {self.local_broker_id}"
-                )
-            if required_acks == ACKS_ALL and not self.is_alone and len(self.isr) < self.effective_min_isr():
-                raise NotEnoughReplicasError(
-                    f"The in-sync replicas of {self.topic_partition}, {sorted(self.isr)}, are fewer than the "
-                    f"{self.effective_min_isr()} that min.insync.replicas asks for"
-                )
+            if not self.is_leader or (required_acks == ACKS_ALL and not self.is_alone):
+                self._check_appendable(required_acks)
             if self.is_alone:
                 info = self.log.append_as_leader(records, self.leader_epoch, origin, guard, is_alone=True)
                 return info, bool(info.size_bytes)
             info = self.log.append_as_leader(records, self.leader_epoch, origin, guard)
             return info, self._advance_high_watermark()
+
+    def append_each_as_leader(self, each: Sequence[Buffer], required_acks: int) -> tuple[list[LogAppendInfo | Exception], bool]:
+        """Append what several clients sent; return the log's result for each, and whether the high watermark moved.
+
+        Raises NotLeaderOrFollowerError, NotEnoughReplicasError: for all of them.
+        """
+        with self._lock:
+            self._check_appendable(required_acks)
+            before = self.log.high_watermark
+            results = self.log.append_each_as_leader(each, self.leader_epoch, is_alone=self.is_alone)
+            if not self.is_alone:
+                return results, self._advance_high_watermark()
+            return results, self.log.high_watermark > before
+
+    def _check_appendable(self, required_acks: int) -> None:
+        if not self.is_leader:
+            raise NotLeaderOrFollowerError(
+                f"Leader not local for partition {self.topic_partition} on broker {self.local_broker_id}"
+            )
+        if required_acks == ACKS_ALL and not self.is_alone and len(self.isr) < self.effective_min_isr():
+            raise NotEnoughReplicasError(
+                f"The in-sync replicas of {self.topic_partition}, {sorted(self.isr)}, are fewer than the "
+                f"{self.effective_min_isr()} that min.insync.replicas asks for"
+            )
 
     def replicated(self, required_offset: int) -> ErrorCode | None:
         """Return the state of a produce with acks=all that ends at ``required_offset``.

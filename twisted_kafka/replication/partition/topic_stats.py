@@ -101,15 +101,15 @@ class ProduceMeters:
         self._topic = topic.append_tally()
         self._all = all_topics.append_tally()
 
-    def mark(self, size_bytes: int, records: int) -> None:
+    def mark(self, size_bytes: int, records: int, requests: int = 1) -> None:
         """Count an append."""
         thread = get_ident()
         cell = self._topic.cell(thread)
-        cell[0] += 1
+        cell[0] += requests
         cell[1] += size_bytes
         cell[2] += records
         cell = self._all.cell(thread)
-        cell[0] += 1
+        cell[0] += requests
         cell[1] += size_bytes
         cell[2] += records
 

@@ -19,10 +19,11 @@ VERSIONS = range(12)
 VERIFICATION = "transaction.partition.verification.enable"
 
 
-@pytest.fixture(params=["direct", "by messages"])
+@pytest.fixture(params=["direct", "by messages", "together"])
 def apis(tmp_path: Path, request: pytest.FixtureRequest) -> Apis:
     apis = Apis(tmp_path)
-    apis.is_direct = request.param == "direct"
+    apis.is_direct = request.param != "by messages"
+    apis.is_together = request.param == "together"
     apis.lead()
     return apis
 

@@ -2,6 +2,7 @@
 v9 flexible, v10 current leader, v11 idempotent retries across transactions."""
 
 import struct
+from collections.abc import Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Final
@@ -81,7 +82,13 @@ class ProduceApis:
         self._replicas = replicas
         self._verification = verification
 
-    @api(ProduceRequest, ProduceResponse, versions=(0, 11), direct="produce_one")
+    @api(
+        ProduceRequest,
+        ProduceResponse,
+        versions=(0, 11),
+        direct="produce_one",
+        together=("read_batch", "append_together", "answer_one"),
+    )
     def produce(self, context: RequestContext, request: ProduceRequest) -> "Answer | Future[Answer]":
         """Append each partition's records; respond immediately, when they are replicated, or not at all, depending on acks."""
         version = context.api_version
@@ -129,6 +136,15 @@ class ProduceApis:
 
         It does the same as ``produce``, without decoding and encoding messages.
         """
+        read = self.read_batch(context, frame, offset)
+        if read is None:
+            return None
+        (topic_partition, acks), one = read
+        results = self._replicas.appender.append(one.timeout_ms, acks, {topic_partition: one.records})
+        return self.answer_one(context, one, results if isinstance(results, Future) else results[topic_partition])
+
+    def read_batch(self, context: RequestContext, frame: Buffer, offset: int) -> tuple[tuple[TopicPartition, int], OneBatch] | None:
+        """Return partition and acks of such a request, and what it says; None if it is another one."""
         version = context.api_version
         one = read_one(frame, version, offset) if version >= FIRST_VERSION else None
         if one is None or not one.acks or context.client_id == ADMIN_CLIENT_ID:
@@ -136,16 +152,27 @@ class ProduceApis:
         records, error = _the_batch(one.records, version, None)
         if error or records is None:
             return None
-        topic_partition = topic_partition_of((one.topic, one.index))
-        results = self._replicas.appender.append(one.timeout_ms, one.acks, {topic_partition: records})
-        context.is_frame_free = True  # the records are in the log
-        if isinstance(results, Future):
+        one.records = records
+        return (topic_partition_of((one.topic, one.index)), one.acks), one
+
+    def append_together(
+        self, common: tuple[TopicPartition, int], each: Sequence[OneBatch]
+    ) -> "list[PartitionResult | Future[Results]]":
+        """Append the batches of such requests with the same partition and acks."""
+        topic_partition, acks = common
+        return self._replicas.appender.append_each(topic_partition, acks, [(one.records, one.timeout_ms) for one in each])
+
+    def answer_one(
+        self, context: RequestContext, one: OneBatch, result: "PartitionResult | Future[Results]"
+    ) -> Answer | AppendedResponse | Later:
+        """Return the answer to such a request, which was appended or refused."""
+        context.is_frame_free = True
+        if isinstance(result, Future):
             request = _without_records(one)
-            return Later(then(results, partial(self._respond, context, request, None)), request)
-        result = results[topic_partition]
+            return Later(then(result, partial(self._respond, context, request, None)), request)
         if result.error:
-            return self._respond(context, _without_records(one), None, results)
-        context.note_topic(one.topic, 1, result.record_count, len(one.records))
+            return self._respond(context, _without_records(one), None, {topic_partition_of((one.topic, one.index)): result})
+        context.note_topic(one.topic, 1, result.record_count, one.size_bytes)
         if result.conversion is not None:
             self._note_conversion(context, one.topic, result.conversion)
         return AppendedResponse(one.topic, one.index, result.base_offset, result.log_append_time_ms, result.log_start_offset)

@@ -36,14 +36,15 @@ _COMPACT_ANSWER: Final = struct.Struct(">BihqqqB8x").pack
 class OneBatch:
     """What such a request says."""
 
-    __slots__ = ("acks", "index", "records", "timeout_ms", "topic")
+    __slots__ = ("acks", "index", "records", "size_bytes", "timeout_ms", "topic")
 
-    def __init__(self, acks: int, timeout_ms: int, topic: str, index: int, records: memoryview) -> None:
+    def __init__(self, acks: int, timeout_ms: int, topic: str, index: int, records: Buffer) -> None:
         self.acks = acks
         self.timeout_ms = timeout_ms
         self.topic = topic
         self.index = index
         self.records = records
+        self.size_bytes = len(records)
 
 
 def read_one(frame: Buffer, version: int, offset: int) -> OneBatch | None:
