@@ -235,6 +235,7 @@ def test_threads_move_replicas_until_they_are_stopped(h: Moving, monkeypatch: py
         paths.append(h.elsewhere().path)
         assert h.alter(str(paths[-1])) == 0
         eventually(has_moved, wait_s=10)
+    assert h.metrics.value("ReplicaAlterLogDirsManager", "DeadThreadCount", clientId="ReplicaAlterLogDirs") == 0
     h.clock.advance_ms(100_000)
     h.moves.configure({"replica.alter.log.dirs.io.max.bytes.per.second": "1"})
     paths.append(h.elsewhere().path)

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.log.support import batch
 from tests.replication.harness import BROKER, OTHER, TP, Harness
 from tests.replication.test_append import follower_fetches
 from twisted_kafka.log.results import FetchIsolation
+from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.replication.partition.fetch_data import FetchParams, PartitionFetch
 from twisted_kafka.replication.partition.replica import UNKNOWN_OFFSET, Replica
 
@@ -28,8 +30,8 @@ def test_fewer_in_sync_replicas_than_the_minimum_commit_nothing(h: Harness) -> N
     assert partition.log.high_watermark == 1
     h.order(replicas=BOTH, isr=(BROKER,), version=1)
     h.advance_ms(2 * MAX_LAG_MS)
-    h.append(b"b", acks=1)
-    assert partition.log.high_watermark == 1
+    _, has_moved = partition.append_as_leader(batch(b"b"), AppendOrigin.CLIENT, 1)
+    assert (has_moved, partition.log.high_watermark) == (False, 1)
     h.order(replicas=BOTH, version=2)
     follower_fetches(h, 2)
     assert partition.log.high_watermark == 2

@@ -181,7 +181,7 @@ def test_a_buffer_is_used_for_one_frame_at_a_time() -> None:
     assert buffers.take(121) is None
     assert buffers.take(24) is None, "it would be wasted on so small a frame"
     assert buffers.take(100) is second
-    assert buffers.take(100) is first
+    assert buffers.take(25) is first, "a quarter of it is enough"
     assert buffers.take(100) is None
 
 

@@ -430,6 +430,35 @@ def test_a_full_processor_tells_the_acceptor_when_it_has_room() -> None:
         theirs.close()
 
 
+def test_a_connection_that_comes_while_a_whole_turn_of_others_is_set_up_is_next() -> None:
+    layer = Layer()
+
+    class Lost:
+        """A socket whose client has gone; meanwhile another one came."""
+
+        following: "Lost | None" = None
+        is_closed = False
+
+        def getsockname(self) -> object:
+            if self.following is not None:
+                layer.processor.accept(self.following, ("127.0.0.1", 1))  # type: ignore[arg-type]
+            raise OSError("gone")
+
+        def close(self) -> None:
+            self.is_closed = True
+
+    came = [Lost() for _ in range(NEW_CONNECTIONS)]
+    came[0].following = last = Lost()
+    for each in came:
+        assert layer.processor.accept(each, ("127.0.0.1", 1))  # type: ignore[arg-type]
+    layer.processor.after_poll()
+    layer.reactor.run_asked()
+    assert not last.is_closed
+    while layer.reactor.run_asked():
+        pass
+    assert last.is_closed
+
+
 def test_a_response_that_is_appended_while_the_thread_ends_is_completed() -> None:
     layer = Layer()
     channel, transport = layer.connect()

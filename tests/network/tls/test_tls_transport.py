@@ -333,6 +333,12 @@ def test_a_flood_of_refused_clients_does_not_flood_the_log() -> None:
     assert "(40 similar lines were suppressed before this one)" in lines[0]
 
 
+def test_a_response_that_the_socket_does_not_take_is_not_yet_sent() -> None:
+    client = Listener().connect().handshake()
+    assert client.transport.send([b"x"], 1)
+    assert not client.transport.send([b"x" * 1_000_000], 1_000_000)
+
+
 @pytest.mark.parametrize("parts", [[b"x"], [b"x", b"y"]])
 def test_a_response_to_a_client_that_is_gone_is_not_sent(parts: list[bytes]) -> None:
     client = Listener().connect().handshake()

@@ -109,8 +109,7 @@ def _context(settings: SslSettings, material: KeyMaterial | None, trusted: Any, 
         mode = _VERIFY_MODES[settings.client_auth]
     else:
         mode = SSL.VERIFY_PEER
-    # The callback costs time, so it is set only where certificates are verified.
-    context.set_verify(mode, _record_failure if mode != SSL.VERIFY_NONE else None)
+    context.set_verify(mode, _record_failure)
     return context
 
 

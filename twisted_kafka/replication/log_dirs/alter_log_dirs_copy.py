@@ -81,7 +81,7 @@ class ReplicaCopier:
                 # The log begins inside this batch, so the future log has to begin there.
                 future.truncate_fully_and_start_at(first.base_offset, log.log_start_offset)
             future.append_as_follower(bytearray(data))
-        elif future.log_end_offset < end_offset:
+        else:
             future.skip_to(end_offset)
         future.update_high_watermark(log.high_watermark)
         future.increment_log_start_offset(min(log.log_start_offset, future.high_watermark), "the log starts there")
