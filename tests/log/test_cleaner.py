@@ -228,6 +228,19 @@ def test_segments_that_together_are_larger_than_one_stay_apart(bench: Bench) -> 
     assert [segment.size_bytes for segment in log.segments] == before
 
 
+@pytest.mark.parametrize(("step_ms", "is_joined"), [(1, False), (0, True)])
+def test_segments_whose_time_indexes_do_not_fit_one_stay_apart(tmp_path: Path, step_ms: int, is_joined: bool) -> None:
+    """An entry of a time index takes 12 bytes, one of an offset index 8: there is room for five and for seven."""
+    bench = Bench(tmp_path / "topic-0", segment_index_bytes=60, index_interval_bytes=0, cleanup_policy=("compact",))
+    log = bench.open()
+    for number in range(8):
+        put(log, (b"%d" % number, b"x"), timestamp_ms=NOW_MS + number * step_ms)
+        if number % 4 == 3:
+            log.roll()
+    clean(log, bench)
+    assert [segment.base_offset for segment in log.segments] == ([0, 8] if is_joined else [0, 4, 8])
+
+
 def test_readers_of_replaced_segments_go_on(bench: Bench) -> None:
     log = bench.open()
     for number in range(60):
@@ -516,6 +529,17 @@ def test_a_start_that_completes_a_replacement_may_die_itself(tmp_path: Path) -> 
         assert log.aborted_transactions(0, 4) == [aborted], root
         assert_in_one_place(log)
         assert [offset for offset, _ in contents(log)] == [0, 1, 2, 3]
+
+
+def test_a_replacement_without_records_takes_the_place_of_its_own_segment_only(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "topic-0")
+    log = bench.open()
+    for number in range(3):
+        put(log, (b"%d" % number, b""))
+        log.roll()
+    log.flush_and_close()
+    (bench.directory / f"{0:020d}.log.swap").write_bytes(b"")
+    assert [offset for offset, _ in contents(bench.open(recovery_point=3), 1)] == [1, 2]
 
 
 def test_a_start_that_undoes_a_replacement_may_die_itself(tmp_path: Path) -> None:

@@ -469,6 +469,24 @@ def test_changes_that_kafka_refuses(changes: dict[str, str]) -> None:
         LogCleaner.validate(KafkaConfig.from_properties({}), KafkaConfig.from_properties(changes))
 
 
+def test_threads_may_become_half_or_twice_as_many() -> None:
+    def with_threads(count: int) -> KafkaConfig:
+        return KafkaConfig.from_properties({"log.cleaner.threads": str(count)})
+
+    for count in (2, 8):
+        LogCleaner.validate(with_threads(4), with_threads(count))
+    for count in (1, 9):
+        with pytest.raises(ConfigError, match="between half of and twice the current value, 4"):
+            LogCleaner.validate(with_threads(4), with_threads(count))
+
+
+def test_a_truncation_of_a_log_that_was_never_cleaned_notes_nothing(broker: Broker) -> None:
+    manager = start(broker)
+    write(manager.get_or_create_log(ONE))
+    manager.truncate_to(ONE, 0)
+    assert manager.cleaner.manager.cleaned_up_to(manager.get_log(ONE)) is None
+
+
 def test_without_the_cleaner_nothing_is_compacted(broker: Broker) -> None:
     manager = start(broker, **{"log.cleaner.enable": False})  # type: ignore[arg-type]
     assert manager.cleaner is None

@@ -212,6 +212,7 @@ def test_keys_are_required_on_compacted_topics(codec: Compression) -> None:
     with pytest.raises(InvalidRecordsError) as caught:
         validate(sent, compact=True)
     assert [index for index, _ in caught.value.record_errors] == [1, 3]
+    assert caught.value.keyless == 2
 
 
 def test_control_batches_come_from_coordinators_only() -> None:
@@ -275,7 +276,7 @@ def test_headers_that_lie(position: int, form: str, values: tuple[int, ...], err
         validate(patched(build_batch(RECORDS), position, form, *values))
 
 
-@pytest.mark.parametrize(("count", "delta"), [(4, 3), (6, 5), (300, 299)])
+@pytest.mark.parametrize(("count", "delta"), [(4, 3), (6, 5), (300, 299), (0, -1)])
 @pytest.mark.parametrize("codec", CODECS)
 def test_count_and_last_offset_that_lie_together(codec: Compression, count: int, delta: int) -> None:
     sent = build_batch(RECORDS, compression=codec)
@@ -391,6 +392,13 @@ def test_formats_0_and_1_obey_the_topic_s_rules(codec: Compression) -> None:
         validate(sent, compact=True)
     with pytest.raises(RecordTooLargeError):
         validate(sent, max_message_bytes=10)
+
+
+def test_formats_0_and_1_are_not_mixed() -> None:
+    first, second = (bytes(build_batch(PLAIN[:1], magic=magic)) for magic in (1, 0))
+    assert validate(first + first).record_count == 2
+    with pytest.raises(InvalidRecordError, match="must have the same magic as the first one, 1"):
+        validate(first + second)
 
 
 @pytest.mark.parametrize("magic", [0, 1])
