@@ -11,7 +11,7 @@ from twisted_kafka.coordinator.coordinator_record import encode_batch
 from twisted_kafka.coordinator.group.assignors.interface import GroupSpec
 from twisted_kafka.coordinator.group.consumer import target_assignment
 from twisted_kafka.coordinator.group.group_coordinator_metrics import COORDINATOR_TYPE, MANAGER_TYPE
-from twisted_kafka.coordinator.group.group_records import group_metadata
+from twisted_kafka.coordinator.group.group_records import group_metadata, group_tombstone
 from twisted_kafka.coordinator.group.requests import Client, Sender
 from twisted_kafka.coordinator.group.state import consumer_group_records as consumer_records
 from twisted_kafka.coordinator.group.state.consumer_group import ConsumerGroup
@@ -185,6 +185,10 @@ def test_a_loaded_group_has_the_type_of_its_latest_records() -> None:
         bench.restart()
         [group] = bench.groups.list_groups((), ())[1]
         assert group.type == ("consumer" if written[-1] is modern else "classic")
+    bench = Bench()
+    bench.log.batches[LOG].append(bytes(encode_batch([modern, classic, group_tombstone("g")], 0, Compression.NONE)))
+    bench.restart()
+    assert bench.groups.list_groups((), ())[1] == []
 
 
 def test_a_member_of_which_only_the_profile_was_deleted_owns_nothing() -> None:

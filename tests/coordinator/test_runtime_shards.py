@@ -62,7 +62,7 @@ class Journal:
 
 
 class Setup:
-    def __init__(self, partitions: int = 1, compression: Compression = Compression.NONE) -> None:
+    def __init__(self, partitions: int = 1, compression: Compression = Compression.NONE, *, is_started: bool = True) -> None:
         self.clock = ManualClock()
         self.log = MemoryLog()
         self.scheduler = ManualScheduler(self.clock)
@@ -71,7 +71,8 @@ class Setup:
         self.load_times: list[float] = []
         settings = RuntimeSettings(LOG.topic, lambda: partitions, compression=compression, on_loaded=self.load_times.append)
         self.runtime = CoordinatorRuntime(settings, self, self.log, self.log, self.scheduler, self.timer, self.clock)  # type: ignore[arg-type]
-        self.runtime.startup()
+        if is_started:
+            self.runtime.startup()
 
     def kinds(self) -> RecordKinds:
         return GROUP_RECORD_KINDS
@@ -105,6 +106,14 @@ def refusal(ask: Callable[[], Any]) -> type[KafkaError]:
 
 
 # operations
+
+
+def test_nothing_is_executed_before_the_start() -> None:
+    setup = Setup(is_started=False)
+    setup.elect()
+    assert refusal(lambda: setup.write(1)) is CoordinatorNotAvailableError
+    setup.runtime.startup()
+    assert setup.write(1) == NONE
 
 
 def test_records_are_stored_replayed_and_then_answered() -> None:
