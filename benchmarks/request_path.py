@@ -1,9 +1,9 @@
 """The cost of a request in Python, without sockets: frame, queue, handler, response, metrics and access log, on one thread.
 
-    python -m benchmarks.request_path [--profile FRAME]
+    python -m benchmarks.request_path [--connections 32] [--profile FRAME]
 
 Prints the fastest of many rounds, which reduces the influence of other programs, and the median, in microseconds of processor time
-per frame. The broker's threads take no part: the frames go through a processor, a request channel and a handler of their own.
+per frame. With several connections, a frame of each is read before they are handled. The broker's threads take no part: the frames go through a processor, a request channel and a handler of their own.
 """
 
 import argparse
@@ -71,9 +71,9 @@ def capture(name: str) -> None:
 
 
 class OneThread:
-    """A connection to the broker that was captured last, whose loop and only handler are the calling thread."""
+    """Connections to the broker that was captured last, whose loop and only handler are the calling thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, connections: int = 1) -> None:
         clock = SystemClock()
         server = CAPTURED["SocketServer"]
         self._requests = requests = RequestChannel(QUEUE_SIZE, clock)
@@ -82,29 +82,36 @@ class OneThread:
             0, server.processors[0].settings, make_reactor(clock), requests, clock, server._observers
         )
         processor.after_poll()
-        self._handler = KafkaRequestHandler(requests, CAPTURED["KafkaApis"].handle, "one-thread")
+        apis = CAPTURED["KafkaApis"]
+        requests.bundled = apis.bundled
+        self._handler = KafkaRequestHandler(requests, apis.handle, "one-thread", bundles=apis)
         self._parker = requests.add_handler()
         self._parker.role = self._handler
         requests.release_idle(self._parker)
         self._watch = StallWatch([requests], clock, "one-thread")  # not started: nobody takes over
-        info = processor.new_connections.describe(("127.0.0.1", 9092), ("127.0.0.1", 40000))
-        self._channel = KafkaChannel(info, processor, 100_000_000)
-        self._channel.transport = Wire()  # type: ignore[assignment]
-        processor.add_channel(self._channel)
+        self.channels = [self._connect(40_000 + number) for number in range(connections)]
+
+    def _connect(self, port: int) -> KafkaChannel:
+        info = self._processor.new_connections.describe(("127.0.0.1", 9092), ("127.0.0.1", port))
+        channel = KafkaChannel(info, self._processor, 100_000_000)
+        channel.transport = Wire()  # type: ignore[assignment]
+        self._processor.add_channel(channel)
+        return channel
 
     def send(self, data: bytes) -> None:
-        """Send a frame, or several, and handle everything until it is answered."""
-        channel = self._channel
-        if len(data) <= READ_BYTES:
-            channel.dataReceived(data)
-        else:
-            self._send_large(data)
+        """Send a frame, or several, over each connection, and handle everything until it is answered."""
+        for channel in self.channels:
+            if len(data) <= READ_BYTES:
+                channel.dataReceived(data)
+            else:
+                self._send_large(channel, data)
         self._processor.handle_requests()
-        if channel.in_flight is not None:
-            self._finish()
+        for channel in self.channels:
+            if channel.in_flight is not None:
+                self._finish(channel)
 
-    def _send_large(self, data: bytes) -> None:
-        channel, position = self._channel, 0
+    def _send_large(self, channel: KafkaChannel, data: bytes) -> None:
+        position = 0
         while position < len(data):
             view = channel.get_buffer()
             piece = memoryview(data)[position : position + (READ_BYTES if view is None else len(view))]
@@ -116,11 +123,13 @@ class OneThread:
                 channel.buffer_updated(len(piece))
             position += len(piece)
 
-    def _finish(self) -> None:
+    def _finish(self, channel: KafkaChannel) -> None:
         deadline = time.monotonic() + ANSWER_S
-        while self._channel.in_flight is not None:
+        while channel.in_flight is not None:
             if self._requests.has_large_next:
+                self._requests.claim_idle()
                 self._handler.step(self._parker, 1.0)
+                self._requests.release_idle(self._parker)
             self._processor.run_pending()
             self._processor.handle_requests()
             if time.monotonic() > deadline:
@@ -142,7 +151,7 @@ def measure(name: str, path: OneThread, batches: Iterable[Sequence[bytes]], *, i
         started = time.thread_time()
         for data in batch:
             path.send(data)
-        times.append((time.thread_time() - started) / len(batch) * 1e6)
+        times.append((time.thread_time() - started) / len(batch) / len(path.channels) * 1e6)
         if is_profiled:
             profiler.disable()
     print(f"{name:24} {min(times):8.1f} {statistics.median(times):8.1f}")
@@ -152,18 +161,20 @@ def measure(name: str, path: OneThread, batches: Iterable[Sequence[bytes]], *, i
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.request_path", description=__doc__)
+    parser.add_argument("--connections", type=int, default=1)
     parser.add_argument("--profile", metavar="FRAME")
     options = parser.parse_args()
     capture("SocketServer")
     capture("KafkaApis")
     with scratch() as directory, Broker({"access.log.dir": directory / "access"}, data_dir=directory) as broker:
         prepared = frames.prepare("127.0.0.1", broker.listeners[0].port, "bench")
-        path = OneThread()
+        path = OneThread(options.connections)
         print(f"{'us of processor time':24} {'fastest':>8} {'median':>8}")
         names = [options.profile] if options.profile else list(prepared)
         for name in names:
             data = prepared[name]
-            batches = itertools.repeat([data] * PER_ROUND, rounds_for(data))
+            each = max(5, PER_ROUND // options.connections)
+            batches = itertools.repeat([data] * each, rounds_for(data))
             measure(name, path, batches, is_profiled=options.profile is not None)
 
 
