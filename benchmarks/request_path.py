@@ -3,7 +3,8 @@
     python -m benchmarks.request_path [--connections 32] [--profile FRAME]
 
 Prints the fastest of many rounds, which reduces the influence of other programs, and the median, in microseconds of processor time
-per frame. With several connections, a frame of each is read before they are handled. The broker's threads take no part: the frames go through a processor, a request channel and a handler of their own.
+per frame. With several connections, a frame of each is read before they are handled. The broker's threads take no part: the
+frames go through a processor, a request channel and a handler of their own.
 """
 
 import argparse

@@ -14,8 +14,8 @@ from twisted_kafka.timing.clock import IClock
 
 _log = Logger()
 
-_BATCH_LINES: Final = 20_000
-"""Most lines taken from the queue and written at a time."""
+_BATCH_LINES: Final = 500
+"""Most lines taken from the queue and written at a time: more do not fit the caches, and joining keeps the interpreter lock."""
 
 _WARNING_INTERVAL_NS: Final = 10_000_000_000
 """Least time between two warnings about dropped lines in the broker's log."""

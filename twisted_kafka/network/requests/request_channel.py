@@ -141,9 +141,10 @@ class RequestChannel:
     @property
     def has_large_next(self) -> bool:
         """Whether the next request is for a handler's thread."""
+        queue = self._queue
         try:
-            return self._queue[0].is_large
-        except IndexError:  # the queue is empty
+            return bool(queue) and queue[0].is_large
+        except IndexError:  # another thread has taken it
             return False
 
     @property
@@ -236,9 +237,9 @@ class RequestChannel:
         if timeout_s and self._is_led:
             self._sleep(parker, timeout_s)
             return None
-        if not timeout_s and self.has_large_next:
-            return None
         queue = self._queue
+        if not timeout_s and (not queue or self.has_large_next):  # no exception each time that a network thread is done
+            return None
         try:
             request: Request | RequestBundle | ShutdownRequest | WakeupRequest = queue.popleft()
         except IndexError:
