@@ -1,7 +1,8 @@
 """The error codes in a response: the first one for the access log, and how often each occurs for the metrics."""
 
+from collections.abc import Callable
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.api import ApiKey
@@ -71,16 +72,17 @@ def first_error(value: Any, places: ErrorPlaces) -> int:
 
 def note_errors(context: RequestContext, response: Message) -> None:
     """Count each error code of a response, including NONE, for the metrics (Kafka: AbstractResponse.errorCounts)."""
-    counts: dict[int, int] = {}
-    _count_errors(response, error_places(type(response), context.api_version), counts)
-    if not counts and response.KEY in _COUNTED_IF_EMPTY:
-        counts = {ErrorCode.NONE: 1}
-    for code in counts:
-        context.note_error(code)
-    if len(counts) != 1 or counts.get(context.error) != 1:
-        if response.KEY == ApiKey.OFFSET_FETCH:
-            _count_groups_once(response, counts)
-        context.error_counts = counts
+    codes = _codes_of(type(response), context.api_version)(response)
+    if not codes and response.KEY in _COUNTED_IF_EMPTY:
+        codes = [ErrorCode.NONE]
+    if not context.error and any(codes):
+        context.error = int(next(filter(None, codes)))
+    if len(codes) == 1 and codes[0] == context.error:
+        return
+    counts = {int(code): codes.count(code) for code in dict.fromkeys(codes)}
+    if response.KEY == ApiKey.OFFSET_FETCH:
+        _count_groups_once(response, counts)
+    context.error_counts = counts
 
 
 def _count_groups_once(response: Any, counts: dict[int, int]) -> None:
@@ -93,10 +95,21 @@ def _count_groups_once(response: Any, counts: dict[int, int]) -> None:
                 del counts[group.error_code]
 
 
-def _count_errors(value: Any, places: ErrorPlaces, counts: dict[int, int]) -> None:
-    if places.own:
-        code = int(getattr(value, places.own))
-        counts[code] = counts.get(code, 0) + 1
-    for name, inner in places.lists:
-        for item in getattr(value, name) or ():
-            _count_errors(item, inner, counts)
+@cache
+def _codes_of(struct: StructType, version: int) -> Callable[[Any], list[int]]:
+    """Return the function that lists all error codes of a response; compiled, since every response passes through it."""
+    lines = ["def codes(o0):", "    found = []"]
+
+    def write(places: ErrorPlaces, depth: int) -> None:
+        indent = "    " * (depth + 1)
+        if places.own:
+            lines.append(f"{indent}found.append(o{depth}.{places.own})")
+        for name, inner in places.lists:
+            lines.append(f"{indent}for o{depth + 1} in o{depth}.{name} or ():")
+            write(inner, depth + 1)
+
+    write(error_places(struct, version), 0)
+    lines.append("    return found")
+    scope: dict[str, Any] = {}
+    exec(compile("\n".join(lines), f"<error codes of {struct.__name__} v{version}>", "exec"), scope)
+    return cast(Callable[[Any], list[int]], scope["codes"])
