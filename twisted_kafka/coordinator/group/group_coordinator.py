@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeVar
 
 from twisted.logger import Logger
 
 from twisted_kafka.coordinator.coordinator_record import Producer
+from twisted_kafka.coordinator.effects import Write
 from twisted_kafka.coordinator.group.consumer.heartbeat_validation import check_heartbeat, is_leaving
 from twisted_kafka.coordinator.group.environment import GroupEnvironment
 from twisted_kafka.coordinator.group.group_config_manager import GroupConfigManager
@@ -33,8 +35,18 @@ from twisted_kafka.protocol.messages.consumer_groups import (
 )
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition
 from twisted_kafka.timing.scheduler import IScheduler
+from twisted_kafka.waiting.futures import then
 
 COUNTS_KEPT_NS = 1_000_000_000
+
+
+class OffsetCommit(NamedTuple):
+    """A commit of validated offsets; ``version`` is that of the request."""
+
+    sender: Sender
+    offsets: Offsets
+    version: int
+
 
 _NONE = ErrorCode.NONE
 _LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -186,6 +198,22 @@ class GroupCoordinator:
             return error.code
         return answer
 
+    def commit_each(self, commits: Sequence[OffsetCommit]) -> "list[ErrorCode | Future[ErrorCode]]":
+        """Do as ``commit_offsets`` for each, with one append for all; their groups are in the same partition.
+
+        A batch of all may be refused where smaller ones are not: then each is appended alone.
+        """
+        together = _CommitsTogether(commits)
+        try:
+            results = self.runtime.execute(commits[0].sender.group_id, together.commit)
+        except KafkaError as error:
+            return [error.code] * len(commits)
+        if isinstance(results, Future):
+            return [then(results, itemgetter(index)) for index in range(len(commits))]
+        if together.is_refused:
+            return [self.commit_offsets(*each) for each in commits]
+        return results  # type: ignore[no-any-return]
+
     def transactional_partition(self, group_id: str) -> TopicPartition:
         """Return the partition that must be part of a transaction that commits offsets of the group. Raises KafkaError."""
         if not group_id:
@@ -298,3 +326,29 @@ def _unless_parked(result: "T | Future[T]") -> "T | Future[T]":
     if isinstance(result, Future) and result.done():
         return result.result()
     return result
+
+
+class _CommitsTogether:
+    """Commits of one shard as one write.
+
+    All are checked before any is replayed. A commit reads nothing that others write but whether its group exists: one that is
+    refused for that may have come before the one that makes the group, as far as its client knows.
+    """
+
+    def __init__(self, commits: Sequence[OffsetCommit]) -> None:
+        self._commits = commits
+        self._outcomes: list[ErrorCode | Write] = []
+        self.is_refused = False
+        """Whether the append failed."""
+
+    def commit(self, shard: GroupShard) -> "list[ErrorCode] | Write":
+        """Check each; return the write of those that are valid."""
+        outcomes = self._outcomes = [shard.offsets.commit(*each) for each in self._commits]
+        writes = [each for each in outcomes if isinstance(each, Write)]
+        if not writes:
+            return [each for each in outcomes if not isinstance(each, Write)]
+        return Write([record for write in writes for record in write.records], self._completed)
+
+    def _completed(self, error: ErrorCode) -> list[ErrorCode]:
+        self.is_refused = bool(error)
+        return [each.completed(error) if isinstance(each, Write) else each for each in self._outcomes]

@@ -6,53 +6,23 @@ from typing import Any
 
 import pytest
 
-from tests.network.network_fakes import FakeTransport, Layer
 from tests.replication.harness import TOPIC, batch_of
 from tests.server.apis.replica_apis import Apis
-from twisted_kafka.network.connection.channel import KafkaChannel
+from tests.server.queued_requests import QueuedRequests
 from twisted_kafka.network.requests.memory_pool import MemoryPool
-from twisted_kafka.protocol.api import ApiKey
-from twisted_kafka.protocol.headers import encode_request_header
 from twisted_kafka.protocol.messages.list_offsets import ListOffsetsRequest
 from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from twisted_kafka.server.kafka_apis import KafkaApis
-from twisted_kafka.server.request_handler import KafkaRequestHandler
 
 PARTITIONS = 3
 
 
-class Broker:
-    """Its network thread and its only handler are the caller."""
-
+class Broker(QueuedRequests):
     def __init__(self, directory: Path, *, is_together: bool = True, pool: MemoryPool | None = None) -> None:
         directory.mkdir()
         self.apis = Apis(directory)
         for partition in range(PARTITIONS):
             self.apis.lead(partition=partition)
-        self.layer = Layer(clock=self.apis.clock, pool=pool)
-        kafka_apis = KafkaApis(self.apis.registry, self.layer.channel, self.apis.clock)
-        if is_together:
-            self.layer.channel.bundled = kafka_apis.bundled
-        self.handler = KafkaRequestHandler(self.layer.channel, kafka_apis.handle, "handler", bundles=kafka_apis)
-        self.steps: list[int] = []
-
-    def send_each(self, requests: list[tuple[ProduceRequest | ListOffsetsRequest, int]]) -> list[FakeTransport]:
-        """Send each over a connection of its own, before any of them is handled."""
-        sent = [self.layer.connect() for _ in requests]
-        for number, ((request, version), (channel, _)) in enumerate(zip(requests, sent, strict=True)):
-            self.send(channel, number, request, version)
-        while count := self.handler.step(self.layer.parker, 0):
-            self.steps.append(count)
-        self.layer.reactor.run_asked()
-        return [transport for _, transport in sent]
-
-    def send(self, channel: KafkaChannel, number: int, request: ProduceRequest | ListOffsetsRequest, version: int) -> None:
-        data = encode_request_header(ApiKey(request.KEY), version, number, "test") + request.encode(version)
-        channel.dataReceived(len(data).to_bytes(4, "big") + data)
-
-    def topics(self) -> list[Any]:
-        """What the requests say in the access log, in the order in which they were completed."""
-        return [request.context.topics for request in self.layer.observer.completed]
+        super().__init__(self.apis.registry, self.apis.clock, is_together=is_together, pool=pool)
 
     def contents(self) -> list[bytes]:
         found = []

@@ -6,11 +6,11 @@ members. OffsetFetch v0-9: v2 all partitions and a top-level error, v5 leader ep
 Version 0 of the first two is older than the group coordinator: its offsets are stored separately, in the metadata store.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
-from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
+from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator, OffsetCommit
 from twisted_kafka.coordinator.group.offsets.legacy_offsets import LegacyOffsets
 from twisted_kafka.coordinator.group.offsets.offset_metadata_manager import Fetched, OffsetFetch
 from twisted_kafka.coordinator.group.requests import Sender
@@ -38,11 +38,12 @@ from twisted_kafka.protocol.messages.offsets import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.protocol.schema import maker
 from twisted_kafka.protocol.topic_partition import TopicPartition, topic_partition_of
-from twisted_kafka.server.dispatch import api
+from twisted_kafka.server.dispatch import Later, api
 from twisted_kafka.timing.clock import IClock
-from twisted_kafka.waiting.futures import gather, when_done
+from twisted_kafka.waiting.futures import gather, then, when_done
 
 NO_OFFSET: Final = -1
 GROUP_ERROR_SINCE: Final = 2
@@ -60,6 +61,12 @@ _METADATA_TOO_LARGE: Final = ErrorCode.OFFSET_METADATA_TOO_LARGE
 _P = TypeVar("_P")
 
 
+class _Commit(NamedTuple):
+    request: OffsetCommitRequest
+    refused: dict[TopicPartition, ErrorCode]
+    commit: OffsetCommit
+
+
 class GroupOffsetApis:
     """Commits, fetches and deletes offsets of groups."""
 
@@ -69,31 +76,56 @@ class GroupOffsetApis:
         self._metadata = metadata
         self._clock = clock
 
-    @api(OffsetCommitRequest, OffsetCommitResponse, versions=(0, 9))
+    @api(
+        OffsetCommitRequest,
+        OffsetCommitResponse,
+        versions=(0, 9),
+        together=("read_commit", "commit_together", "answer_commit"),
+    )
     def offset_commit(
         self, context: RequestContext, request: OffsetCommitRequest
     ) -> "OffsetCommitResponse | Future[OffsetCommitResponse]":
         """Commit offsets; respond when they are replicated."""
-        offsets: dict[TopicPartition, OffsetCommitValue] = {}
-        refused: dict[TopicPartition, ErrorCode] = {}
-        self._sort(request, offsets, refused)
+        offsets, refused = self._sort(request)
         if context.api_version == 0:
             for key, value in offsets.items():
                 refused[key] = self._legacy.commit(request.group_id, key, value.offset)
             return _committed(context, request, refused, _NONE)
         if not offsets and not any(error is not _UNKNOWN_PARTITION for error in refused.values()):
             return _committed(context, request, refused, _NONE)
-        sender = Sender(request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch)
-        result = self._groups.commit_offsets(sender, offsets, context.api_version)
+        result = self._groups.commit_offsets(_sender(request), offsets, context.api_version)
         return when_done(result, lambda error: _committed(context, request, refused, error))
 
+    def read_commit(self, context: RequestContext, frame: Buffer, offset: int) -> tuple[int, _Commit] | None:
+        """Return the partition of the request's group, and what is to be committed; None if that is nothing."""
+        if context.api_version == 0:
+            return None
+        request = OffsetCommitRequest.decode(frame, context.api_version, offset)
+        offsets, refused = self._sort(request)
+        if not offsets:
+            return None
+        commit = OffsetCommit(_sender(request), offsets, context.api_version)
+        return self._groups.partition_for(request.group_id), _Commit(request, refused, commit)
+
+    def commit_together(self, partition: int, each: Sequence[_Commit]) -> "Sequence[ErrorCode | Future[ErrorCode]]":
+        """Commit the offsets of groups in the same partition."""
+        return self._groups.commit_each([one.commit for one in each])
+
+    def answer_commit(
+        self, context: RequestContext, one: _Commit, result: "ErrorCode | Future[ErrorCode]"
+    ) -> OffsetCommitResponse | Later:
+        """Return the response for the outcome."""
+        request, refused, _ = one
+        if isinstance(result, Future):
+            return Later(then(result, lambda error: _committed(context, request, refused, error)), request)
+        return _committed(context, request, refused, result)
+
     def _sort(
-        self,
-        request: OffsetCommitRequest,
-        offsets: dict[TopicPartition, OffsetCommitValue],
-        refused: dict[TopicPartition, ErrorCode],
-    ) -> None:
-        """Add each partition of the request to ``offsets``, or with its error to ``refused``."""
+        self, request: OffsetCommitRequest
+    ) -> tuple[dict[TopicPartition, OffsetCommitValue], dict[TopicPartition, ErrorCode]]:
+        """Return the offsets to commit, and the errors of other partitions."""
+        offsets: dict[TopicPartition, OffsetCommitValue] = {}
+        refused: dict[TopicPartition, ErrorCode] = {}
         now_ms = self._clock.wall_ms()
         retention_ms = request.retention_time_ms
         expire_ms = -1 if retention_ms == -1 else now_ms + retention_ms
@@ -117,6 +149,7 @@ class GroupOffsetApis:
                         commit_timestamp=now_ms if committed_ms == -1 else committed_ms,
                         expire_timestamp=expire_ms,
                     )
+        return offsets, refused
 
     @api(OffsetFetchRequest, OffsetFetchResponse, versions=(0, 9))
     def offset_fetch(
@@ -171,6 +204,10 @@ class GroupOffsetApis:
             if self._metadata.partition(key := TopicPartition(topic.name, partition.partition_index)) is not None
         ]
         return when_done(self._groups.delete_offsets(request.group_id, known), lambda answer: _deleted(context, request, *answer))
+
+
+def _sender(request: OffsetCommitRequest) -> Sender:
+    return Sender(request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch)
 
 
 def _committed(
