@@ -38,6 +38,7 @@ MEMORY_SETTINGS: Final[Mapping[str, str]] = (
         "PYPY_GC_NURSERY": "8MB",
         "PYPY_GC_MIN": "32MB",
         "PYPY_GC_MAJOR_COLLECT": "1.4",
+        "PYPY_GC_INCREMENT_STEP": "4MB",
         "MALLOC_ARENA_MAX": "1",
         "MALLOC_MMAP_THRESHOLD_": "131072",
     }
@@ -47,6 +48,7 @@ MEMORY_SETTINGS: Final[Mapping[str, str]] = (
 """Environment variables for a process that is a broker. The interpreter and the C library read them only when they start.
 
 PyPy's collector makes its nursery half as large as the processor's last-level cache, 240 MB on some machines, and starts its first
-major collection at eight times that, later ones at 1.82 times what is alive. Buffers come from malloc, which keeps what was freed
-in an arena for each thread, and between what is used.
+major collection at eight times that, later ones at 1.82 times what is alive. A step of a major collection, during which all threads
+wait, handles four times the nursery. Buffers come from malloc, which keeps what was freed in an arena for each thread, and between
+what is used.
 """
