@@ -113,6 +113,16 @@ def test_a_single_listener_is_not_protected() -> None:
     assert not limited.room("INSIDE")
 
 
+def test_the_last_listener_left_is_not_protected() -> None:
+    limited = Limited(max_connections="2")
+    processor = Checked()
+    limited.quotas.add_processor("INSIDE", processor)  # type: ignore[arg-type]
+    limited.connect("INSIDE", count=3)
+    assert (processor.checks, limited.quotas.claim_excess("INSIDE")) == (0, False)
+    limited.quotas.remove_listener("OUTSIDE")
+    assert (processor.checks, limited.quotas.claim_excess("INSIDE")) == (1, True)
+
+
 def test_a_listeners_own_limit() -> None:
     limited = Limited(listener_name_outside_max_connections="1")
     limited.connect("OUTSIDE")

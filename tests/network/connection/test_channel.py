@@ -141,3 +141,28 @@ def test_memory_is_reserved_for_the_next_frame_only() -> None:
     assert taken is not None
     taken.release_buffer()
     assert pool.used_bytes == 0
+
+
+def test_nothing_is_read_ahead_after_requests_that_waited_for_memory() -> None:
+    clock = ManualClock()
+    pool = MemoryPool(100, clock)
+    layer = Layer(pool=pool, clock=clock)
+    channel, transport = layer.connect()
+    assert pool.try_allocate(100, layer.processor)
+    channel.dataReceived(frame(1) + frame(2) + frame(3))
+    assert layer.take() is None
+    pool.release(100)
+    layer.reactor.run_asked()
+    for number in (1, 2, 3, 4):
+        request = layer.take()
+        assert request is not None
+        assert request.context.correlation_id == number
+        layer.answer(request)
+        request.release_buffer()
+        layer.reactor.run_asked()
+        assert transport.is_reading == (number >= 3)
+        if number == 3:
+            channel.dataReceived(frame(4))
+            assert transport.is_reading
+            channel.dataReceived(frame(5)[:1])
+            assert not transport.is_reading

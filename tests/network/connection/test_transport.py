@@ -110,8 +110,9 @@ def test_region_beyond_the_files_end_closes_the_connection(pair: Pair, tmp_path:
     path = tmp_path / "short.log"
     path.write_bytes(b"abc")
     with io.FileIO(path) as file:
-        assert not pair.transport.send([FileRegion(file, 0, 10)], 10)
+        lines = lines_of(lambda: pair.transport.send([FileRegion(file, 1, 10)], 10))
     assert not pair.channel.is_open
+    assert "the file ends before position 11" in lines[0]
 
 
 def test_big_request_is_received_into_place(pair: Pair) -> None:

@@ -129,6 +129,8 @@ def test_a_certificate_in_the_trust_store_is_trusted_by_itself() -> None:
         ({"ssl.cipher.suites": "TLS_CHACHA20_POLY1305_SHA256"}, "TLSv1.3", "TLS_CHACHA20_POLY1305_SHA256"),
         ({"ssl.cipher.suites": "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"}, "TLSv1.2", "ECDHE-ECDSA-AES128-GCM-SHA256"),
         ({"ssl.cipher.suites": "ECDHE-ECDSA-AES128-SHA256, TLS_AES_128_GCM_SHA256"}, "TLSv1.3", "TLS_AES_128_GCM_SHA256"),
+        # A suite that OpenSSL enables only when it is named.
+        ({"ssl.cipher.suites": "TLS_RSA_WITH_AES_128_CCM_8, TLS_AES_128_GCM_SHA256"}, "TLSv1.3", "TLS_AES_128_GCM_SHA256"),
         ({"ssl.protocol": "TLSv1.2", "ssl.enabled.protocols": ""}, "TLSv1.2", None),
     ],
 )

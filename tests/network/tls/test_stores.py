@@ -245,6 +245,14 @@ def test_settings_and_their_defaults() -> None:
     assert (loaded.identification, loaded.key_store.is_set, loaded.trust_store.is_set) == ("https", False, False)
     for protocol, enabled in (("TLS", "TLSv1.3"), ("TLSv1.3", "TLSv1.3"), ("TLSv1.2", "TLSv1.2")):
         assert settings(protocol=protocol, enabled_protocols="").protocols == (enabled,)
+    assert settings(protocol="").protocols == settings().protocols
     assert settings(endpoint_identification_algorithm="HTTPS").identification == "https"
     assert settings(truststore_type="pem", truststore_certificates="x").trust_store.is_set
     assert settings(keystore_location="x", keystore_password="y").key_store.is_set
+
+
+def test_an_empty_setting_is_none() -> None:
+    stores = [f"{store}_{key}" for store in ("keystore", "truststore") for key in ("type", "location", "password")]
+    inline = ["key_password", "keystore_certificate_chain", "keystore_key", "truststore_certificates"]
+    empty = dict.fromkeys((*stores, *inline, "engine_factory_class"), "")
+    assert settings(**empty) == settings()

@@ -10,6 +10,7 @@ from tests.certificates import Authority
 from tests.network.network_fakes import frame, lines_of
 from tests.network.tls.tls_harness import ALICE, CA, Listener, TlsClient, client_context
 from twisted_kafka.network.connection.channel import READ_AHEAD_BYTES
+from twisted_kafka.network.tls import tls_transport
 from twisted_kafka.network.tls.tls_transport import PIECE_BYTES
 from twisted_kafka.protocol.regions import FileRegion
 
@@ -21,6 +22,7 @@ def test_a_request_and_its_response() -> None:
     client = listener.connect().handshake()
     assert client.channel.connection.principal == "User:ANONYMOUS"
     assert listener.stats.successful_authentications == 1
+    assert listener.stats.successful_authentications_no_reauth == 1
     assert listener.metric("connections", cipher=SUITE, protocol="TLSv1.3") == 1
     client.send(frame(7, b"hello"))
     request = listener.layer.take()
@@ -276,6 +278,8 @@ def test_a_client_reads_why_it_was_refused() -> None:
     client = listener.connect()
     client.handshake()
     assert "certificate required" in str(client.error)
+    assert client.is_closed, "nothing more comes"
+    assert client.channel.is_open
 
 
 def test_a_name_without_a_principal_is_refused() -> None:
@@ -337,6 +341,17 @@ def test_a_response_that_the_socket_does_not_take_is_not_yet_sent() -> None:
     client = Listener().connect().handshake()
     assert client.transport.send([b"x"], 1)
     assert not client.transport.send([b"x" * 1_000_000], 1_000_000)
+
+
+@pytest.mark.parametrize(("turn_bytes", "pieces"), [(2000, 2), (2001, 3)])
+def test_one_connection_does_not_take_all_of_a_turn(monkeypatch: pytest.MonkeyPatch, turn_bytes: int, pieces: int) -> None:
+    monkeypatch.setattr(tls_transport, "TURN_BYTES", turn_bytes)
+    monkeypatch.setattr(tls_transport, "PIECE_BYTES", 1000)
+    client = Listener().connect().handshake()
+    assert not client.transport.send([bytes(3500), bytes(3500)], 7000)
+    assert sum(map(len, client.transport._parts)) == 7000 - 1000 * pieces
+    client.pump()
+    assert len(client.received) == 7000
 
 
 @pytest.mark.parametrize("parts", [[b"x"], [b"x", b"y"]])
