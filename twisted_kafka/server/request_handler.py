@@ -120,7 +120,8 @@ class KafkaRequestHandler:
             if bundle.items is None:
                 first, *others = bundles.sort(bundle.requests)
                 # Not handled here: the disk of one partition must not delay the others, and a thread that takes over finds them.
-                self._channel.put_back(others)
+                if others:
+                    self._channel.put_back(others)
                 bundle = first
             if bundle.key is None:
                 (request,) = bundle.requests

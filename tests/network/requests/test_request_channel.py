@@ -482,3 +482,27 @@ def test_a_bundle_makes_room_in_a_full_queue() -> None:
     assert setup.processor.drained == 0
     setup.take()
     assert setup.processor.drained == 1
+
+
+def test_parts_that_a_stalled_handler_puts_back_wake_another_one() -> None:
+    setup = Setup(handlers=2)
+    sleeper = Sleeper(setup, setup.parkers[1])
+    setup.clock.advance_ms(1)
+    send_all(setup, setup.request(BUNDLED), setup.request(BUNDLED))
+    bundle = setup.take()
+    assert setup.channel.check_stalls()
+    assert not setup.channel.check_stalls(), "nobody looks again"
+    setup.channel.put_back([RequestBundle(bundle.requests[1:], 2, [])])
+    assert sleeper.woken().requests == bundle.requests[1:]
+
+
+def test_parts_that_are_put_back_wake_nobody_while_their_handler_is_not_stalled() -> None:
+    setup = Setup(handlers=2)
+    sleeper = Sleeper(setup, setup.parkers[1])
+    setup.clock.advance_ms(1)
+    send_all(setup, setup.request(BUNDLED), setup.request(BUNDLED))
+    bundle = setup.take()
+    setup.channel.put_back([RequestBundle(bundle.requests[1:], 2, [])])
+    assert sleeper.is_asleep
+    setup.channel.send_shutdown_request()
+    sleeper.woken()

@@ -87,7 +87,10 @@ WAKEUP: Final = WakeupRequest()
 
 
 class RequestChannel:
-    """Takes requests, of which at most ``queue_size`` wait (key ``queued.max.requests``), and responses."""
+    """Takes requests, of which at most ``queue_size`` wait (key ``queued.max.requests``), and responses.
+
+    Parts of bundles that handlers have put back come on top, at most ``MAX_BUNDLED_REQUESTS`` for each handler.
+    """
 
     def __init__(self, queue_size: int, clock: IClock) -> None:
         self._queue: deque[Request | RequestBundle | ShutdownRequest | WakeupRequest] = deque()
@@ -291,8 +294,12 @@ class RequestChannel:
         return RequestBundle(requests) if len(requests) > 1 else first
 
     def put_back(self, bundles: Sequence[RequestBundle]) -> None:
-        """Queue the parts of a bundle, except for the one that the handler goes on with, before the other requests."""
+        """Queue the parts of a bundle, except for the one that the handler goes on with, before the other requests.
+
+        A handler that found the queue empty meanwhile sleeps, and if the one that calls this is stalled already, nobody watches it.
+        """
         self._queue.extendleft(reversed(bundles))
+        self.wake_handler()
 
     def send_shutdown_request(self) -> None:
         """End one handler after the requests that are queued now, even if the queue is full."""
