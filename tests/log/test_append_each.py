@@ -11,7 +11,9 @@ import pytest
 
 from tests.log.crash_disk import CrashDisk
 from tests.log.support import NOW_MS, Bench, append, batch, contents
+from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log.results import LogAppendInfo
+from twisted_kafka.log.segment.log_segment import LogSegment
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.log.validation.types import InvalidChecksumError
 from twisted_kafka.protocol.errors import (
@@ -77,15 +79,16 @@ def count_writes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_they_get_offsets_in_order_by_one_write(log: UnifiedLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(log, b"before")
     sizes = count_writes(monkeypatch)
     assert together(log, batch(b"a"), bytes(batch(b"b", b"c")), batch(b"d")) == [
-        (0, 0, False, 1),
-        (1, 2, False, 2),
-        (3, 3, False, 1),
+        (1, 1, False, 1),
+        (2, 3, False, 2),
+        (4, 4, False, 1),
     ]
     assert len(sizes) == 1
-    assert contents(log) == [(0, b"a"), (1, b"b"), (2, b"c"), (3, b"d")]
-    assert log.high_watermark == log.log_end_offset == 4
+    assert contents(log, 1) == [(1, b"a"), (2, b"b"), (3, b"c"), (4, b"d")]
+    assert log.high_watermark == log.log_end_offset == 5
 
 
 def test_each_batch_is_found_where_it_is(log: UnifiedLog) -> None:
@@ -157,6 +160,45 @@ def test_a_segment_holds_no_more_than_it_may(tmp_path: Path) -> None:
     assert all(segment.size_bytes <= 3 * size for segment in log.segments)
 
 
+def test_a_segment_holds_no_more_than_it_may_although_batches_grow(tmp_path: Path) -> None:
+    values = [bytes(800)] * 4
+    log = Bench(tmp_path / "topic-0", segment_bytes=1_000, compression_type="uncompressed").open()
+    results = together(log, *[batch(value, compression=Compression.GZIP) for value in values])
+    assert results == [(number, number, False, 1) for number in range(4)]
+    assert [segment.base_offset for segment in log.segments] == [0, 1, 2, 3]
+    assert all(segment.size_bytes <= 1_000 for segment in log.segments)
+
+
+def test_batches_that_grow_are_not_all_in_memory_at_once(log: UnifiedLog, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    log.config = LogConfig(compression_type="uncompressed")
+    sizes = count_writes(monkeypatch)
+    each = batch(bytes(900_000), compression=Compression.GZIP)
+    assert len(together(log, *[bytearray(each) for _ in range(9)])) == 9
+    assert sum(sizes) > 8_000_000
+    assert max(sizes) < 2_000_000
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_segment_ends_where_it_would_by_the_age_of_its_records(tmp_path: Path, first: int) -> None:
+    log = Bench(tmp_path / "topic-0", segment_ms=1_000).open()
+    if not first:
+        append(log, b"before")
+    ages_ms = (0, 900, 1_100, 2_000, 2_200)
+    results = together(log, *[batch(b"%d" % age_ms, timestamp_ms=NOW_MS + age_ms) for age_ms in ages_ms])
+    assert len(results) == 5
+    assert [segment.base_offset for segment in log.segments] == [0, 3 - first, 5 - first]
+
+
+def test_a_segment_ends_where_it_would_by_its_index(tmp_path: Path) -> None:
+    settings = {"segment_index_bytes": 5 * 12, "index_interval_bytes": 0}
+    logs = [Bench(tmp_path / name, **settings).open() for name in ("topic-0", "topic-1")]
+    each = [bytes(batch(b"x", timestamp_ms=NOW_MS + number)) for number in range(20)]
+    assert together(logs[0], *each) == one_by_one(logs[1], each)
+    bases = [[segment.base_offset for segment in log.segments] for log in logs]
+    assert len(bases[1]) > 2
+    assert bases[0] == bases[1]
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_the_outcome_is_that_of_one_after_the_other(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
@@ -166,6 +208,8 @@ def test_the_outcome_is_that_of_one_after_the_other(tmp_path: Path, seed: int) -
         "index_interval_bytes": rng.choice((0, 200, 4096)),
         "message_timestamp_type": rng.choice(("CreateTime", "CreateTime", "LogAppendTime")),
         "max_message_bytes": 600,
+        "segment_ms": rng.choice((500, 900, 7 * 86_400_000)),
+        "segment_index_bytes": rng.choice((36, 120, 1 << 20)),
     }
     benches = [Bench(tmp_path / name / "topic-0", **settings) for name in ("together", "one-by-one")]
     for each in benches:
@@ -176,6 +220,7 @@ def test_the_outcome_is_that_of_one_after_the_other(tmp_path: Path, seed: int) -
         sent = [one_of(rng, next_sequences) for _ in range(rng.randrange(1, 12))]
         assert together(grouped, *[bytearray(each) for each in sent]) == one_by_one(plain, [bytearray(each) for each in sent])
     assert contents(grouped) == contents(plain)
+    assert [segment.base_offset for segment in grouped.segments] == [segment.base_offset for segment in plain.segments]
     assert grouped.log_end_offset == grouped.high_watermark == plain.log_end_offset
     assert state_of(grouped) == state_of(plain)
     largest, expected = grouped.max_timestamp_offset(), plain.max_timestamp_offset()
@@ -287,6 +332,42 @@ def test_a_closed_log_refuses_them_and_blames_no_disk(log: UnifiedLog, bench: Be
     log.close()
     assert together(log, batch(b"a"), batch(b"b")) == [KafkaStorageError] * 2
     assert not bench.failures
+
+
+def test_a_closed_log_knows_no_duplicates_and_validates_nothing(log: UnifiedLog) -> None:
+    together(log, sent_by(1, 0, b"a"))
+    log.close()
+    each = [sent_by(1, 0, b"a"), corrupt(), bytearray()]
+    assert together(log, *map(bytearray, each)) == one_by_one(log, each) == [KafkaStorageError] * 3
+
+
+def test_what_was_written_has_succeeded_although_the_next_write_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Bench(tmp_path / "topic-0").open()
+    append_to = LogSegment.append
+    calls: list[int] = []
+
+    def fail_later(segment: LogSegment, records: Any, batches: Any) -> None:
+        calls.append(len(batches))
+        if len(calls) > 1:
+            raise MemoryError
+        append_to(segment, records, batches)
+
+    monkeypatch.setattr(LogSegment, "append", fail_later)
+    results = together(log, sent_by(1, 0, b"a"), corrupt(), sent_by(1, 1, b"b"), corrupt())
+    assert results == [(0, 0, False, 1), InvalidChecksumError, MemoryError, InvalidChecksumError]
+    assert log.log_end_offset == log.high_watermark == 1
+
+
+def test_an_old_segment_that_cannot_be_read_fails_only_those_that_are_valid(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = bench.open()
+    append(log, b"before")
+    log = bench.reopen_clean(log)
+
+    def fail(_: LogSegment) -> int:
+        raise OSError(errno.EIO, "I/O error")
+
+    monkeypatch.setattr(LogSegment, "find_first_timestamp_ms", fail)
+    assert together(log, corrupt(), batch(b"a"), batch(b"b")) == [InvalidChecksumError, OSError, OSError]
 
 
 def test_a_new_leader_epoch_begins_with_the_first_of_them(log: UnifiedLog) -> None:

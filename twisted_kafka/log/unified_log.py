@@ -38,6 +38,9 @@ from twisted_kafka.protocol.records.batch import HEADER_SIZE
 from twisted_kafka.protocol.regions import Buffer, FileRegion
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
+MAX_JOINED_BYTES = 1 << 20
+"""No further batch is written together with others that have so many bytes, which are copied."""
+
 _PRODUCER_ID_AT = 43
 _producer_id_at = struct.Struct(">q").unpack_from
 
@@ -141,15 +144,20 @@ class UnifiedLog(LogMaintenance):
 
     def _append_first(self, each: Sequence[Buffer], leader_epoch: int, is_alone: bool) -> list[LogAppendInfo | Exception]:
         """Write the first of them, at least one, together; return their results."""
+        if self._is_closed:
+            try:
+                self._ensure_open()
+            except KafkaStorageError as error:
+                return [error] * len(each)
         results: list[LogAppendInfo | Exception] = []
         valid: list[LogAppendInfo] = []
         producers: set[int] = set()
         context = self._validation(leader_epoch, AppendOrigin.CLIENT)
-        room = self.config.segment_bytes - self._active.size_bytes
+        room = MAX_JOINED_BYTES
         for records in each:
             producer_id = _producer_of(records)
-            # A batch is validated after those before it from the same producer were written, and a new segment begins with it.
-            if valid and (producer_id in producers or len(records) > room):
+            # A batch is validated after those before it from the same producer were written.
+            if producer_id in producers or room <= 0:
                 break
             try:
                 info = self._validate(records, context, None)
@@ -163,15 +171,33 @@ class UnifiedLog(LogMaintenance):
                 room -= info.size_bytes
                 if producer_id != NO_PRODUCER_ID:
                     producers.add(producer_id)
-        if valid:
-            try:
-                self._ensure_open()
-                if leader_epoch > self.leader_epochs.latest_epoch:
-                    self._assign_epoch(leader_epoch, valid[0].first_offset)
-                self._append(_joined(valid), is_alone)
-            except KafkaStorageError as error:
-                return [error if result in valid else result for result in results]
+        try:
+            if valid and leader_epoch > self.leader_epochs.latest_epoch:
+                self._assign_epoch(leader_epoch, valid[0].first_offset)
+            while valid:
+                count = self._count_joined(valid)
+                self._append(_joined(valid[:count]), is_alone)
+                del valid[:count]
+        except Exception as error:  # noqa: BLE001 what was written before has succeeded
+            return [error if result in valid else result for result in results]
         return results
+
+    def _count_joined(self, infos: list[LogAppendInfo]) -> int:
+        """Return how many of them, at least one, one after the other would go to the segment that the first one goes to.
+
+        Only the first one if that begins the segment: the age of the others counts from it.
+        """
+        active = self._active
+        size = active.size_bytes
+        if len(infos) == 1 or not size:
+            return 1
+        most = min(len(infos), active.index_room)
+        for count in range(most):
+            info = infos[count]
+            size += info.size_bytes
+            if size > self.config.segment_bytes or self._should_roll(active, info.max_timestamp_ms, info.last_offset):
+                return max(count, 1)
+        return max(most, 1)
 
     def _validation(self, leader_epoch: int, origin: AppendOrigin) -> ValidationContext:
         clock = self._clock

@@ -299,9 +299,14 @@ class OffsetIndex(_Index):
     key_type: ClassVar[str] = "I"
 
     @property
+    def room(self) -> int:
+        """For how many more entries there is room."""
+        return self.max_entries - self.entries
+
+    @property
     def is_full(self) -> bool:
         """Whether there is no room for another entry, so the segment must be rolled."""
-        return self._columns is not None and len(self._columns[0]) >= self.max_entries
+        return self.in_memory and self.room <= 0
 
     def append(self, offset: int, position: int) -> None:
         """Add an entry: the batch whose last offset is ``offset`` begins at ``position``."""
@@ -349,9 +354,14 @@ class TimeIndex(_Index):
     key_type: ClassVar[str] = "q"
 
     @property
+    def room(self) -> int:
+        """For how many more entries there is room, besides the one that is written when the segment is closed."""
+        return self.max_entries - 1 - self.entries
+
+    @property
     def is_full(self) -> bool:
         """Whether there is room only for the entry that is written when the segment is closed."""
-        return self._columns is not None and len(self._columns[0]) >= self.max_entries - 1
+        return self.in_memory and self.room <= 0
 
     def maybe_append(self, timestamp_ms: int, offset: int) -> None:
         """Add an entry if it is later than the last one; the index must be in memory."""

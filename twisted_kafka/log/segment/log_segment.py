@@ -171,6 +171,11 @@ class LogSegment(SegmentFiles):
             self._recent = recent = recent[RECENT_BATCHES:]
         recent.append((last_offset, position, position + size, batch.base_offset))
 
+    @property
+    def index_room(self) -> int:
+        """How many batches can be appended, at least, before an index is full; not positive if one is."""
+        return min(self.offset_index.room, self.time_index.room)
+
     def fits(self, offset: int) -> bool:
         """Return whether ``offset`` relative to the base offset fits the indexes."""
         return 0 <= offset - self.base_offset <= MAX_RELATIVE_OFFSET
