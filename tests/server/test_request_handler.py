@@ -365,3 +365,32 @@ def test_bundled_requests_give_back_their_memory_when_they_were_handled() -> Non
     assert left == [1000 - 5 * size, 1000 - 3 * size]
     assert pool.available_bytes == 1000
     assert not layer.observer.completed or all(not each.frame for each in layer.observer.completed)
+
+
+@pytest.mark.parametrize("is_started_before", [True, False])
+def test_pool_handles_all_parts_of_bundles_before_it_ends(is_started_before: bool) -> None:
+    layer = Layer()
+    clock = SystemClock()
+    memory = MemoryPool(1_000_000, clock)
+    channel = layer.channel = RequestChannel(500, clock)
+    layer.processor._request_channel = channel
+    layer.processor.memory_pool = memory
+    handled: list[RequestBundle] = []
+
+    def act(bundle: RequestBundle) -> None:
+        handled.append(bundle)
+        answer_all(layer, bundle)
+
+    registry = MetricsRegistry(clock)
+    plane = RequestPlane(DATA_PLANE, channel, clock, registry)
+    pool = KafkaRequestHandlerPool(plane, layer.channel.send_no_op, 3, clock, registry, bundles=Bundles(layer, act))
+    if is_started_before:
+        pool.start()
+    transports = send_each(layer, *[1 + number * 7 % 11 for number in range(200)])
+    if not is_started_before:
+        pool.start()
+    pool.shutdown()
+    layer.reactor.run_asked()
+    assert all(each.written == b"ok" for each in transports)
+    assert len({id(request) for bundle in handled for request in bundle.requests}) == len(layer.observer.completed)
+    assert (channel.size, memory.available_bytes) == (0, 1_000_000)

@@ -506,3 +506,22 @@ def test_parts_that_are_put_back_wake_nobody_while_their_handler_is_not_stalled(
     assert sleeper.is_asleep
     setup.channel.send_shutdown_request()
     sleeper.woken()
+
+
+def test_a_request_that_is_looked_at_by_a_stalled_handler_wakes_another_one() -> None:
+    setup = Setup(handlers=2)
+    sleeper = Sleeper(setup, setup.parkers[1])
+    setup.clock.advance_ms(1)
+
+    class Large(Request):
+        @property
+        def is_large(self) -> bool:
+            setup.channel.check_stalls()
+            setup.channel.check_stalls()
+            return True
+
+    made = setup.request(BUNDLED)
+    large = Large(made.context, b"", 0, setup.processor, 0)
+    send_all(setup, setup.request(BUNDLED), large)
+    assert isinstance(setup.take(), Request)
+    assert sleeper.woken() is large

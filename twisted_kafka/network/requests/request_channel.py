@@ -287,6 +287,7 @@ class RequestChannel:
                 or following.is_large
             ):
                 queue.appendleft(following)
+                self.wake_handler()  # as in put_back
                 break
             following.dequeued_ns = first.dequeued_ns
             room -= following.request_bytes
