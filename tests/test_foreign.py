@@ -2,7 +2,9 @@
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,6 +30,13 @@ def test_bytes_of_any_size_are_copied_and_written(kind: type[memoryview], size: 
         assert foreign.pwrite(file.fileno(), kind(data), 3) == size
         file.seek(0)
         assert file.read() == (bytes(3) + data if size else b"")
+
+
+@pytest.mark.parametrize("join", [foreign.join, buffers.join])
+def test_buffers_of_any_kind_are_joined(join: Callable[[list[Any]], bytes]) -> None:
+    data = content(100)
+    assert join([data, bytearray(b"x"), memoryview(data)[10:], memoryview(bytearray(data))]) == data + b"x" + data[10:] + data
+    assert join([]) == b""
 
 
 def test_a_write_that_fails_raises_the_systems_error() -> None:

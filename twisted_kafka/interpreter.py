@@ -33,6 +33,9 @@ REUSED_BUFFER_BYTES: Final[int] = 16 * 1024 * 1024 if IS_PYPY else 0
 On PyPy a buffer lives until the next major collection, and a new one costs more than to fill it. CPython frees it at once.
 """
 
+JOINED_BYTES: Final[int] = 16 * 1024 if IS_PYPY else 64 * 1024
+"""Bytes of several appends that are joined for one write, at most. On PyPy, to join larger ones costs more than to write each."""
+
 MEMORY_SETTINGS: Final[Mapping[str, str]] = (
     {
         "PYPY_GC_NURSERY": "8MB",

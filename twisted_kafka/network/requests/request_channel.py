@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Container, Hashable, Sequence
 from typing import Any, Final
 
+from twisted_kafka.interpreter import JOINED_BYTES
 from twisted_kafka.network.requests.parker import Parker
 from twisted_kafka.network.requests.request import (
     CLOSE_CONNECTION,
@@ -37,7 +38,7 @@ MAX_PARK_S = 60.0
 MAX_BUNDLED_REQUESTS = 32
 """So many requests are handled together, at most."""
 
-MAX_BUNDLE_BYTES = 64 * 1024
+MAX_BUNDLE_BYTES = JOINED_BYTES
 """So many bytes do they have, at most: to handle more takes longer than others should wait."""
 
 

@@ -10,6 +10,7 @@ from tests.replication.harness import TOPIC, batch_of
 from tests.server.apis.replica_apis import Apis
 from tests.server.queued_requests import QueuedRequests
 from twisted_kafka.network.requests.memory_pool import MemoryPool
+from twisted_kafka.network.requests.request_channel import MAX_BUNDLE_BYTES
 from twisted_kafka.protocol.messages.list_offsets import ListOffsetsRequest
 from twisted_kafka.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 
@@ -63,9 +64,9 @@ def test_no_more_are_taken_at_once_than_a_round_has(tmp_path: Path) -> None:
     assert broker.steps == [32, 32, 6]
 
 
-def test_no_more_bytes_are_taken_at_once_than_a_small_request_has(tmp_path: Path) -> None:
+def test_no_more_bytes_are_taken_at_once_than_are_joined(tmp_path: Path) -> None:
     broker = Broker(tmp_path / "broker")
-    broker.send_each([(request(batch_of(b"a" * 20_000)), 9)] * 7)
+    broker.send_each([(request(batch_of(b"a" * (MAX_BUNDLE_BYTES // 3 - 200))), 9)] * 7)
     assert broker.steps == [3, 3, 1]
 
 
