@@ -17,7 +17,9 @@ from twisted_kafka.interpreter import NUMPY_PAYS
 from twisted_kafka.log.cleaner import offset_map as cleaner_offset_map
 from twisted_kafka.log.cleaner.blocks import DataBatch, read_blocks
 from twisted_kafka.log.cleaner.cleaner import Cleaner, LogCleaningAbortedError
+from twisted_kafka.log.cleaner.filter import BlockFilter, Rules
 from twisted_kafka.log.cleaner.plain_offset_map import PlainOffsetMap
+from twisted_kafka.log.cleaner.transactions import CleanedTransactions
 from twisted_kafka.log.results import AbortedTransaction, FetchIsolation
 from twisted_kafka.log.segment.transaction_index import TransactionIndex
 from twisted_kafka.log.unified_log import UnifiedLog
@@ -301,25 +303,63 @@ def test_damaged_batches_are_not_given_a_new_checksum(bench: Bench) -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
+@pytest.mark.parametrize("timestamp_type", [TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME])
 @pytest.mark.usefixtures("table")
-def test_old_formats_are_compacted_in_their_format(bench: Bench, magic: int, codec: Compression) -> None:
+def test_old_formats_are_compacted_in_their_format(
+    bench: Bench, magic: int, codec: Compression, timestamp_type: TimestampType
+) -> None:
     path = bench.directory
     path.mkdir()
     offset, data = 0, b""
     for number in range(20):
         records = [SimpleRecord(NOW_MS + number, b"%d" % (number % 3), b"%d" % number), SimpleRecord(NOW_MS, b"x", b"%d" % number)]
-        data += build_batch(records, magic=magic, compression=codec, base_offset=offset)
+        stamped: dict[str, Any] = {"timestamp_type": timestamp_type, "log_append_time_ms": NOW_MS + 1000 + number}
+        data += build_batch(records, magic=magic, compression=codec, base_offset=offset, **(stamped if magic else {}))
         offset += 2
     (path / "00000000000000000000.log").write_bytes(data)
     log = bench.open()
     log.update_high_watermark(log.log_end_offset)
     log.roll()
     put(log, (b"last", b""))
-    before = last_values(log)
+    kinds = [TimestampType.NO_TIMESTAMP_TYPE, timestamp_type]
+    before, records_before = last_values(log), set(records_of(log))
     clean(log, bench)
     assert last_values(log) == before
-    assert {each.magic for each in raw(log)[:-1]} == {magic}
+    assert set(records_of(log)) < records_before
+    assert {(each.magic, each.timestamp_type) for each in raw(log)[:-1]} == {(magic, kinds[magic])}
     assert len(contents(log)) == 5
+
+
+def records_of(log: UnifiedLog) -> list[tuple[object, ...]]:
+    return [(each.offset, each.timestamp_ms, each.key, each.value) for batch in raw(log) for each in batch.records()]
+
+
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("makes_arrays", [False, True])
+def test_plain_batches_are_filtered_like_all_others(tmp_path: Path, seed: int, makes_arrays: bool) -> None:
+    draw = random.Random(seed)
+    data, offset = b"", 0
+    for _ in range(draw.randint(1, 12)):
+        pairs = [(draw.choice([b"a", b"b", b"c", None]), draw.choice([b"1", b"2", None])) for _ in range(draw.randint(1, 4))]
+        producer = {"producer_id": draw.randrange(3), "producer_epoch": 0, "base_sequence": 0} if draw.random() < 0.5 else {}
+        data += keyed(*pairs, base_offset=offset, **producer)
+        offset += len(pairs)
+    path = tmp_path / "segment"
+    path.write_bytes(data)
+    with open(path, "rb") as file:
+        (block,) = read_blocks(file.fileno(), 0, len(data), len(data))
+    assert block.is_plain
+    table = pytest.importorskip(VECTORISED).VectorOffsetMap(4001, 1) if makes_arrays else PlainOffsetMap(1000)
+    assert table.put_plain(block, 0)
+    ends = [batch.last_offset + 1 for batch in block.batches]
+    producers = {batch.producer_id: (0, batch.last_offset) for batch in block.batches if draw.random() < 0.7}
+    rules = Rules(NOW_MS, RETENTION_MS, ends[-1] + draw.choice([0, 0, 1]), producers)
+    found = []
+    for block.is_plain in (True, False):
+        out = BlockFilter(table, CleanedTransactions(), rules).filter(block)
+        found.append((b"".join(out.parts), out.batches))
+    assert found[0] == found[1]
+    assert (ends[-1] in [batch.last_offset + 1 for batch in found[0][1]]) >= (rules.end_offset == ends[-1])
 
 
 # The table.

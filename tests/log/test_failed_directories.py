@@ -8,7 +8,7 @@ import pytest
 from twisted.logger import capturedLogs, formatEvent
 
 from tests.log.log_managers import ONE, TWO, Broker
-from tests.log.support import append, contents
+from tests.log.support import append, batch, contents
 from twisted_kafka.log.directories.log_dir_failure_handler import LogDirFailureHandler
 from twisted_kafka.log.directories.log_directory import LogDirectory, LogDirectoryError
 from twisted_kafka.metrics.registry import MetricsRegistry
@@ -168,6 +168,29 @@ def test_logs_of_a_directory_that_fails_are_forgotten_and_the_others_stay(broker
     mend_directory(failed.path)
     manager = broker.start(("a", "b"))
     assert contents(manager.get_log(ONE)) == [(0, b"x")]
+
+
+def test_a_move_to_a_directory_that_fails_is_over_and_the_log_is_cleaned_again(broker: Broker) -> None:
+    manager = broker.manager(("a", "b"))
+    manager.startup(lambda _topic: {"cleanup.policy": "compact"})
+    first, second = manager.directories
+    manager.prefer(ONE, first)
+    manager.prefer(TWO, second)
+    log = manager.get_or_create_log(ONE)
+    other = manager.get_or_create_log(TWO)
+    manager.prefer(ONE, second)
+    future = manager.get_or_create_future_log(ONE, None)
+    future.append_as_follower(batch(b"x"))
+    cleaner = manager.cleaner.manager
+    assert cleaner.grab_deletable() == [other]
+    cleaner.done_deleting([other])
+    break_directory(second.path)
+    with pytest.raises(KafkaStorageError):
+        future.flush()
+    manager.forget_directory(second)
+    assert (manager.get_log(ONE), manager.get_future_log(ONE), manager.all_logs()) == (log, None, [log])
+    assert cleaner.grab_deletable() == [log]
+    cleaner.done_deleting([log])
 
 
 def break_log(path: Path) -> None:

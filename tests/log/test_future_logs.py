@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from tests.log.log_managers import ONE, Broker
-from tests.log.support import append, contents, data_of
+from tests.log.support import append, contents, data_of, fill
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.protocol.errors import KafkaStorageError, LogDirNotFoundError
 
@@ -65,3 +65,40 @@ def test_a_future_log_is_there_again_after_a_restart_and_can_be_given_up(broker:
     assert not manager.delete_future_log(ONE)
     broker.later(60_000)
     assert [name for name in (*broker.names("a"), *broker.names("b")) if name.startswith("one")] == ["one-0"]
+
+
+@pytest.mark.parametrize(
+    ("copy_start", "is_clean", "expected"),
+    [
+        (1, False, [1, 2, 3, 4]),
+        (2, False, [2, 3, 4]),
+        (3, False, []),  # a crash may have taken back the deletion of what came before
+        (3, True, [3, 4]),
+    ],
+)
+def test_a_copy_that_begins_after_its_log_starts_anew_after_a_crash(
+    broker: Broker, copy_start: int, is_clean: bool, expected: list[int]
+) -> None:
+    manager = broker.start(("a", "b"))
+    log = manager.get_or_create_log(ONE)
+    fill(log, 5)
+    log.update_high_watermark(5)
+    manager.prefer(ONE, next(directory for directory in manager.directories if directory.path != log.parent))
+    future = manager.get_or_create_future_log(ONE, None)
+    future.truncate_fully_and_start_at(copy_start)
+    future.append_as_follower(data_of(log.read(copy_start, 1000, FetchIsolation.LOG_END).records))
+    log.increment_log_start_offset(2)
+    if is_clean:
+        manager.shutdown()
+    else:
+        for each in (log, future):
+            each.flush()
+        for directory in manager.directories:
+            directory.checkpoint_recovery_points()
+            directory.checkpoint_log_start_offsets()
+        broker.crash(manager)
+    manager = broker.start(("a", "b"))
+    log, future = manager.get_log(ONE), manager.get_future_log(ONE)
+    assert [offset for offset, _ in contents(log)] == [2, 3, 4]
+    assert [offset for offset, _ in contents(future)] == expected
+    assert future.log_end_offset == (5 if expected else 2)

@@ -109,6 +109,16 @@ def test_a_reader_beside_a_move_finds_the_files_where_they_are(
     assert bench.failures == []
 
 
+@pytest.mark.parametrize("by_time", [False, True])
+def test_a_file_that_is_missing_for_good_is_a_failure_of_the_disk(tmp_path: Path, by_time: bool) -> None:
+    bench = Bench(tmp_path / "topic-0")
+    log = of_closed_segments(bench)
+    log.segments.first.path.unlink()
+    with pytest.raises(KafkaStorageError):
+        _ = log.offset_for_timestamp(NOW_MS) if by_time else log.read(0, 1000)
+    assert [type(failure) for failure in bench.failures] == [FileNotFoundError]
+
+
 def test_aborted_transactions_are_told_of_beside_a_move(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(tmp_path / "topic-0")
     log = bench.open()

@@ -125,6 +125,19 @@ def test_records_that_do_not_parse_are_told_of(tmp_path: Path, damage: bytes) ->
         log.offset_for_timestamp(NOW_MS + 1)
 
 
+@pytest.mark.parametrize("size", [0, 10, 1 << 20])
+def test_nothing_is_found_behind_a_batch_whose_size_is_wrong(tmp_path: Path, size: int) -> None:
+    log = Bench(tmp_path / "topic-0").open()
+    append(log, b"a")
+    position = log.size_bytes
+    append(log, b"b", timestamp_ms=NOW_MS + 1)
+    with open(log.segments.active.path, "r+b") as file:
+        file.seek(position + 8)
+        file.write(size.to_bytes(4, "big"))
+    assert log.offset_for_timestamp(NOW_MS + 1) is None
+    assert log.offset_for_timestamp(NOW_MS) == (NOW_MS, 0, 0)
+
+
 def test_segments_before_the_offset_are_not_searched(tmp_path: Path) -> None:
     log = Bench(tmp_path / "topic-0").open()
     for number in range(3):
