@@ -2,8 +2,10 @@
 
 import errno
 import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ pytest.importorskip("_cffi_backend", reason="a part of PyPy; on CPython it comes
 
 from twisted_kafka import foreign
 
+READ_BYTES = 64 * 1024
 SIZES = (0, 1, foreign.IN_PLACE_BYTES, foreign.IN_PLACE_BYTES + 1, 1_000_000)
 
 
@@ -66,3 +69,24 @@ def test_nothing_is_written_outside_of_a_buffer(size: int, position: int) -> Non
     with pytest.raises(IndexError):
         foreign.copy_into(target, b"x" * size, position)
     assert target == bytes(10)
+
+
+@pytest.mark.parametrize("module", [foreign, buffers])
+def test_what_a_socket_has_is_received(module: ModuleType) -> None:
+    ours, other = socket.socketpair()
+    ours.setblocking(False)
+    try:
+        with pytest.raises(BlockingIOError):
+            module.receive(ours, READ_BYTES)
+        for data in (b"a", content(READ_BYTES)):
+            other.sendall(data)
+            assert module.receive(ours, READ_BYTES) == data
+        other.sendall(content(READ_BYTES + 7))
+        assert [len(module.receive(ours, READ_BYTES)) for _ in range(2)] == [READ_BYTES, 7]
+        other.close()
+        assert module.receive(ours, READ_BYTES) == b""
+    finally:
+        ours.close()
+        other.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        module.receive(ours, READ_BYTES)

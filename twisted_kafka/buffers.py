@@ -1,6 +1,7 @@
 """Copies, reads and writes of buffers, which may be large."""
 
 import os
+import socket
 from collections.abc import Iterable
 
 from twisted_kafka.interpreter import EMULATES_C_API
@@ -8,7 +9,7 @@ from twisted_kafka.interpreter import EMULATES_C_API
 AnyBuffer = bytes | bytearray | memoryview
 
 if EMULATES_C_API:
-    from twisted_kafka.foreign import copy_into, join, pwrite, to_bytes
+    from twisted_kafka.foreign import copy_into, join, pwrite, receive, to_bytes
 
     def to_read(view: memoryview) -> bytes | memoryview:
         """Return the bytes in the form that is the fastest to read one by one."""
@@ -28,6 +29,10 @@ else:
         """Return the bytes in the form that is the fastest to read one by one."""
         return bytes(view)
 
+    def receive(connection: socket.socket, max_bytes: int) -> bytes:
+        """Return what a socket has, ``max_bytes`` at most. Raises OSError."""
+        return connection.recv(max_bytes)
+
     def join(parts: Iterable[AnyBuffer]) -> bytes:
         """Return the content of all of them."""
         return b"".join(parts)
@@ -37,4 +42,4 @@ else:
         target[position : position + len(data)] = data
 
 
-__all__ = ["copy_into", "join", "pwrite", "to_bytes", "to_read"]
+__all__ = ["copy_into", "join", "pwrite", "receive", "to_bytes", "to_read"]

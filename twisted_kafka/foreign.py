@@ -5,6 +5,8 @@ PyPy compiles such a call into the loop around it, and passes the address of the
 """
 
 import os
+import socket
+import threading
 from collections.abc import Iterable
 from importlib import import_module
 from typing import Any, Final
@@ -48,6 +50,32 @@ def pwrite(fd: int, data: "bytes | bytearray | memoryview", position: int, /) ->
         number = _cffi.get_errno()
         raise OSError(number, os.strerror(number))
     return written
+
+
+_recv = load_function(None, "recv", LONG, INT, BYTES, SIZE, INT)
+
+
+class _Received(threading.local):
+    """A thread's memory for what it receives."""
+
+    def __init__(self) -> None:
+        self.memory: Any = b""
+
+
+_received = _Received()
+
+
+def receive(connection: socket.socket, max_bytes: int) -> bytes:
+    """Receive as ``connection.recv`` does, which allocates ``max_bytes`` for each call."""
+    memory = _received.memory
+    if len(memory) < max_bytes:
+        memory = _received.memory = _cffi.newp(_ARRAY, max_bytes)
+    size = _recv(connection.fileno(), memory, max_bytes, 0)
+    if size < 0:
+        number = _cffi.get_errno()
+        raise OSError(number, os.strerror(number))
+    received: bytes = _cffi.buffer(memory, size)[:]
+    return received
 
 
 def to_bytes(data: bytes | bytearray | memoryview) -> bytes:

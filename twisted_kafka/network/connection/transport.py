@@ -17,6 +17,7 @@ from twisted.internet.tcp import Connection
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from twisted_kafka.buffers import receive
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.connection.framing import NOT_NOW
 from twisted_kafka.network.connection.interfaces import IChannelTransport
@@ -97,7 +98,7 @@ class KafkaTransport(Connection):
             return None
         try:
             if view is None:
-                data = self.socket.recv(READ_BYTES)
+                data = receive(self.socket, READ_BYTES)
                 count = len(data)
             else:
                 with view:
