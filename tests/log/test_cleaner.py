@@ -351,6 +351,7 @@ def test_plain_batches_are_filtered_like_all_others(tmp_path: Path, seed: int, m
     assert block.is_plain
     table = pytest.importorskip(VECTORISED).VectorOffsetMap(4001, 1) if makes_arrays else PlainOffsetMap(1000)
     assert table.put_plain(block, 0)
+    assert table.latest_offset == offset - 1
     ends = [batch.last_offset + 1 for batch in block.batches]
     producers = {batch.producer_id: (0, batch.last_offset) for batch in block.batches if draw.random() < 0.7}
     rules = Rules(NOW_MS, RETENTION_MS, ends[-1] + draw.choice([0, 0, 1]), producers)
@@ -395,14 +396,33 @@ def test_both_tables_do_the_same(seed: int, entries: int) -> None:
         assert (len(arrays), arrays.latest_offset) == (len(plain), plain.latest_offset)
         if not fits[0]:
             break
-    kept, expected = arrays.survivors(data), plain.survivors(data)
-    assert list(kept.counts) == list(expected.counts)
-    assert list(kept.has_tombstones) == list(expected.has_tombstones)
-    for number in range(len(data)):
-        assert kept.indexes(number) == expected.indexes(number)
-        assert kept.payload(number) == expected.payload(number)
-        if kept.counts[number]:
-            assert kept.largest_timestamp_delta(number) == expected.largest_timestamp_delta(number)
+    for some in (data, *(data[at : at + 3] for at in range(len(data)))):
+        kept, expected = arrays.survivors(some), plain.survivors(some)
+        assert list(kept.counts) == list(expected.counts)
+        assert list(kept.has_tombstones) == list(expected.has_tombstones)
+        for number in range(len(some)):
+            assert kept.indexes(number) == expected.indexes(number)
+            assert kept.payload(number) == expected.payload(number)
+            if kept.counts[number]:
+                assert kept.largest_timestamp_delta(number) == expected.largest_timestamp_delta(number)
+
+
+def test_both_tables_take_the_smallest_of_records() -> None:
+    data = [DataBatch(0, 0, 1, bytes(encode_records([SimpleRecord(0, b"", None)], 0)))]
+    assert len(data[0].payload) == 7
+    for table in (pytest.importorskip(VECTORISED).VectorOffsetMap(100, 1), PlainOffsetMap(100)):
+        assert table.put(data, 0)
+        assert len(table) == 1
+        assert table.survivors(data).indexes(0) == [0]
+        assert table.survivors([data[0]._replace(base_offset=-1, last_offset=-1)]).indexes(0) == []
+
+
+@pytest.mark.parametrize(
+    ("slots", "load_factor", "entries"),
+    [(0, 1, 3), (3, 0.3, 1), (3, 0.4, 1), (4, 1, 3), (8, 1, 7), (9, 0.75, 5), (25, 1, 23), (49, 1, 47), (4001, 0.9, 3600)],
+)
+def test_the_arrays_have_a_prime_number_of_slots(slots: int, load_factor: float, entries: int) -> None:
+    assert pytest.importorskip(VECTORISED).VectorOffsetMap(slots, load_factor).max_entries == entries
 
 
 def test_the_arrays_grow_with_the_keys() -> None:

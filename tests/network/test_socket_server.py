@@ -2,9 +2,11 @@
 
 import socket
 import struct
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +28,8 @@ from twisted_kafka.network.requests.request_metrics import RequestMetrics
 from twisted_kafka.network.socket_server import SocketServer
 from twisted_kafka.server.request_handler import KafkaRequestHandlerPool
 from twisted_kafka.timing.clock import IClock, SystemClock
+
+SOMAXCONN = Path("/proc/sys/net/core/somaxconn")
 
 
 def poll_reactor(clock: IClock) -> Any:
@@ -527,3 +531,12 @@ def test_the_inter_broker_listener_is_served_by_closing_another_listeners_connec
     inside.close()
     assert receive(third).endswith(b"third"), "it waited, and was not dropped"
     third.close()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells the size of a backlog")
+@pytest.mark.parametrize(("properties", "expected"), [({}, 1024), ({"socket.listen.backlog.size": "7"}, 7)])
+def test_the_backlog_is_as_configured(running: Callable[..., Running], properties: dict[str, str], expected: int) -> None:
+    here = running(properties).start()
+    listening = here.server._listeners["PLAINTEXT"].acceptor._socket
+    info = listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 32)
+    assert struct.unpack_from("=I", info, 28)[0] == min(expected, int(SOMAXCONN.read_text()))

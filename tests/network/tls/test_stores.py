@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.serialization import pkcs12
 
 from tests.certificates import KEY_PASSWORD, PASSWORD, Authority
 from twisted_kafka.config.broker_config import KafkaConfig
@@ -106,7 +107,14 @@ def bad_stores(folder: Path) -> list[tuple[str, dict[str, object]]]:
     nothing = folder / "nothing.pem"
     nothing.write_text("nothing")
     pem, jks = {"keystore_type": "PEM"}, {"keystore_type": "JKS"}
+    no_certificate = folder / "key.pem"
+    no_certificate.write_text(BROKER.key_pem())
+    no_key = folder / "certificates.p12"
+    encryption = serialization.BestAvailableEncryption(PASSWORD.encode())
+    no_key.write_bytes(pkcs12.serialize_key_and_certificates(None, None, None, [CA.certificate], encryption))
     return [
+        ("must hold a private key and its certificate", {**jks, "keystore_location": no_key, "keystore_password": PASSWORD}),
+        ("must hold a private key and its certificate", {**pem, "keystore_location": no_certificate}),
         ("ssl.key.password must be set", {**pem, "keystore_location": encrypted}),
         ("ssl.key.password is wrong", {**pem, "keystore_location": encrypted, "key_password": "wrong-secret"}),
         ("no certificate for its private key", {**pem, "keystore_location": other}),
@@ -121,7 +129,7 @@ def bad_stores(folder: Path) -> list[tuple[str, dict[str, object]]]:
     ]
 
 
-@pytest.mark.parametrize("number", range(11))
+@pytest.mark.parametrize("number", range(13))
 def test_a_bad_store_is_one_clear_line_without_secrets(tmp_path: Path, number: int) -> None:
     expected, keys = bad_stores(tmp_path)[number]
     with pytest.raises(ConfigError) as caught:

@@ -189,8 +189,8 @@ class _Block:
         """Return the records of a plain block."""
         data = np.frombuffer(block.data, np.uint8)
         at = np.array(block.positions)
-        bases = data[at[:, None] + _BASE_OFFSET].view(">i8").reshape(-1).astype(np.int64)
-        counts = data[at[:, None] + _RECORD_COUNT].view(">i4").reshape(-1).astype(np.int64)
+        bases = data[at[:, None] + _BASE_OFFSET].view(">i8").ravel().astype(np.int64)
+        counts = data[at[:, None] + _RECORD_COUNT].view(">i4").ravel().astype(np.int64)
         return cls(b"".join(block.payloads()), counts, bases, block.batch(len(at) - 1).last_offset)
 
 
@@ -246,9 +246,8 @@ class _KeyHash:
 
 def _words_of(payload: bytes) -> Callable[[Numbers], Words]:
     """Return a function that reads eight bytes at each position; bytes beyond the end of the payload are undefined."""
-    data = payload if len(payload) >= _WORD_BYTES else payload.ljust(_WORD_BYTES)
-    last = len(data) - _WORD_BYTES
-    words: Words = np.ndarray((last + 1,), "<u8", data, strides=(1,))
+    last = len(payload) - _WORD_BYTES  # a record with a key that is not empty has at least eight bytes
+    words: Words = np.ndarray((last + 1,), "<u8", payload, strides=(1,))
 
     def read(at: Numbers) -> Words:
         if at.max() <= last:
