@@ -5,6 +5,8 @@ import itertools
 import os
 import random
 import shutil
+import struct
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -423,6 +425,28 @@ def test_both_tables_take_the_smallest_of_records() -> None:
 )
 def test_the_arrays_have_a_prime_number_of_slots(slots: int, load_factor: float, entries: int) -> None:
     assert pytest.importorskip(VECTORISED).VectorOffsetMap(slots, load_factor).max_entries == entries
+
+
+@pytest.mark.parametrize("sizes", [[8], [128], [0, 1, 7, 8, 9, 16, 17, 127, 128], [5, 129, 16, 500]])
+def test_hashes_of_keys_are_multilinear(monkeypatch: pytest.MonkeyPatch, sizes: list[int]) -> None:
+    """A weaker hash would do in all other tests: they have no attacker."""
+    module = pytest.importorskip(VECTORISED)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "urandom", random.Random(1).randbytes)
+        hashes = module._KeyHash()
+    draw = random.Random(1)
+    random_bytes = draw.randbytes(4 * 35 * 8)
+    coefficients = [struct.unpack_from("=35Q", random_bytes, 280 * lane) for lane in range(4)]
+    secret = draw.randbytes(32)
+    keys = [draw.randbytes(size) for size in sizes]
+    payload = bytes(encode_records([SimpleRecord(0, key, None) for key in keys], 0))
+    chosen = range(len(keys))
+    first, second = hashes.of(payload, module.record_columns(payload, len(keys)), module.np.array(chosen))
+    for number, key in enumerate(keys):
+        text, length = (key, len(key)) if len(key) <= 128 else (blake2b(key, digest_size=16, key=secret).digest(), 2**32 + 16)
+        terms = (1, length % 2**32, length >> 32, *struct.unpack("<32I", text.ljust(128, b"\0")))
+        lanes = [sum(one * other for one, other in zip(row, terms, strict=True)) % 2**64 >> 32 for row in coefficients]
+        assert (int(first[number]), int(second[number])) == (lanes[0] << 32 | lanes[1], lanes[2] << 32 | lanes[3])
 
 
 def test_the_arrays_grow_with_the_keys() -> None:

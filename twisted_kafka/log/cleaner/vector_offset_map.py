@@ -267,7 +267,7 @@ class _Table:
         self.slots = slots
         self.used = 0
         self._rows: Words = np.zeros((slots, 3), np.uint64)
-        self._values = self._rows.reshape(-1)
+        self._values = self._rows.ravel()
 
     def _places(self, first: Words, second: Words) -> tuple[Numbers, Numbers]:
         return (first % np.uint64(self.slots)).astype(np.int64), (1 + second % np.uint64(self.slots - 1)).astype(np.int64)
