@@ -427,7 +427,7 @@ def test_the_arrays_have_a_prime_number_of_slots(slots: int, load_factor: float,
     assert pytest.importorskip(VECTORISED).VectorOffsetMap(slots, load_factor).max_entries == entries
 
 
-@pytest.mark.parametrize("sizes", [[8], [128], [0, 1, 7, 8, 9, 16, 17, 127, 128], [5, 129, 16, 500]])
+@pytest.mark.parametrize("sizes", [[8], [128], [3, 13], [0, 1, 7, 8, 9, 16, 17, 127, 128], [5, 129, 16, 500]])
 def test_hashes_of_keys_are_multilinear(monkeypatch: pytest.MonkeyPatch, sizes: list[int]) -> None:
     """A weaker hash would do in all other tests: they have no attacker."""
     module = pytest.importorskip(VECTORISED)
