@@ -10,6 +10,7 @@ import pytest
 
 from tests.certificates import Authority
 from tests.clients.clients import java_class_path
+from tests.eventually import eventually
 from tests.oracle.apache_kafka import ApacheKafka
 from tests.ports import free_port
 from twisted_kafka.config.broker_config import KafkaConfig
@@ -127,13 +128,21 @@ def test_kafka_under_a_name_that_its_certificate_has_not_is_refused(
         connect("SSL").send(elsewhere, MetadataRequest(topics=[])).result(TIMEOUT_S)
 
 
+def stop_all_threads(pid: int) -> None:
+    """Send SIGSTOP, and wait until no thread runs: one of them may still answer a request after the signal was sent."""
+    os.kill(pid, signal.SIGSTOP)
+    threads = Path(f"/proc/{pid}/task")
+    # The state follows the name, which is in brackets.
+    eventually(lambda: all(each.read_text().rpartition(") ")[2].startswith("T") for each in threads.glob("*/stat")))
+
+
 @pytest.mark.parametrize("listener", ["PLAINTEXT", "SSL"])
 def test_a_broker_that_does_not_answer_for_a_while(
     kafka: Kafka, connect: Callable[..., BlockingNetworkClient], listener: str
 ) -> None:
     client, node = connect(listener), kafka.node(listener)
     assert client.send(node, MetadataRequest(topics=[])).result(TIMEOUT_S).brokers
-    os.kill(kafka.process.broker_pid, signal.SIGSTOP)
+    stop_all_threads(kafka.process.broker_pid)
     try:
         late = client.send(node, MetadataRequest(topics=[]), timeout_ms=500)
         behind = client.send(node, MetadataRequest(topics=[]), timeout_ms=30_000)
