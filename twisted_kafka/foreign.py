@@ -37,6 +37,14 @@ def address(data: bytes | bytearray | memoryview) -> Any:
     return _cffi.from_buffer(_ARRAY, data)
 
 
+def _checked(result: int) -> int:
+    """Return what a system call returned; raise its OSError if that is negative."""
+    if result < 0:
+        number = _cffi.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result
+
+
 _pwrite = load_function(None, "pwrite", LONG, INT, BYTES, SIZE, LONG)
 
 
@@ -45,11 +53,7 @@ def pwrite(fd: int, data: "bytes | bytearray | memoryview", position: int, /) ->
     size = len(data)
     if size <= IN_PLACE_BYTES or type(data) is bytes:
         return os.pwrite(fd, data, position)
-    written: int = _pwrite(fd, address(data), size, position)
-    if written < 0:
-        number = _cffi.get_errno()
-        raise OSError(number, os.strerror(number))
-    return written
+    return _checked(_pwrite(fd, address(data), size, position))
 
 
 _recv = load_function(None, "recv", LONG, INT, BYTES, SIZE, INT)
@@ -70,10 +74,7 @@ def receive(connection: socket.socket, max_bytes: int) -> bytes:
     memory = _received.memory
     if len(memory) < max_bytes:
         memory = _received.memory = _cffi.newp(_ARRAY, max_bytes)
-    size = _recv(connection.fileno(), memory, max_bytes, 0)
-    if size < 0:
-        number = _cffi.get_errno()
-        raise OSError(number, os.strerror(number))
+    size = _checked(_recv(connection.fileno(), memory, max_bytes, 0))
     received: bytes = _cffi.buffer(memory, size)[:]
     return received
 
