@@ -484,12 +484,17 @@ def test_a_bundle_makes_room_in_a_full_queue() -> None:
     assert setup.processor.drained == 1
 
 
-def test_parts_that_a_stalled_handler_puts_back_wake_another_one() -> None:
+def beside_a_sleeper() -> tuple[Setup, Sleeper, Any]:
+    """Return a setup whose first handler has just taken the returned bundle of two requests, while the other sleeps."""
     setup = Setup(handlers=2)
     sleeper = Sleeper(setup, setup.parkers[1])
     setup.clock.advance_ms(1)
     send_all(setup, setup.request(BUNDLED), setup.request(BUNDLED))
-    bundle = setup.take()
+    return setup, sleeper, setup.take()
+
+
+def test_parts_that_a_stalled_handler_puts_back_wake_another_one() -> None:
+    setup, sleeper, bundle = beside_a_sleeper()
     assert setup.channel.check_stalls()
     assert not setup.channel.check_stalls(), "nobody looks again"
     setup.channel.put_back([RequestBundle(bundle.requests[1:], 2, [])])
@@ -497,11 +502,7 @@ def test_parts_that_a_stalled_handler_puts_back_wake_another_one() -> None:
 
 
 def test_parts_that_are_put_back_wake_nobody_while_their_handler_is_not_stalled() -> None:
-    setup = Setup(handlers=2)
-    sleeper = Sleeper(setup, setup.parkers[1])
-    setup.clock.advance_ms(1)
-    send_all(setup, setup.request(BUNDLED), setup.request(BUNDLED))
-    bundle = setup.take()
+    setup, sleeper, bundle = beside_a_sleeper()
     setup.channel.put_back([RequestBundle(bundle.requests[1:], 2, [])])
     assert sleeper.is_asleep
     setup.channel.send_shutdown_request()
