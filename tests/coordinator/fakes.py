@@ -21,7 +21,7 @@ from twisted_kafka.coordinator.group.group_records import GROUP_RECORD_KINDS
 from twisted_kafka.coordinator.group.group_shard import GroupShardFactory
 from twisted_kafka.coordinator.group.requests import JoinRequest
 from twisted_kafka.coordinator.group.state.classic_group_member import MemberTerms
-from twisted_kafka.coordinator.interfaces import IPartitionReader, IPartitionWriter
+from twisted_kafka.coordinator.interfaces import Appended, IPartitionReader, IPartitionWriter
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
 from twisted_kafka.metadata.cache import MetadataSnapshot
 from twisted_kafka.metrics.registry import MetricsRegistry
@@ -39,25 +39,40 @@ class MemoryLog:
 
     def __init__(self) -> None:
         self.batches: dict[TopicPartition, list[Any]] = defaultdict(list)
+        self.end_offsets: dict[TopicPartition, int] = defaultdict(int)
+        self.high_watermarks: dict[TopicPartition, int] = defaultdict(int)
         self.fail_next: list[Any] = []
         self.holds = False
         self.held: list[Any] = []
         self.missing = False
 
-    def append(self, partition: TopicPartition, batch: Any, guard: object) -> ErrorCode | Future[Any]:
+    def append(self, partition: TopicPartition, batch: Any, guard: object) -> Appended | ErrorCode:
         if self.fail_next:
             return self.fail_next.pop(0)
-        self.batches[partition].append(bytes(batch))
+        base_offset = self.end_offsets[partition]
+        data = base_offset.to_bytes(8, "big") + bytes(batch)[8:]
+        self.batches[partition].append(data)
+        self.end_offsets[partition] = next(iter(batches(data))).last_offset + 1
         if self.holds:
             future: Future[Any] = Future()
             self.held.append(future)
-            return future
-        return ErrorCode.NONE
+            return Appended(base_offset, future)
+        self.high_watermarks[partition] = self.end_offsets[partition]
+        return Appended(base_offset)
+
+    def is_committed(self, partition: TopicPartition, offset: int) -> bool:
+        return self.high_watermarks[partition] > offset
 
     def release(self, error: ErrorCode = ErrorCode.NONE) -> None:
         held, self.held, self.holds = self.held, [], False
+        if not error:
+            self.commit()
         for future in held:
             future.set_result(error)
+
+    def commit(self) -> None:
+        """Let the replicas have everything."""
+        self.high_watermarks.update(self.end_offsets)
 
     def read_all(self, partition: TopicPartition, buffer_size: int) -> Iterator[bytes]:
         if self.missing:

@@ -69,7 +69,10 @@ class Modern:
         if loses:
             self.tells_all = True
             return
-        self.got(answer.result() if isinstance(answer, Future) else answer, bench)
+        try:
+            self.got(answer.result() if isinstance(answer, Future) else answer, bench)
+        except KafkaError as error:
+            self.got(error.code, bench)
 
     def send(self, bench: Bench) -> ErrorCode | concurrent.futures._base.Future[Any] | ConsumerGroupHeartbeatResponse:
         is_full = self.epoch == 0 or self.tells_all

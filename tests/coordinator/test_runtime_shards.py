@@ -41,13 +41,16 @@ def record(number: int) -> CoordinatorRecord:
 class Journal:
     """A shard that keeps what it is told."""
 
-    def __init__(self, effects: Effects) -> None:
+    def __init__(self, effects: Effects, leader_epoch: int) -> None:
         self.effects = effects
+        self.leader_epoch = leader_epoch
+        self.offsets: list[int] = []
         self.parked: Future[Any] = Future()
         self.events: list[Any] = []
 
-    def replay(self, record: CoordinatorRecord, producer_id: int) -> None:
+    def replay(self, record: CoordinatorRecord, producer_id: int, offset: int) -> None:
         assert record.value is not None
+        self.offsets.append(offset)
         self.events.append(record.value.offset if producer_id == -1 else (record.value.offset, producer_id))
 
     def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
@@ -77,8 +80,8 @@ class Setup:
     def kinds(self) -> RecordKinds:
         return GROUP_RECORD_KINDS
 
-    def shard(self, partition: int, effects: Effects) -> Journal:
-        self.shards.append(Journal(effects))
+    def shard(self, partition: int, leader_epoch: int, effects: Effects) -> Journal:
+        self.shards.append(Journal(effects, leader_epoch))
         return self.shards[-1]
 
     def elect(self, *partitions: int, epoch: int = 0) -> Journal:
@@ -535,3 +538,260 @@ def test_the_time_of_operations_and_timers_is_counted() -> None:
     setup.elect(epoch=1)
     setup.runtime.execute("key", lambda shard: work(1))
     assert setup.runtime.busy_ns() == 11_000_000
+
+
+# offsets, leader epochs
+
+
+def test_a_shard_knows_its_leader_epoch_and_where_its_records_are() -> None:
+    setup = Setup()
+    journal = setup.elect(epoch=4)
+    assert journal.leader_epoch == 4
+    setup.write(1, 2)
+    setup.runtime.end_transaction(0, PRODUCER, 5, True)
+    setup.log.holds = True
+    setup.write(3)
+    setup.log.release()
+    assert journal.offsets == [0, 1, 3]
+    assert setup.elect(epoch=5).offsets == [0, 1, 3]
+    assert setup.shards[-1].leader_epoch == 5
+
+
+# committed reads
+
+
+def read(setup: Setup) -> Any:
+    return setup.runtime.read("key", lambda shard: [each for each in shard.events if each != "loaded"])
+
+
+def in_doubt(answer: Any) -> bool:
+    return type(answer.exception(0)) is CoordinatorNotAvailableError
+
+
+@pytest.mark.parametrize("error", [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND])
+def test_a_read_of_what_is_not_committed_in_time_fails_until_it_is_committed(error: ErrorCode) -> None:
+    setup = Setup()
+    setup.elect()
+    setup.log.holds = True
+    answer = setup.write(1)
+    waiting = read(setup)
+    setup.log.release(error)
+    assert answer.result(0) is error
+    assert in_doubt(waiting)
+    assert refusal(lambda: read(setup)) is CoordinatorNotAvailableError
+    setup.log.commit()
+    assert read(setup) == [1]
+
+
+def test_a_later_append_that_is_committed_ends_the_doubt() -> None:
+    setup = Setup()
+    setup.elect()
+    setup.log.holds = True
+    setup.write(1)
+    setup.log.release(ErrorCode.REQUEST_TIMED_OUT)
+    setup.log.holds = True
+    setup.write(2)
+    waiting = read(setup)
+    assert not waiting.done()
+    setup.log.release()
+    assert waiting.result(0) == [1, 2]
+    assert read(setup) == [1, 2]
+
+
+def test_a_read_depends_on_what_it_saw_not_on_later_appends() -> None:
+    setup = Setup()
+    setup.elect()
+    setup.log.holds = True
+    setup.write(1)
+    first = read(setup)
+    setup.write(2)
+    second = read(setup)
+    held, setup.log.held = setup.log.held, []
+    held[0].set_result(NONE)
+    assert first.result(0) == [1]
+    assert not second.done()
+    held[1].set_result(ErrorCode.REQUEST_TIMED_OUT)
+    assert in_doubt(second)
+
+
+def test_a_read_does_not_wait_for_an_answer_that_comes_later_than_the_append() -> None:
+    setup = Setup()
+    setup.elect()
+    setup.log.holds = True
+    parked: Future[Any] = Future()
+    answer = setup.write(1, answer=lambda error: parked)
+    waiting = read(setup)
+    setup.log.release()
+    assert waiting.result(0) == [1]
+    assert read(setup) == [1]
+    assert not answer.done()
+
+
+def test_a_read_does_not_wait_for_a_callback_that_fails() -> None:
+    setup = Setup()
+    setup.elect()
+    setup.log.holds = True
+    answer = setup.write(1, answer=lambda error: 1 // 0)
+    waiting = read(setup)
+    setup.log.release()
+    assert isinstance(answer.exception(0), ZeroDivisionError)
+    assert waiting.result(0) == [1]
+
+
+def test_a_read_that_waits_is_refused_when_the_partition_goes() -> None:
+    setup = Setup()
+    setup.elect()
+    setup.log.holds = True
+    setup.write(1)
+    waiting = read(setup)
+    setup.runtime.resigned(0, 0)
+    assert type(waiting.exception(0)) is NotCoordinatorError
+    setup.log.release()
+
+
+# sends
+
+
+class Peer:
+    """The other side of a send; a test answers it."""
+
+    def __init__(self) -> None:
+        self.asked: list[Future[Any]] = []
+
+    def ask(self) -> "Future[Any]":
+        self.asked.append(Future())
+        return self.asked[-1]
+
+
+def test_a_send_starts_without_the_lock_and_completes_with_it() -> None:
+    setup = Setup()
+    setup.elect()
+    peer = Peer()
+    outcomes: list[Any] = []
+
+    def start() -> "Future[Any]":
+        outcomes.append(setup.runtime.execute("key", lambda shard: "not locked"))
+        return peer.ask()
+
+    def completed(journal: Journal, done: "Future[Any]") -> None:
+        outcomes.append(done.result(0))
+        journal.effects.write([record(1)], outcomes.append)
+        journal.effects.send(peer.ask, lambda done: outcomes.append(done.result(0)))
+
+    def operation(shard: Journal) -> str:
+        shard.effects.send(start, lambda done: completed(shard, done))
+        assert not outcomes
+        return "done"
+
+    assert setup.runtime.execute("key", operation) == "done"
+    peer.asked[0].set_result("first")
+    assert outcomes == ["not locked", "first", NONE]
+    assert setup.stored() == [1]
+    peer.asked[1].set_result("second")
+    assert outcomes[3:] == ["second"]
+
+
+def test_an_answer_to_a_send_waits_for_the_operation_that_runs() -> None:
+    setup = Setup()
+    journal = setup.elect()
+    peer = Peer()
+
+    def operation(shard: Journal) -> int:
+        peer.asked[0].set_result(None)
+        shard.events.append("operation")
+        return setup.runtime.queue_size()
+
+    setup.runtime.execute("key", lambda shard: shard.effects.send(peer.ask, lambda _: journal.events.append("answer")))
+    assert setup.runtime.execute("key", operation) == 1
+    assert journal.events == ["loaded", "operation", "answer"]
+
+
+def test_a_send_that_fails_tells_its_exception() -> None:
+    setup = Setup()
+    setup.elect()
+    peer = Peer()
+    failures: list[Any] = []
+
+    def refuse() -> "Future[Any]":
+        raise OSError("no route")
+
+    def operation(shard: Journal) -> None:
+        shard.effects.send(refuse, lambda done: failures.append(done.exception(0)))
+        shard.effects.send(peer.ask, lambda done: failures.append(done.exception(0)))
+
+    setup.runtime.execute("key", operation)
+    peer.asked[0].set_exception(TimeoutError())
+    assert [type(failure) for failure in failures] == [OSError, TimeoutError]
+
+
+def test_nothing_is_sent_or_told_when_the_partition_has_gone() -> None:
+    setup = Setup()
+    journal = setup.elect()
+    peer = Peer()
+
+    def send(shard: Journal) -> None:
+        shard.effects.send(peer.ask, lambda _: journal.events.append("answer"))
+
+    def send_while_resigning(shard: Journal) -> None:
+        send(shard)
+        shard.effects.reply(resigned, None)
+
+    setup.runtime.execute("key", send)
+    resigned: Future[None] = Future()
+    resigned.add_done_callback(lambda _: setup.runtime.resigned(0, 0))
+    setup.runtime.execute("key", send_while_resigning)
+    assert len(peer.asked) == 1
+    peer.asked[0].set_result(None)
+    assert journal.events == ["loaded", "unloaded"]
+
+
+def test_an_answer_to_a_send_that_the_shard_fails_to_take_leaves_it_usable() -> None:
+    setup = Setup()
+    journal = setup.elect()
+    peer = Peer()
+
+    def completed(_: "Future[Any]") -> None:
+        journal.effects.write([record(1)], lambda _: None)
+        raise ZeroDivisionError
+
+    setup.runtime.execute("key", lambda shard: shard.effects.send(peer.ask, completed))
+    peer.asked[0].set_result(None)
+    assert setup.stored() == [1]
+    assert setup.write(2) == NONE
+
+
+# what fails
+
+
+def test_a_queued_write_whose_callback_fails_leaves_the_others() -> None:
+    setup = Setup()
+    setup.elect()
+
+    def operation(shard: Journal) -> Write:
+        shard.effects.write([record(1)], lambda _: 1 // 0)
+        shard.effects.write([record(2)], lambda _: None)
+        return Write([record(3)], lambda error: error)
+
+    assert setup.runtime.execute("key", operation) == NONE
+    assert setup.stored() == [1, 2, 3]
+
+
+def test_what_an_operation_queued_before_it_raised_is_performed() -> None:
+    setup = Setup()
+    setup.elect()
+
+    def operation(shard: Journal) -> None:
+        shard.effects.write([record(1)], lambda _: None)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        setup.runtime.execute("key", operation)
+    assert setup.stored() == [1]
+
+
+def test_a_shard_that_fails_to_unload_keeps_no_other_from_being_unloaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    setup = Setup(partitions=2)
+    setup.elect(0, 1)
+    monkeypatch.setattr(setup.shards[0], "unloaded", lambda: 1 // 0)
+    setup.runtime.shutdown()
+    assert setup.shards[1].events == ["loaded", "unloaded"]

@@ -9,7 +9,7 @@ effects without performing them.
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from zope.interface import Interface
 
@@ -67,11 +67,14 @@ class Write:
         """Return the batch to append."""
         return encode_batch(self.records, now_ms, compression, self.producer)
 
-    def replay(self, shard: Any) -> None:
-        """Apply the appended records to the ICoordinatorShard."""
+    def replay(self, shard: Any, base_offset: int) -> int:
+        """Apply the appended records to the ICoordinatorShard; return the last one's offset."""
         producer_id = -1 if self.producer is None else self.producer.producer_id
+        offset = base_offset
         for record in self.records:
-            shard.replay(record, producer_id)
+            shard.replay(record, producer_id, offset)
+            offset += 1
+        return offset - 1
 
 
 class EndTransaction(Write):
@@ -100,20 +103,33 @@ class EndTransaction(Write):
             producer_epoch=self.ended.epoch,
         )
 
-    def replay(self, shard: Any) -> None:
-        """Commit or discard the transaction's pending records."""
+    def replay(self, shard: Any, base_offset: int) -> int:
+        """Commit or discard the transaction's pending records; return the marker's offset."""
         shard.replay_end_transaction(self.ended.producer_id, self.committed)
+        return base_offset
+
+
+class Send(NamedTuple):
+    """Input or output to start without the shard's lock; see ``Effects.send``."""
+
+    start: Callable[[], Future[Any]]
+    completed: Callable[[Future[Any]], None]
 
 
 class Effects:
-    """The effects of a state machine, in order; the runtime performs them while it holds the shard's lock."""
+    """The effects of a state machine, in order: writes while the shard is locked, replies and sends after that.
 
-    __slots__ = ("replies", "timers", "writes")
+    The writes that an operation queues come before the one that it returns. If an operation raises, what it has queued is
+    performed all the same.
+    """
+
+    __slots__ = ("replies", "sends", "timers", "writes")
 
     def __init__(self, timers: ITimers) -> None:
         self.timers = timers
         self.writes: deque[Write] = deque()
         self.replies: deque[tuple[Future[Any], Any]] = deque()
+        self.sends: deque[Send] = deque()
 
     def write(self, records: list[CoordinatorRecord], completed: Callable[[ErrorCode], Any]) -> None:
         """Append ``records``, then call ``completed`` with the outcome."""
@@ -122,3 +138,15 @@ class Effects:
     def reply(self, parked: "Future[T]", result: T) -> None:
         """Complete a parked request after the lock is released."""
         self.replies.append((parked, result))
+
+    def fail(self, parked: "Future[Any]", error: BaseException) -> None:
+        """Complete a parked request with an exception after the lock is released."""
+        self.replies.append((parked, error))
+
+    def send(self, start: "Callable[[], Future[T]]", completed: "Callable[[Future[T]], None]") -> None:
+        """Call ``start`` after the lock is released, and ``completed`` with the finished future, with the state locked.
+
+        ``start`` must not block, and its future must not wait forever. If it raises, the exception is that of the future. Sends of
+        operations on different threads may start in any order. When the shard is no longer active, neither is called.
+        """
+        self.sends.append(Send(start, completed))

@@ -4,7 +4,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import Future
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from zope.interface import Interface
 
@@ -16,15 +16,21 @@ from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 
+class Appended(NamedTuple):
+    """A batch that is in the local log, and the future outcome of replicating it; None: it is committed already."""
+
+    base_offset: int
+    committed: "Future[ErrorCode] | None" = None
+
+
 class IPartitionWriter(Interface):
     """Appends to partitions of an internal topic."""
 
-    def append(partition: TopicPartition, batch: Buffer, guard: VerificationGuard | None) -> ErrorCode | Future[ErrorCode]:
-        """Append a batch; ``guard`` is required if it starts a verified transaction.
+    def append(partition: TopicPartition, batch: Buffer, guard: VerificationGuard | None) -> Appended | ErrorCode:
+        """Append a batch; return the error if nothing was appended. ``guard`` is required if it starts a verified transaction."""
 
-        Returns NONE if the batch is committed, another error code if nothing was appended, or a future if the batch is in the
-        local log and waits for its replicas.
-        """
+    def is_committed(partition: TopicPartition, offset: int) -> bool:
+        """Return whether this broker leads the partition and its high watermark is above ``offset``."""
 
 
 class IPartitionReader(Interface):
@@ -40,8 +46,8 @@ class IPartitionReader(Interface):
 class ICoordinatorShard(Interface):
     """The state machine of one partition: operations read its state and return records to write, ``replay`` changes it."""
 
-    def replay(record: CoordinatorRecord, producer_id: int) -> None:
-        """Apply one record; ``producer_id`` is -1 outside a transaction."""
+    def replay(record: CoordinatorRecord, producer_id: int, offset: int) -> None:
+        """Apply one record, which is at ``offset`` in the log; ``producer_id`` is -1 outside a transaction."""
 
     def replay_end_transaction(producer_id: int, committed: bool) -> None:
         """Apply the end of a transaction that wrote to this partition."""
@@ -59,8 +65,8 @@ class IShardFactory(Interface):
     def kinds() -> RecordKinds:
         """Return the record types that the shards can replay."""
 
-    def shard(partition: int, effects: Effects) -> Any:
-        """Return a new, empty ICoordinatorShard."""
+    def shard(partition: int, leader_epoch: int, effects: Effects) -> Any:
+        """Return a new, empty ICoordinatorShard for the time that this broker leads the partition in ``leader_epoch``."""
 
 
 class ITopicCreator(Protocol):

@@ -48,6 +48,6 @@ def _load_batch(shard: Any, kinds: RecordKinds, batch: RecordBatch, unknown: set
         except UnknownRecordKindError as error:
             unknown.add(str(error))
             continue
-        shard.replay(decoded, producer_id)
+        shard.replay(decoded, producer_id, record.offset)
         count += 1
     return count

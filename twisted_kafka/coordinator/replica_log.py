@@ -1,22 +1,21 @@
 """Appends to and reads from the coordinators' internal topics, through the replica manager."""
 
-from collections.abc import Iterator, Mapping
-from concurrent.futures import Future
+from collections.abc import Iterator
 
 from zope.interface import implementer
 
-from twisted_kafka.coordinator.interfaces import IPartitionReader, IPartitionWriter
+from twisted_kafka.coordinator.interfaces import Appended, IPartitionReader, IPartitionWriter
 from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.log.validation.log_validator import AppendOrigin
-from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.errors import ErrorCode, KafkaError
 from twisted_kafka.protocol.records.batch import batches
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.protocol.topic_partition import TopicPartition
-from twisted_kafka.replication.operations.append_result import PartitionResult
 from twisted_kafka.replication.operations.appender import NO_GUARDS
+from twisted_kafka.replication.operations.delayed_produce import PendingResults
 from twisted_kafka.replication.replica_manager import ReplicaManager
-from twisted_kafka.waiting.futures import when_done
+from twisted_kafka.waiting.futures import then
 
 
 @implementer(IPartitionWriter)
@@ -28,13 +27,8 @@ class ReplicaWriter:
         self._timeout_ms = timeout_ms
         self._required_acks = required_acks
 
-    def append(self, partition: TopicPartition, batch: Buffer, guard: VerificationGuard | None) -> "ErrorCode | Future[ErrorCode]":
+    def append(self, partition: TopicPartition, batch: Buffer, guard: VerificationGuard | None) -> Appended | ErrorCode:
         """Append a batch; see IPartitionWriter."""
-
-        def error_in(results: Mapping[TopicPartition, PartitionResult]) -> ErrorCode:
-            error = results[partition].error
-            return ErrorCode(error) if error else ErrorCode.NONE
-
         results = self._replica_manager.appender.append(
             self._timeout_ms,
             self._required_acks,
@@ -43,7 +37,18 @@ class ReplicaWriter:
             internal_topics_allowed=True,
             guards=NO_GUARDS if guard is None else {partition: guard},
         )
-        return when_done(results, error_in)
+        if isinstance(results, PendingResults):
+            return Appended(results.appended[partition].base_offset, then(results, lambda done: ErrorCode(done[partition].error)))
+        result = results[partition]
+        return ErrorCode(result.error) if result.error else Appended(result.base_offset)
+
+    def is_committed(self, partition: TopicPartition, offset: int) -> bool:
+        """Return whether a record is committed; see IPartitionWriter."""
+        try:
+            led = self._replica_manager.get_partition_or_error(partition)
+        except KafkaError:
+            return False
+        return led.is_leader and led.log.high_watermark > offset
 
 
 @implementer(IPartitionReader)

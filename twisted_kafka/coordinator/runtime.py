@@ -6,7 +6,10 @@ internal topic that the key hashes to, replays them into the shard, and answers 
 stored state. A shard is loaded by replaying its partition from the log.
 
 Records are replayed as soon as they are in the local log, so the next operation sees them. The answer waits for the replicas,
-and so does every ``read``: no answer reveals a change that a new leader might not have.
+and so does every ``read``: no answer reveals a change that a new leader might not have. An append that the replicas did not
+confirm in time is in doubt: it stays in the log and in the state, and reads fail until it is known to be committed.
+
+Input and output that an operation starts (``Effects.send``) run without the lock, and what comes of them is given to the shard.
 """
 
 import threading
@@ -20,14 +23,15 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from twisted_kafka.coordinator.coordinator_record import Producer
-from twisted_kafka.coordinator.effects import Effects, EndTransaction, ITimers, TimerHandle, Write
+from twisted_kafka.coordinator.effects import Effects, EndTransaction, ITimers, Send, TimerHandle, Write
 from twisted_kafka.coordinator.hashing import partition_for
-from twisted_kafka.coordinator.interfaces import IPartitionReader, IPartitionWriter, IShardFactory
+from twisted_kafka.coordinator.interfaces import Appended, IPartitionReader, IPartitionWriter, IShardFactory
 from twisted_kafka.coordinator.loader import load_partition
 from twisted_kafka.protocol.errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     ErrorCode,
+    KafkaError,
     NotCoordinatorError,
     error_of,
 )
@@ -53,27 +57,76 @@ class CoordinatorState(Enum):
     CLOSED = "closed"
 
 
+class UncommittedAppend:
+    """The latest append that replicas have not confirmed, with the reads that have seen it.
+
+    Once it is committed, so are all before it. ``error`` is the outcome if it failed: the append is in doubt then.
+    """
+
+    __slots__ = ("answer", "error", "last_offset", "readers")
+
+    def __init__(self, last_offset: int) -> None:
+        self.last_offset = last_offset
+        self.answer: Future[Any] = Future()
+        self.error = ErrorCode.NONE
+        self.readers: list[tuple[Future[Any], Any]] = []
+
+    def wait(self, result: Any) -> "Future[Any]":
+        """Return a future of a read's result, for when the append is committed."""
+        answer: Future[Any] = Future()
+        self.readers.append((answer, result))
+        return answer
+
+    def answer_readers(self, effects: Effects, failure: KafkaError | None) -> None:
+        """Answer the reads that wait, with ``failure`` if it is given."""
+        readers, self.readers = self.readers, []
+        for answer, result in readers:
+            if failure is None:
+                effects.reply(answer, result)
+            else:
+                effects.fail(answer, failure)
+
+
 class CoordinatorContext:
-    """One partition's shard with its lock, its pending actions and its replies.
+    """One partition's shard with its lock, its pending actions, its replies and its sends.
 
     ``post`` never blocks: if another thread, or the caller further up its own stack, holds the lock, the holder runs the
     action before or just after it releases the lock. So an append may complete on any thread, even in the middle of another
     operation.
     """
 
-    __slots__ = ("_mailbox", "_now_ns", "busy_ns", "effects", "leader_epoch", "lock", "partition", "shard", "state", "uncommitted")
+    __slots__ = (
+        "_mailbox",
+        "_now_ns",
+        "_send",
+        "busy_ns",
+        "effects",
+        "leader_epoch",
+        "lock",
+        "partition",
+        "shard",
+        "state",
+        "uncommitted",
+    )
 
-    def __init__(self, partition: TopicPartition, leader_epoch: int, now_ns: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        partition: TopicPartition,
+        leader_epoch: int,
+        now_ns: Callable[[], int],
+        send: "Callable[[CoordinatorContext, Send], None]",
+    ) -> None:
         self.partition = partition
         self.busy_ns = 0
         """Total run time of operations and posted actions; updated by the holder of the lock."""
         self._now_ns = now_ns
+        self._send = send
         self.leader_epoch = leader_epoch
         self.state = CoordinatorState.LOADING
         self.lock = threading.Lock()
         self.effects: Effects = None  # type: ignore[assignment]  # the runtime sets these two right after: they need the context
         self.shard: Any = None
-        self.uncommitted: Future[Any] | None = None
+        self.uncommitted: UncommittedAppend | None = None
         self._mailbox: deque[Callable[[], None]] = deque()
 
     @property
@@ -87,7 +140,7 @@ class CoordinatorContext:
         self.settle()
 
     def settle(self) -> None:
-        """Run posted actions and send replies; call it without the lock, each time the lock has been released."""
+        """Run posted actions, send replies and start sends; call it without the lock, each time the lock has been released."""
         while True:
             while self._mailbox and self.lock.acquire(blocking=False):
                 try:
@@ -95,18 +148,36 @@ class CoordinatorContext:
                         self._run_one(self._mailbox.popleft())
                 finally:
                     self.lock.release()
-            replies = self.effects.replies
-            if not replies:
-                if self._mailbox and not self.lock.locked():
-                    continue
+            if self.effects.replies:
+                self._send_replies()
+            elif self.effects.sends:
+                self._start_sends()
+            elif not self._mailbox or self.lock.locked():
                 return
-            while replies:
-                try:
-                    parked, result = replies.popleft()
-                except IndexError:  # another thread is sending them too, and looks again afterwards
-                    return
-                if not parked.done():
-                    parked.set_result(result)
+
+    def _send_replies(self) -> None:
+        replies = self.effects.replies
+        while replies:
+            try:
+                parked, result = replies.popleft()
+            except IndexError:  # another thread sends them too
+                return
+            if parked.done():
+                continue
+            if isinstance(result, BaseException):
+                parked.set_exception(result)
+            else:
+                parked.set_result(result)
+
+    def _start_sends(self) -> None:
+        sends = self.effects.sends
+        while sends:
+            try:
+                one = sends.popleft()
+            except IndexError:  # another thread starts them too
+                return
+            if self.state is ACTIVE:
+                self._send(self, one)
 
     def _run_one(self, action: Callable[[], None]) -> None:
         began_ns = self._now_ns()
@@ -194,9 +265,9 @@ class CoordinatorRuntime:
             old = self._contexts.get(partition)
             if old is not None and old.leader_epoch >= leader_epoch and old.state is not CoordinatorState.FAILED:
                 return
-            context = CoordinatorContext(TopicPartition(self.topic, partition), leader_epoch, self._clock.monotonic_ns)
+            context = CoordinatorContext(TopicPartition(self.topic, partition), leader_epoch, self._clock.monotonic_ns, self._send)
             context.effects = Effects(_ContextTimers(self, context, self._timer))
-            context.shard = self._shards.shard(partition, context.effects)
+            context.shard = self._shards.shard(partition, leader_epoch, context.effects)
             self._contexts[partition] = context
             self._to_load.append(context)
             starts_loader = not self._is_loader_busy
@@ -219,8 +290,14 @@ class CoordinatorRuntime:
         with context.lock:
             was_active = context.state is ACTIVE
             context.state = CoordinatorState.CLOSED
+            if context.uncommitted is not None:
+                gone = NotCoordinatorError("This broker no longer leads the key's partition.")
+                context.uncommitted.answer_readers(context.effects, gone)
             if was_active:
-                context.shard.unloaded()
+                try:
+                    context.shard.unloaded()
+                except Exception:  # noqa: BLE001 the other shards have to be unloaded, too
+                    self.log.failure("Failed to unload {partition}", partition=context.partition)
         context.settle()
         with self._contexts_lock:
             self._past_busy_ns += context.busy_ns
@@ -325,20 +402,17 @@ class CoordinatorRuntime:
     def execute(self, key: str, operation: Callable[Concatenate[Any, P], R], *args: P.args, **kwargs: P.kwargs) -> Any:
         """Run an operation on the key's shard; return its response, or a future of it if replicas have to confirm first.
 
-        Raises NotCoordinatorError, CoordinatorLoadInProgressError and CoordinatorNotAvailableError.
+        The writes that the operation queues are appended before the one that it returns. Raises NotCoordinatorError,
+        CoordinatorLoadInProgressError and CoordinatorNotAvailableError.
         """
-        return self._run(self._context(key), operation, *args, **kwargs)
+        return self._run(self._context(key), False, operation, *args, **kwargs)
 
     def read(self, key: str, operation: Callable[Concatenate[Any, P], R], *args: P.args, **kwargs: P.kwargs) -> Any:
-        """Do as ``execute``, but delay the response of an operation that writes nothing until all state it saw is committed."""
-        context = self._context(key)
-        result = self._run(context, operation, *args, **kwargs)
-        uncommitted = context.uncommitted
-        if uncommitted is None or uncommitted.done() or isinstance(result, Future):
-            return result
-        answer: Future[R] = Future()
-        uncommitted.add_done_callback(lambda _: answer.set_result(result))
-        return answer
+        """Do as ``execute``, but delay the response of an operation that writes nothing until all state it saw is committed.
+
+        Raises CoordinatorNotAvailableError, or fails the future with it, if some of that state is not committed in time.
+        """
+        return self._run(self._context(key), True, operation, *args, **kwargs)
 
     def execute_everywhere(self, operation: Callable[[Any], R]) -> list[R]:
         """Run an operation that returns no Write on every active shard; return the results."""
@@ -347,12 +421,12 @@ class CoordinatorRuntime:
         results = []
         for context in contexts:
             try:
-                results.append(self._run(context, operation))
+                results.append(self._run(context, False, operation))
             except NotCoordinatorError:  # unloaded in the meantime
                 continue
         return results
 
-    def _run(self, context: CoordinatorContext, operation: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def _run(self, context: CoordinatorContext, is_read: bool, operation: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         effects = context.effects
         try:
             with context.lock:
@@ -365,9 +439,11 @@ class CoordinatorRuntime:
                         self._perform_effects(context)
                     if isinstance(result, Write):
                         result = self._perform(context, result)
-                        if effects.writes:
-                            self._perform_effects(context)
+                    if is_read and context.uncommitted is not None and not isinstance(result, Future):
+                        result = self._when_committed(context, context.uncommitted, result)
                 finally:
+                    if effects.writes:
+                        self._perform_effects(context)
                     context.busy_ns += self._clock.monotonic_ns() - began_ns
         finally:
             context.settle()
@@ -377,11 +453,27 @@ class CoordinatorRuntime:
         """Run a timer's action with the shard locked, if the shard is still active and nobody has cancelled the timer."""
 
         def fire() -> None:
-            if context.state is ACTIVE and timer.action is not None:
-                timer.action()
-                self._perform_effects(context)
+            if timer.action is not None:
+                self._act(context, timer.action)
 
         context.post(fire)
+
+    def _send(self, context: CoordinatorContext, one: Send) -> None:
+        """Start a send without the lock; give its finished future to the shard, if that is still active then."""
+        try:
+            future = one.start()
+        except Exception as error:  # noqa: BLE001 it is the outcome of the send
+            future = Future()
+            future.set_exception(error)
+        future.add_done_callback(lambda done: context.post(lambda: self._act(context, lambda: one.completed(done))))
+
+    def _act(self, context: CoordinatorContext, action: Callable[[], object]) -> None:
+        """Run an action with the lock held, if the shard is active, and perform its effects."""
+        if context.state is ACTIVE:
+            try:
+                action()
+            finally:
+                self._perform_effects(context)
 
     def end_transaction(
         self, partition: int, producer: Producer, coordinator_epoch: int, committed: bool
@@ -398,7 +490,7 @@ class CoordinatorRuntime:
         def end(_: Any) -> EndTransaction:
             return EndTransaction(producer, coordinator_epoch, committed, ErrorCode)
 
-        answer: ErrorCode | Future[ErrorCode] = self._run(context, end)  # type: ignore[arg-type]  # _refuse never returns
+        answer: ErrorCode | Future[ErrorCode] = self._run(context, False, end)  # type: ignore[arg-type]  # _refuse never returns
         return answer
 
     # writes
@@ -406,23 +498,27 @@ class CoordinatorRuntime:
     def _perform_effects(self, context: CoordinatorContext) -> None:
         writes = context.effects.writes
         while writes:
-            self._perform(context, writes.popleft())
+            try:
+                self._perform(context, writes.popleft())
+            except Exception:  # noqa: BLE001 the writes after it, and the operation, do not depend on it
+                self.log.failure("Failed to complete a write to {partition}", partition=context.partition)
 
     def _perform(self, context: CoordinatorContext, write: Write) -> Any:
         if write.is_empty():
             return write.completed(ErrorCode.NONE)
-        outcome = self._append(context, write)
-        if isinstance(outcome, Future):
-            write.replay(context.shard)
-            answer: Future[Any] = Future()
-            context.uncommitted = answer
-            outcome.add_done_callback(lambda done: context.post(lambda: self._committed(context, write, answer, done)))
-            return answer
-        if not outcome:
-            write.replay(context.shard)
-        return write.completed(outcome)
+        appended = self._append(context, write)
+        if isinstance(appended, ErrorCode):
+            return write.completed(appended)
+        base_offset, committed = appended
+        last_offset = write.replay(context.shard, base_offset)
+        if committed is None:
+            context.uncommitted = None
+            return write.completed(ErrorCode.NONE)
+        append = context.uncommitted = UncommittedAppend(last_offset)
+        committed.add_done_callback(lambda done: context.post(lambda: self._committed(context, write, append, done)))
+        return append.answer
 
-    def _append(self, context: CoordinatorContext, write: Write) -> "ErrorCode | Future[ErrorCode]":
+    def _append(self, context: CoordinatorContext, write: Write) -> Appended | ErrorCode:
         try:
             batch = write.encode(self._clock.wall_ms(), self._settings.compression)
             return self._writer.append(context.partition, batch, write.guard)
@@ -432,20 +528,36 @@ class CoordinatorRuntime:
                 self.log.failure("Failed to append to {partition}", partition=context.partition)
             return code
 
-    def _committed(self, context: CoordinatorContext, write: Write, answer: "Future[Any]", done: "Future[ErrorCode]") -> None:
+    def _committed(self, context: CoordinatorContext, write: Write, append: UncommittedAppend, done: "Future[ErrorCode]") -> None:
         failure = done.exception()
-        error = done.result() if failure is None else error_of(failure)
+        error = append.error = done.result() if failure is None else error_of(failure)
+        if not error and context.uncommitted is append:
+            context.uncommitted = None
         try:
             result = write.completed(error)
         except Exception as failed:  # noqa: BLE001 the future carries it to the handler, which answers and logs it
-            answer.set_exception(failed)
+            context.effects.fail(append.answer, failed)
         else:
             if isinstance(result, Future):
-                forward(result, answer)
+                forward(result, append.answer)
             else:
-                context.effects.reply(answer, result)
+                context.effects.reply(append.answer, result)
+        append.answer_readers(context.effects, _in_doubt(context.partition) if error else None)
         if context.state is ACTIVE:
             self._perform_effects(context)
+
+    def _when_committed(self, context: CoordinatorContext, append: UncommittedAppend, result: R) -> "R | Future[R]":
+        """Return what a read answers that has seen ``append``. Raises CoordinatorNotAvailableError if that is in doubt."""
+        if not append.error:
+            return append.wait(result)
+        if not self._writer.is_committed(context.partition, append.last_offset):
+            raise _in_doubt(context.partition)
+        context.uncommitted = None
+        return result
+
+
+def _in_doubt(partition: TopicPartition) -> CoordinatorNotAvailableError:
+    return CoordinatorNotAvailableError(f"The last write to {partition} is not known to be committed.")
 
 
 @implementer(ITimers)

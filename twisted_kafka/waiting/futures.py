@@ -7,6 +7,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
+E = TypeVar("E", bound=Exception)
 
 
 def forward(future: "Future[R]", answer: "Future[R]") -> None:
@@ -29,6 +30,22 @@ def then(future: "Future[R]", convert: Callable[[R], T]) -> "Future[T]":
     def done(finished: "Future[R]") -> None:
         try:
             answer.set_result(convert(finished.result()))
+        except Exception as error:  # noqa: BLE001 set on the future
+            answer.set_exception(error)
+
+    future.add_done_callback(done)
+    return answer
+
+
+def recover(future: "Future[R]", expected: type[E], convert: Callable[[E], R]) -> "Future[R]":
+    """Return a future of the result, or of ``convert(error)`` if the future fails with an ``expected`` error."""
+    answer: Future[R] = Future()
+
+    def done(finished: "Future[R]") -> None:
+        try:
+            answer.set_result(finished.result())
+        except expected as error:
+            answer.set_result(convert(error))
         except Exception as error:  # noqa: BLE001 set on the future
             answer.set_exception(error)
 

@@ -35,7 +35,7 @@ from twisted_kafka.protocol.messages.consumer_groups import (
 )
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition
 from twisted_kafka.timing.scheduler import IScheduler
-from twisted_kafka.waiting.futures import then
+from twisted_kafka.waiting.futures import recover, then
 
 COUNTS_KEPT_NS = 1_000_000_000
 
@@ -123,6 +123,14 @@ class GroupCoordinator:
             return _unless_parked(self.runtime.execute(group_id, operation))
         except KafkaError as error:
             return on_error(error.code)
+
+    def _read(self, group_id: str, operation: Callable[[GroupShard], Any], on_error: Callable[[ErrorCode], T]) -> Any:
+        """Do as ``_execute``, for an operation that may be answered only from committed state."""
+        try:
+            answer = self.runtime.read(group_id, operation)
+        except KafkaError as error:
+            return on_error(error.code)
+        return recover(answer, KafkaError, lambda error: on_error(error.code)) if isinstance(answer, Future) else answer
 
     # the classic protocol
 
@@ -247,12 +255,13 @@ class GroupCoordinator:
 
     def fetch_offsets(self, request: OffsetFetch) -> "tuple[ErrorCode, Fetched] | Future[tuple[ErrorCode, Fetched]]":
         """Return the group's error and its committed offsets."""
-        try:
-            answer: tuple[ErrorCode, Fetched] | Future[tuple[ErrorCode, Fetched]] = self.runtime.read(
-                request.sender.group_id, lambda shard: shard.offsets.fetch(request)
-            )
-        except KafkaError as error:
-            return error.code, {}
+
+        def refused(error: ErrorCode) -> tuple[ErrorCode, Fetched]:
+            return error, {}
+
+        answer: tuple[ErrorCode, Fetched] | Future[tuple[ErrorCode, Fetched]] = self._read(
+            request.sender.group_id, lambda shard: shard.offsets.fetch(request), refused
+        )
         return answer
 
     def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> Any:
@@ -303,12 +312,13 @@ class GroupCoordinator:
 
     def describe_consumer_group(self, group_id: str) -> "DescribedGroup | Future[DescribedGroup]":
         """Describe a consumer group."""
-        try:
-            described: DescribedGroup | Future[DescribedGroup] = self.runtime.read(
-                group_id, lambda shard: shard.queries.describe_consumer(group_id)
-            )
-        except KafkaError as error:
-            return DescribedGroup(error_code=error.code, group_id=group_id)
+
+        def refused(error: ErrorCode) -> DescribedGroup:
+            return DescribedGroup(error_code=error, group_id=group_id)
+
+        described: DescribedGroup | Future[DescribedGroup] = self._read(
+            group_id, lambda shard: shard.queries.describe_consumer(group_id), refused
+        )
         return described
 
     def delete_group(self, group_id: str) -> "ErrorCode | Future[ErrorCode]":

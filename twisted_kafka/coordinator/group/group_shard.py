@@ -39,7 +39,7 @@ class GroupShard:
         self.offsets = OffsetMetadataManager(self.store, environment, effects, self._rebalancer)
         self.queries = GroupQueries(self.store, environment)
 
-    def replay(self, record: CoordinatorRecord, producer_id: int = -1) -> None:
+    def replay(self, record: CoordinatorRecord, producer_id: int, offset: int) -> None:
         """Apply a record that is in the log; see ICoordinatorShard."""
         self.store.replay(record, producer_id)
 
@@ -79,6 +79,6 @@ class GroupShardFactory:
         """Return the record types of ``__consumer_offsets``."""
         return GROUP_RECORD_KINDS
 
-    def shard(self, partition: int, effects: Effects) -> GroupShard:
+    def shard(self, partition: int, leader_epoch: int, effects: Effects) -> GroupShard:
         """Return a new, empty shard."""
         return GroupShard(effects, self._environment)

@@ -1,7 +1,6 @@
 """Appends to the logs of led partitions, answered at once or when the in-sync replicas have them."""
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
 from typing import Final
 
 from twisted.logger import Logger
@@ -30,7 +29,7 @@ from twisted_kafka.protocol.errors import (
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.protocol.topic_partition import INTERNAL_TOPICS, TopicPartition
 from twisted_kafka.replication.operations.append_result import PartitionResult
-from twisted_kafka.replication.operations.delayed_produce import DelayedProduce
+from twisted_kafka.replication.operations.delayed_produce import DelayedProduce, PendingResults
 from twisted_kafka.replication.operations.purgatories import Purgatories
 from twisted_kafka.replication.partition.partition import ACKS_ALL, Partition
 from twisted_kafka.replication.partition.partition_table import PartitionTable
@@ -86,7 +85,7 @@ class RecordAppender:
         *,
         internal_topics_allowed: bool = False,
         guards: Guards = NO_GUARDS,
-    ) -> "AppendResults | Future[AppendResults]":
+    ) -> AppendResults | PendingResults:
         """Append to each partition; a future only where acks=all has replicas to wait for, ``timeout_ms`` at most.
 
         ``guards`` are those of the partitions in which a transaction begins and was verified.
@@ -121,7 +120,7 @@ class RecordAppender:
 
     def append_each(
         self, topic_partition: TopicPartition, required_acks: int, each: Sequence[tuple[Buffer, int]]
-    ) -> "list[PartitionResult | Future[AppendResults]]":
+    ) -> list[PartitionResult | PendingResults]:
         """Append what several clients sent to one partition, together: the records and the ``timeout_ms`` of each.
 
         Returns for each the result that ``append`` would have, or its future.
@@ -133,7 +132,7 @@ class RecordAppender:
             infos, moved = partition.append_each_as_leader([records for records, _ in each], required_acks)
         except Exception as error:  # noqa: BLE001 a partition's failure is a value
             return [self._failed(topic_partition, error, len(records)) for records, _ in each]
-        results: list[PartitionResult | Future[AppendResults]] = []
+        results: list[PartitionResult | PendingResults] = []
         appended = appended_bytes = appended_records = 0
         waiting: list[tuple[int, PartitionResult]] = []
         for index, (info, (records, _)) in enumerate(zip(infos, each, strict=True)):

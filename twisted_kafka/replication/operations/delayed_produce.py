@@ -9,6 +9,14 @@ from twisted_kafka.replication.partition.partition_table import PartitionTable
 from twisted_kafka.waiting.purgatory import DelayedOperation
 
 
+class PendingResults(Future[dict[TopicPartition, PartitionResult]]):
+    """The results of an append once its replicas have it; ``appended`` has them before that: all but the errors are valid."""
+
+    def __init__(self, appended: dict[TopicPartition, PartitionResult]) -> None:
+        super().__init__()
+        self.appended = appended
+
+
 class DelayedProduce(DelayedOperation):
     """Waits for each result's ``required_offset``; a partition that is not there in time answers REQUEST_TIMED_OUT."""
 
@@ -19,7 +27,7 @@ class DelayedProduce(DelayedOperation):
         self._partitions = partitions
         self._results = results
         self.pending = [each for each, result in results.items() if result.required_offset >= 0]
-        self.future: Future[dict[TopicPartition, PartitionResult]] = Future()
+        self.future = PendingResults(results)
 
     def try_complete(self) -> bool:
         """Complete when no partition waits any more: each is replicated, or no longer can be."""

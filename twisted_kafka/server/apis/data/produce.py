@@ -32,6 +32,7 @@ from twisted_kafka.protocol.schema import maker
 from twisted_kafka.protocol.topic_partition import TopicPartition, topic_partition_of
 from twisted_kafka.replication.operations.append_result import PartitionResult
 from twisted_kafka.replication.operations.appender import NO_GUARDS, Guards
+from twisted_kafka.replication.operations.delayed_produce import PendingResults
 from twisted_kafka.replication.partition.topic_stats import PRODUCE_CONVERSIONS
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.server.apis.data.leader_hints import LeaderHints
@@ -157,13 +158,13 @@ class ProduceApis:
 
     def append_together(
         self, common: tuple[TopicPartition, int], each: Sequence[OneBatch]
-    ) -> "list[PartitionResult | Future[Results]]":
+    ) -> list[PartitionResult | PendingResults]:
         """Append the batches of such requests with the same partition and acks."""
         topic_partition, acks = common
         return self._replicas.appender.append_each(topic_partition, acks, [(one.records, one.timeout_ms) for one in each])
 
     def answer_one(
-        self, context: RequestContext, one: OneBatch, result: "PartitionResult | Future[Results]"
+        self, context: RequestContext, one: OneBatch, result: PartitionResult | PendingResults
     ) -> Answer | AppendedResponse | Later:
         """Return the answer to such a request, which was appended or refused."""
         context.is_frame_free = True
