@@ -11,6 +11,11 @@ def test_so_many_lines_in_so_much_time() -> None:
     assert limit.allow()
     assert limit.take_suppressed() == " (3 similar lines were suppressed before this one)"
     assert limit.take_suppressed() == ""
+    clock.advance_ms(INTERVAL_NS / 1e6 - 1)
+    assert [limit.allow() for _ in range(LINES)] == [True] * (LINES - 1) + [False], "the second interval is not over"
+    clock.advance_ms(1)
+    assert limit.allow()
+    assert limit.take_suppressed() == " (1 similar lines were suppressed before this one)"
 
 
 def test_clients_that_speak_something_else_get_a_hint_and_do_not_flood_the_log() -> None:

@@ -397,6 +397,7 @@ def test_a_listener_without_a_host_takes_all_addresses(accepting: Any) -> None:
     here = accepting([9], host="")
     here.connect(1)
     assert here.accepted == [1]
+    assert here.acceptor._socket.getsockname()[0] in ("0.0.0.0", "::")
 
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="needs IPv6")

@@ -58,3 +58,6 @@ def test_lookups_that_hang_end_and_are_few(hanging: list[str]) -> None:
     with pytest.raises(UnknownHostError, match=f"{MAX_LOOKUPS} lookups of other hosts hang"):
         addresses("one-more.example")
     assert len(hanging) == MAX_LOOKUPS
+    lookups = [thread for thread in threading.enumerate() if thread.name.startswith("host-name-lookup-host")]
+    assert len(lookups) == MAX_LOOKUPS
+    assert all(thread.daemon for thread in lookups), "the end of the process does not wait for them"

@@ -194,3 +194,6 @@ def test_the_buffers_kept_are_bounded_and_the_latest() -> None:
     buffers.give_back(bytes(200))
     buffers.give_back(memoryview(bytes(200)))
     assert buffers.kept_bytes == 210 + 220 + 230 + 240
+    for _ in range(5):
+        buffers.give_back(bytearray(250))  # a quarter
+    assert buffers.kept_bytes == 1000

@@ -249,6 +249,15 @@ def test_one_connection_does_not_take_all_of_a_turn(pair: Pair, monkeypatch: pyt
     assert pair.client.recv(10_000) == b"".join(parts[2:])
 
 
+def test_a_response_waits_behind_one_whose_turn_is_over(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "TURN_BYTES", 100)
+    monkeypatch.setattr(transport, "GATHERED_PARTS", 1)
+    assert not pair.transport.send([b"1" * 100, b"2" * 200], 300)
+    assert not pair.transport.send([b"3"], 1), "although the socket has room"
+    assert pair.transport in pair.reactor.writers
+    assert pair.receive_all(301) == b"1" * 100 + b"2" * 200 + b"3"
+
+
 def test_progress_is_a_sign_of_life_and_its_lack_is_not(pair: Pair) -> None:
     data = bytes(2_000_000)
     pair.transport.send([data], len(data))

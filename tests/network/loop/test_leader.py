@@ -375,3 +375,6 @@ def test_time_in_requests_is_the_handlers_and_not_the_network_threads(stage: Sta
     assert stage.channel.idle_ns() - idle_ns == 5_000_000, "of two handlers one was idle"
     stage.clock.advance_ms(10)
     assert stage.channel.idle_ns() - idle_ns == 25_000_000
+    stage.request()
+    assert stage.processor.handle_requests()
+    assert stage.processor.waited_ns() - waited_ns == 10_000_000

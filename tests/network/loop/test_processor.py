@@ -1,5 +1,7 @@
+import gc
 import random
 import socket
+import weakref
 from collections import deque
 
 import pytest
@@ -10,6 +12,7 @@ from tests.network.network_fakes import Layer, frame
 from twisted_kafka.network.accepting.interfaces import NEW_CONNECTIONS, IBlockedAcceptor, NoQuotas
 from twisted_kafka.network.connection.channel import READ_AHEAD_BYTES
 from twisted_kafka.network.connection.expiry import HALF_CLOSED_S
+from twisted_kafka.network.connection.framing import NOT_NOW
 from twisted_kafka.network.requests.parker import Parker
 from twisted_kafka.network.requests.request import Request, ThrottlingResponse
 from twisted_kafka.network.requests.request_channel import AlreadyAnsweredError
@@ -231,6 +234,19 @@ def test_full_queue_stops_reading_and_goes_on_sending() -> None:
     assert answered == 9
     assert not layer.processor.is_full
     assert all(transport.is_reading and transport.written for _, transport in [*clients, (extra, extra_transport)])
+
+
+def test_a_connection_that_is_closed_while_the_queue_is_full_is_not_kept() -> None:
+    layer = Layer(queue_size=1)
+    layer.connect()[0].dataReceived(frame(1))
+    channel, transport = layer.connect()
+    kept = weakref.ref(transport)
+    layer.connect()[0].dataReceived(frame(2))
+    assert channel.get_buffer() is NOT_NOW
+    transport.abortConnection()
+    del channel, transport
+    gc.collect()
+    assert kept() is None
 
 
 def test_stalled_handlers_get_help_and_the_next_requests_need_not_wait() -> None:

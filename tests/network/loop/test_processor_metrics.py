@@ -44,6 +44,16 @@ def test_what_comes_in_and_goes_out() -> None:
     assert setup.values("request-size-avg", "request-size-max") == [10.5, 13]
 
 
+def test_nothing_has_happened_yet() -> None:
+    setup = Setup()
+    names = [name.name for name, _ in setup.registry.items() if name.type == "socket-server-metrics"]
+    totals = [name for name in names if name.endswith(("-total", "-rate", "-count")) and "io-" not in name]
+    assert len(totals) > 20
+    assert setup.values(*totals) == [0] * len(totals)
+    extremes = [name for name in names if name.endswith(("-avg", "-max")) and "io-" not in name]
+    assert [str(value) for value in setup.values(*extremes)] == ["nan"] * 4
+
+
 def test_connections() -> None:
     setup = Setup()
     (first, _), (_, second) = setup.layer.connect(), setup.layer.connect()

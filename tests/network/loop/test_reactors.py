@@ -4,7 +4,9 @@ import threading
 from typing import Any
 
 import pytest
+from twisted.internet.pollreactor import PollReactor
 
+from twisted_kafka.network.loop import reactors
 from twisted_kafka.network.loop.reactors import MAX_FAILURES, NoHooks, Waker, close_reactor, make_poll_reactor, make_reactor
 from twisted_kafka.timing.clock import SystemClock
 
@@ -80,6 +82,46 @@ class FailingHooks(NoHooks):
             self.left -= 1
             raise ValueError("as the test wants it")
         return False
+
+
+def test_without_epoll_and_kqueue_a_reactor_is_on_poll(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("EPollReactor", "KQueueReactor"):
+        monkeypatch.setattr(reactors, name, None)
+    reactor = make_reactor(SystemClock())
+    assert isinstance(reactor, PollReactor)
+    close_reactor(reactor)
+
+
+class StoppingHooks(NoHooks):
+    """Stop the loop in its second turn."""
+
+    def __init__(self, reactor: Any) -> None:
+        self.reactor = reactor
+        self.turns = 0
+
+    def handle_requests(self) -> bool:
+        self.turns += 1
+        if self.turns == 2:
+            self.reactor.stop()
+        return True
+
+
+def test_a_loop_that_is_stopped_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    reactor: Any = make_reactor(SystemClock())
+    reactor.hooks = StoppingHooks(reactor)
+    reactor.callLater(1000, print)
+    waits: list[float] = []
+
+    def poll(timeout_s: float, _: int) -> tuple[()]:
+        waits.append(timeout_s)
+        return ()
+
+    monkeypatch.setattr(reactor, "_poll", poll)
+    reactor.startRunning(installSignalHandlers=False)
+    reactor.mainLoop()
+    assert waits[0] > 0
+    assert waits[1:] == [0]
+    close_reactor(reactor)
 
 
 @pytest.mark.parametrize("failures", [1, MAX_FAILURES - 1, MAX_FAILURES])

@@ -370,3 +370,42 @@ def test_a_version_between_two_that_are_enabled_is_not(protocols: str) -> None:
     context.set_max_proto_version(SSL.TLS1_2_VERSION)
     context.set_min_proto_version(SSL.TLS1_2_VERSION)
     assert listener.connect(context=context).handshake().error is not None
+
+
+class Renegotiating:
+    """OpenSSL that has to write before it reads on, until ``is_writable``."""
+
+    def __init__(self, tls: SSL.Connection) -> None:
+        self._tls = tls
+        self.is_writable = False
+
+    def recv(self, size: int) -> bytes:
+        if not self.is_writable:
+            raise SSL.WantWriteError
+        return self._tls.recv(size)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._tls, name)
+
+
+def test_what_cannot_be_read_before_something_is_written_is_read_when_the_socket_takes_it() -> None:
+    listener = Listener()
+    client = listener.connect().handshake()
+    transport, writers = client.transport, listener.reactor.writers
+    client.tls.send(frame(1))
+    tls = Renegotiating(transport._tls)
+    transport._tls = tls  # type: ignore[assignment]
+    client.pump()
+    client._client_writes()
+    assert listener.layer.take() is None
+    assert transport in writers
+    tls.is_writable = True
+    assert transport.doWrite() is None
+    request = listener.layer.take()
+    assert request is not None
+    assert transport not in writers
+    client.tls.send(frame(2))
+    client._client_writes()
+    transport.doWrite()
+    assert client.channel.in_flight is request
+    assert not client.channel.has_waiting_requests, "what is read when the socket may be written is that only"

@@ -46,12 +46,14 @@ class PendingRequest:
 
     __slots__ = ("api_key", "correlation_id", "deferred", "is_over", "latest", "message", "timer", "version")
 
+    # Set when it is sent.
+    version: int
+    correlation_id: int
+
     def __init__(self, message: Message, latest: int | None) -> None:
         self.message = message
         self.latest = latest
         self.api_key = message.KEY
-        self.version = -1
-        self.correlation_id = -1
         self.is_over = False
         self.timer: IDelayedCall | None = None
         self.deferred: Deferred[Message] = Deferred(self._cancelled)

@@ -98,7 +98,9 @@ class KafkaChannel:
         "transport",
     )
 
+    # Set by its processor.
     transport: IChannelTransport
+    last_active_ns: int
 
     def __init__(self, connection: ConnectionInfo, owner: IChannelOwner, max_request_bytes: int) -> None:
         self.connection = connection
@@ -115,7 +117,6 @@ class KafkaChannel:
         self.in_flight: Request | None = None
         self.is_paused = False
         self.is_eof = False
-        self.last_active_ns = 0
 
     @property
     def connection_id(self) -> str:
