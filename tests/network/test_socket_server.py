@@ -14,7 +14,7 @@ from twisted.internet.pollreactor import PollReactor
 from twisted.internet.selectreactor import SelectReactor
 
 from tests.eventually import WAIT_S, eventually
-from tests.network.network_fakes import Recorder, frame
+from tests.network.network_fakes import Recorder, frame, lines_of
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network import socket_server
@@ -126,7 +126,7 @@ class Running:
 
     def stop(self) -> None:
         self.slow.set()
-        if self.main.ident is None:
+        if not self.main.is_alive():
             return
         self.stop_processing()
         self.pool.shutdown()
@@ -224,6 +224,18 @@ def test_one_network_thread_accepts_by_itself_also_when_further_ones_come(
     socket.create_server(("127.0.0.1", port)).close()
     for client in clients:
         client.close()
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_nothing_goes_wrong_from_the_start_to_the_stop(running: Callable[..., Running], threads: str) -> None:
+    def run() -> None:
+        server = running({"num.network.threads": threads}).start().enable()
+        client = server.connect()
+        echo(client, 1)
+        client.close()
+        server.stop()
+
+    assert lines_of(run) == ["Main loop terminated."]  # Twisted says that of each reactor that ends
 
 
 def test_binds_first_and_serves_when_told(running: Callable[..., Running]) -> None:

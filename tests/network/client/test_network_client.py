@@ -263,11 +263,11 @@ def test_a_node_with_another_address_is_connected_to_anew() -> None:
 
 
 def test_closing_fails_everything_and_leaves_nothing() -> None:
-    harness, first = ready()
+    harness, first = ready(max_in_flight_requests_per_connection=1)
+    second = harness.send(heartbeat())
     other = Outcome(harness.client.send(NODE._replace(id=2), heartbeat()))
     harness.client.close()
-    assert isinstance(first.error, ClientClosedError)
-    assert isinstance(other.error, ClientClosedError)
+    assert all(isinstance(each.error, ClientClosedError) for each in (first, second, other))
     assert harness.attempts[0].transport.is_aborted
     assert harness.attempts[1].is_cancelled
     assert isinstance(harness.send(heartbeat()).error, ClientClosedError)
@@ -498,15 +498,16 @@ def test_a_timeout_is_what_the_caller_says_or_the_client_s() -> None:
 
 
 def test_an_idle_connection_is_closed_at_its_time() -> None:
-    harness, _ = ready(connections_max_idle_ms=10_000)
-    attempt = harness.attempts[0]
-    harness.clock.advance(5)
-    attempt.answer(attempt.requests()[0], HeartbeatResponse())
-    harness.clock.advance(5)
-    harness.clock.advance(4.9)
-    assert harness.client.is_ready(1)
-    harness.clock.advance(0.1)
-    assert harness.client.state_of(1) == "DISCONNECTED"
+    for used_at_s in (5.0, 0.5):
+        harness, _ = ready(connections_max_idle_ms=10_000)
+        attempt = harness.attempts[0]
+        harness.clock.advance(used_at_s)
+        attempt.answer(attempt.requests()[0], HeartbeatResponse())
+        harness.clock.advance(10 - used_at_s)
+        harness.clock.advance(used_at_s - 0.125)
+        assert harness.client.is_ready(1)
+        harness.clock.advance(0.125)
+        assert harness.client.state_of(1) == "DISCONNECTED"
 
 
 def test_frames_of_a_connection_that_was_closed_are_dropped() -> None:

@@ -104,9 +104,10 @@ def test_a_channel_is_closed_once_and_tells_nobody_afterwards() -> None:
     assert transport.is_closed
     assert not channel.is_open
     transport.is_closed = False
+    transport.is_reading = True
     channel.close()
     channel.pause()
-    assert not transport.is_closed
+    assert (transport.is_closed, transport.is_reading) == (False, True), "its transport is left alone"
     assert not channel.has_waiting_requests
     assert numbers(layer) == [1]
     assert transport.written == b""

@@ -183,6 +183,9 @@ def test_a_buffer_is_used_for_one_frame_at_a_time() -> None:
     assert buffers.take(100) is second
     assert buffers.take(25) is first, "a quarter of it is enough"
     assert buffers.take(100) is None
+    for size in (100, 10, 10):
+        buffers.give_back(bytearray(size))
+    assert [len(buffers.take(size) or b"") for size in (100, 10, 10, 10)] == [100, 10, 10, 0]
 
 
 def test_the_buffers_kept_are_bounded_and_the_latest() -> None:

@@ -1,10 +1,12 @@
 """The network thread handles requests, and hands its loop over when one takes long; threads are pumped by hand."""
 
+import socket
 import threading
 from collections.abc import Callable
 
 import pytest
 
+from tests.network.connection.test_transport import EventsReactor
 from tests.network.loop.schedule import HookedReactor
 from tests.network.network_fakes import Layer, frame
 from twisted_kafka.network.loop.network_thread import NetworkThread
@@ -252,6 +254,20 @@ def test_roles_are_not_exchanged_for_requests_that_follow_one_another_quickly(st
     assert not stage.channel.check_stalls(), "there is nothing left to watch"
 
 
+def test_roles_are_not_exchanged_between_two_requests(stage: Stage) -> None:
+    watched: list[bool] = []
+
+    def look(now_ns: int) -> None:
+        assert stage.leader.busy_since_ns == 0, "a request has just been taken"
+        watched.append(stage.channel.check_stalls())
+
+    stage.channel.watch = look
+    stage.request(3)
+    assert stage.processor.handle_requests()
+    assert watched == [True] * 3
+    assert [each.woken for each in stage.sleeping] == [0, 0]
+
+
 def test_with_the_last_handler_in_a_stalled_request_the_loop_goes_on_and_requests_wait() -> None:
     stage = Stage(handlers=1)
 
@@ -378,3 +394,44 @@ def test_time_in_requests_is_the_handlers_and_not_the_network_threads(stage: Sta
     stage.request()
     assert stage.processor.handle_requests()
     assert stage.processor.waited_ns() - waited_ns == 10_000_000
+
+
+class SocketsReactor(HookedReactor, EventsReactor):
+    """A reactor with hooks, counters and sockets."""
+
+    def __init__(self) -> None:
+        HookedReactor.__init__(self)
+        EventsReactor.__init__(self)
+        self.polls = self.waited_ns = 0
+
+
+def test_what_was_counted_with_one_reactor_goes_on_with_the_next(stage: Stage) -> None:
+    def respond_slowly(request: Request) -> None:
+        stage.clock.advance_ms(5)
+        stage.respond(request)
+
+    stage.act = respond_slowly
+    for turn in range(3):
+        reactor = SocketsReactor()
+        stage.processor.attach(reactor)
+        stage.request()
+        stage.processor.handle_requests()
+        reactor.polls, reactor.waited_ns = 3, 1000
+        assert stage.processor.polls() == 3 * (turn + 1)
+        assert stage.processor.waited_ns() == (5_000_000 + 1000) * (turn + 1)
+
+
+def test_a_new_reactor_is_woken_and_has_the_new_connections(stage: Stage) -> None:
+    stage.processor.check_connections()
+    stage.processor.attach(reactor := SocketsReactor())
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        theirs = socket.create_connection(listening.getsockname())
+        ours, peer = listening.accept()
+    ours.setblocking(False)
+    assert stage.processor.accept(ours, peer)
+    assert reactor.is_woken
+    assert stage.processor.before_poll() == 0
+    stage.processor.run_pending()
+    assert [reader.fileno() for reader in reactor.readers] == [ours.fileno()]  # type: ignore[attr-defined]
+    stage.processor.abandon_connections()
+    theirs.close()

@@ -3,12 +3,15 @@ import random
 import socket
 import weakref
 from collections import deque
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from zope.interface import implementer
 
 from tests.cases import case
-from tests.network.network_fakes import Layer, frame
+from tests.network import network_fakes
+from tests.network.network_fakes import FakeTransport, Layer, frame, lines_of
 from twisted_kafka.network.accepting.interfaces import NEW_CONNECTIONS, IBlockedAcceptor, NoQuotas
 from twisted_kafka.network.connection.channel import READ_AHEAD_BYTES
 from twisted_kafka.network.connection.expiry import HALF_CLOSED_S
@@ -16,6 +19,7 @@ from twisted_kafka.network.connection.framing import NOT_NOW
 from twisted_kafka.network.requests.parker import Parker
 from twisted_kafka.network.requests.request import Request, ThrottlingResponse
 from twisted_kafka.network.requests.request_channel import AlreadyAnsweredError
+from twisted_kafka.protocol.regions import Part
 
 
 def test_one_request_in_flight_and_answers_in_order() -> None:
@@ -342,10 +346,67 @@ def test_shutdown_answers_what_is_under_way() -> None:
     layer.reactor.run_asked()
     assert idle_transport.is_closed
     assert not busy_transport.is_closed
+    assert not busy_transport.is_reading
+    _, late_transport = layer.connect()
+    assert late_transport.is_closed
     layer.answer(request)
     assert busy_transport.written
     assert busy_transport.is_closed
     assert layer.take() is None
+
+
+class BrokenTransport(FakeTransport):
+    """Fails at what is told."""
+
+    broken = ""
+
+    def _use(self, what: str) -> None:
+        if what == self.broken:
+            raise ValueError(f"cannot {what}")
+
+    def send(self, parts: Sequence[Part], size_bytes: int) -> bool:
+        self._use("send")
+        return super().send(parts, size_bytes)
+
+    def resumeProducing(self) -> None:
+        self._use("resume")
+        super().resumeProducing()
+
+    def abortConnection(self) -> None:
+        super().abortConnection()
+        self._use("close")
+
+
+@pytest.mark.parametrize("broken", ["send", "resume", "close"])
+def test_a_connection_that_fails_is_closed_with_a_line_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
+    monkeypatch.setattr(network_fakes, "FakeTransport", BrokenTransport)
+    layer = Layer(queue_size=2)
+    clients = [layer.connect() for _ in range(4)]
+    for number, (channel, _) in enumerate(clients):
+        channel.dataReceived(frame(number))
+    transports: list[Any] = [transport for _, transport in clients]
+    transports[2].broken = broken
+    requests = [layer.take() for _ in range(2)]
+
+    def answer() -> None:
+        for request in requests:
+            assert request is not None
+            layer.channel.send_response(request, [b"x"], 1)
+        layer.reactor.run_asked()
+        while (request := layer.take()) is not None:
+            layer.answer(request)
+
+    lines = lines_of(answer)
+    assert [len(transport.written) for transport in transports if transport is not transports[2]] == [1, 1, 8]
+    if broken != "close":
+        assert len(lines) == 1
+        assert transports[2].is_closed
+    assert len(layer.observer.completed) == 4
+    assert lines_of(layer.processor.abandon_connections) == (
+        ["Connection 127.0.0.1:9092-127.0.0.1:5000-2 could not be closed cleanly"] if broken == "close" else []
+    )
+    assert not layer.processor.channels
+    assert all(transport.is_closed for transport in transports)
 
 
 def test_random_interleavings_answer_everything_once_and_in_order() -> None:
@@ -490,4 +551,60 @@ def test_a_response_that_is_appended_while_the_thread_ends_is_completed() -> Non
 
     layer.processor._responses = Interrupted()
     layer.channel.send_no_op(request)
+    assert layer.observer.completed == [request]
+
+
+@pytest.mark.parametrize(("delay_ms", "is_draining"), [(100, False), (0, False), (100, True)])
+def test_a_connection_whose_authentication_failed_is_closed_after_the_delay(delay_ms: int, is_draining: bool) -> None:
+    layer = Layer()
+    layer.processor.settings.failed_authentication_delay_ms = delay_ms
+    channel, transport = layer.connect()
+    if is_draining:
+        channel.dataReceived(frame(1))  # which keeps it open
+        layer.processor.begin_shutdown()
+        layer.reactor.run_asked()
+    channel.close_after_failed_authentication()
+    assert layer.processor.stats.failed_authentications == 1
+    assert transport.is_closed == (is_draining or not delay_ms)
+    assert not transport.is_reading
+    layer.advance_ms(99)
+    assert transport.is_closed == (is_draining or not delay_ms)
+    layer.advance_ms(1)
+    assert transport.is_closed
+
+
+def test_an_observer_that_fails_troubles_neither_the_client_nor_the_other_observers() -> None:
+    layer = Layer()
+    layer.processor._observers = (lambda request: 1 / 0, layer.observer.request_completed)  # type: ignore[assignment]
+    channel, transport = layer.connect()
+    channel.dataReceived(frame(1) + frame(2))
+    for count in (1, 2):
+        request = layer.take()
+        assert request is not None
+        assert lines_of(lambda: layer.answer(request)) == ["An observer of completed requests failed"]  # noqa: B023
+        assert len(layer.observer.completed) == count
+    assert len(transport.written) == 16
+
+
+def test_all_connections_are_closed_at_once_also_those_that_were_just_accepted() -> None:
+    layer = Layer(queue_size=1, idle_ms=1000)
+    clients = [layer.connect() for _ in range(3)]
+    for number, (channel, _) in enumerate(clients):
+        channel.dataReceived(frame(number))
+    ours, theirs = socket.socketpair()
+    quotas = layer.processor.settings.quotas = CountingQuotas(9)
+    assert layer.processor.accept(ours, ("127.0.0.1", 1))
+    layer.processor.close_all()
+    layer.reactor.run_asked()
+    assert all(transport.is_closed for _, transport in clients)
+    assert len(quotas.closed) == 4
+    theirs.settimeout(10)
+    assert theirs.recv(1) == b""
+    theirs.close()
+    assert layer.reactor.getDelayedCalls() == [], "nobody looks for idle ones any more"
+    request = layer.take()
+    assert request is not None
+    layer.reactor.run_asked()
+    assert layer.take() is None, "those that waited for room are gone"
+    layer.answer(request)
     assert layer.observer.completed == [request]

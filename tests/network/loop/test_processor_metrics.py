@@ -50,6 +50,7 @@ def test_nothing_has_happened_yet() -> None:
     totals = [name for name in names if name.endswith(("-total", "-rate", "-count")) and "io-" not in name]
     assert len(totals) > 20
     assert setup.values(*totals) == [0] * len(totals)
+    assert setup.values("select-total", "io-wait-time-ns-total", "io-time-ns-total") == [0, 0, 0]
     extremes = [name for name in names if name.endswith(("-avg", "-max")) and "io-" not in name]
     assert [str(value) for value in setup.values(*extremes)] == ["nan"] * 4
 

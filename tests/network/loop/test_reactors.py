@@ -57,6 +57,7 @@ def test_closed_waker_has_no_descriptor(waker: Waker) -> None:
 @pytest.mark.parametrize("make", [make_reactor, make_poll_reactor])
 def test_another_thread_ends_the_wait_of_a_reactor(make: Any) -> None:
     reactor = make(SystemClock())
+    assert (reactor.polls, reactor.waited_ns, reactor.waiting_since_ns) == (0, 0, 0)
     called = threading.Event()
     thread = threading.Thread(target=reactor.run, kwargs={"installSignalHandlers": False})
     thread.start()

@@ -1,11 +1,12 @@
 import os
+import sys
 import threading
 
 import pytest
 
 from tests.eventually import WAIT_S
 from twisted_kafka.network.loop.stall_watch import CHECK_S, PUT_OFF_S, StallWatch
-from twisted_kafka.network.loop.wake_up_timer import IWakeUpTimer, SleepTimer, make_wake_up_timer
+from twisted_kafka.network.loop.wake_up_timer import IWakeUpTimer, SleepTimer, TimerFd, make_wake_up_timer
 from twisted_kafka.network.requests.request_channel import RequestChannel
 from twisted_kafka.timing.clock import ManualClock, SystemClock
 
@@ -139,3 +140,10 @@ def test_closed_timer_has_no_descriptor() -> None:
     before = set(os.listdir("/proc/self/fd"))
     make_wake_up_timer().close()
     assert set(os.listdir("/proc/self/fd")) <= before
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux") or sys.maxsize < 2**32, reason="only 64-bit Linux has it")
+def test_on_linux_the_kernel_has_the_timer() -> None:
+    timer = make_wake_up_timer()
+    assert isinstance(timer, TimerFd)
+    timer.close()

@@ -136,6 +136,7 @@ def test_a_bad_store_is_one_clear_line_without_secrets(tmp_path: Path, number: i
         load_key_store(settings(**keys).key_store)
     text = str(caught.value)
     assert expected in text
+    assert f"ssl.keystore.location {keys['keystore_location']}" in text
     assert "\n" not in text
     assert not any(secret in text for secret in SECRETS)
 

@@ -327,6 +327,16 @@ def test_a_probe_that_says_nothing_is_no_failed_authentication() -> None:
     assert listener.stats.failed_authentications == 0
 
 
+def test_a_connection_that_is_reset_before_it_says_anything_is_closed() -> None:
+    listener = Listener()
+    client = listener.connect()
+    client.transport.socket.send(b"x")
+    client.socket.close()  # with a byte unread: the other side is told of a reset
+    client.is_closed = True
+    assert lines_of(client.pump) == []
+    assert not client.channel.is_open
+
+
 def test_a_flood_of_refused_clients_does_not_flood_the_log() -> None:
     listener = Listener()
     lines = lines_of(lambda: [_raw(listener, frame(1)) for _ in range(50)])

@@ -41,9 +41,6 @@ class ClassicProtocol:
         if group.state is DEAD:
             return JoinResult(ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id)
         if not self._has_room(group, request.member_id):
-            gone = group.members.get(request.member_id)
-            if gone is not None:
-                self._rebalancer.answer_join(group, gone, JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, ""))
             group.remove(request.member_id)
             self._rebalancer.try_complete_join(group)
             return JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
