@@ -32,18 +32,18 @@ def partitions_in(directory: Path) -> set[int]:
     return {int(path.name.rpartition("-")[2]) for path in directory.glob("t-?")}
 
 
-def send_to_all(broker: Broker, partitions: set[int], value: bytes) -> None:
+def send_to_all(broker: Broker, partitions: set[int], value: bytes, timeout_ms: int = 30_000) -> None:
     producer = KafkaProducer(
         bootstrap_servers=broker.bootstrap_servers,
         enable_idempotence=False,
         retries=0,
-        max_block_ms=1000,
-        request_timeout_ms=900,
-        delivery_timeout_ms=1000,
+        max_block_ms=timeout_ms,
+        request_timeout_ms=timeout_ms - 100,
+        delivery_timeout_ms=timeout_ms,
     )
     try:
         for future in [producer.send("t", value, partition=partition) for partition in partitions]:
-            future.get(WAIT_S)
+            future.get(timeout_ms / 1000)
     finally:
         producer.close(1)
 
@@ -84,7 +84,7 @@ def test_a_directory_fails_and_the_rest_serves_on(tmp_path: Path) -> None:
         send_to_all(broker, everything - lost, b"after")  # which makes the checkpoints differ
         eventually(lambda: leaderless(broker) == lost)
         with pytest.raises(KafkaError):
-            send_to_all(broker, {min(lost)}, b"nowhere")
+            send_to_all(broker, {min(lost)}, b"nowhere", timeout_ms=1000)
         kept = min(everything - lost)
         assert read(broker, kept, 2) == [b"before", b"after"]
         assert broker.metrics.value("LogManager", "OfflineLogDirectoryCount") == 1
