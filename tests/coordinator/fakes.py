@@ -47,8 +47,8 @@ class MemoryLog:
         self.missing = False
 
     def append(self, partition: TopicPartition, batch: Any, guard: object) -> Appended | ErrorCode:
-        if self.fail_next:
-            return self.fail_next.pop(0)
+        if self.fail_next and (error := self.fail_next.pop(0)):
+            return error  # type: ignore[no-any-return]
         base_offset = self.end_offsets[partition]
         data = base_offset.to_bytes(8, "big") + bytes(batch)[8:]
         self.batches[partition].append(data)

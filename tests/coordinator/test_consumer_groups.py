@@ -21,7 +21,7 @@ from twisted_kafka.coordinator.group.state.target_index import TargetIndex
 from twisted_kafka.coordinator.group.state.topic_image import TopicInfo, known_topics
 from twisted_kafka.metrics.instruments import Gauge
 from twisted_kafka.metrics.windows import WINDOW_TICKS
-from twisted_kafka.protocol.errors import UnknownServerError
+from twisted_kafka.protocol.errors import ErrorCode, UnknownServerError
 from twisted_kafka.protocol.messages.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatRequestTopicPartitions,
@@ -64,6 +64,44 @@ def test_an_assignor_that_fails_changes_nothing() -> None:
     with pytest.raises(UnknownServerError, match="no idea"):
         join(bench, "a")
     assert bench.written() == []
+
+
+class Moody:
+    name = "moody"
+    fails = False
+
+    def assign(self, group: GroupSpec) -> dict[str, dict[bytes, frozenset[int]]]:
+        if Moody.fails:
+            raise RuntimeError("not today")
+        only = next(iter(group.members))
+        return {only: {topic: frozenset(range(n)) for topic, n in group.partition_counts.items()}}
+
+
+def test_a_change_of_topics_is_not_lost_when_the_assignor_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(assignors=["tests.coordinator.test_consumer_groups.Moody"])
+    bench.topics.change({"t": 1})
+    assert join(bench, "a").member_epoch == 1
+    bench.topics.change({"t": 2})
+    request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="a", member_epoch=1)
+    monkeypatch.setattr(Moody, "fails", True)
+    with pytest.raises(UnknownServerError, match="not today"):
+        bench.groups.consumer_heartbeat(request, Client("client", "/host"), 1)
+    monkeypatch.setattr(Moody, "fails", False)
+    answer: Any = bench.groups.consumer_heartbeat(request, Client("client", "/host"), 1)
+    assert [each.partitions for each in answer.assignment.topic_partitions] == [[0, 1]]
+
+
+def test_a_change_of_topics_is_not_lost_when_it_is_not_written() -> None:
+    bench = Bench()
+    bench.topics.change({"t": 1})
+    assert join(bench, "a").member_epoch == 1
+    bench.topics.change({"t": 2})
+    request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="a", member_epoch=1)
+    bench.log.fail_next.append(ErrorCode.NOT_ENOUGH_REPLICAS)
+    refused: Any = bench.groups.consumer_heartbeat(request, Client("client", "/host"), 1)
+    assert refused.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    answer: Any = bench.groups.consumer_heartbeat(request, Client("client", "/host"), 1)
+    assert [each.partitions for each in answer.assignment.topic_partitions] == [[0, 1]]
 
 
 def test_an_assignor_may_not_assign_a_partition_twice() -> None:

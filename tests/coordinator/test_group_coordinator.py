@@ -8,11 +8,15 @@ from twisted.logger import capturedLogs
 from tests.coordinator.fakes import Bench, MemoryLog, join
 from tests.coordinator.transcript_consumer import subscription
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, Producer, encode_batch
+from twisted_kafka.coordinator.effects import MAX_BATCH_RECORDS
 from twisted_kafka.coordinator.group.group_coordinator_metrics import COORDINATOR_TYPE, MANAGER_TYPE
 from twisted_kafka.coordinator.group.group_records import offset_commit, offset_tombstone
-from twisted_kafka.coordinator.group.offsets.offset_metadata_manager import MAX_TOMBSTONES, OffsetFetch
+from twisted_kafka.coordinator.group.offsets.offset_metadata_manager import OffsetFetch
 from twisted_kafka.coordinator.group.requests import Client, JoinRequest, LeavingMember, Sender, SyncRequest
+from twisted_kafka.coordinator.group.state import consumer_group_records as consumer_records
 from twisted_kafka.coordinator.group.state.classic_group_member import MemberTerms
+from twisted_kafka.coordinator.group.state.consumer_group import ResolvedRegex
+from twisted_kafka.coordinator.group.state.consumer_group_member import Profile
 from twisted_kafka.metrics.windows import WINDOW_TICKS
 from twisted_kafka.protocol.errors import (
     CoordinatorLoadInProgressError,
@@ -229,7 +233,7 @@ def test_a_generation_is_counted_as_a_rebalance() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "sizes"), [(1, [1]), (MAX_TOMBSTONES, [MAX_TOMBSTONES]), (MAX_TOMBSTONES + 1, [MAX_TOMBSTONES, 1])]
+    ("count", "sizes"), [(1, [1]), (MAX_BATCH_RECORDS, [MAX_BATCH_RECORDS]), (MAX_BATCH_RECORDS + 1, [MAX_BATCH_RECORDS, 1])]
 )
 def test_tombstones_are_written_in_batches_of_limited_size(count: int, sizes: list[int]) -> None:
     bench = Bench()
@@ -240,6 +244,129 @@ def test_tombstones_are_written_in_batches_of_limited_size(count: int, sizes: li
     assert bench.groups.fetch_offsets(OffsetFetch(Sender("g"), None)) == (ErrorCode.NONE, {})
     bench.restart()
     assert bench.groups.list_groups((), ()) == (ErrorCode.NONE, [])
+
+
+def test_a_group_whose_offsets_can_not_all_be_deleted_stays() -> None:
+    bench = Bench()
+    bench.groups.join(join("g"))  # a rebalance later, the group is Empty in its second generation
+    bench.advance(13_000)
+    bench.groups.leave("g", [LeavingMember(member.member_id) for member in bench.groups.describe_group("g").members])
+    commit(bench, 2 * MAX_BATCH_RECORDS + 1)
+    assert bench.groups.describe_group("g").state == "Empty"
+
+    def left() -> int:
+        answer: Any = bench.groups.fetch_offsets(OffsetFetch(Sender("g"), None))
+        return len(answer[1])
+
+    for outcomes, expected in (
+        ([ErrorCode.NOT_ENOUGH_REPLICAS], 2 * MAX_BATCH_RECORDS + 1),
+        ([ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS], MAX_BATCH_RECORDS + 1),
+    ):
+        bench.log.fail_next = outcomes
+        assert bench.groups.delete_group("g") == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert left() == expected
+    description = bench.groups.describe_group("g")
+    assert (description.state, description.protocol_type) == ("Empty", "consumer")
+    assert bench.groups.delete_group("g") == ErrorCode.NONE
+    assert bench.groups.list_groups((), ())[1] == []
+    bench.restart()
+    assert bench.groups.list_groups((), ())[1] == []
+
+
+def test_a_large_group_is_deleted_when_the_last_of_its_offsets_is() -> None:
+    bench = Bench()
+    commit(bench, MAX_BATCH_RECORDS + 1)
+    bench.log.holds = True
+    answer: Any = bench.groups.delete_group("g")
+    assert not answer.done()
+    bench.log.release(ErrorCode.REQUEST_TIMED_OUT)
+    assert answer.result(0) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert bench.groups.delete_group("g") == ErrorCode.GROUP_ID_NOT_FOUND  # the log has its tombstones, though
+    bench.restart()
+    assert bench.groups.list_groups((), ())[1] == []
+
+
+def test_a_group_that_could_not_be_deleted_is_as_it_was() -> None:
+    bench = Bench()
+    pending: Any = bench.groups.join(join("g")._replace(needs_known_id=True))
+    bench.log.fail_next.append(ErrorCode.NOT_ENOUGH_REPLICAS)
+    commit_one = bench.groups.commit_offsets(Sender("g"), {TopicPartition("t", 0): OffsetCommitValue(offset=1)}, 9)
+    assert commit_one == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    commit(bench, 1)
+    bench.log.fail_next.append(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert bench.groups.delete_group("g") == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    bench.groups.join(join("g", pending.member_id))
+    assert bench.groups.describe_group("g").state == "PreparingRebalance"
+
+
+def test_a_deleted_group_has_no_pending_members() -> None:
+    bench = Bench()
+    pending: Any = bench.groups.join(join("g")._replace(needs_known_id=True))
+    assert bench.groups.delete_group("g") == ErrorCode.NONE
+    assert len(bench.timer) == 0
+    joined: Any = bench.groups.join(join("g", pending.member_id))
+    assert joined.error == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_group_that_is_used_again_while_its_deletion_is_replicated_stays() -> None:
+    bench = Bench()
+    commit(bench, 1)
+    bench.log.holds = True
+    deletion: Any = bench.groups.delete_group("g")
+    again: Any = bench.groups.commit_offsets(Sender("g"), {TopicPartition("t", 5): OffsetCommitValue(offset=2)}, 9)
+    bench.log.release()
+    assert (deletion.result(0), again.result(0)) == (ErrorCode.NONE, ErrorCode.NONE)
+    assert [listing.group_id for listing in bench.groups.list_groups((), ())[1]] == ["g"]
+    fetched: Any = bench.groups.fetch_offsets(OffsetFetch(Sender("g"), None))
+    assert [value.offset for value in fetched[1].values()] == [2]
+    assert bench.groups.commit_offsets(Sender("g"), {TopicPartition("t", 6): OffsetCommitValue(offset=3)}, 9) == ErrorCode.NONE
+
+
+def test_a_pending_member_may_not_take_an_instance_id() -> None:
+    bench = Bench(initial_rebalance_delay_ms=0)
+    static: Any = bench.groups.join(join("g")._replace(instance_id="i"))
+    pending: Any = bench.groups.join(join("g")._replace(needs_known_id=True))
+    assert pending.error == ErrorCode.MEMBER_ID_REQUIRED
+    stolen: Any = bench.groups.join(join("g", pending.member_id)._replace(instance_id="i"))
+    assert stolen.error == ErrorCode.UNKNOWN_SERVER_ERROR
+    member_id = static.result(0).member_id if hasattr(static, "result") else static.member_id
+    assert bench.groups.heartbeat(Sender("g", member_id, "i", 1)) == ErrorCode.NONE
+    assert [member.instance_id for member in bench.groups.describe_group("g").members] == ["i"]
+
+
+def described_epoch(bench: Bench) -> int:
+    described: Any = bench.groups.describe_consumer_group("g")
+    return described.group_epoch  # type: ignore[no-any-return]
+
+
+def test_a_change_of_topics_is_not_lost_when_a_member_brings_a_wrong_expression() -> None:
+    bench = Bench()
+    bench.topics.change({"t1": 1})
+    heartbeat(bench, "a", subscribed_topic_names=[], subscribed_topic_regex="t.*")
+    bench.topics.change({"t1": 1, "t2": 1})
+    bench.clock.advance_ms(11_000)
+    with pytest.raises(InvalidRegularExpressionError):
+        heartbeat(bench, "b", subscribed_topic_names=[], subscribed_topic_regex="(")
+    assert heartbeat(bench, "a", 1).member_epoch == described_epoch(bench) == 2
+
+
+def test_a_stored_expression_that_this_broker_does_not_accept_harms_nobody_else() -> None:
+    bench = Bench()
+    bench.topics.change({"t1": 1})
+    heartbeat(bench, "a", subscribed_topic_names=[], subscribed_topic_regex="t.*")
+    stored = [
+        consumer_records.member_profile("g", "b", Profile(regex="(?=t1)")),
+        consumer_records.resolved_regex("g", "(?=t1)", ResolvedRegex(frozenset({"t1"}), 0)),
+    ]
+    bench.log.append(LOG, encode_batch(stored, 0, Compression.NONE), None)
+    bench.restart()
+    bench.topics.change({"t1": 1, "t2": 1})
+    with capturedLogs() as logs:
+        heartbeat(bench, "a", 1)
+    assert described_epoch(bench) == 2
+    assert "not matched again" in str(logs)
+    described: Any = bench.groups.describe_consumer_group("g")
+    assert {each.subscribed_topic_regex for each in described.members} == {"t.*", "(?=t1)"}
 
 
 def test_a_regular_expression_has_a_longest_length() -> None:
@@ -256,7 +383,11 @@ def test_deleted_topics_are_counted_over_all_groups() -> None:
     bench = Bench(partitions=3)
     for number in range(6):
         commit(bench, 2, f"g{number}")
-    bench.groups.on_partitions_deleted([TopicPartition("t", 1), TopicPartition("t", 2)])
+    bench.log.fail_next = [ErrorCode.NOT_ENOUGH_REPLICAS] * 3
+    gone = [TopicPartition("t", 1), TopicPartition("t", 2)]
+    bench.groups.on_partitions_deleted(gone[:1])
+    assert bench.metrics.value(COORDINATOR_TYPE, "offset-deletion-count") == 6 - 3
+    bench.groups.on_partitions_deleted(gone)
     assert bench.metrics.value(COORDINATOR_TYPE, "offset-deletion-count") == 6
     bench.groups.on_partitions_deleted([])
     for number in range(6):

@@ -8,7 +8,7 @@ import pytest
 
 from tests.coordinator.fakes import MemoryLog
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, Producer, RecordKinds, decode_record
-from twisted_kafka.coordinator.effects import Effects, Write
+from twisted_kafka.coordinator.effects import MAX_BATCH_RECORDS, Effects, Write, Writes
 from twisted_kafka.coordinator.group.group_records import GROUP_RECORD_KINDS, offset_commit
 from twisted_kafka.coordinator.loader import load_partition
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
@@ -774,6 +774,61 @@ def test_a_queued_write_whose_callback_fails_leaves_the_others() -> None:
 
     assert setup.runtime.execute("key", operation) == NONE
     assert setup.stored() == [1, 2, 3]
+
+
+def test_a_shard_that_can_not_apply_what_is_in_its_log_is_loaded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    setup = Setup()
+    journal = setup.elect(epoch=3)
+    monkeypatch.setattr(journal, "replay", lambda *_: 1 // 0)
+    journal.effects.timers.after("timer", 10, lambda: journal.events.append("timer"))
+    assert refusal(lambda: setup.write(1)) is CoordinatorNotAvailableError
+    assert refusal(lambda: setup.write(2)) is CoordinatorNotAvailableError
+    assert journal.events == ["loaded", "unloaded"]
+    assert journal.parked.result(0) == "unloaded"
+    setup.clock.advance_ms(10)
+    setup.timer.expire_due()
+    setup.scheduler.run_due()
+    setup.scheduler.run_due()
+    assert setup.shards[1].events == [1, "loaded"]
+    assert setup.shards[1].leader_epoch == 3
+    assert setup.write(2) == NONE
+
+
+def test_a_shard_that_failed_is_not_loaded_again_once_its_partition_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    setup = Setup()
+    journal = setup.elect()
+    monkeypatch.setattr(journal, "replay", lambda *_: 1 // 0)
+    assert refusal(lambda: setup.write(1)) is CoordinatorNotAvailableError
+    setup.runtime.resigned(0, 0)
+    setup.scheduler.run_due()
+    assert refusal(lambda: setup.write(1)) is NotCoordinatorError
+    assert len(setup.shards) == 1
+
+
+@pytest.mark.parametrize("count", [1, MAX_BATCH_RECORDS, MAX_BATCH_RECORDS + 1, 2 * MAX_BATCH_RECORDS])
+def test_a_long_write_that_may_be_split_is_stored_in_order_and_answered_once(count: int) -> None:
+    setup = Setup()
+    journal = setup.elect()
+    answers: list[ErrorCode] = []
+    setup.log.holds = True
+    answer = setup.runtime.execute("key", lambda _: Writes([record(number) for number in range(count)], answers.append))
+    assert journal.events[1:] == list(range(count))
+    assert answers == []
+    setup.log.release()
+    assert answers == [NONE]
+    assert answer.done()
+    assert len(setup.log.batches[LOG]) == -(-count // MAX_BATCH_RECORDS)
+    assert journal.offsets == list(range(count))
+    assert setup.stored() == list(range(count))
+
+
+def test_a_long_write_ends_where_it_fails() -> None:
+    setup = Setup()
+    journal = setup.elect()
+    setup.log.fail_next = [NONE, ErrorCode.NOT_ENOUGH_REPLICAS]
+    long = [record(number) for number in range(3 * MAX_BATCH_RECORDS)]
+    assert setup.runtime.execute("key", lambda _: Writes(long, lambda error: error)) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert journal.events[1:] == setup.stored() == list(range(MAX_BATCH_RECORDS))
 
 
 def test_what_an_operation_queued_before_it_raised_is_performed() -> None:

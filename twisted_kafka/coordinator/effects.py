@@ -9,7 +9,7 @@ effects without performing them.
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from zope.interface import Interface
 
@@ -21,6 +21,9 @@ from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.protocol.regions import Buffer
 
 T = TypeVar("T")
+
+MAX_BATCH_RECORDS: Final = 2000
+"""The most records in a batch of a write that may be split: a larger batch could exceed ``max.message.bytes``."""
 
 
 class TimerHandle(Protocol):
@@ -43,6 +46,8 @@ class Write:
     ``completed`` is called once, with the state locked: with NONE after the records are committed and replayed, otherwise
     with the append's error code. If an operation returns this Write, the callback's result is the response, or a future of
     it. With ``producer``, the records are part of that producer's transaction; ``guard`` is the result of verifying it.
+
+    The records are one batch: all are stored or none. A ``Writes`` may be stored in part.
     """
 
     __slots__ = ("completed", "guard", "producer", "records")
@@ -75,6 +80,23 @@ class Write:
             shard.replay(record, producer_id, offset)
             offset += 1
         return offset - 1
+
+
+class Writes(Write):
+    """Records to append in batches of at most ``MAX_BATCH_RECORDS``, in order; the first that fails ends it.
+
+    NONE as the outcome means that all are committed; after an error, the records of the first batches may be stored.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, records: list[CoordinatorRecord], completed: Callable[[ErrorCode], Any]) -> None:
+        super().__init__(records, completed)
+
+    def batches(self) -> list[Write]:
+        """Return the batches; the last one has the callback."""
+        parts = [self.records[start : start + MAX_BATCH_RECORDS] for start in range(0, len(self.records), MAX_BATCH_RECORDS)]
+        return [*(Write(part, ErrorCode) for part in parts[:-1]), Write(parts[-1], self.completed)]
 
 
 class EndTransaction(Write):

@@ -14,16 +14,17 @@ Input and output that an operation starts (``Effects.send``) run without the loc
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from enum import Enum
+from functools import partial
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from twisted.logger import Logger
 from zope.interface import implementer
 
 from twisted_kafka.coordinator.coordinator_record import Producer
-from twisted_kafka.coordinator.effects import Effects, EndTransaction, ITimers, Send, TimerHandle, Write
+from twisted_kafka.coordinator.effects import Effects, EndTransaction, ITimers, Send, TimerHandle, Write, Writes
 from twisted_kafka.coordinator.hashing import partition_for
 from twisted_kafka.coordinator.interfaces import Appended, IPartitionReader, IPartitionWriter, IShardFactory
 from twisted_kafka.coordinator.loader import load_partition
@@ -265,17 +266,36 @@ class CoordinatorRuntime:
             old = self._contexts.get(partition)
             if old is not None and old.leader_epoch >= leader_epoch and old.state is not CoordinatorState.FAILED:
                 return
-            context = CoordinatorContext(TopicPartition(self.topic, partition), leader_epoch, self._clock.monotonic_ns, self._send)
-            context.effects = Effects(_ContextTimers(self, context, self._timer))
-            context.shard = self._shards.shard(partition, leader_epoch, context.effects)
-            self._contexts[partition] = context
-            self._to_load.append(context)
-            starts_loader = not self._is_loader_busy
-            self._is_loader_busy = True
+            starts_loader = self._add_context(partition, leader_epoch)
         if old is not None:
             self._close(old)
         if starts_loader:
-            self._scheduler.schedule_once(f"load-{self.topic}", self._load_all)
+            self._start_loader()
+
+    def _add_context(self, partition: int, leader_epoch: int) -> bool:
+        """Add a shard to load, with the lock held; return whether the loader has to be started."""
+        context = CoordinatorContext(TopicPartition(self.topic, partition), leader_epoch, self._clock.monotonic_ns, self._send)
+        context.effects = Effects(_ContextTimers(self, context, self._timer))
+        context.shard = self._shards.shard(partition, leader_epoch, context.effects)
+        self._contexts[partition] = context
+        self._to_load.append(context)
+        starts_loader = not self._is_loader_busy
+        self._is_loader_busy = True
+        return starts_loader
+
+    def _start_loader(self) -> None:
+        self._scheduler.schedule_once(f"load-{self.topic}", self._load_all)
+
+    def _reload(self, context: CoordinatorContext) -> None:
+        """Load a partition's shard anew if this one, which has failed, is still its shard."""
+        partition = context.partition.partition
+        with self._contexts_lock:
+            if self._contexts.get(partition) is not context:
+                return
+            starts_loader = self._add_context(partition, context.leader_epoch)
+        self._close(context)
+        if starts_loader:
+            self._start_loader()
 
     def resigned(self, partition: int, leader_epoch: int | None = None) -> None:
         """Unload the partition's shard, as this broker no longer leads it; ignored if the shard has a newer leader epoch."""
@@ -288,19 +308,24 @@ class CoordinatorRuntime:
 
     def _close(self, context: CoordinatorContext) -> None:
         with context.lock:
-            was_active = context.state is ACTIVE
-            context.state = CoordinatorState.CLOSED
-            if context.uncommitted is not None:
-                gone = NotCoordinatorError("This broker no longer leads the key's partition.")
-                context.uncommitted.answer_readers(context.effects, gone)
-            if was_active:
-                try:
-                    context.shard.unloaded()
-                except Exception:  # noqa: BLE001 the other shards have to be unloaded, too
-                    self.log.failure("Failed to unload {partition}", partition=context.partition)
+            self._unload(context, CoordinatorState.CLOSED)
         context.settle()
         with self._contexts_lock:
             self._past_busy_ns += context.busy_ns
+
+    def _unload(self, context: CoordinatorContext, state: CoordinatorState) -> None:
+        """End a shard's work, with its lock held."""
+        was_active = context.state is ACTIVE
+        context.state = state
+        if context.uncommitted is not None:
+            gone = NotCoordinatorError("This broker no longer leads the key's partition.")
+            context.uncommitted.answer_readers(context.effects, gone)
+        if was_active:
+            try:
+                context.shard.unloaded()
+            except Exception:  # noqa: BLE001 the other shards have to be unloaded, too
+                self.log.failure("Failed to unload {partition}", partition=context.partition)
+        context.effects.writes.clear()
 
     def _load_all(self) -> None:
         """Load one partition after another: fifty empty ones, the usual case at startup, do not justify a thread each."""
@@ -506,17 +531,37 @@ class CoordinatorRuntime:
     def _perform(self, context: CoordinatorContext, write: Write) -> Any:
         if write.is_empty():
             return write.completed(ErrorCode.NONE)
+        if isinstance(write, Writes):
+            return self._perform_batches(context, write.batches())
         appended = self._append(context, write)
         if isinstance(appended, ErrorCode):
             return write.completed(appended)
         base_offset, committed = appended
-        last_offset = write.replay(context.shard, base_offset)
+        last_offset = self._replay(context, write, base_offset)
         if committed is None:
             context.uncommitted = None
             return write.completed(ErrorCode.NONE)
         append = context.uncommitted = UncommittedAppend(last_offset)
         committed.add_done_callback(lambda done: context.post(lambda: self._committed(context, write, append, done)))
         return append.answer
+
+    def _perform_batches(self, context: CoordinatorContext, batches: Sequence[Write]) -> Any:
+        """Append each if the ones before were appended. The last one is committed only if all are, so its outcome is theirs."""
+        for batch in batches[:-1]:
+            outcome = self._perform(context, batch)
+            if outcome and isinstance(outcome, ErrorCode):
+                return batches[-1].completed(outcome)
+        return self._perform(context, batches[-1])
+
+    def _replay(self, context: CoordinatorContext, write: Write, base_offset: int) -> int:
+        """Apply appended records. If that fails, the shard no longer agrees with the log: it is given up, and loaded again."""
+        try:
+            return write.replay(context.shard, base_offset)
+        except Exception as error:
+            self.log.failure("Failed to apply a write to {partition}, which is loaded again", partition=context.partition)
+            self._unload(context, CoordinatorState.FAILED)
+            self._scheduler.schedule_once(f"reload-{self.topic}", partial(self._reload, context))
+            raise CoordinatorNotAvailableError(f"{context.partition} has to be loaded again.") from error
 
     def _append(self, context: CoordinatorContext, write: Write) -> Appended | ErrorCode:
         try:

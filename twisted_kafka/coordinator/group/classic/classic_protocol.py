@@ -72,7 +72,9 @@ class ClassicProtocol:
     def _join_known(self, group: ClassicGroup, request: JoinRequest) -> JoinAnswer:
         member_id = request.member_id
         if member_id in group.pending_members:
-            return self._rebalancer.add_member(group, member_id, request.instance_id, request.terms)
+            if request.instance_id is not None:  # static members get no pending ids; the instance id may be another member's
+                return JoinResult(ErrorCode.UNKNOWN_SERVER_ERROR, member_id)
+            return self._rebalancer.add_member(group, member_id, None, request.terms)
         error = group.check_member(member_id, request.instance_id)
         if error:
             return JoinResult(error, member_id)

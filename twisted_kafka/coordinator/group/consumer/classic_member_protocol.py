@@ -72,7 +72,7 @@ class ClassicMemberProtocol:
             self._members.await_sync(group.group_id, update.member)
             return result
 
-        return self._members.write(change, update.member, update.records, answer)
+        return self._members.write(change, update, update.records, answer)
 
     def sync(self, group: ConsumerGroup, request: SyncRequest) -> SyncResult:
         """Return the member's current assignment."""

@@ -72,9 +72,10 @@ class ConsumerGroupProtocol:
             response.assignment = _assignment(current.assigned)
         written += update.records
         if not written:
+            group.seen = update.seen
             self._members.touch(group.group_id, update.member)
             return response
-        return self._members.write(change, update.member, written, lambda error: _unless(error, response), upgraded_from)
+        return self._members.write(change, update, written, lambda error: _unless(error, response), upgraded_from)
 
     def check_room(self, group: ConsumerGroup, member_id: str) -> None:
         """Raise GroupMaxSizeReachedError if the group is full and the member is not in it."""

@@ -10,7 +10,7 @@ from twisted_kafka.coordinator.effects import Effects, Write
 from twisted_kafka.coordinator.group.append_errors import consumer_group_error
 from twisted_kafka.coordinator.group.classic.rebalance import Rebalancer
 from twisted_kafka.coordinator.group.consumer.member_timers import JOIN, REVOCATION, SYNC, MemberTimers
-from twisted_kafka.coordinator.group.consumer.member_updater import Change, MemberUpdater
+from twisted_kafka.coordinator.group.consumer.member_updater import Change, MemberUpdater, Update
 from twisted_kafka.coordinator.group.environment import GroupEnvironment
 from twisted_kafka.coordinator.group.group_records import group_metadata
 from twisted_kafka.coordinator.group.migration import classic_value_of
@@ -72,7 +72,7 @@ class MemberManager:
     def write(
         self,
         change: Change,
-        member: ConsumerGroupMember,
+        update: Update,
         written: list[CoordinatorRecord],
         answer: Callable[[ErrorCode], T],
         upgraded_from: ClassicGroup | None = None,
@@ -83,9 +83,9 @@ class MemberManager:
         def completed(error: ErrorCode) -> T:
             # The records may be in the log despite an error, if only the replicas did not confirm: the stored state decides.
             group = self._store.consumer(group_id)
-            if error:
-                change.group.request_metadata_refresh()
-            stored = None if group is None else group.members.get(member.member_id)
+            if group is not None and not error:
+                group.seen = update.seen
+            stored = None if group is None else group.members.get(update.member.member_id)
             if group is not None and stored is not None:
                 self._changed(group, change, stored, upgraded_from)
             return answer(consumer_group_error(error))

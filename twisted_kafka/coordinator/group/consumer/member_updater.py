@@ -9,11 +9,11 @@ from typing import NamedTuple
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
 from twisted_kafka.coordinator.group.assignors.interface import ConsumerGroupAssignor
 from twisted_kafka.coordinator.group.consumer.reconciliation import Goal, reconcile
-from twisted_kafka.coordinator.group.consumer.regexes import REFRESH_INTERVAL_MS, resolve
+from twisted_kafka.coordinator.group.consumer.regexes import REFRESH_INTERVAL_MS, resolve, resolve_known
 from twisted_kafka.coordinator.group.consumer.target_assignment import Basis, compute_target, subscribed_names
 from twisted_kafka.coordinator.group.group_coordinator_metrics import GroupCoordinatorMetrics
 from twisted_kafka.coordinator.group.state import consumer_group_records as records
-from twisted_kafka.coordinator.group.state.consumer_group import ConsumerGroup, ResolvedRegex
+from twisted_kafka.coordinator.group.state.consumer_group import ConsumerGroup, ResolvedRegex, SeenTopics
 from twisted_kafka.coordinator.group.state.consumer_group_member import (
     ConsumerGroupMember,
     CurrentAssignment,
@@ -47,6 +47,8 @@ class Update(NamedTuple):
 
     member: ConsumerGroupMember
     records: list[CoordinatorRecord]
+    seen: SeenTopics
+    """For the group once the records are written, so that the next request compares again if that fails."""
 
 
 class _Subscriptions(NamedTuple):
@@ -55,6 +57,7 @@ class _Subscriptions(NamedTuple):
     changed: bool
     topics: Mapping[str, TopicInfo]
     regexes: Mapping[str, ResolvedRegex]
+    seen: SeenTopics
 
 
 class MemberUpdater:
@@ -106,7 +109,7 @@ class MemberUpdater:
             if following is not current:
                 written.append(records.member_current(group.group_id, change.member_id, following))
                 member = member._replace(current=following)
-        return Update(member, written)
+        return Update(member, written, subscriptions.seen)
 
     def _replaced(self, change: Change, current: CurrentAssignment, written: list[CoordinatorRecord]) -> CurrentAssignment:
         """Replace a static member: the new one takes over its assignment and target."""
@@ -141,37 +144,43 @@ class MemberUpdater:
         group, old, new = change.group, change.old, change.profile
         snapshot = self.snapshot
         resubscribes = old is None or not _same_subscription(old.profile, new)
-        if not resubscribes and group.epoch and snapshot is group.seen_snapshot:
-            return _Subscriptions(False, group.topics, group.regexes)
-        regexes = self._regexes(change, snapshot, written)
+        seen = group.seen
+        if not resubscribes and group.epoch and snapshot is seen.snapshot:
+            return _Subscriptions(False, group.topics, group.regexes, seen)
+        regexes, seen = self._regexes(change, snapshot, written)
         removed = () if old is None else (old.profile,)
         topics = known_topics(snapshot, group.topic_names(removed, (new,), regexes))
         changed = topics != group.topics
         if changed:
             written.append(records.subscribed_topics(group.group_id, topics))
-        if not regexes or group.regexes_snapshot is snapshot:
-            group.seen_snapshot = snapshot
-        return _Subscriptions(changed or resubscribes or not group.epoch, topics, regexes)
+        if not regexes or seen.regexes_snapshot is snapshot:
+            seen = seen._replace(snapshot=snapshot)
+        return _Subscriptions(changed or resubscribes or not group.epoch, topics, regexes, seen)
 
-    def _regexes(self, change: Change, snapshot: TopicSnapshot, written: list[CoordinatorRecord]) -> Mapping[str, ResolvedRegex]:
+    def _regexes(
+        self, change: Change, snapshot: TopicSnapshot, written: list[CoordinatorRecord]
+    ) -> tuple[Mapping[str, ResolvedRegex], SeenTopics]:
         """Resolve the member's new expression now, and all of the group's if topics changed, at most every REFRESH_INTERVAL_MS."""
         group, new = change.group, change.profile.regex
         old = None if change.old is None else change.old.profile.regex
         regexes = dict(group.regexes)
         if old and old != new and group.regex_count(old) <= 1 and regexes.pop(old, None) is not None:
             written.append(records.resolved_regex(group.group_id, old, None))
+        seen = group.seen
         if not (new or regexes):
-            return regexes
+            return regexes, seen
         now_ms = self._clock.wall_ms()
-        wanted = [new] if new and new not in regexes else []
-        if group.regexes_snapshot is not snapshot and now_ms - group.regexes_resolved_ms >= REFRESH_INTERVAL_MS:
-            wanted = list(dict.fromkeys([*regexes, *wanted]))
-            group.regexes_snapshot, group.regexes_resolved_ms = snapshot, now_ms
-        for regex, resolved in resolve(wanted, snapshot.topics, now_ms).items():
+        fresh: dict[str, ResolvedRegex] = {}
+        if seen.regexes_snapshot is not snapshot and now_ms - seen.regexes_resolved_ms >= REFRESH_INTERVAL_MS:
+            seen = seen._replace(regexes_snapshot=snapshot, regexes_resolved_ms=now_ms)
+            fresh = resolve_known(group.group_id, regexes, snapshot.topics, now_ms)
+        if new and new not in regexes:
+            fresh[new] = resolve(new, snapshot.topics, now_ms)
+        for regex, resolved in fresh.items():
             if regex not in regexes or regexes[regex].topics != resolved.topics:
                 written.append(records.resolved_regex(group.group_id, regex, resolved))
                 regexes[regex] = resolved
-        return regexes
+        return regexes, seen
 
 
 def _same_subscription(old: Profile, new: Profile) -> bool:

@@ -4,6 +4,8 @@ import importlib
 from collections.abc import Iterable
 from typing import Any
 
+from twisted.logger import Logger
+
 from twisted_kafka.coordinator.group.state.consumer_group import ResolvedRegex
 from twisted_kafka.protocol.errors import InvalidRegularExpressionError
 
@@ -12,6 +14,8 @@ MAX_REGEX_LENGTH = 1_024
 
 REFRESH_INTERVAL_MS = 10_000
 """Minimum interval at which a group's expressions are resolved again after topics have changed (as in Kafka)."""
+
+_log = Logger()
 
 
 def compile_regex(regex: str) -> Any:
@@ -37,11 +41,22 @@ def compile_regex(regex: str) -> Any:
         ) from error
 
 
-def resolve(regexes: Iterable[str], topics: Iterable[str], now_ms: int) -> dict[str, ResolvedRegex]:
-    """Return the topics that each expression matches completely."""
+def resolve(regex: str, topics: Iterable[str], now_ms: int) -> ResolvedRegex:
+    """Return the topics that an expression matches completely. Raises InvalidRegularExpressionError."""
+    matches = compile_regex(regex).fullmatch
+    return ResolvedRegex(frozenset(name for name in topics if matches(name)), now_ms)
+
+
+def resolve_known(group_id: str, regexes: Iterable[str], topics: Iterable[str], now_ms: int) -> dict[str, ResolvedRegex]:
+    """Return the topics that each of a group's stored expressions matches, without those that cannot be compiled.
+
+    Another broker may have stored one that this one does not accept. It keeps its topics, and the group's other members theirs.
+    """
     names = list(topics)
     resolved = {}
     for regex in regexes:
-        matches = compile_regex(regex).fullmatch
-        resolved[regex] = ResolvedRegex(frozenset(name for name in names if matches(name)), now_ms)
+        try:
+            resolved[regex] = resolve(regex, names, now_ms)
+        except InvalidRegularExpressionError as error:
+            _log.warn("Group {group}: a stored expression is not matched again: {error}", group=group_id, error=error)
     return resolved

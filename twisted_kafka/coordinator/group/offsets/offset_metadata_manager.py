@@ -1,12 +1,12 @@
 """Commits, fetches, deletes and expires offsets of groups of both types (Kafka: OffsetMetadataManager)."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from twisted.logger import Logger
 
-from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, Producer
-from twisted_kafka.coordinator.effects import Effects, Write
+from twisted_kafka.coordinator.coordinator_record import Producer
+from twisted_kafka.coordinator.effects import Effects, Write, Writes
 from twisted_kafka.coordinator.group.append_errors import group_store_error, offset_commit_error
 from twisted_kafka.coordinator.group.classic.rebalance import Rebalancer
 from twisted_kafka.coordinator.group.environment import GroupEnvironment
@@ -25,9 +25,7 @@ from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValu
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 _NONE = ErrorCode.NONE
-
-MAX_TOMBSTONES = 2000
-"""Tombstones per batch: a larger batch could exceed ``max.message.bytes``."""
+T = TypeVar("T")
 
 MEMBER_EPOCHS_SINCE = 9
 """The version of OffsetCommit that members with the consumer group protocol have to use."""
@@ -176,14 +174,7 @@ class OffsetMetadataManager:
             self._environment.metrics.offsets_deleted(len(going))
             return _NONE, results
 
-        write = self._removal(group, going)
-        completed = write.completed
-
-        def both(error: ErrorCode) -> Deleted:
-            completed(error)
-            return deleted(error)
-
-        return Write(write.records, both)
+        return self._removal(group, going, deleted)
 
     def delete_group(self, group_id: str) -> ErrorCode | Write:
         """Delete an empty group and its offsets."""
@@ -193,78 +184,67 @@ class OffsetMetadataManager:
         if not _is_empty(group):
             return ErrorCode.NON_EMPTY_GROUP
         partitions = self._store.offsets.partitions_of(group_id)
-        write = self._burial(group, [offset_tombstone(group_id, *partition) for partition in partitions])
-        completed = write.completed
 
-        def buried(error: ErrorCode) -> ErrorCode:
+        def deleted(error: ErrorCode) -> ErrorCode:
             if not error:
                 self._environment.metrics.offsets_deleted(len(partitions))
-            code: ErrorCode = completed(error)
-            return code
+            return group_store_error(error)
 
-        return Write(write.records, buried)
+        return self._removal(group, partitions, deleted, is_over=True)
 
     def forget_partitions(self, is_gone: Callable[[TopicPartition], bool]) -> int:
         """Delete the offsets of deleted partitions; return their number."""
+        metrics = self._environment.metrics
         count = 0
         for group in list(self._store.groups.values()):
             gone = [partition for partition in self._store.offsets.partitions_of(group.group_id) if is_gone(partition)]
             if gone:
                 count += len(gone)
-                self._effects.writes.append(self._removal(group, gone))
-        if count:
-            self._environment.metrics.offsets_deleted(count)
+                self._effects.writes.append(self._removal(group, gone, self._counting(len(gone), metrics.offsets_deleted)))
         return count
 
     def expire(self) -> int:
         """Delete expired offsets, and groups with neither members nor offsets; return the number of offsets."""
         now_ms = self._environment.clock.wall_ms()
         retention_ms = self._environment.config.offsets_retention_ms
+        metrics = self._environment.metrics
         count = 0
         for group in list(self._store.groups.values()):
             expired = expired_offsets(group, self._store.offsets, now_ms, retention_ms)
             count += len(expired)
             if expired or self._is_over(group, 0):
-                self._effects.writes.append(self._removal(group, expired))
-        if count:
-            self._environment.metrics.offsets_expired(count)
+                self._effects.writes.append(self._removal(group, expired, self._counting(len(expired), metrics.offsets_expired)))
         return count
 
     # tombstones
 
-    def _removal(self, group: Group, partitions: list[TopicPartition]) -> Write:
-        """Return the last of the writes that delete offsets, including the group's tombstone if nothing else is left of it."""
-        tombstones = [offset_tombstone(group.group_id, *partition) for partition in partitions]
-        if self._is_over(group, len(partitions)):
-            return self._burial(group, tombstones)
-        return Write(self._all_but_the_last(tombstones), self._tombstones_written)
-
-    def _burial(self, group: Group, written: list[CoordinatorRecord]) -> Write:
-        """Return the write of an empty group's tombstones; the group is removed once they are committed."""
-        written = self._all_but_the_last(written)
+    def _removal(
+        self, group: Group, partitions: list[TopicPartition], answer: Callable[[ErrorCode], T], is_over: bool = False
+    ) -> Writes:
+        """Return the write that deletes offsets, and then the group if nothing is left of it or it ``is_over`` anyway."""
+        group_id = group.group_id
+        written = [offset_tombstone(group_id, *partition) for partition in partitions]
+        if not is_over and not self._is_over(group, len(partitions)):
+            return Writes(written, answer)
         if isinstance(group, ConsumerGroup):
             written.extend(consumer_records.group_removed(group))
-        else:
+        elif group.generation:
+            written.append(group_tombstone(group_id))
+
+        def removed(error: ErrorCode) -> T:
+            if not error and isinstance(group, ClassicGroup):
+                self._forget(group, is_over)
+            return answer(error)
+
+        return Writes(written, removed)
+
+    def _forget(self, group: ClassicGroup, is_over: bool) -> None:
+        """Remove a group that was never written and has no offsets: no record's replay removes it."""
+        if self._store.groups.get(group.group_id) is not group:
+            return
+        if self._is_over(group, 0) or (is_over and group.state is EMPTY and not self._store.offsets.has_any(group.group_id)):
             group.close()
-            if group.generation:  # otherwise it was never written
-                written.append(group_tombstone(group.group_id))
-
-        def buried(error: ErrorCode) -> ErrorCode:
-            if isinstance(group, ClassicGroup) and self._store.groups.get(group.group_id) is group:
-                if error:
-                    group.state = EMPTY
-                else:
-                    del self._store.groups[group.group_id]
-            return group_store_error(error)
-
-        return Write(written, buried)
-
-    def _all_but_the_last(self, tombstones: list[CoordinatorRecord]) -> list[CoordinatorRecord]:
-        """Write tombstones in batches; return those of the last batch instead of writing them."""
-        while len(tombstones) > MAX_TOMBSTONES:
-            self._effects.write(tombstones[:MAX_TOMBSTONES], self._tombstones_written)
-            tombstones = tombstones[MAX_TOMBSTONES:]
-        return tombstones
+            del self._store.groups[group.group_id]
 
     def _is_over(self, group: Group, going: int) -> bool:
         """Return whether the group can be deleted together with ``going`` of its offsets."""
@@ -272,9 +252,14 @@ class OffsetMetadataManager:
             return False
         return len(self._store.offsets.partitions_of(group.group_id)) == going
 
-    def _tombstones_written(self, error: ErrorCode) -> None:
-        if error:
-            self.log.warn("Failed to write tombstones of offsets: {error}", error=error.name)
+    def _counting(self, count: int, counted: Callable[[int], None]) -> Callable[[ErrorCode], None]:
+        def removed(error: ErrorCode) -> None:
+            if error:
+                self.log.warn("Failed to write tombstones of offsets: {error}", error=error.name)
+            else:
+                counted(count)
+
+        return removed
 
 
 def _is_dead(group: Group) -> bool:

@@ -22,6 +22,17 @@ from twisted_kafka.coordinator.group.state.topic_image import TopicInfo
 _Counted = TypeVar("_Counted", bound=Hashable)
 
 
+class SeenTopics(NamedTuple):
+    """Which of the cluster's topics a group was compared with. Not stored."""
+
+    snapshot: object = None
+    """The metadata snapshot that the subscribed topics were last compared with."""
+    regexes_snapshot: object = None
+    """The metadata snapshot that all regular expressions were last matched against."""
+    regexes_resolved_ms: int = 0
+    """When they were matched."""
+
+
 class ResolvedRegex(NamedTuple):
     """The topics that a regular expression matched, and the time of matching (milliseconds since the epoch)."""
 
@@ -46,9 +57,7 @@ class ConsumerGroup:
         "group_id",
         "members",
         "regexes",
-        "regexes_resolved_ms",
-        "regexes_snapshot",
-        "seen_snapshot",
+        "seen",
         "target",
         "target_epoch",
         "target_index",
@@ -66,12 +75,7 @@ class ConsumerGroup:
         self.topics: Mapping[str, TopicInfo] = {}
         """The subscribed topics that exist, as stored with the group."""
         self.regexes: dict[str, ResolvedRegex] = {}
-        self.seen_snapshot: object = None
-        """The metadata snapshot that ``topics`` was last compared with. Not stored, like the next two."""
-        self.regexes_snapshot: object = None
-        """The metadata snapshot that all of ``regexes`` were last matched against."""
-        self.regexes_resolved_ms = 0
-        """When they were matched."""
+        self.seen = SeenTopics()
         self.classic_count = 0
         self._classic_protocols: Counter[str] = Counter()
         self._static_ids: dict[str, str] = {}
@@ -148,11 +152,6 @@ class ConsumerGroup:
             self.regexes.pop(regex, None)
         else:
             self.regexes[regex] = resolved
-
-    def request_metadata_refresh(self) -> None:
-        """Compare the subscriptions with the topics again on the next request: the last result could not be written."""
-        self.seen_snapshot = self.regexes_snapshot = None
-        self.regexes_resolved_ms = 0
 
     def _release(self, member: ConsumerGroupMember) -> None:
         owners, member_id = self._owners, member.member_id

@@ -5,6 +5,7 @@ from typing import Any
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
 from twisted_kafka.coordinator.group.state import consumer_group_records as consumer_records
 from twisted_kafka.coordinator.group.state.classic_group import ClassicGroup
+from twisted_kafka.coordinator.group.state.classic_group_state import EMPTY
 from twisted_kafka.coordinator.group.state.consumer_group import ConsumerGroup
 from twisted_kafka.coordinator.group.state.offset_store import OffsetStore
 from twisted_kafka.protocol.messages.consumer_group_records import ConsumerGroupMetadataKey
@@ -55,8 +56,20 @@ class GroupStore:
             self.offsets.put_pending(producer_id, key.group, partition, value)
         else:
             self.offsets.put(key.group, partition, value)
-        if value is not None and self._loading is None and key.group not in self.groups:
+        if self._loading is not None:
+            return
+        if value is None:
+            self._drop_if_unused(key.group)
+        elif key.group not in self.groups:
             self.groups[key.group] = ClassicGroup(key.group)
+
+    def _drop_if_unused(self, group_id: str) -> None:
+        """Remove a group that consisted of its offsets: it has no record of its own."""
+        group = self.classic(group_id)
+        if group is None or group.generation or group.state is not EMPTY or group.pending_members:
+            return
+        if not self.offsets.has_any(group_id):
+            del self.groups[group_id]
 
     def _replay_classic(self, group_id: str, value: GroupMetadataValue | None) -> None:
         if self._loading is not None:

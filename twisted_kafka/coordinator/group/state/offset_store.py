@@ -95,6 +95,10 @@ class OffsetStore:
         """Return the partitions for which a group has an offset, committed or pending, in order."""
         return list(dict.fromkeys((*self.of(group_id), *self._unstable.get(group_id, ()))))
 
+    def has_any(self, group_id: str) -> bool:
+        """Return whether the group has an offset, committed or pending."""
+        return group_id in self._committed or group_id in self._unstable
+
     def has_pending(self, group_id: str, partition: TopicPartition) -> bool:
         """Return whether the group has a pending offset for the partition."""
         return partition in self._unstable.get(group_id, ())
