@@ -40,7 +40,8 @@ class MemoryLog:
     def __init__(self) -> None:
         self.batches: dict[TopicPartition, list[Any]] = defaultdict(list)
         self.end_offsets: dict[TopicPartition, int] = defaultdict(int)
-        self.high_watermarks: dict[TopicPartition, int] = defaultdict(int)
+        self.uncommitted: dict[TopicPartition, int] = {}
+        """The first offset that the replicas do not have."""
         self.fail_next: list[Any] = []
         self.holds = False
         self.held: list[Any] = []
@@ -48,7 +49,7 @@ class MemoryLog:
 
     def append(self, partition: TopicPartition, batch: Any, guard: object) -> Appended | ErrorCode:
         if self.fail_next and (error := self.fail_next.pop(0)):
-            return error  # type: ignore[no-any-return]
+            return error
         base_offset = self.end_offsets[partition]
         data = base_offset.to_bytes(8, "big") + bytes(batch)[8:]
         self.batches[partition].append(data)
@@ -56,12 +57,13 @@ class MemoryLog:
         if self.holds:
             future: Future[Any] = Future()
             self.held.append(future)
+            self.uncommitted.setdefault(partition, base_offset)
             return Appended(base_offset, future)
-        self.high_watermarks[partition] = self.end_offsets[partition]
+        self.uncommitted.pop(partition, None)
         return Appended(base_offset)
 
     def is_committed(self, partition: TopicPartition, offset: int) -> bool:
-        return self.high_watermarks[partition] > offset
+        return offset < self.uncommitted.get(partition, offset + 1)
 
     def release(self, error: ErrorCode = ErrorCode.NONE) -> None:
         held, self.held, self.holds = self.held, [], False
@@ -72,7 +74,7 @@ class MemoryLog:
 
     def commit(self) -> None:
         """Let the replicas have everything."""
-        self.high_watermarks.update(self.end_offsets)
+        self.uncommitted.clear()
 
     def read_all(self, partition: TopicPartition, buffer_size: int) -> Iterator[bytes]:
         if self.missing:

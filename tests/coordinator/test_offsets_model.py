@@ -1,6 +1,6 @@
 """Committed offsets against a model: commits, transactions, deletions, expiration and restarts in any order.
 
-- A commit outside transactions counts at once, one in a transaction when that commits, unless a later commit has superseded it.
+- A commit outside transactions counts at once, one in a transaction when that commits, unless one that was sent later counts.
 - A deletion also deletes what open transactions have committed so far.
 - An offset with an open transaction is unstable, and neither it nor its group expires.
 - Another broker that loads the partition knows the same.
@@ -39,7 +39,8 @@ class Model:
     def put(self, key: tuple[str, TopicPartition], value: OffsetCommitValue) -> None:
         self.committed[key] = value
         for offsets in self.pending.values():
-            if key in offsets:
+            waiting = offsets.get(key)
+            if waiting is not None and waiting.offset < value.offset:  # offsets grow with each commit
                 offsets[key] = None
 
     def drop(self, key: tuple[str, TopicPartition]) -> None:

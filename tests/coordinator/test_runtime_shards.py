@@ -445,9 +445,9 @@ def test_the_records_that_are_loaded_are_counted() -> None:
         return bytes(build_batch([record(number).simple(0) for number in numbers]))
 
     journal = Setup().elect()
-    assert load_partition(journal, GROUP_RECORD_KINDS, [chunk(1, 2) + chunk(3), chunk(4), chunk(5, 6, 7)], lambda: True) == 7
+    assert load_partition(journal, GROUP_RECORD_KINDS, [chunk(1, 2) + chunk(3), chunk(4), chunk(5, 6, 7)], lambda: True) == (7, 2)
     assert journal.events == ["loaded", *range(1, 8)]
-    assert load_partition(journal, GROUP_RECORD_KINDS, [], lambda: True) == 0
+    assert load_partition(journal, GROUP_RECORD_KINDS, [], lambda: True) == (0, -1)
 
 
 # timers
@@ -596,6 +596,18 @@ def test_a_later_append_that_is_committed_ends_the_doubt() -> None:
     setup.log.release()
     assert waiting.result(0) == [1, 2]
     assert read(setup) == [1, 2]
+
+
+def test_a_new_leader_does_not_tell_what_the_replicas_may_not_have() -> None:
+    setup = Setup()
+    setup.elect()
+    setup.log.holds = True
+    setup.write(1)
+    setup.elect(epoch=1)
+    assert refusal(lambda: read(setup)) is CoordinatorNotAvailableError
+    setup.log.commit()
+    assert read(setup) == [1]
+    setup.log.release()
 
 
 def test_a_read_depends_on_what_it_saw_not_on_later_appends() -> None:

@@ -1,7 +1,7 @@
 """Loads a shard by replaying its partition of the internal topic."""
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from twisted.logger import Logger
 
@@ -15,22 +15,30 @@ _COMMIT_MARKER = 1
 _ABORT_MARKER = 0
 
 
-def load_partition(shard: Any, kinds: RecordKinds, chunks: Iterable[Buffer], should_continue: Callable[[], bool]) -> int:
-    """Replay the records of ``chunks`` into an ICoordinatorShard while ``should_continue`` returns true; return their number.
+class Loaded(NamedTuple):
+    """How many records were replayed, and the offset of the log's last one, -1 if the log is empty."""
+
+    record_count: int
+    last_offset: int
+
+
+def load_partition(shard: Any, kinds: RecordKinds, chunks: Iterable[Buffer], should_continue: Callable[[], bool]) -> Loaded:
+    """Replay the records of ``chunks`` into an ICoordinatorShard while ``should_continue`` returns true.
 
     Records of unknown types (written by a newer broker, for example) are skipped, with one log line per type.
     Raises CorruptRecordError and MalformedMessageError: an unreadable partition must not serve half of its groups.
     """
-    count = 0
+    count, last_offset = 0, -1
     unknown: set[str] = set()
     for chunk in chunks:
         if not should_continue():
             break
         for batch in batches(chunk):
             count += _load_batch(shard, kinds, batch, unknown)
+            last_offset = batch.last_offset
     for kind in sorted(unknown):
         _log.warn("Skipped records of an unknown type: {kind}", kind=kind)
-    return count
+    return Loaded(count, last_offset)
 
 
 def _load_batch(shard: Any, kinds: RecordKinds, batch: RecordBatch, unknown: set[str]) -> int:

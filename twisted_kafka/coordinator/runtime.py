@@ -7,7 +7,8 @@ stored state. A shard is loaded by replaying its partition from the log.
 
 Records are replayed as soon as they are in the local log, so the next operation sees them. The answer waits for the replicas,
 and so does every ``read``: no answer reveals a change that a new leader might not have. An append that the replicas did not
-confirm in time is in doubt: it stays in the log and in the state, and reads fail until it is known to be committed.
+confirm in time is in doubt: it stays in the log and in the state, and reads fail until it is known to be committed. So is the
+end of the log that a new leader loads.
 
 Input and output that an operation starts (``Effects.send``) run without the lock, and what comes of them is given to the shard.
 """
@@ -61,15 +62,16 @@ class CoordinatorState(Enum):
 class UncommittedAppend:
     """The latest append that replicas have not confirmed, with the reads that have seen it.
 
-    Once it is committed, so are all before it. ``error`` is the outcome if it failed: the append is in doubt then.
+    Once it is committed, so are all before it. It is in doubt if nobody will tell: replicas did not confirm it in time, or it was
+    loaded from the end of the log.
     """
 
-    __slots__ = ("answer", "error", "last_offset", "readers")
+    __slots__ = ("answer", "is_in_doubt", "last_offset", "readers")
 
-    def __init__(self, last_offset: int) -> None:
+    def __init__(self, last_offset: int, is_in_doubt: bool = False) -> None:
         self.last_offset = last_offset
+        self.is_in_doubt = is_in_doubt
         self.answer: Future[Any] = Future()
-        self.error = ErrorCode.NONE
         self.readers: list[tuple[Future[Any], Any]] = []
 
     def wait(self, result: Any) -> "Future[Any]":
@@ -345,7 +347,7 @@ class CoordinatorRuntime:
 
     def _load(self, context: CoordinatorContext) -> None:
         started_ns = self._clock.monotonic_ns()
-        count = load_partition(
+        loaded = load_partition(
             context.shard,
             self._shards.kinds(),
             self._reader.read_all(context.partition, self._settings.load_buffer_size),
@@ -355,13 +357,17 @@ class CoordinatorRuntime:
             if context.state is not CoordinatorState.LOADING:
                 return
             context.shard.loaded()
+            if not self._writer.is_committed(context.partition, loaded.last_offset):
+                context.uncommitted = UncommittedAppend(loaded.last_offset, is_in_doubt=True)
             context.state = ACTIVE
             self._perform_effects(context)
         context.settle()
         taken_ms = (self._clock.monotonic_ns() - started_ns) / 1e6
         self._settings.on_loaded(taken_ms)
-        if count:
-            self.log.info("Loaded {partition}: {n} records in {ms} ms", partition=context.partition, n=count, ms=int(taken_ms))
+        if loaded.record_count:
+            self.log.info(
+                "Loaded {partition}: {n} records in {ms} ms", partition=context.partition, n=loaded.record_count, ms=int(taken_ms)
+            )
 
     # routing
 
@@ -537,7 +543,10 @@ class CoordinatorRuntime:
         if isinstance(appended, ErrorCode):
             return write.completed(appended)
         base_offset, committed = appended
-        last_offset = self._replay(context, write, base_offset)
+        try:
+            last_offset = write.replay(context.shard, base_offset)
+        except Exception as error:
+            raise self._give_up(context) from error
         if committed is None:
             context.uncommitted = None
             return write.completed(ErrorCode.NONE)
@@ -553,15 +562,12 @@ class CoordinatorRuntime:
                 return batches[-1].completed(outcome)
         return self._perform(context, batches[-1])
 
-    def _replay(self, context: CoordinatorContext, write: Write, base_offset: int) -> int:
-        """Apply appended records. If that fails, the shard no longer agrees with the log: it is given up, and loaded again."""
-        try:
-            return write.replay(context.shard, base_offset)
-        except Exception as error:
-            self.log.failure("Failed to apply a write to {partition}, which is loaded again", partition=context.partition)
-            self._unload(context, CoordinatorState.FAILED)
-            self._scheduler.schedule_once(f"reload-{self.topic}", partial(self._reload, context))
-            raise CoordinatorNotAvailableError(f"{context.partition} has to be loaded again.") from error
+    def _give_up(self, context: CoordinatorContext) -> CoordinatorNotAvailableError:
+        """End and load again a shard that failed to apply a write: its state no longer is that of the log."""
+        self.log.failure("Failed to apply a write to {partition}, which is loaded again", partition=context.partition)
+        self._unload(context, CoordinatorState.FAILED)
+        self._scheduler.schedule_once(f"reload-{self.topic}", partial(self._reload, context))
+        return CoordinatorNotAvailableError(f"{context.partition} has to be loaded again.")
 
     def _append(self, context: CoordinatorContext, write: Write) -> Appended | ErrorCode:
         try:
@@ -575,8 +581,10 @@ class CoordinatorRuntime:
 
     def _committed(self, context: CoordinatorContext, write: Write, append: UncommittedAppend, done: "Future[ErrorCode]") -> None:
         failure = done.exception()
-        error = append.error = done.result() if failure is None else error_of(failure)
-        if not error and context.uncommitted is append:
+        error = done.result() if failure is None else error_of(failure)
+        if error:
+            append.is_in_doubt = True
+        elif context.uncommitted is append:
             context.uncommitted = None
         try:
             result = write.completed(error)
@@ -593,7 +601,7 @@ class CoordinatorRuntime:
 
     def _when_committed(self, context: CoordinatorContext, append: UncommittedAppend, result: R) -> "R | Future[R]":
         """Return what a read answers that has seen ``append``. Raises CoordinatorNotAvailableError if that is in doubt."""
-        if not append.error:
+        if not append.is_in_doubt:
             return append.wait(result)
         if not self._writer.is_committed(context.partition, append.last_offset):
             raise _in_doubt(context.partition)

@@ -270,7 +270,10 @@ class GroupCoordinator:
         def refused(error: ErrorCode) -> Deleted:
             return error, {}
 
-        return self._execute(group_id, lambda shard: shard.offsets.delete(group_id, partitions), refused)
+        if not group_id:
+            return refused(ErrorCode.INVALID_GROUP_ID)
+        # What is not there any more may be there again if the write that removed it is lost.
+        return self._read(group_id, lambda shard: shard.offsets.delete(group_id, partitions), refused)
 
     def expire_offsets(self) -> None:
         """Delete expired offsets, and empty groups without offsets, in all active partitions."""
@@ -323,12 +326,8 @@ class GroupCoordinator:
 
     def delete_group(self, group_id: str) -> "ErrorCode | Future[ErrorCode]":
         """Delete an empty group."""
-        try:
-            return self.runtime.execute(  # type: ignore[no-any-return]
-                group_id, lambda shard: shard.offsets.delete_group(group_id)
-            )
-        except KafkaError as error:
-            return error.code
+        answer: ErrorCode | Future[ErrorCode] = self._read(group_id, lambda shard: shard.offsets.delete_group(group_id), ErrorCode)
+        return answer
 
 
 def _unless_parked(result: "T | Future[T]") -> "T | Future[T]":

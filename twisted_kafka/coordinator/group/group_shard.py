@@ -41,7 +41,7 @@ class GroupShard:
 
     def replay(self, record: CoordinatorRecord, producer_id: int, offset: int) -> None:
         """Apply a record that is in the log; see ICoordinatorShard."""
-        self.store.replay(record, producer_id)
+        self.store.replay(record, producer_id, offset)
 
     def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
         """Commit or discard the offsets of a transaction; see ICoordinatorShard."""

@@ -40,22 +40,22 @@ class GroupStore:
         group = self.groups.get(group_id)
         return group if isinstance(group, ConsumerGroup) else None
 
-    def replay(self, record: CoordinatorRecord, producer_id: int = -1) -> None:
-        """Apply a record that is in the log; ``producer_id`` is -1 outside a transaction."""
+    def replay(self, record: CoordinatorRecord, producer_id: int, offset: int) -> None:
+        """Apply a record that is at ``offset`` in the log; ``producer_id`` is -1 outside a transaction."""
         key, value = record.key, record.value
         if isinstance(key, OffsetCommitKey | LegacyOffsetCommitKey):
-            self._replay_offset(key, value, producer_id)
+            self._replay_offset(key, value, producer_id, offset)
         elif isinstance(key, GroupMetadataKey):
             self._replay_classic(key.group, value)
         else:
             self._replay_consumer(key, value)
 
-    def _replay_offset(self, key: Any, value: Any | None, producer_id: int) -> None:
+    def _replay_offset(self, key: Any, value: Any | None, producer_id: int, offset: int) -> None:
         partition = TopicPartition(key.topic, key.partition)
         if producer_id != -1:
-            self.offsets.put_pending(producer_id, key.group, partition, value)
+            self.offsets.put_pending(producer_id, key.group, partition, value, offset)
         else:
-            self.offsets.put(key.group, partition, value)
+            self.offsets.put(key.group, partition, value, offset)
         if self._loading is not None:
             return
         if value is None:

@@ -8,8 +8,8 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 
 Offsets = dict[TopicPartition, OffsetCommitValue]
 
-_Pending = dict[TopicPartition, OffsetCommitValue | None]
-"""Offsets of an open transaction; None: superseded by a later commit outside the transaction."""
+_Pending = dict[TopicPartition, tuple[int, OffsetCommitValue] | None]
+"""Offsets of an open transaction, each with the offset of its record; None: superseded by a record after it."""
 
 
 class OffsetStore:
@@ -23,10 +23,10 @@ class OffsetStore:
         self._unstable: dict[str, Counter[TopicPartition]] = {}
         """By group and partition: the number of open transactions with an offset."""
 
-    def put(self, group_id: str, partition: TopicPartition, value: OffsetCommitValue | None) -> None:
-        """Store an offset; None deletes it together with pending ones."""
+    def put(self, group_id: str, partition: TopicPartition, value: OffsetCommitValue | None, offset: int) -> None:
+        """Store an offset whose record is at ``offset`` in the log; None deletes it together with pending ones."""
         if self._unstable:
-            self._supersede(group_id, partition, value is None)
+            self._supersede(group_id, partition, offset, value is None)
         if value is not None:
             offsets = self._committed.get(group_id)
             if offsets is None:
@@ -37,7 +37,7 @@ class OffsetStore:
         if offsets is not None and offsets.pop(partition, None) is not None and not offsets:
             del self._committed[group_id]
 
-    def _supersede(self, group_id: str, partition: TopicPartition, deletes: bool) -> None:
+    def _supersede(self, group_id: str, partition: TopicPartition, offset: int, deletes: bool) -> None:
         if partition not in self._unstable.get(group_id, ()):
             return
         for producer_id, groups in list(self._pending.items()):
@@ -46,10 +46,14 @@ class OffsetStore:
                 continue
             if deletes:
                 self._drop(producer_id, group_id, partition)
-            else:
+                continue
+            waiting = pending[partition]
+            if waiting is not None and waiting[0] < offset:
                 pending[partition] = None
 
-    def put_pending(self, producer_id: int, group_id: str, partition: TopicPartition, value: OffsetCommitValue | None) -> None:
+    def put_pending(
+        self, producer_id: int, group_id: str, partition: TopicPartition, value: OffsetCommitValue | None, offset: int
+    ) -> None:
         """Store an offset of an open transaction; None (a tombstone) deletes it."""
         if value is None:
             self._drop(producer_id, group_id, partition)
@@ -57,7 +61,7 @@ class OffsetStore:
         pending = self._pending.setdefault(producer_id, {}).setdefault(group_id, {})
         if partition not in pending:
             self._unstable.setdefault(group_id, Counter())[partition] += 1
-        pending[partition] = value
+        pending[partition] = (offset, value)
 
     def _drop(self, producer_id: int, group_id: str, partition: TopicPartition) -> None:
         groups = self._pending.get(producer_id, {})
@@ -80,12 +84,12 @@ class OffsetStore:
                 del self._unstable[group_id]
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
-        """Commit or discard the offsets of a producer's transaction."""
+        """Commit or discard the offsets of a producer's transaction; of two commits, the later record counts (as in Kafka)."""
         for group_id, pending in self._pending.pop(producer_id, {}).items():
-            for partition, value in pending.items():
+            for partition, waiting in pending.items():
                 self._settle(group_id, partition)
-                if committed and value is not None:
-                    self.put(group_id, partition, value)
+                if committed and waiting is not None:
+                    self.put(group_id, partition, waiting[1], waiting[0])
 
     def of(self, group_id: str) -> Offsets:
         """Return a group's committed offsets; the caller must not change them."""
