@@ -16,9 +16,11 @@ from twisted.internet.selectreactor import SelectReactor
 from tests.eventually import WAIT_S, eventually
 from tests.network.network_fakes import Recorder, frame, lines_of
 from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network import socket_server
 from twisted_kafka.network.accepting.acceptor import BindError
+from twisted_kafka.network.connection.channel_builder import PlaintextChannelBuilder
 from twisted_kafka.network.loop.reactors import make_reactor
 from twisted_kafka.network.request_plane import DATA_PLANE, RequestPlane
 from twisted_kafka.network.requests.request import Request
@@ -282,6 +284,19 @@ def test_taken_port_is_one_clear_error(running: Callable[..., Running]) -> None:
             server.server.start()
 
 
+def test_a_start_that_fails_leaves_nothing_open(running: Callable[..., Running]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, socket.create_server(("127.0.0.1", 0)) as free:
+        ports = [each.getsockname()[1] for each in (free, taken)]
+        free.close()
+        listeners = {
+            "listeners": f"PLAINTEXT://127.0.0.1:{ports[0]},OTHER://127.0.0.1:{ports[1]}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT",
+        }
+        with pytest.raises(BindError, match=f"127.0.0.1:{ports[1]}"):
+            running(listeners).server.start()
+        socket.create_server(("127.0.0.1", ports[0])).close()
+
+
 def test_hostile_clients_are_closed_and_others_served(running: Callable[..., Running]) -> None:
     server = running({"socket.request.max.bytes": "100000"}).start().enable()
     good = server.connect()
@@ -347,6 +362,17 @@ def test_shutdown_answers_what_is_under_way(running: Callable[..., Running]) -> 
     assert is_closed(client)
     with pytest.raises(OSError):
         socket.create_connection(("127.0.0.1", server.config.listeners[0].port or 1), timeout=1)
+
+
+def test_a_shutdown_stops_first(running: Callable[..., Running]) -> None:
+    server = running({"num.network.threads": "1"}).start().enable()
+    port = server.server.bound_port("PLAINTEXT")
+    client = server.connect()
+    echo(client, 1)
+    server.server.shutdown()
+    assert is_closed(client)
+    client.close()
+    socket.create_server(("127.0.0.1", port)).close()
 
 
 def test_what_stops_opens_nothing_any_more(running: Callable[..., Running]) -> None:
@@ -506,6 +532,39 @@ def test_listeners_come_and_go(running: Callable[..., Running]) -> None:
     echo(first, 3)
     first.close()
     second.close()
+
+
+def test_new_security_settings_are_for_the_listeners_that_there_are(
+    running: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, str]] = []
+
+    class Builder(PlaintextChannelBuilder):
+        def __init__(self, end_point: EndPoint) -> None:
+            self.name = end_point.listener_name
+
+        def validate_reconfiguration(self, config: KafkaConfig) -> None:
+            asked.append(("validate", self.name))
+
+        def reconfigure(self, config: KafkaConfig) -> None:
+            asked.append(("reconfigure", self.name))
+
+    server = running()
+    monkeypatch.setattr(server.server, "_builder_of", Builder)
+    server.start().enable()
+    two = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,OTHER://127.0.0.1:0",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT",
+    }
+    server.call(server.server.update_listeners, server.config.updated(two))
+    server.call(server.server.validate_security, server.config)
+    server.call(server.server.reconfigure_security, server.config)
+    names = ("PLAINTEXT", "OTHER")
+    assert asked == [(what, name) for what in ("validate", "reconfigure") for name in names]
+    del asked[:]
+    server.call(server.server.update_listeners, server.config)
+    server.call(server.server.validate_security, server.config)
+    assert asked == [("validate", "PLAINTEXT")]
 
 
 def test_a_listener_moves_to_another_address(running: Callable[..., Running]) -> None:

@@ -400,6 +400,17 @@ def test_a_listener_without_a_host_takes_all_addresses(accepting: Any) -> None:
     assert here.acceptor._socket.getsockname()[0] in ("0.0.0.0", "::")
 
 
+def test_a_listener_without_a_host_prefers_ipv4(accepting: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    look_up = socket.getaddrinfo
+
+    def both(*args: Any, **options: Any) -> list[Any]:
+        found = [info for info in look_up(*args, **options) if info[0] == socket.AF_INET]
+        return [(socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("::", 0, 0, 0)), *found]
+
+    monkeypatch.setattr(socket, "getaddrinfo", both)
+    assert accepting([9], host="").acceptor._socket.family == socket.AF_INET
+
+
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="needs IPv6")
 def test_an_address_is_the_same_on_a_listener_of_both_families(accepting: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     bind = socket.socket.bind

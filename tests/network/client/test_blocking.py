@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from tests.network.client.client_harness import NODE, Attempt, FakeConnector
+from tests.network.network_fakes import lines_of
 from twisted_kafka.network.client.blocking import BlockingNetworkClient
 from twisted_kafka.network.client.client_settings import ClientSettings
 from twisted_kafka.network.client.errors import ClientClosedError
@@ -34,6 +35,16 @@ def test_nothing_waits_for_a_client_that_was_stopped() -> None:
     client.stop()
     assert_closed(under_way)
     assert_closed(client.send(NODE, request()))
+
+
+def test_nothing_goes_wrong_from_the_start_to_the_stop() -> None:
+    client = make_client()
+
+    def run() -> None:
+        client.start()
+        client.stop()
+
+    assert lines_of(run) == []
 
 
 def test_a_request_that_is_cancelled_is_not_sent_any_more() -> None:

@@ -498,12 +498,12 @@ def test_a_timeout_is_what_the_caller_says_or_the_client_s() -> None:
 
 
 def test_an_idle_connection_is_closed_at_its_time() -> None:
-    for used_at_s in (5.0, 0.5):
-        harness, _ = ready(connections_max_idle_ms=10_000)
+    for limit_s, used_at_s in ((10, 5.0), (10, 0.5), (0.5, 0.25)):
+        harness, _ = ready(connections_max_idle_ms=int(limit_s * 1000))
         attempt = harness.attempts[0]
         harness.clock.advance(used_at_s)
         attempt.answer(attempt.requests()[0], HeartbeatResponse())
-        harness.clock.advance(10 - used_at_s)
+        harness.clock.advance(limit_s - used_at_s)
         harness.clock.advance(used_at_s - 0.125)
         assert harness.client.is_ready(1)
         harness.clock.advance(0.125)

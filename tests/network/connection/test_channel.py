@@ -1,8 +1,10 @@
 """A channel between its transport and its processor: what is read, what waits, what is kept in mind of activity."""
 
+import pytest
+
 from tests.network.network_fakes import FakeTransport, Layer, frame
 from twisted_kafka.network.connection.channel import READ_AHEAD_BYTES, KafkaChannel
-from twisted_kafka.network.connection.channel_state import MUTED_AND_RESPONSE_PENDING, NOT_MUTED
+from twisted_kafka.network.connection.channel_state import MUTED_AND_RESPONSE_PENDING, NOT_MUTED, IllegalTransitionError
 from twisted_kafka.network.connection.framing import NOT_NOW
 from twisted_kafka.network.requests.memory_pool import MemoryPool
 from twisted_kafka.timing.clock import ManualClock
@@ -114,6 +116,19 @@ def test_a_channel_is_closed_once_and_tells_nobody_afterwards() -> None:
     assert layer.processor.stats.dropped_responses == 1
 
 
+def test_a_second_request_in_flight_and_a_second_response_are_bugs_that_show() -> None:
+    layer = Layer()
+    channel, _ = layer.connect()
+    channel.dataReceived(frame(1))
+    request = layer.take()
+    assert request is not None
+    with pytest.raises(IllegalTransitionError):
+        channel.request_received(request)
+    channel.response_sent()
+    with pytest.raises(IllegalTransitionError):
+        channel.response_sent()
+
+
 def test_memory_is_reserved_for_the_next_frame_only() -> None:
     clock = ManualClock()
     pool = MemoryPool(10_000, clock)
@@ -141,6 +156,19 @@ def test_memory_is_reserved_for_the_next_frame_only() -> None:
     taken = layer.take()
     assert taken is not None
     taken.release_buffer()
+    assert pool.used_bytes == 0
+
+
+def test_a_closed_channel_holds_no_memory() -> None:
+    clock = ManualClock()
+    pool = MemoryPool(10_000, clock)
+    layer = Layer(pool=pool, clock=clock)
+    channel, transport = layer.connect()
+    assert feed(channel, transport, frame(1, bytes(5000))[:100]) == 100
+    assert channel.holds_memory
+    channel.close()
+    assert (channel.holds_memory, pool.used_bytes) == (False, 0)
+    channel.connectionLost()
     assert pool.used_bytes == 0
 
 

@@ -92,9 +92,20 @@ def test_parts_and_regions_arrive_whole_and_in_order(pair: Pair, tmp_path: Path)
     file.close()
 
 
+def test_a_large_region_is_sent_to_its_end_and_no_further(pair: Pair, tmp_path: Path) -> None:
+    content = random.Random(8).randbytes(600_000)
+    (tmp_path / "segment.log").write_bytes(content)
+    with io.FileIO(tmp_path / "segment.log") as file:
+        assert not pair.transport.send([b"head", FileRegion(file, 1000, 500_000), b"tail"], 500_008)
+        assert pair.receive_all(500_008) == b"head" + content[1000:501_000] + b"tail"
+    assert pair.transport not in pair.reactor.writers
+
+
 def test_small_response_is_gone_at_once(pair: Pair) -> None:
     assert pair.transport.send([b"x" * 100], 100)
     assert pair.client.recv(1000) == b"x" * 100
+    assert pair.transport.send([b"x" * 100, memoryview(b"y")], 101)
+    assert pair.client.recv(1000) == b"x" * 100 + b"y"
     assert not pair.reactor.writers
 
 

@@ -402,7 +402,7 @@ class SocketsReactor(HookedReactor, EventsReactor):
     def __init__(self) -> None:
         HookedReactor.__init__(self)
         EventsReactor.__init__(self)
-        self.polls = self.waited_ns = 0
+        self.polls = self.waited_ns = self.waiting_since_ns = 0
 
 
 def test_what_was_counted_with_one_reactor_goes_on_with_the_next(stage: Stage) -> None:
@@ -419,6 +419,10 @@ def test_what_was_counted_with_one_reactor_goes_on_with_the_next(stage: Stage) -
         reactor.polls, reactor.waited_ns = 3, 1000
         assert stage.processor.polls() == 3 * (turn + 1)
         assert stage.processor.waited_ns() == (5_000_000 + 1000) * (turn + 1)
+        reactor.waiting_since_ns = stage.clock.monotonic_ns()
+        stage.clock.advance_ms(7)
+        assert stage.processor.waited_ns() == (5_000_000 + 1000) * (turn + 1) + 7_000_000
+        reactor.waiting_since_ns = 0
 
 
 def test_a_new_reactor_is_woken_and_has_the_new_connections(stage: Stage) -> None:

@@ -235,7 +235,7 @@ def test_full_queue_stops_reading_and_goes_on_sending() -> None:
         layer.answer(request)
         answered += 1
         layer.reactor.run_asked()
-    assert answered == 9
+    assert answered == layer.processor.received_requests == 9
     assert not layer.processor.is_full
     assert all(transport.is_reading and transport.written for _, transport in [*clients, (extra, extra_transport)])
 
@@ -333,6 +333,17 @@ def test_idle_and_half_sent_connections_expire_but_not_waiting_ones() -> None:
     assert layer.processor.stats.expired_connections_killed == 3
     layer.answer(first)
     assert waiting_transport.written
+
+
+def test_a_connection_may_be_idle_for_so_long_and_no_longer() -> None:
+    layer = Layer(idle_ms=1000)
+    _, transport = layer.connect()
+    layer.clock.advance_ms(999)
+    layer.processor.close_idle_connections()
+    assert not transport.is_closed
+    layer.clock.advance_ms(1)
+    layer.processor.close_idle_connections()
+    assert transport.is_closed
 
 
 def test_shutdown_answers_what_is_under_way() -> None:
@@ -484,6 +495,7 @@ def test_excess_connections_are_closed_least_recently_used_first_and_one_each_tu
     while layer.reactor.run_asked():
         closed.append([transport.is_closed for transport in transports])
     assert closed == [[False, True, False], [False, True, True], [False, True, True]]
+    assert layer.processor.before_poll() is None, "there is nothing more to do"
 
 
 def test_a_full_processor_tells_the_acceptor_when_it_has_room() -> None:

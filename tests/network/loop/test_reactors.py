@@ -73,16 +73,20 @@ def test_another_thread_ends_the_wait_of_a_reactor(make: Any) -> None:
 
 
 class FailingHooks(NoHooks):
-    """Fail some times in a row; then another thread runs the loop."""
+    """Fail in the turns that are True; after the last turn, another thread runs the loop."""
 
-    def __init__(self, failures: int) -> None:
-        self.left = failures
+    def __init__(self, turns: list[bool]) -> None:
+        self.turns = turns
 
     def handle_requests(self) -> bool:
-        if self.left:
-            self.left -= 1
+        if not self.turns:
+            return False
+        if self.turns.pop(0):
             raise ValueError("as the test wants it")
-        return False
+        return True
+
+    def before_poll(self) -> float | None:
+        return 0
 
 
 def test_without_epoll_and_kqueue_a_reactor_is_on_poll(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,6 +94,46 @@ def test_without_epoll_and_kqueue_a_reactor_is_on_poll(monkeypatch: pytest.Monke
         monkeypatch.setattr(reactors, name, None)
     reactor = make_reactor(SystemClock())
     assert isinstance(reactor, PollReactor)
+    close_reactor(reactor)
+
+
+class RecordingHooks:
+    """Note what is called; another thread runs the loop after the first turn."""
+
+    def __init__(self) -> None:
+        self.called: list[str] = []
+
+    def handle_requests(self) -> bool:
+        self.called.append("handle_requests")
+        return len(self.called) == 1
+
+    def before_poll(self) -> float | None:
+        self.called.append("before_poll")
+        return 0
+
+    def after_poll(self) -> None:
+        self.called.append("after_poll")
+
+    def run_pending(self) -> None:
+        self.called.append("run_pending")
+
+
+@pytest.mark.parametrize("is_interrupted", [False, True])
+def test_a_turn_of_the_loop(monkeypatch: pytest.MonkeyPatch, is_interrupted: bool) -> None:
+    reactor: Any = make_reactor(SystemClock())
+    reactor.hooks = hooks = RecordingHooks()
+
+    def poll(timeout_s: float, _: int) -> tuple[()]:
+        hooks.called.append(f"poll {timeout_s}")
+        if is_interrupted:
+            raise InterruptedError
+        return ()
+
+    monkeypatch.setattr(reactor, "_poll", poll)
+    reactor.startRunning(installSignalHandlers=False)
+    reactor.mainLoop()
+    assert hooks.called == ["handle_requests", "before_poll", "poll 0", "after_poll", "run_pending", "handle_requests"]
+    assert reactor.polls == 1
     close_reactor(reactor)
 
 
@@ -125,15 +169,20 @@ def test_a_loop_that_is_stopped_does_not_wait(monkeypatch: pytest.MonkeyPatch) -
     close_reactor(reactor)
 
 
-@pytest.mark.parametrize("failures", [1, MAX_FAILURES - 1, MAX_FAILURES])
-def test_a_loop_goes_on_until_it_has_failed_too_often_in_a_row(failures: int) -> None:
+LAST = MAX_FAILURES - 1
+
+
+@pytest.mark.parametrize(
+    ("turns", "left"), [([True], 0), ([True] * LAST + [False] + [True] * LAST, 0), ([True] * (MAX_FAILURES + 2), 2)]
+)
+def test_a_loop_goes_on_until_it_has_failed_too_often_in_a_row(turns: list[bool], left: int) -> None:
     reactor: Any = make_reactor(SystemClock())
-    reactor.hooks = hooks = FailingHooks(failures)
+    reactor.hooks = FailingHooks(turns)
     reactor.startRunning(installSignalHandlers=False)
-    if failures < MAX_FAILURES:
-        reactor.mainLoop()
-    else:
+    if left:
         with pytest.raises(ValueError, match="as the test wants it"):
             reactor.mainLoop()
-    assert not hooks.left
+    else:
+        reactor.mainLoop()
+    assert len(turns) == left
     close_reactor(reactor)

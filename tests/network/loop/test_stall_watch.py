@@ -76,6 +76,9 @@ def test_thread_checks_on_while_a_request_is_under_way() -> None:
     stage.watch.expired()
     assert stage.timer.delays_s == [PUT_OFF_S, CHECK_S]
     assert stage.checks == [3, 3]
+    stage.channels[0].is_active = True
+    stage.watch.expired()
+    assert stage.timer.delays_s == [PUT_OFF_S, CHECK_S, CHECK_S]
 
 
 def test_first_request_after_the_timer_has_expired_starts_it_again() -> None:
@@ -116,6 +119,7 @@ def test_running_watch_checks_soon_after_a_request_and_ends(make: type[IWakeUpTi
     clock = SystemClock()
     watch = StallWatch([channel], clock, "watch", make())
     watch.start()
+    assert [thread.daemon for thread in threading.enumerate() if thread.name == "watch"] == [True]
     for _ in range(2):
         channel.watch(clock.monotonic_ns())
         channel.is_checked.clear()
@@ -133,6 +137,21 @@ def test_timer_expires_and_can_be_started_again(make: type[IWakeUpTimer]) -> Non
         waiting.start()
         waiting.join(WAIT_S)
         assert not waiting.is_alive()
+    timer.close()
+
+
+@pytest.mark.parametrize("make", [make_wake_up_timer, SleepTimer])
+def test_timer_that_has_expired_waits_to_be_started(make: type[IWakeUpTimer]) -> None:
+    timer = make()
+    timer.start(0)
+    timer.wait()
+    waiting = threading.Thread(target=timer.wait, daemon=True)
+    waiting.start()
+    waiting.join(0.02)
+    assert waiting.is_alive()
+    timer.start(0)
+    waiting.join(WAIT_S)
+    assert not waiting.is_alive()
     timer.close()
 
 

@@ -7,6 +7,7 @@ from tests.cases import case
 from tests.network.network_fakes import FakeTransport, Layer, frame
 from twisted_kafka.network.connection.channel import KafkaChannel
 from twisted_kafka.network.connection.channel_state import MUTED, NOT_MUTED
+from twisted_kafka.network.connection.expiry import SILENCE_S
 from twisted_kafka.network.requests.memory_pool import IMemoryWaiter, MemoryPool
 from twisted_kafka.timing.clock import ManualClock
 
@@ -229,6 +230,19 @@ def test_who_is_silent_may_not_keep_others_waiting_for_memory() -> None:
     request = layer.take()
     assert request is not None, "there is memory again"
     assert request.context.connection is waiting.connection
+
+
+def test_a_silent_client_has_so_long_and_no_longer_while_others_wait() -> None:
+    layer, _ = make_layer(100)
+    silent, transport = layer.connect()
+    feed(silent, transport, frame(1, bytes(500))[:100])
+    layer.connect()[0].dataReceived(frame(2))
+    layer.clock.advance_ms(SILENCE_S * 1000 - 1)
+    layer.processor.close_silent_holders()
+    assert not transport.is_closed
+    layer.clock.advance_ms(1)
+    layer.processor.close_silent_holders()
+    assert transport.is_closed
 
 
 def test_an_upload_that_takes_long_is_not_idle() -> None:

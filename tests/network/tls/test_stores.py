@@ -80,6 +80,12 @@ def test_pkcs12_whatever_of_javas_two_kinds_it_is_said_to_be(tmp_path: Path, kin
     assert load_trust_store(loaded.trust_store) == (CA.certificate,)
 
 
+def test_a_trust_store_without_a_password(tmp_path: Path) -> None:
+    path = tmp_path / "trust.p12"
+    path.write_bytes(pkcs12.serialize_key_and_certificates(None, None, None, [CA.certificate], serialization.NoEncryption()))
+    assert load_trust_store(settings(truststore_location=path).trust_store) == (CA.certificate,)
+
+
 def test_stores_that_keytool_made() -> None:
     loaded = settings(
         keystore_location=DATA / "key.jks",
@@ -146,7 +152,14 @@ def test_a_bad_store_is_one_clear_line_without_secrets(tmp_path: Path, number: i
     [
         ("must be PEM when", {"keystore_certificate_chain": "x", "keystore_key": "y"}),
         ("must be set together", {"keystore_type": "PEM", "keystore_key": "y"}),
-        ("PEM stores have no password", {"keystore_type": "PEM", "keystore_location": "x", "keystore_password": PASSWORD}),
+        (
+            "PEM stores have no password; the private key's is ssl.key.password",
+            {"keystore_type": "PEM", "keystore_location": "x", "keystore_password": PASSWORD},
+        ),
+        (
+            "PEM stores have no password$",
+            {"truststore_type": "PEM", "truststore_location": "x", "truststore_password": PASSWORD},
+        ),
         ("must not be set together", {"truststore_type": "PEM", "truststore_location": "x", "truststore_certificates": "y"}),
         ("must be JKS, PKCS12 or PEM", {"truststore_type": "BKS"}),
         ("ssl.keystore.password must be set", {"keystore_location": "x"}),

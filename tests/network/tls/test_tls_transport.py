@@ -11,7 +11,7 @@ from tests.network.network_fakes import frame, lines_of
 from tests.network.tls.tls_harness import ALICE, CA, Listener, TlsClient, client_context
 from twisted_kafka.network.connection.channel import READ_AHEAD_BYTES
 from twisted_kafka.network.tls import tls_transport
-from twisted_kafka.network.tls.tls_transport import PIECE_BYTES
+from twisted_kafka.network.tls.tls_transport import PIECE_BYTES, RECORD_BYTES, RECORDS_PER_TURN
 from twisted_kafka.protocol.regions import FileRegion
 
 SUITE = "TLS_AES_256_GCM_SHA384"
@@ -145,6 +145,23 @@ def test_a_client_that_sends_without_end_is_not_read_without_end() -> None:
     assert len(client.outgoing) > 1_000_000
     assert client.channel.is_paused
     assert client.channel._backlog_bytes < READ_AHEAD_BYTES + 40_000
+
+
+def test_no_further_record_is_read_when_the_channel_has_read_ahead_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Listener().connect().handshake()
+    record = frame(1, bytes(RECORD_BYTES - len(frame(1))))
+    reads: list[int] = []
+
+    class Endless:
+        def recv(self, size: int) -> bytes:
+            reads.append(size)
+            return record
+
+    with monkeypatch.context() as endless:
+        endless.setattr(client.transport, "_tls", Endless())
+        assert client.transport.doRead() is None
+    assert client.channel.is_paused
+    assert len(reads) == 1 + READ_AHEAD_BYTES // RECORD_BYTES + 1 < RECORDS_PER_TURN, "the request, and what is read ahead"
 
 
 def test_nothing_is_read_while_there_is_no_room_for_requests() -> None:
