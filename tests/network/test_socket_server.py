@@ -471,6 +471,7 @@ def test_more_and_fewer_network_threads_while_requests_are_under_way(running: Ca
     server.await_under_way(2)
     server.call(server.server.resize_threads, server.config)
     assert len(server.server.processors) == 1
+    assert [processor for _, processor in server.server.quotas._processors] == server.server.processors
     third = server.connect()
     echo(third, 1)
     server.slow.set()
@@ -480,6 +481,7 @@ def test_more_and_fewer_network_threads_while_requests_are_under_way(running: Ca
     assert is_closed(second)
     server.await_counted(2)
     assert server.metrics.value("Processor", "IdlePercent", networkProcessor=1) is None
+    eventually(lambda: server.channel._processors == server.server.processors, lambda: server.channel._processors)
     for client in (first, second, third):
         client.close()
 

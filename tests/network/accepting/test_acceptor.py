@@ -1,4 +1,5 @@
 import errno
+import os
 import socket
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -13,7 +14,7 @@ from twisted_kafka.metrics.instruments import Meter
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.accepting import acceptor as acceptor_module
 from twisted_kafka.network.accepting.acceptor import PAUSE_S, RETRY_S, Acceptor, BindError, SocketOptions
-from twisted_kafka.network.accepting.connection_quotas import ConnectionQuotas
+from twisted_kafka.network.accepting.connection_quotas import ConnectionQuotas, ConnectionThrottledError
 from twisted_kafka.network.accepting.interfaces import IBlockedAcceptor
 from twisted_kafka.network.log_rate_limit import INTERVAL_NS, LINES
 from twisted_kafka.timing.clock import ManualClock
@@ -23,6 +24,7 @@ class FakeProcessor:
     def __init__(self, room: int) -> None:
         self.room = room
         self.accepted: list[socket.socket] = []
+        self.peers: list[Any] = []
         self.blocked: IBlockedAcceptor | None = None
 
     def accept(self, connected: socket.socket, peer: Any, blocked: IBlockedAcceptor | None = None) -> bool:
@@ -31,6 +33,7 @@ class FakeProcessor:
             return False
         self.room -= 1
         self.accepted.append(connected)
+        self.peers.append(peer)
         return True
 
     def check_connections(self) -> None:
@@ -424,6 +427,7 @@ def test_an_address_is_the_same_on_a_listener_of_both_families(accepting: Any, m
     here.connect(1)
     assert here.accepted == [1]
     assert here.quotas.count("127.0.0.1") == 1
+    assert here.processors[0].peers[0][:2] == here.clients[0].getsockname()
 
 
 def test_starting_and_closing_twice_is_once(accepting: Any) -> None:
@@ -452,6 +456,14 @@ def test_nothing_is_left_of_a_closed_acceptor(accepting: Any) -> None:
     assert here.quotas.total == 0
     here.acceptor.retry_connection()
     here.advance_ms(RETRY_S * 1000)
+    assert not here.is_accepting
+
+
+def test_an_acceptor_that_is_closed_in_a_pause_stays_closed(accepting: Any) -> None:
+    here = accepting([9])
+    here.acceptor._pause(OSError(errno.EMFILE, "Too many open files"))
+    here.acceptor.close()
+    here.reactor.advance(PAUSE_S)
     assert not here.is_accepting
 
 
@@ -493,3 +505,53 @@ def test_on_a_network_thread_it_starts_there(accepting: Any) -> None:
     other.connectionLost(None)
     assert other not in there.readers
     assert other.disconnected
+
+
+def test_a_connection_that_cannot_be_configured_is_closed_with_a_line_and_the_next_is_served(
+    accepting: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = accepting([9])
+    monkeypatch.setattr(acceptor_module, "OPTIONS_ARE_INHERITED", False)
+    configure = here.acceptor._configure
+    failures = [OSError(errno.EINVAL, "gone")]
+
+    def configure_or_fail(connected: socket.socket) -> None:
+        if failures:
+            raise failures.pop()
+        configure(connected)
+
+    monkeypatch.setattr(here.acceptor, "_configure", configure_or_fail)
+    here.reactor.removeReader(here.acceptor)
+    here.connect(2)
+    here.reactor.addReader(here.acceptor)
+    with capturedLogs() as logs:
+        here.acceptor.doRead()
+    assert lines_about(logs, "Rejected connection from 127.0.0.1: [Errno 22] gone") == 1
+    assert here.accepted == [1]
+    assert [is_closed(client) for client in here.clients] == [True, False]
+
+
+def test_an_address_that_cannot_be_bound_leaves_no_descriptor(accepting: Any) -> None:
+    here = accepting([9])
+    end_point = EndPoint("127.0.0.1", here.acceptor.port, "L", "PLAINTEXT")
+    before = set(os.listdir("/proc/self/fd"))
+    with pytest.raises(BindError) as caught:
+        Acceptor(end_point, here.reactor, SocketOptions(), here.clock, here.blocked, here.quotas)
+    assert set(os.listdir("/proc/self/fd")) <= before, "although the error keeps the socket"
+    assert caught.value.__traceback__ is not None
+
+
+def test_each_throttled_connection_is_closed_at_its_own_time(accepting: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = accepting([9])
+    times_ms = [300, 100, 200]
+
+    def throttle(listener_name: str, address: str) -> None:
+        raise ConnectionThrottledError(address, times_ms.pop(0))
+
+    monkeypatch.setattr(here.quotas, "inc", throttle)
+    here.connect(3)
+    for closed in ([False, True, False], [False, True, True], [True, True, True]):
+        here.advance_ms(99)
+        assert [is_closed(client) for client in here.clients] != closed
+        here.advance_ms(1)
+        assert [is_closed(client) for client in here.clients] == closed

@@ -113,6 +113,16 @@ def test_a_single_listener_is_not_protected() -> None:
     assert not limited.room("INSIDE")
 
 
+def test_a_listener_that_is_protected_from_now_on_takes_what_waits() -> None:
+    limited = Limited(max_connections="1", listener_name_inside_max_connections="5")
+    limited.quotas.remove_listener("OUTSIDE")
+    limited.connect("INSIDE")
+    assert not limited.room("INSIDE")
+    limited.quotas.add_listener(limited.config, "OUTSIDE")
+    assert limited.waiting.told == 1
+    assert limited.room("INSIDE")
+
+
 def test_the_last_listener_left_is_not_protected() -> None:
     limited = Limited(max_connections="2")
     processor = Checked()

@@ -1,4 +1,7 @@
+import os
+import threading
 from concurrent.futures import Future, wait
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,11 +40,22 @@ def test_nothing_waits_for_a_client_that_was_stopped() -> None:
     assert_closed(client.send(NODE, request()))
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="only Linux shows the descriptors")
+def test_nothing_is_left_of_a_client_that_was_stopped() -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    client = make_client()
+    client.start()
+    client.stop()
+    client.stop()
+    assert set(os.listdir("/proc/self/fd")) <= before
+
+
 def test_nothing_goes_wrong_from_the_start_to_the_stop() -> None:
     client = make_client()
 
     def run() -> None:
         client.start()
+        assert [thread.daemon for thread in threading.enumerate() if thread.name == "test-client"] == [True]
         client.stop()
 
     assert lines_of(run) == []

@@ -272,6 +272,28 @@ def test_closing_fails_everything_and_leaves_nothing() -> None:
     assert harness.attempts[1].is_cancelled
     assert isinstance(harness.send(heartbeat()).error, ClientClosedError)
     assert harness.clock.getDelayedCalls() == []
+    assert len(harness.attempts) == 2
+
+
+def test_closing_in_a_pause_between_two_attempts_fails_what_waits() -> None:
+    harness = Harness()
+    harness.send(heartbeat())
+    harness.attempts[0].fail(NobodyThere())  # type: ignore[no-untyped-call]
+    outcome = harness.send(heartbeat())
+    assert harness.client.state_of(1) == "BACKOFF"
+    harness.client.close()
+    assert isinstance(outcome.error, ClientClosedError)
+    assert harness.clock.getDelayedCalls() == []
+    assert len(harness.attempts) == 1
+
+
+def test_a_connection_that_was_lost_is_not_aborted() -> None:
+    harness, first = ready()
+    attempt = harness.attempts[0]
+    attempt.lose(ConnectionDone())
+    assert isinstance(first.error, DisconnectedError)
+    attempt.connection.close(ValueError("too late"))
+    assert not attempt.transport.is_aborted
 
 
 def test_who_is_told_of_a_failure_may_send_again_at_once() -> None:

@@ -100,6 +100,16 @@ def test_a_buffer_starts_small_and_grows_up_to_its_frame() -> None:
     assert len(view) == 20_000 - 5000  # four times what has come
 
 
+def test_a_buffer_grows_more_than_once_for_what_has_come_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(framing, "FIRST_ALLOCATION_BYTES", 16)
+    data = random.Random(9).randbytes(1000)
+    reader = FrameReader(1000)
+    assert not reader.feed(prefixed(data)[:6])
+    assert not reader.feed(data[2:700])
+    assert reader.held_bytes == 700
+    assert list(reader.feed(data[700:] + prefixed(b"next"))) == [data, b"next"]
+
+
 def test_big_frame_grows_and_is_whole() -> None:
     data = random.Random(1).randbytes(3_000_000)
     reader = FrameReader(10_000_000)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from twisted.internet.error import ConnectionAborted, ConnectionDone
+from twisted.internet.main import CONNECTION_DONE, CONNECTION_LOST
 from twisted.python.failure import Failure
 
 from tests.network.network_fakes import Layer, frame, lines_of
@@ -151,7 +152,12 @@ def test_hostile_size_costs_little(pair: Pair) -> None:
 
 def test_end_of_stream_and_reset(pair: Pair) -> None:
     pair.client.close()
-    assert pair.transport.doRead() is not None
+    assert pair.transport.doRead() is CONNECTION_DONE
+    other = Pair()
+    other.transport.send([b"unread"], 6)
+    other.client.close()  # which resets the connection
+    assert other.transport.doRead() is CONNECTION_LOST
+    other.transport.abortConnection()
 
 
 def test_what_a_client_says_at_once_is_read_without_waiting_for_the_reactor() -> None:
@@ -291,3 +297,13 @@ def test_an_aborted_connection_is_closed_once_and_writes_no_more(pair: Pair) -> 
     assert not pair.reactor.readers
     assert not pair.reactor.writers
     assert pair.transport.doWrite() is None
+
+
+def test_a_response_to_a_full_socket_is_sent_from_its_first_byte(pair: Pair) -> None:
+    pair.transport.socket.setblocking(False)
+    sent = 0
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            sent += pair.transport.socket.send(bytes(1000))
+    assert not pair.transport.send([b"response"], 8)
+    assert pair.receive_all(sent + 8) == bytes(sent) + b"response"

@@ -376,6 +376,13 @@ def test_end_of_the_loop_leaves_the_queue_to_the_handlers(stage: Stage) -> None:
     assert [each.woken for each in stage.sleeping] == [0, 1]
 
 
+def test_a_loop_that_has_failed_leaves_the_queue_to_the_handlers(stage: Stage) -> None:
+    stage.request()
+    stage.processor.abandon_connections()
+    assert [each.woken for each in stage.sleeping] == [0, 1]
+    assert stage.channel.size == 1
+
+
 def test_time_in_requests_is_the_handlers_and_not_the_network_threads(stage: Stage) -> None:
     def respond_slowly(request: Request) -> None:
         stage.clock.advance_ms(5)

@@ -236,6 +236,7 @@ def test_full_queue_stops_reading_and_goes_on_sending() -> None:
         answered += 1
         layer.reactor.run_asked()
     assert answered == layer.processor.received_requests == 9
+    assert layer.processor.before_poll() is None
     assert not layer.processor.is_full
     assert all(transport.is_reading and transport.written for _, transport in [*clients, (extra, extra_transport)])
 
@@ -620,3 +621,55 @@ def test_all_connections_are_closed_at_once_also_those_that_were_just_accepted()
     assert layer.take() is None, "those that waited for room are gone"
     layer.answer(request)
     assert layer.observer.completed == [request]
+
+
+def test_a_connection_whose_reading_cannot_be_resumed_after_a_response_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network_fakes, "FakeTransport", BrokenTransport)
+    layer = Layer()
+    channel, transport = layer.connect()
+    channel.dataReceived(frame(1))
+    channel.pause()
+    transport.broken = "resume"  # type: ignore[attr-defined]
+    request = layer.take()
+    assert request is not None
+    (line,) = lines_of(lambda: layer.answer(request))
+    assert line.endswith("its next request could not be processed")
+    assert transport.is_closed
+    assert len(transport.written) == 8
+
+
+def test_a_response_to_nobody_does_not_hold_up_the_others() -> None:
+    layer = Layer()
+    clients = [layer.connect() for _ in range(3)]
+    for number, (channel, _) in enumerate(clients):
+        channel.dataReceived(frame(number))
+    clients[0][1].abortConnection()
+    for _ in clients:
+        request = layer.take()
+        assert request is not None
+        layer.channel.send_response(request, [b"x"], 1)
+    assert layer.reactor.run_asked() == 1
+    assert [transport.written for _, transport in clients] == [b"", b"x", b"x"]
+    assert len(layer.observer.completed) == 3
+
+
+def test_responses_that_are_queued_when_the_thread_ends_are_completed() -> None:
+    layer = Layer()
+    for number in range(2):
+        layer.connect()[0].dataReceived(frame(number))
+    requests = [layer.take() for _ in range(2)]
+    for request in requests:
+        assert request is not None
+        layer.channel.send_no_op(request)
+    layer.processor.end()
+    assert layer.observer.completed == requests
+    assert layer.processor.response_queue_size == 0
+
+
+@pytest.mark.parametrize(("idle_ms", "is_closed"), [(1, True), (0, False), (-1, False)])
+def test_a_limit_of_idle_time_is_at_least_a_millisecond(idle_ms: int, is_closed: bool) -> None:
+    layer = Layer(idle_ms=idle_ms)
+    _, transport = layer.connect()
+    for _ in range(3):
+        layer.advance_ms(1)
+    assert transport.is_closed == is_closed

@@ -42,6 +42,7 @@ def test_what_comes_in_and_goes_out() -> None:
     assert setup.values("request-total", "response-total", "network-io-total") == [2, 2, 4]
     assert setup.values("request-rate", "response-rate", "network-io-rate") == [2, 2, 4]
     assert setup.values("request-size-avg", "request-size-max") == [10.5, 13]
+    assert setup.stats.max_response_bytes == 0
 
 
 def test_nothing_has_happened_yet() -> None:
@@ -57,11 +58,12 @@ def test_nothing_has_happened_yet() -> None:
 
 def test_connections() -> None:
     setup = Setup()
-    (first, _), (_, second) = setup.layer.connect(), setup.layer.connect()
+    (first, _), (_, second), (_, third) = (setup.layer.connect() for _ in range(3))
     first.connection.software_name = "librdkafka"
-    second.abortConnection()
+    for transport in (second, third):
+        transport.abortConnection()
     setup.stats.expired_connections_killed = 7
-    assert setup.values("connection-count", "connection-creation-total", "connection-close-total") == [1, 2, 1]
+    assert setup.values("connection-count", "connection-creation-total", "connection-close-total") == [1, 3, 2]
     assert setup.value("expired-connections-killed-count") == 7
     software = {dict(name.tags).get("clientSoftwareName") for name, _ in setup.registry.items() if name.name == "connections"}
     assert software == {"librdkafka"}
@@ -88,6 +90,9 @@ def test_time_that_is_waited_and_time_that_is_worked() -> None:
     assert setup.values("io-wait-time-ns-total", "io-waittime-total") == [setup.layer.processor.waited_ns()] * 2
     assert setup.value("select-total") == setup.layer.processor.polls()
     assert setup.value("io-ratio") + setup.value("io-wait-ratio") == 1
+    setup.layer.clock.advance_ms(1000)
+    setup.layer.reactor.waited_ns = 500_000_000  # type: ignore[attr-defined]
+    assert setup.registry.value("Processor", "IdlePercent", networkProcessor=0) == 0.25
 
 
 def test_a_processor_that_ends_leaves_no_metric() -> None:

@@ -1,3 +1,4 @@
+import ctypes
 import os
 import sys
 import threading
@@ -166,3 +167,33 @@ def test_on_linux_the_kernel_has_the_timer() -> None:
     timer = make_wake_up_timer()
     assert isinstance(timer, TimerFd)
     timer.close()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux") or sys.maxsize < 2**32, reason="only 64-bit Linux has it")
+@pytest.mark.parametrize(
+    ("delay_s", "first"), [(2.5, (2, 500_000_000)), (0.25, (0, 250_000_000)), (0, (0, 1)), (7, (7, 1))], ids=str
+)
+def test_the_kernel_s_timer_expires_once_after_the_delay(delay_s: float, first: tuple[int, int]) -> None:
+    timer = TimerFd()
+    times: list[tuple[int, ...]] = []
+
+    def set_time(fd: int, flags: int, address: int, old: None) -> None:
+        assert flags == 0
+        times.append(tuple((ctypes.c_long * 4).from_address(address)))
+
+    timer._settime = set_time  # type: ignore[assignment]
+    timer.start(delay_s)
+    assert times == [(0, 0, *first)]
+    timer.close()
+
+
+def test_a_sleep_timer_sleeps_until_its_time_or_its_end() -> None:
+    timer = SleepTimer()
+    timer.start(1000)
+    waiting = threading.Thread(target=timer.wait, daemon=True)
+    waiting.start()
+    waiting.join(0.02)
+    assert waiting.is_alive()
+    timer.close()
+    waiting.join(WAIT_S)
+    assert not waiting.is_alive()

@@ -385,7 +385,7 @@ def test_a_request_is_answered_once() -> None:
     claimed = setup.request()
     assert claimed.claim()
     setup.channel.abandon(claimed)
-    assert claimed.response_kind == CLOSE_CONNECTION
+    assert (claimed.response_kind, claimed.response_bytes) == (CLOSE_CONNECTION, 0)
 
 
 def test_kinds_of_responses() -> None:
@@ -438,6 +438,8 @@ def test_a_bundle_is_bounded_in_number_and_in_bytes() -> None:
     half = MAX_BUNDLE_BYTES // 2
     send_all(setup, *[setup.request(BUNDLED, half) for _ in range(2)], *[setup.request(BUNDLED, half + 1) for _ in range(2)])
     assert [len(each) for each in taken(setup)] == [2, 1, 1]
+    send_all(setup, *[setup.request(BUNDLED, size) for size in (half // 2, half // 4, half, half // 4, 1)])
+    assert [len(each) for each in taken(setup)] == [4, 1]
 
 
 def test_a_large_request_is_in_no_bundle() -> None:

@@ -100,6 +100,18 @@ def test_mixed_requests_count_under_their_names_and_software_is_bounded() -> Non
     other = {"clientSoftwareName": "other", "clientSoftwareVersion": "other"}
     seen = registry.value("RequestMetrics", "DeprecatedRequestsPerSec", request="Fetch", version=3, **other)
     assert seen == 700 - sum(number % 150 < MAX_DEPRECATED for number in range(700))
+    for name, number, count in (("FetchFollower", 3, 5), ("FetchConsumer", 4, 5), ("FetchFollower", 4, None)):
+        tags = {"clientSoftwareName": f"software-{number}", "clientSoftwareVersion": "unknown"}
+        assert registry.value("RequestMetrics", "DeprecatedRequestsPerSec", request=name, version=3, **tags) == count
+
+
+def test_errors_count_under_the_name_of_all_requests_or_of_those_that_are_not_special() -> None:
+    layer = Layer()
+    registry = MetricsRegistry(layer.clock)
+    metrics = RequestMetrics(registry, RequestMetricNames(lambda _: "", str, {1: ((True, "Verification"), (False, "Add"))}))
+    metrics.request_completed(make_request(layer, 6))
+    assert registry.value("RequestMetrics", "ErrorsPerSec", request="Add", error="6") == 1
+    assert registry.value("RequestMetrics", "ErrorsPerSec", request="Verification", error="6") is None
 
 
 def test_every_error_of_a_response_counts_under_the_name_of_its_api() -> None:

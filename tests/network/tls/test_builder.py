@@ -62,8 +62,9 @@ def test_a_file_that_was_replaced_serves_new_connections_and_leaves_the_old_ones
 def test_somebody_elses_certificate_is_refused_unless_it_is_allowed(identity: Issued, expected: str, allowed_by: str) -> None:
     listener = Listener()
     changed = broker_settings(identity)
-    with pytest.raises(ConfigError, match=expected):
-        listener.builder.reconfigure(listener.config(**changed))
+    for apply in (listener.builder.validate_reconfiguration, listener.builder.reconfigure):
+        with pytest.raises(ConfigError, match=expected):
+            apply(listener.config(**changed))
     assert serial_of(listener.connect().handshake()) == BROKER.certificate.serial_number
     listener.builder.reconfigure(listener.config(**changed, **{allowed_by: "true"}))
     assert serial_of(listener.connect().handshake()) == identity.certificate.serial_number
@@ -111,6 +112,15 @@ def test_a_server_that_rejects_the_clients_certificate_is_noticed(version: int) 
         else:
             with pytest.raises(ConfigError, match=r"does not accept the key store: the certificate .* is rejected"):
                 verify_together(client, server)
+
+
+def test_without_a_trust_store_the_system_s_authorities_are_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(CA.write_trust(tmp_path / "system.pem")))
+    listener = Listener(
+        {key: value for key, value in broker_settings().items() if "truststore" not in key}, ssl_client_auth="required"
+    )
+    assert listener.connect(ALICE).handshake().channel.connection.principal.startswith("User:CN=alice")
+    assert listener.connect(OTHER_CA.issue("CN=mallory")).handshake().error is not None
 
 
 def test_a_certificate_in_the_trust_store_is_trusted_by_itself() -> None:

@@ -110,3 +110,17 @@ def test_failures_are_logged_but_not_too_often() -> None:
     assert len(lines) == LINES
     assert "Failed authentication with c0 of L (SSL handshake failed: no shared cipher)" in lines[0]
     assert setup.handshakes.pending == 0
+
+
+def test_one_that_is_given_up_is_forgotten_whatever_it_does() -> None:
+    class Stubborn(Handshaking):
+        def give_up(self, why: str) -> None:
+            assert self.why is None, "it is given up once"
+            self.why = why
+
+    setup = Setup(timeout_s=10)
+    one = Stubborn(setup.handshakes)
+    setup.handshakes.begin(one)
+    setup.reactor.advance(10)
+    assert one.why is not None
+    assert setup.handshakes.pending == 0

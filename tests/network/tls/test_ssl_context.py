@@ -55,7 +55,9 @@ def test_the_context_of_a_listener(client_auth: str, mode: int) -> None:
     assert context.get_verify_mode() == mode
     assert context.get_timeout() == SESSION_S
     assert context.get_session_cache_mode() == SSL.SESS_CACHE_OFF
-    assert context.get_cert_store() is not None
+    options = SSL.OP_NO_COMPRESSION | SSL.OP_NO_RENEGOTIATION | SSL.OP_CIPHER_SERVER_PREFERENCE
+    assert context.set_options(0) & options == options
+    assert context.set_mode(0) & SSL.MODE_RELEASE_BUFFERS
 
 
 def test_a_client_is_told_whose_certificates_are_trusted() -> None:

@@ -5,6 +5,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
 from tests.certificates import KEY_PASSWORD, PASSWORD, Authority
+from tests.network.tls import test_jks
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.network.tls.ssl_settings import SslSettings
@@ -246,6 +247,21 @@ def test_java_also_trusts_the_certificates_of_keys_in_a_trust_store() -> None:
     loaded = settings(truststore_location=DATA / "key.jks", truststore_password=PASSWORD)
     keys = settings(keystore_location=DATA / "key.jks", keystore_password=PASSWORD, key_password=KEY_PASSWORD)
     assert load_trust_store(loaded.trust_store) == load_key_store(keys.key_store).chain[:1]
+
+
+def test_a_key_store_may_be_a_trust_store(tmp_path: Path) -> None:
+    path = BROKER.write_pkcs12(tmp_path / "key.p12")
+    loaded = settings(truststore_location=path, truststore_password=PASSWORD)
+    assert load_trust_store(loaded.trust_store) == BROKER.chain
+
+
+def test_a_key_may_have_the_password_of_its_store(tmp_path: Path) -> None:
+    der = BROKER.key.private_bytes(serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    chain = [each.public_bytes(serialization.Encoding.DER) for each in BROKER.chain]
+    path = tmp_path / "key.jks"
+    path.write_bytes(test_jks.store(test_jks.key("broker", test_jks.protected(der, PASSWORD), chain), password=PASSWORD))
+    loaded = settings(keystore_location=path, keystore_password=PASSWORD)
+    assert load_key_store(loaded.key_store).chain == BROKER.chain
 
 
 def test_a_file_that_changes_is_noticed(tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ def test_the_principal_is_the_certificates_name() -> None:
     mapped = Listener(ssl_client_auth="requested", ssl_principal_mapping_rules=rules)
     assert mapped.connect(ALICE).handshake().channel.connection.principal == "User:ALICE"
     assert mapped.connect().handshake().channel.connection.principal == "User:ANONYMOUS"
+    assert mapped.stats.successful_authentications == mapped.stats.successful_authentications_no_reauth == 2
 
 
 def test_frames_however_they_are_cut_into_records() -> None:
@@ -96,6 +97,17 @@ def test_regions_of_files_are_sent_a_piece_at_a_time(tmp_path: Path) -> None:
         client.pump()
     assert client.received == b"head" + content[100:500_100] + content[:150_000] + b"tail"
     assert listener.layer.observer.completed == [request]
+
+
+def test_a_response_waits_behind_the_one_that_is_being_sent(tmp_path: Path) -> None:
+    content = random.Random(2).randbytes(600_000)
+    (tmp_path / "segment").write_bytes(content)
+    client = Listener().connect().handshake()
+    with io.FileIO(tmp_path / "segment") as file:
+        assert not client.transport.send([FileRegion(file, 0, 600_000)], 600_000)
+        assert not client.transport.send([b"second"], 6)
+        client.pump()
+    assert client.received == content + b"second"
 
 
 def test_a_file_that_ends_too_early_closes_the_connection(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from twisted_kafka.network.client.client_settings import ClientSettings, Node
 from twisted_kafka.network.client.connector import IConnector
 from twisted_kafka.network.client.errors import (
     AuthenticationError,
-    ClientClosedError,
     ConnectError,
     DisconnectedError,
     InvalidResponseError,
@@ -122,9 +121,7 @@ class NodeClient:
     def send(self, message: Message, latest: int | None, timeout_ms: int) -> "Deferred[Message]":
         """Send as soon as the connection allows. The timeout starts now."""
         request = PendingRequest(message, latest)
-        if self._is_closed:
-            request.fail(ClientClosedError(f"the connection to {self.node.text} was closed"))
-        elif len(self._waiting) >= self._settings.max_queued_requests:
+        if len(self._waiting) >= self._settings.max_queued_requests:
             request.fail(TooManyRequestsError(f"{len(self._waiting)} requests are waiting for {self.node.text}"))
         else:
             request.timer = self._reactor.callLater(timeout_ms / 1000, self._time_out, request, timeout_ms)

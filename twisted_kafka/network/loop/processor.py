@@ -302,7 +302,8 @@ class Processor:
             follower, leader = self._follower, self.leader
             if follower is None:
                 return False
-            if leader.check_stall() or not leader.is_stalled:
+            leader.check_stall()
+            if not leader.is_stalled:
                 return True
             self._follower = None
             self._request_channel.replace(follower, leader)

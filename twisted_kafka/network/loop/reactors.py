@@ -259,8 +259,7 @@ def close_reactor(reactor: ReactorBase) -> None:
     """
     # A late thread must not write to a descriptor that belongs to another file by then.
     reactor.wakeUp = _do_nothing  # type: ignore[method-assign]
-    for reader in list(reactor._internalReaders):
-        reactor._internalReaders.discard(reader)
+    for reader in reactor._internalReaders:
         reactor.removeReader(reader)
         reader.connectionLost(None)
     if EPollReactor is not None and isinstance(reactor, EPollReactor):

@@ -79,20 +79,16 @@ class Parker:
         since = self.busy_since_ns
         return since != 0 and self.stalled_since_ns == since
 
-    def check_stall(self) -> bool:
+    def check_stall(self) -> None:
         """Mark the thread as stalled if it was in the same request at the last check. Called by the stall watch.
 
-        Return whether it is in a request that is not stalled. Clocks would not do: a thread that loses its CPU for a moment while
-        it holds the interpreter lock lets nobody else look, and has finished by the next time.
+        Clocks would not do: a thread that loses its CPU for a moment while it holds the interpreter lock lets nobody else look, and
+        has finished by the next time.
         """
         since = self.busy_since_ns
-        if not since:
-            return False
-        if since == self.seen_since_ns:
+        if since and since == self.seen_since_ns:
             self.stalled_since_ns = since
-            return False
         self.seen_since_ns = since
-        return True
 
     def end_idle(self, now_ns: int) -> None:
         """Count the time since the thread became idle. Called by whoever removed the parker from the idle ones."""

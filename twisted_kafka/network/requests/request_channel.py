@@ -14,6 +14,7 @@ Switching threads is expensive, above all under the interpreter lock:
 import threading
 from collections import deque
 from collections.abc import Callable, Container, Hashable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from twisted_kafka.interpreter import JOINED_BYTES
@@ -394,13 +395,9 @@ class RequestChannel:
         """Close the connection of a claimed request that its handler failed to answer."""
         self.send_response(request, (), 0, kind=CLOSE_CONNECTION, is_claimed=True)
 
-    def _wake_one(self) -> bool:
-        try:
-            parker = self._idle.pop()
-        except IndexError:
-            return False
-        parker.wake()
-        return True
+    def _wake_one(self) -> None:
+        with suppress(IndexError):  # nobody is idle
+            self._idle.pop().wake()
 
     def _notify_drained(self) -> None:
         # Each of them once: while one is told, others fill the queue and wait again.

@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 from twisted_kafka.network.tls.der import OBJECT_IDENTIFIER, OCTET_STRING, SEQUENCE, DerError, dotted, expect
 
 MAGIC: Final = b"\xfe\xed\xfe\xed"
-JCEKS_MAGIC: Final = b"\xce\xce\xce\xce"
 
 ENTRIES_MAX: Final = 10_000
 

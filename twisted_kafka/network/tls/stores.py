@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.network.tls.distinguished_name import java_name
-from twisted_kafka.network.tls.jks import JCEKS_MAGIC, MAGIC, JksError, decrypt_key, read_jks
+from twisted_kafka.network.tls.jks import MAGIC, JksError, decrypt_key, read_jks
 from twisted_kafka.network.tls.ssl_settings import PEM, StoreSettings
 
 _BLOCK: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
@@ -143,7 +143,7 @@ def _without_password(block: bytes, store: StoreSettings) -> Any:
 def _refuse_other_formats(store: StoreSettings, data: bytes) -> None:
     if _DASHES in data[:_PEM_SEARCH_BYTES]:
         raise ConfigError(f"{_where(store)} is PEM: {store.prefix}.type must be PEM")
-    if data[:4] == JCEKS_MAGIC or data[:1] != b"\x30":
+    if data[:1] != b"\x30":
         raise ConfigError(f"{_where(store)} {_OTHER_FORMAT.format(kind=store.type, path=store.location)}")
 
 

@@ -138,13 +138,10 @@ class TlsTransport(KafkaTransport):
                 if not self._is_piece:
                     self._make_piece()
                 head = parts[0]
-                count = tls.send(head)  # type: ignore[arg-type]
-                left -= count
-                if count == len(head):
-                    parts.popleft()
-                    self._is_piece = False
-                else:
-                    parts[0] = memoryview(head)[count:]  # type: ignore[arg-type]
+                tls.send(head)  # type: ignore[arg-type]  # all of it, or it raises: partial writes are off (ssl_context.py)
+                left -= len(head)
+                parts.popleft()
+                self._is_piece = False
         except (SSL.WantWriteError, SSL.WantReadError):
             return None
         except SSL.Error:
