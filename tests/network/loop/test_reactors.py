@@ -76,7 +76,7 @@ class FailingHooks(NoHooks):
     """Fail in the turns that are True; after the last turn, another thread runs the loop."""
 
     def __init__(self, turns: list[bool]) -> None:
-        self.turns = turns
+        self.turns = [*turns]
 
     def handle_requests(self) -> bool:
         if not self.turns:
@@ -177,12 +177,12 @@ LAST = MAX_FAILURES - 1
 )
 def test_a_loop_goes_on_until_it_has_failed_too_often_in_a_row(turns: list[bool], left: int) -> None:
     reactor: Any = make_reactor(SystemClock())
-    reactor.hooks = FailingHooks(turns)
+    reactor.hooks = hooks = FailingHooks(turns)
     reactor.startRunning(installSignalHandlers=False)
     if left:
         with pytest.raises(ValueError, match="as the test wants it"):
             reactor.mainLoop()
     else:
         reactor.mainLoop()
-    assert len(turns) == left
+    assert len(hooks.turns) == left
     close_reactor(reactor)
