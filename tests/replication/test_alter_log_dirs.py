@@ -475,7 +475,9 @@ def test_the_quota_bounds_the_speed(h: Moving) -> None:
     fill(h)
     h.moves.configure({"replica.alter.log.dirs.io.max.bytes.per.second": "100"})
     h.alter(h.elsewhere())
+    assert h.metrics.value("kafka.server:AlterLogDirsReplication", "byte-rate") == 0
     assert h.move_on() > 0
+    assert h.metrics.value("kafka.server:AlterLogDirsReplication", "byte-rate") > 0
     assert h.move_on() == 0
     h.clock.advance_ms(12_000)
     assert h.move_on() > 0

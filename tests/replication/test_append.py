@@ -6,11 +6,13 @@ import pytest
 
 from tests.replication.harness import BROKER, OTHER, TOPIC, TP, Harness, batch_of
 from twisted_kafka.log.results import FetchIsolation
-from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.log.validation.types import AppendOrigin
+from twisted_kafka.protocol.errors import ErrorCode, NotLeaderOrFollowerError
 from twisted_kafka.protocol.records.builder import build_batch
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.partition.fetch_data import FetchParams, PartitionFetch
+from twisted_kafka.replication.partition.partition import Partition
 
 BOTH = (BROKER, OTHER)
 
@@ -81,6 +83,16 @@ def test_internal_topics_need_to_be_allowed(h: Harness) -> None:
     h.lead(internal.topic)
     assert h.append(b"a", topic_partition=internal).error == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert h.append(b"a", topic_partition=internal, internal_topics_allowed=True).error == 0
+
+
+def test_a_partition_is_led_by_nobody_at_first(h: Harness) -> None:
+    led = h.lead()
+    partition = Partition(
+        led.log, topic_id=led.topic_id, local_broker_id=led.local_broker_id, clock=h.clock, stats=led.stats, max_lag_ms=1000
+    )
+    assert (partition.is_leader, partition.leader_id, partition.isr) == (False, -1, frozenset())
+    with pytest.raises(NotLeaderOrFollowerError):
+        partition.append_as_leader(batch_of(b"a"), AppendOrigin.CLIENT, 1)
 
 
 def test_one_partitions_failure_is_its_own(h: Harness) -> None:
