@@ -283,6 +283,7 @@ def test_counts_of_a_listener_and_of_its_addresses() -> None:
     assert [limited.quotas.listener_count(name) for name in ("OUTSIDE", "INSIDE")] == [3, 1]
     assert [limited.quotas.count(address) for address in ("10.0.0.1", "10.0.0.2", "10.0.0.3")] == [3, 1, 0]
     limited.quotas.dec("OUTSIDE", "10.0.0.2")
+    assert limited.quotas.listener_count("OUTSIDE") == 2
     limited.quotas.dec("OUTSIDE", "10.0.0.1")
     assert (limited.quotas.listener_count("OUTSIDE"), limited.quotas.total) == (1, 2)
     assert [limited.quotas.count(address) for address in ("10.0.0.1", "10.0.0.2")] == [2, 0]

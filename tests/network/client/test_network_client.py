@@ -469,6 +469,17 @@ def test_a_failed_node_is_tried_again_with_the_first_pause_once_it_was_reached()
     assert len(harness.attempts) == 7
 
 
+def test_a_pause_lasts_as_long_as_it_should() -> None:
+    harness = Harness(reconnect_backoff_ms=10_000, reconnect_backoff_max_ms=10_000, request_timeout_ms=60_000)
+    harness.send(heartbeat())
+    harness.attempts[0].fail(NobodyThere())  # type: ignore[no-untyped-call]
+    harness.send(heartbeat())
+    harness.clock.advance(10 - 1 / 128)
+    assert len(harness.attempts) == 1
+    harness.clock.advance(1 / 128)
+    assert len(harness.attempts) == 2
+
+
 def test_nobody_connects_for_requests_that_are_over() -> None:
     harness = Harness(reconnect_backoff_ms=1000, reconnect_backoff_max_ms=1000)
     harness.send(heartbeat())

@@ -567,7 +567,7 @@ def test_a_response_that_is_appended_while_the_thread_ends_is_completed() -> Non
     assert layer.observer.completed == [request]
 
 
-@pytest.mark.parametrize(("delay_ms", "is_draining"), [(100, False), (0, False), (100, True)])
+@pytest.mark.parametrize(("delay_ms", "is_draining"), [(10_000, False), (0, False), (10_000, True)])
 def test_a_connection_whose_authentication_failed_is_closed_after_the_delay(delay_ms: int, is_draining: bool) -> None:
     layer = Layer()
     layer.processor.settings.failed_authentication_delay_ms = delay_ms
@@ -580,9 +580,9 @@ def test_a_connection_whose_authentication_failed_is_closed_after_the_delay(dela
     assert layer.processor.stats.failed_authentications == 1
     assert transport.is_closed == (is_draining or not delay_ms)
     assert not transport.is_reading
-    layer.advance_ms(99)
+    layer.advance_ms(9_995)
     assert transport.is_closed == (is_draining or not delay_ms)
-    layer.advance_ms(1)
+    layer.advance_ms(5)
     assert transport.is_closed
 
 

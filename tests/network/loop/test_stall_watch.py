@@ -105,6 +105,19 @@ def test_timer_is_started_although_another_thread_is_checking() -> None:
     assert stage.timer.delays_s == [PUT_OFF_S] * 2
 
 
+def test_thread_checks_each_time_the_timer_expires_until_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage()
+    seen: list[list[int]] = []
+
+    def wait() -> None:
+        seen.append(stage.checks)
+        stage.watch._is_stopping = len(seen) == 3
+
+    monkeypatch.setattr(stage.timer, "wait", wait)
+    stage.watch._run()
+    assert seen == [[0, 0], [1, 1], [2, 2]]
+
+
 def test_no_request_is_watched_after_the_end() -> None:
     stage = Stage()
     stage.watch.stop()

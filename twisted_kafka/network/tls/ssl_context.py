@@ -95,7 +95,6 @@ def _context(settings: SslSettings, material: KeyMaterial | None, trusted: Any, 
             for certificate in material.chain[1:]:
                 context.add_extra_chain_cert(certificate)
             context.use_privatekey(material.key)
-            context.check_privatekey()
         if trusted is None:
             context.set_default_verify_paths()
         else:
