@@ -5,9 +5,10 @@ from typing import Final, NamedTuple, TypeVar
 
 from twisted_kafka.coordinator.group.state.classic_group_state import ClassicGroupState
 from twisted_kafka.coordinator.group.state.consumer_group_state import ConsumerGroupState
+from twisted_kafka.coordinator.load_times import LoadTimes
 from twisted_kafka.metrics.instruments import Counter
 from twisted_kafka.metrics.registry import MetricsRegistry
-from twisted_kafka.metrics.windows import WindowedIdleRatio, WindowedMax, WindowedMean, WindowedRate
+from twisted_kafka.metrics.windows import WindowedIdleRatio, WindowedRate
 from twisted_kafka.timing.clock import IClock
 
 COORDINATOR_TYPE: Final = "kafka.server:group-coordinator-metrics"
@@ -44,28 +45,6 @@ def _counter_with_rate(registry: MetricsRegistry, clock: IClock, name: str) -> C
     return counter
 
 
-class _LoadTimes:
-    """Load times of partitions; only one partition loads at a time."""
-
-    __slots__ = ("_count", "_greatest_ms", "_total_ms")
-
-    def __init__(self, registry: MetricsRegistry) -> None:
-        self._count = 0
-        self._total_ms = self._greatest_ms = 0.0
-        mean = WindowedMean(lambda: self._total_ms, lambda: self._count)
-        registry.add(mean, COORDINATOR_TYPE, "partition-load-time-avg")
-        registry.add(WindowedMax(self._take), COORDINATOR_TYPE, "partition-load-time-max")
-
-    def update(self, took_ms: float) -> None:
-        self._count += 1
-        self._total_ms += took_ms
-        self._greatest_ms = max(self._greatest_ms, took_ms)
-
-    def _take(self) -> float:
-        greatest_ms, self._greatest_ms = self._greatest_ms, 0.0
-        return greatest_ms
-
-
 class GroupCoordinatorMetrics:
     """The coordinator's sensors and gauges; gauges are computed when they are read."""
 
@@ -77,7 +56,7 @@ class GroupCoordinatorMetrics:
         self._deletions = _counter_with_rate(registry, clock, "offset-deletion")
         self._classic_rebalances = _counter_with_rate(registry, clock, "group-completed-rebalance")
         self._consumer_rebalances = _counter_with_rate(registry, clock, "consumer-group-rebalance")
-        self._loads = _LoadTimes(registry)
+        self._loads = LoadTimes(registry, COORDINATOR_TYPE)
 
     def offsets_committed(self, count: int) -> None:
         """Count committed offsets."""

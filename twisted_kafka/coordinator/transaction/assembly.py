@@ -1,0 +1,72 @@
+"""Builds the transaction coordinator."""
+
+from collections.abc import Sequence
+
+from twisted_kafka.config.broker_config import KafkaConfig
+from twisted_kafka.coordinator.replica_log import ReplicaReader, ReplicaWriter
+from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
+from twisted_kafka.coordinator.transaction.environment import TransactionConfig, TransactionEnvironment
+from twisted_kafka.coordinator.transaction.marker_writer import EndInGroups, LocalMarkerWriter, MarkerAppender
+from twisted_kafka.coordinator.transaction.producer_id_manager import ProducerIdManager
+from twisted_kafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
+from twisted_kafka.coordinator.transaction.transaction_metrics import TransactionMetrics
+from twisted_kafka.coordinator.transaction.transaction_shard import TransactionShardFactory
+from twisted_kafka.metadata.store import IMetadataStore
+from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.protocol.topic_partition import TRANSACTION_TOPIC, TopicPartition
+from twisted_kafka.replication.replica_manager import ReplicaManager
+from twisted_kafka.timing.clock import IClock
+from twisted_kafka.timing.scheduler import IScheduler
+from twisted_kafka.timing.timer import Timer
+
+
+def make_transaction_coordinator(
+    config: KafkaConfig,
+    replica_manager: ReplicaManager,
+    store: IMetadataStore,
+    end_in_groups: EndInGroups,
+    scheduler: IScheduler,
+    timer: Timer,
+    clock: IClock,
+    registry: MetricsRegistry,
+) -> TransactionCoordinator:
+    """Build the coordinator and subscribe it to leadership changes of ``__transaction_state``; the caller starts and stops it.
+
+    ``store`` has the producer ids. ``end_in_groups`` is GroupCoordinator.end_transaction. ``scheduler`` loads partitions, aborts
+    transactions and removes ids. ``timer`` is started and stopped by the caller.
+    """
+    metadata = replica_manager.metadata
+    values = TransactionConfig.from_config(config)
+    metrics = TransactionMetrics(registry)
+
+    def partition_count() -> int:
+        return metadata.partition_count(TRANSACTION_TOPIC) or values.num_partitions
+
+    # The coordinator is started when the metadata is known, and made before that.
+    appender = MarkerAppender(replica_manager, end_in_groups, clock, values.request_timeout_ms)
+    markers = LocalMarkerWriter(appender, metadata, lambda: transactions.is_started)
+    environment = TransactionEnvironment(clock, values, markers)
+    runtime = CoordinatorRuntime(
+        RuntimeSettings(TRANSACTION_TOPIC, partition_count, values.load_buffer_size, on_loaded=metrics.partition_loaded),
+        TransactionShardFactory(environment),
+        ReplicaWriter(replica_manager, values.request_timeout_ms),
+        ReplicaReader(replica_manager),
+        scheduler,
+        timer,
+        clock,
+    )
+    producer_ids = ProducerIdManager(config.broker_id, store)
+    transactions = TransactionCoordinator(runtime, producer_ids, scheduler, clock, values, metrics, appender)
+
+    def follow_leadership(led: Sequence[TopicPartition], not_led: Sequence[TopicPartition]) -> None:
+        def with_epochs(partitions: Sequence[TopicPartition]) -> list[tuple[int, int]]:
+            return [
+                (partition.partition, replica_manager.current_leader(partition)[1])
+                for partition in partitions
+                if partition.topic == TRANSACTION_TOPIC
+            ]
+
+        transactions.on_leadership_change(with_epochs(led), with_epochs(not_led))
+
+    replica_manager.add_leadership_listener(follow_leadership)
+    return transactions

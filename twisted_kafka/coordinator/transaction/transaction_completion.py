@@ -1,0 +1,173 @@
+"""From a decided outcome to its end: the markers are written until they are there, then the transaction is complete.
+
+This begins once the decision is committed, and again when a shard is loaded: what a crash interrupts is resumed from the log.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Final
+
+from twisted.logger import Logger
+
+from twisted_kafka.coordinator.effects import Effects
+from twisted_kafka.coordinator.transaction.marker_writer import IMarkerWriter, MarkerErrors, TransactionMarker
+from twisted_kafka.coordinator.transaction.transaction_metadata import TransactionMetadata, completed
+from twisted_kafka.coordinator.transaction.transaction_state import TransactionState
+from twisted_kafka.coordinator.transaction.transaction_store import TransactionStore
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.timing.clock import IClock
+
+RETRY_BACKOFF_MS: Final = 100
+"""How long until a marker, or the record that completes a transaction, is written again."""
+
+MAX_MARKERS: Final = 1_000
+"""Transactions whose markers are written with one send."""
+
+_Marked = tuple[TransactionMetadata, frozenset[TopicPartition]]
+"""A transaction whose outcome is decided, and the partitions that have to know."""
+
+_WRITTEN: Final = frozenset({ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
+"""A partition of a format without transactions has nothing to end."""
+_SUPERSEDED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
+"""Another coordinator has gone further with this transactional id."""
+_EXPECTED: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+"""Errors that pass: no line in the log for each."""
+
+_log = Logger()
+
+
+class TransactionCompletion:
+    """Completes the prepared transactions of one shard; called with the shard's lock held."""
+
+    __slots__ = ("_clock", "_coordinator_epoch", "_effects", "_is_unloaded", "_store", "_unconfirmed", "_waiting", "_writer")
+
+    def __init__(
+        self, store: TransactionStore, effects: Effects, writer: IMarkerWriter, clock: IClock, coordinator_epoch: int
+    ) -> None:
+        self._store = store
+        self._effects = effects
+        self._writer = writer
+        self._clock = clock
+        self._coordinator_epoch = coordinator_epoch
+        self._waiting: dict[str, frozenset[TopicPartition]] = {}
+        self._unconfirmed: set[str] = set()
+        self._is_unloaded = False
+
+    @property
+    def waiting_markers(self) -> int:
+        """Number of markers that could not be written yet."""
+        return sum(map(len, self._waiting.values()))
+
+    @property
+    def waiting_appends(self) -> int:
+        """Number of transactions whose record could not be written yet."""
+        return len(self._unconfirmed)
+
+    def unloaded(self) -> None:
+        """Stop: whoever leads the partition now resumes what is left."""
+        self._is_unloaded = True
+        self._waiting.clear()
+        self._unconfirmed.clear()
+
+    def begin(self, prepared: Sequence[TransactionMetadata]) -> None:
+        """Write the markers of transactions whose outcomes are committed."""
+        for start in range(0, len(prepared), MAX_MARKERS):
+            self._write_markers([(each, each.partitions) for each in prepared[start : start + MAX_MARKERS]])
+
+    def decided(self, prepared: TransactionMetadata, error: ErrorCode) -> None:
+        """Take the outcome of writing a decision: go on with it, or write it again if it may be in the log."""
+        if not error:
+            self.begin([prepared])
+        elif self._store.get(prepared.transactional_id) == prepared:
+            self._retry_append(prepared, self._confirm)
+
+    # markers
+
+    def _write_markers(self, batch: Sequence[_Marked]) -> None:
+        """Write each transaction's marker into these partitions of it, all with one send."""
+        markers = [
+            TransactionMarker(
+                prepared.producer, self._coordinator_epoch, prepared.state is TransactionState.PREPARE_COMMIT, partitions
+            )
+            for prepared, partitions in batch
+        ]
+        self._effects.send(lambda: self._writer.write(markers), lambda sent: self._sent(batch, sent))
+
+    def _sent(self, batch: Sequence[_Marked], sent: "Future[list[MarkerErrors]]") -> None:
+        failure = sent.exception()
+        if failure is not None:
+            _log.error("Cannot write markers: {failure!r}", failure=failure)
+            for prepared, partitions in batch:
+                self._retry_markers(prepared, partitions)
+            return
+        for (prepared, partitions), errors in zip(batch, sent.result(), strict=True):
+            if self._is_current(prepared):
+                self._markers_written(prepared, partitions, errors)
+
+    def _markers_written(self, prepared: TransactionMetadata, partitions: frozenset[TopicPartition], errors: MarkerErrors) -> None:
+        if any(error in _SUPERSEDED for error in errors.values()):
+            self._waiting.pop(prepared.transactional_id, None)
+            _log.warn("Gave up the markers of {id!r}: {errors}", id=prepared.transactional_id, errors=_named(errors))
+            return
+        left = frozenset(partition for partition in partitions if errors.get(partition) not in _WRITTEN)
+        if not left:
+            self._waiting.pop(prepared.transactional_id, None)
+            self._complete(prepared)
+            return
+        unexpected = {partition: error for partition, error in errors.items() if error not in _WRITTEN | _EXPECTED}
+        if unexpected:
+            _log.error("Cannot write markers of {id!r} yet: {errors}", id=prepared.transactional_id, errors=_named(unexpected))
+        self._retry_markers(prepared, left)
+
+    def _retry_markers(self, prepared: TransactionMetadata, left: frozenset[TopicPartition]) -> None:
+        self._waiting[prepared.transactional_id] = left
+        self._later(prepared, lambda: self._write_markers([(prepared, left)]))
+
+    # records
+
+    def _complete(self, prepared: TransactionMetadata) -> None:
+        after = completed(prepared, self._clock.wall_ms())
+        write = self._store.transition(after, lambda error: self._completed(prepared, error))
+        self._effects.write(write.records, write.completed)
+
+    def _completed(self, prepared: TransactionMetadata, error: ErrorCode) -> None:
+        # Once it is in the local log it needs no further try: if that is lost, the next leader resumes the prepared transaction.
+        if error and self._is_current(prepared):
+            self._retry_append(prepared, self._complete)
+
+    def _confirm(self, prepared: TransactionMetadata) -> None:
+        write = self._store.transition(prepared, lambda error: self.decided(prepared, error))
+        self._effects.write(write.records, write.completed)
+
+    def _retry_append(self, prepared: TransactionMetadata, again: Callable[[TransactionMetadata], None]) -> None:
+        self._unconfirmed.add(prepared.transactional_id)
+
+        def retry() -> None:
+            self._unconfirmed.discard(prepared.transactional_id)
+            again(prepared)
+
+        self._later(prepared, retry)
+
+    def _later(self, prepared: TransactionMetadata, action: Callable[[], None]) -> None:
+        def ring() -> None:
+            if self._is_current(prepared):
+                action()
+
+        self._effects.timers.after("txn-marker-retry", RETRY_BACKOFF_MS, ring)
+
+    def _is_current(self, prepared: TransactionMetadata) -> bool:
+        return not self._is_unloaded and self._store.get(prepared.transactional_id) == prepared
+
+
+def _named(errors: Mapping[TopicPartition, ErrorCode]) -> str:
+    return ", ".join(f"{partition} {error.name}" for partition, error in sorted(errors.items()))

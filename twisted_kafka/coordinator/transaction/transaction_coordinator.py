@@ -1,0 +1,232 @@
+"""The transaction coordinator's interface for API handlers: validation, routing by transactional id, errors as values."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any, NamedTuple, TypeVar
+
+from twisted.logger import Logger
+
+from twisted_kafka.coordinator.coordinator_record import Producer
+from twisted_kafka.coordinator.runtime import CoordinatorRuntime
+from twisted_kafka.coordinator.transaction.environment import TransactionConfig
+from twisted_kafka.coordinator.transaction.marker_writer import MarkerAppender
+from twisted_kafka.coordinator.transaction.producer_id_manager import ProducerIdManager
+from twisted_kafka.coordinator.transaction.transaction_metadata import TransactionMetadata
+from twisted_kafka.coordinator.transaction.transaction_metrics import TransactionMetrics
+from twisted_kafka.coordinator.transaction.transaction_shard import Initialized, ProducerIdNeededError, TransactionShard
+from twisted_kafka.coordinator.transaction.transaction_state import STATES_BY_LABEL
+from twisted_kafka.protocol.errors import ErrorCode, KafkaError
+from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.timing.clock import IClock
+from twisted_kafka.timing.scheduler import IScheduler, ScheduledTask
+from twisted_kafka.waiting.futures import recover
+
+T = TypeVar("T")
+
+
+class Listing(NamedTuple):
+    """The answer to ListTransactions: an error, the filters that name no state, and the transactions."""
+
+    error: ErrorCode
+    unknown_states: list[str]
+    transactions: list[TransactionMetadata]
+
+
+class TransactionCoordinator:
+    """Transactional ids and their transactions (Kafka: TransactionCoordinator). Methods may be called on any thread.
+
+    A method that returns ``T | Future[T]`` returns a future if the result has to wait for replicas. The shard's method that each
+    one calls has the details.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        runtime: CoordinatorRuntime,
+        producer_ids: ProducerIdManager,
+        scheduler: IScheduler,
+        clock: IClock,
+        config: TransactionConfig,
+        metrics: TransactionMetrics,
+        marker_appender: MarkerAppender,
+    ) -> None:
+        self.runtime = runtime
+        self.marker_appender = marker_appender
+        """What writes markers on this broker, for other brokers' coordinators and for administrators, too."""
+        self.is_started = False
+        """Whether the controller has told this broker about the cluster, so that it serves requests."""
+        self._producer_ids = producer_ids
+        self._scheduler = scheduler
+        self._clock = clock
+        self._config = config
+        self._metrics = metrics
+        self._tasks: list[ScheduledTask] = []
+
+    def startup(self) -> None:
+        """Start serving requests, aborting transactions that time out, and removing expired ids."""
+        self.is_started = True
+        self.runtime.startup()
+        abort_ms, removal_ms = self._config.abort_interval_ms, self._config.removal_interval_ms
+        self._tasks = [
+            self._scheduler.schedule("transaction-abort", self.abort_timed_out_transactions, abort_ms, abort_ms),
+            self._scheduler.schedule("transactionalId-expiration", self.remove_expired_ids, removal_ms, removal_ms),
+        ]
+        self._metrics.expose(
+            lambda: sum(shard.completion.waiting_markers for shard in self.runtime.peek()),
+            lambda: sum(shard.completion.waiting_appends for shard in self.runtime.peek()),
+        )
+
+    def shutdown(self) -> None:
+        """Stop serving requests; a transaction whose outcome is decided is completed after the next start."""
+        for task in self._tasks:
+            task.cancel()
+        self.runtime.shutdown()
+
+    def on_leadership_change(self, leaders: Iterable[tuple[int, int]], followers: Iterable[tuple[int, int]]) -> None:
+        """Load and unload partitions of ``__transaction_state``, each given as (partition, leader epoch).
+
+        A partition that is no longer on this broker has the unknown epoch -1 and is unloaded in any case.
+        """
+        for partition, epoch in followers:
+            self.runtime.resigned(partition, None if epoch < 0 else epoch)
+        for partition, epoch in leaders:
+            self.runtime.elected(partition, epoch)
+
+    def partition_for(self, transactional_id: str) -> int:
+        """Return the partition of ``__transaction_state`` that stores the transactional id."""
+        return self.runtime.partition_for(transactional_id)
+
+    def _execute(
+        self, transactional_id: str, operation: Callable[[TransactionShard], Any], on_error: Callable[[ErrorCode], T]
+    ) -> Any:
+        if not transactional_id:
+            return on_error(ErrorCode.INVALID_REQUEST)
+        try:
+            answer = self.runtime.read(transactional_id, operation)
+        except KafkaError as error:
+            return on_error(error.code)
+        return recover(answer, KafkaError, lambda error: on_error(error.code)) if isinstance(answer, Future) else answer
+
+    # producers
+
+    def init_producer_id(
+        self, transactional_id: str | None, timeout_ms: int, expected: Producer | None
+    ) -> "Initialized | Future[Initialized]":
+        """Return a producer id and epoch; that of a transactional id fences whoever had it before.
+
+        Without a transactional id it is always a new one.
+        """
+        if transactional_id is None:
+            return self._with_new_id(lambda producer_id: Initialized(ErrorCode.NONE, Producer(producer_id, 0)))
+        if not transactional_id:
+            return Initialized(ErrorCode.INVALID_REQUEST)
+        if not 0 < timeout_ms <= self._config.max_timeout_ms:
+            return Initialized(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+
+        def initialize(producer_id: int | None) -> Any:
+            return self._execute(
+                transactional_id,
+                lambda shard: shard.init_producer_id(transactional_id, timeout_ms, expected, producer_id),
+                Initialized,
+            )
+
+        try:
+            answer: Initialized | Future[Initialized] = initialize(None)
+        except ProducerIdNeededError:
+            # The metadata store may be slow: with the shard's lock held, all of its transactional ids would wait.
+            return self._with_new_id(initialize)
+        return answer
+
+    def _with_new_id(self, use: Callable[[int], T]) -> "T | Initialized":
+        try:
+            producer_id = self._producer_ids.next_producer_id()
+        except KafkaError as error:
+            return Initialized(error.code)
+        return use(producer_id)
+
+    def add_partitions(
+        self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
+    ) -> "ErrorCode | Future[ErrorCode]":
+        """Add partitions to the producer's transaction."""
+        added = frozenset(partitions)
+        answer: ErrorCode | Future[ErrorCode] = self._execute(
+            transactional_id, lambda shard: shard.add_partitions(transactional_id, producer, added), ErrorCode
+        )
+        return answer
+
+    def verify_partitions(
+        self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """Return for each partition whether it is part of the producer's transaction: NONE or the error."""
+
+        def verify(shard: TransactionShard) -> Mapping[TopicPartition, ErrorCode]:
+            return shard.verify_partitions(transactional_id, producer, partitions)
+
+        if not transactional_id:
+            return dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST)
+        try:
+            # Only what is committed is looked at, so there is nothing to wait for.
+            errors: Mapping[TopicPartition, ErrorCode] = self.runtime.execute(transactional_id, verify)
+        except KafkaError as error:
+            return dict.fromkeys(partitions, error.code)
+        return errors
+
+    def verify(self, partition: TopicPartition, transactional_id: str, producer: Producer) -> ErrorCode:
+        """Return whether the partition is part of the producer's transaction: NONE or the error."""
+        return self.verify_partitions(transactional_id, producer, (partition,))[partition]
+
+    def end_transaction(self, transactional_id: str, producer: Producer, committed: bool) -> "ErrorCode | Future[ErrorCode]":
+        """Commit or abort the producer's transaction."""
+        answer: ErrorCode | Future[ErrorCode] = self._execute(
+            transactional_id, lambda shard: shard.end_transaction(transactional_id, producer, committed), ErrorCode
+        )
+        return answer
+
+    # time
+
+    def abort_timed_out_transactions(self) -> None:
+        """Abort the transactions that are open for longer than their timeouts."""
+        self.runtime.execute_everywhere(lambda shard: shard.abort_timed_out())
+
+    def remove_expired_ids(self) -> None:
+        """Remove the transactional ids that were not used for ``transactional.id.expiration.ms``."""
+        count = sum(self.runtime.execute_everywhere(lambda shard: shard.remove_expired()))
+        if count:
+            self.log.info("Removed {n} expired transactional ids", n=count)
+
+    # administration
+
+    def describe(self, transactional_id: str) -> "tuple[ErrorCode, TransactionMetadata | None]":
+        """Return the id's committed state, or an error."""
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST, None
+        try:
+            found: TransactionMetadata | None = self.runtime.execute(
+                transactional_id, lambda shard: shard.store.committed(transactional_id)
+            )
+        except KafkaError as error:
+            return error.code, None
+        return (ErrorCode.NONE if found is not None else ErrorCode.TRANSACTIONAL_ID_NOT_FOUND), found
+
+    def list_transactions(self, states: Collection[str], producer_ids: Collection[int], longer_than_ms: int) -> Listing:
+        """Return the transactions with one of ``states`` and ``producer_ids`` (empty: all), by their names in Kafka's API.
+
+        ``longer_than_ms`` leaves those that began within so many milliseconds; a negative one leaves all. The error is
+        COORDINATOR_LOAD_IN_PROGRESS while any partition loads, and there are no transactions then.
+        """
+        if not self.is_started:
+            return Listing(ErrorCode.COORDINATOR_NOT_AVAILABLE, [], [])
+        if self.runtime.is_loading():
+            return Listing(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [], [])
+        wanted = {STATES_BY_LABEL[each] for each in states if each in STATES_BY_LABEL}
+        now_ms = self._clock.wall_ms()
+        found = [
+            metadata
+            for committed in self.runtime.execute_everywhere(lambda shard: shard.store.all_committed())
+            for metadata in committed
+            if (not states or metadata.state in wanted)
+            and (not producer_ids or metadata.producer.producer_id in producer_ids)
+            and (longer_than_ms < 0 or now_ms - metadata.start_ms > longer_than_ms)
+        ]
+        return Listing(ErrorCode.NONE, [each for each in states if each not in STATES_BY_LABEL], found)

@@ -1,0 +1,93 @@
+"""What the coordinator knows of a transactional id, and what it becomes: values that never change, and functions between them.
+
+Each function checks the table of states and raises IllegalTransitionError for a transition that is not in it: that is a defect of
+the coordinator, not of its client.
+"""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from twisted_kafka.coordinator.coordinator_record import Producer
+from twisted_kafka.coordinator.transaction.transaction_state import COMPLETED, VALID_PREVIOUS, TransactionState
+from twisted_kafka.protocol.topic_partition import TopicPartition
+
+NO_START_MS: Final = -1
+NO_EPOCH: Final = -1
+MAX_EPOCH: Final = 32_767
+LAST_EPOCH: Final = MAX_EPOCH - 1
+"""The last epoch that a producer may have: one more is left to fence it (Kafka: TransactionMetadata.isEpochExhausted)."""
+NO_PARTITIONS: Final[frozenset[TopicPartition]] = frozenset()
+
+
+class IllegalTransitionError(Exception):
+    """A transition that is not in the table of states."""
+
+
+class TransactionMetadata(NamedTuple):
+    """A transactional id with its producer and its transaction (Kafka: TransactionMetadata). Timestamps are wall-clock times."""
+
+    transactional_id: str
+    producer: Producer
+    timeout_ms: int
+    state: TransactionState
+    partitions: frozenset[TopicPartition]
+    """The partitions whose markers end the transaction; empty once all are written."""
+    start_ms: int
+    """When the transaction's first partition was added, NO_START_MS for a new producer."""
+    last_update_ms: int
+
+    def is_timed_out(self, now_ms: int) -> bool:
+        """Return whether the transaction is open for longer than its timeout."""
+        return self.state is TransactionState.ONGOING and self.start_ms + self.timeout_ms < now_ms
+
+    @property
+    def is_epoch_exhausted(self) -> bool:
+        """Whether the producer id has no further epoch for a client."""
+        return self.producer.epoch >= LAST_EPOCH
+
+
+def initialized(
+    transactional_id: str, before: TransactionMetadata | None, producer: Producer, timeout_ms: int, now_ms: int
+) -> TransactionMetadata:
+    """Return the state after InitProducerId gave ``producer`` to the transactional id."""
+    if before is not None:
+        _ensure_valid(before, TransactionState.EMPTY)
+    return TransactionMetadata(transactional_id, producer, timeout_ms, TransactionState.EMPTY, NO_PARTITIONS, NO_START_MS, now_ms)
+
+
+def with_partitions(before: TransactionMetadata, added: Iterable[TopicPartition], now_ms: int) -> TransactionMetadata:
+    """Return the state after partitions were added; the first ones begin the transaction."""
+    _ensure_valid(before, TransactionState.ONGOING)
+    start_ms = before.start_ms if before.state is TransactionState.ONGOING else now_ms
+    return before._replace(
+        state=TransactionState.ONGOING, partitions=before.partitions.union(added), start_ms=start_ms, last_update_ms=now_ms
+    )
+
+
+def fenced(before: TransactionMetadata) -> TransactionMetadata:
+    """Return the state with the epoch bumped, so that the producer of the ongoing transaction can do nothing more."""
+    _ensure_valid(before, TransactionState.PREPARE_EPOCH_FENCE)
+    producer_id, epoch = before.producer
+    if epoch >= MAX_EPOCH:
+        raise IllegalTransitionError(f"{before.transactional_id!r}: no epoch is left to fence producer {producer_id}")
+    return before._replace(producer=Producer(producer_id, epoch + 1), state=TransactionState.PREPARE_EPOCH_FENCE)
+
+
+def prepared(before: TransactionMetadata, committed: bool, now_ms: int) -> TransactionMetadata:
+    """Return the state after the outcome was decided."""
+    state = TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT
+    _ensure_valid(before, state)
+    return before._replace(state=state, last_update_ms=now_ms)
+
+
+def completed(before: TransactionMetadata, now_ms: int) -> TransactionMetadata:
+    """Return the state after all markers were written."""
+    state = COMPLETED.get(before.state)
+    if state is None:
+        raise IllegalTransitionError(f"{before.transactional_id!r}: {before.state.label} has no outcome")
+    return before._replace(state=state, partitions=NO_PARTITIONS, last_update_ms=now_ms)
+
+
+def _ensure_valid(before: TransactionMetadata, state: TransactionState) -> None:
+    if before.state not in VALID_PREVIOUS[state]:
+        raise IllegalTransitionError(f"{before.transactional_id!r}: {state.label} may not follow {before.state.label}")

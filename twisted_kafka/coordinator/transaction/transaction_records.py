@@ -1,0 +1,61 @@
+"""Records of ``__transaction_state``, in the version that Kafka 3.9 writes (Kafka: TransactionLog)."""
+
+from typing import Final
+
+from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, Producer, RecordKinds
+from twisted_kafka.coordinator.transaction.transaction_metadata import NO_PARTITIONS, TransactionMetadata
+from twisted_kafka.coordinator.transaction.transaction_state import TransactionState
+from twisted_kafka.protocol.messages.coordinator_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from twisted_kafka.protocol.topic_partition import TopicPartition
+
+_KIND: Final = 0
+_VALUE_VERSION: Final = 0
+"""Version 1 is for ``transaction.version`` 1 and above, a feature of KRaft clusters."""
+
+TRANSACTION_RECORD_KINDS: Final[RecordKinds] = {_KIND: (TransactionLogKey, TransactionLogValue)}
+
+
+def transaction_record(metadata: TransactionMetadata) -> CoordinatorRecord:
+    """Return the record of a transactional id's state."""
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(metadata.partitions):
+        topics.setdefault(topic, []).append(index)
+    is_empty = metadata.state is TransactionState.EMPTY
+    value = TransactionLogValue(
+        producer_id=metadata.producer.producer_id,
+        producer_epoch=metadata.producer.epoch,
+        transaction_timeout_ms=metadata.timeout_ms,
+        transaction_status=metadata.state.value,
+        transaction_partitions=None
+        if is_empty
+        else [PartitionsSchema(topic=topic, partition_ids=indexes) for topic, indexes in topics.items()],
+        transaction_last_update_timestamp_ms=metadata.last_update_ms,
+        transaction_start_timestamp_ms=metadata.start_ms,
+    )
+    return CoordinatorRecord(TransactionLogKey(transactional_id=metadata.transactional_id), _KIND, value, _VALUE_VERSION)
+
+
+def transaction_tombstone(transactional_id: str) -> CoordinatorRecord:
+    """Return the tombstone of an expired transactional id."""
+    return CoordinatorRecord(TransactionLogKey(transactional_id=transactional_id), _KIND, None)
+
+
+def transaction_metadata(record: CoordinatorRecord) -> TransactionMetadata | None:
+    """Return the state that the record says, None for a tombstone. Raises ValueError for an unknown state."""
+    value = record.value
+    if value is None:
+        return None
+    partitions = NO_PARTITIONS
+    if value.transaction_partitions:
+        partitions = frozenset(
+            TopicPartition(topic.topic, index) for topic in value.transaction_partitions for index in topic.partition_ids
+        )
+    return TransactionMetadata(
+        record.key.transactional_id,
+        Producer(value.producer_id, value.producer_epoch),
+        value.transaction_timeout_ms,
+        TransactionState(value.transaction_status),
+        partitions,
+        value.transaction_start_timestamp_ms,
+        value.transaction_last_update_timestamp_ms,
+    )

@@ -1,0 +1,261 @@
+"""The transaction coordinator's shard: the transactional ids of one partition of ``__transaction_state``.
+
+An operation reads the store and returns its answer, or the Write of the id's next state. Every method is called with the
+partition's lock held.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple, TypeVar
+
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, Producer, RecordKinds
+from twisted_kafka.coordinator.effects import Effects, Write
+from twisted_kafka.coordinator.interfaces import ICoordinatorShard, IShardFactory
+from twisted_kafka.coordinator.transaction.environment import TransactionEnvironment
+from twisted_kafka.coordinator.transaction.transaction_completion import TransactionCompletion
+from twisted_kafka.coordinator.transaction.transaction_metadata import (
+    LAST_EPOCH,
+    TransactionMetadata,
+    fenced,
+    initialized,
+    prepared,
+    with_partitions,
+)
+from twisted_kafka.coordinator.transaction.transaction_records import TRANSACTION_RECORD_KINDS
+from twisted_kafka.coordinator.transaction.transaction_state import TransactionState
+from twisted_kafka.coordinator.transaction.transaction_store import TransactionStore
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.topic_partition import TopicPartition
+
+R = TypeVar("R")
+
+NO_PRODUCER: Final = Producer(-1, -1)
+MAX_TOMBSTONES: Final = 1_000
+"""Expired ids that are removed in one batch."""
+
+
+class ProducerIdNeededError(Exception):
+    """The operation needs a new producer id."""
+
+
+class Initialized(NamedTuple):
+    """The answer to InitProducerId: an error, or the producer's id and epoch."""
+
+    error: ErrorCode
+    producer: Producer = NO_PRODUCER
+
+
+@implementer(ICoordinatorShard)
+class TransactionShard:
+    """Transactional ids of one partition (Kafka: TransactionCoordinator and TransactionStateManager)."""
+
+    log = Logger()
+
+    def __init__(self, effects: Effects, environment: TransactionEnvironment, leader_epoch: int) -> None:
+        self.store = TransactionStore()
+        self.completion = TransactionCompletion(self.store, effects, environment.markers, environment.clock, leader_epoch)
+        self._effects = effects
+        self._clock = environment.clock
+        self._config = environment.config
+        self._before_bump: dict[str, Producer] = {}
+        """The producer as it was before it had its epoch bumped: it may ask again if it did not get the answer.
+
+        Not stored, as in Kafka: such a producer is fenced if its coordinator changes in between.
+        """
+
+    # the runtime's side
+
+    def replay(self, record: CoordinatorRecord, producer_id: int, offset: int) -> None:
+        """Apply a record that is in the log; see ICoordinatorShard."""
+        self.store.replay(record)
+
+    def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
+        """Do nothing: no transaction writes to this topic."""
+
+    def loaded(self) -> None:
+        """Go on with the transactions whose outcome is decided."""
+        self.completion.begin([metadata for metadata in self.store if metadata.state.is_prepared])
+
+    def unloaded(self) -> None:
+        """Stop writing markers; see ICoordinatorShard."""
+        self.completion.unloaded()
+        self._before_bump.clear()
+
+    # InitProducerId
+
+    def init_producer_id(
+        self, transactional_id: str, timeout_ms: int, expected: Producer | None, new_producer_id: int | None
+    ) -> Initialized | Write:
+        """Give the transactional id's producer a new epoch, and abort what its predecessor has left open.
+
+        ``expected`` is what the producer believes to be, if it continues after an error (KIP-360). Raises
+        ProducerIdNeededError if a new producer id is needed: the caller allocates one, and tries again with it as
+        ``new_producer_id``.
+        """
+        before = self.store.get(transactional_id)
+        if before is None and not self.store.is_pending(transactional_id):
+            if new_producer_id is None:
+                raise ProducerIdNeededError
+            return self._initialize(transactional_id, None, Producer(new_producer_id, 0), timeout_ms, None)
+        if before is None or self.store.is_pending(transactional_id):
+            return Initialized(ErrorCode.CONCURRENT_TRANSACTIONS)
+        if expected is not None and not self._may_continue(before, expected):
+            return Initialized(ErrorCode.PRODUCER_FENCED)
+        if before.state is TransactionState.ONGOING:
+            # The producer has to ask again when that is done.
+            return self._abort_fenced(before, lambda error: Initialized(error or ErrorCode.CONCURRENT_TRANSACTIONS))
+        if before.is_epoch_exhausted and (expected is None or expected.epoch == before.producer.epoch):
+            if new_producer_id is None:
+                raise ProducerIdNeededError
+            previous = None if expected is None else before.producer
+            return self._initialize(transactional_id, before, Producer(new_producer_id, 0), timeout_ms, previous)
+        return self._bump(before, timeout_ms, expected)
+
+    def _may_continue(self, before: TransactionMetadata, expected: Producer) -> bool:
+        if expected.producer_id == before.producer.producer_id:
+            return True
+        previous = self._before_bump.get(before.transactional_id)
+        return previous is not None and expected.producer_id == previous.producer_id and expected.epoch >= LAST_EPOCH
+
+    def _abort_fenced(self, before: TransactionMetadata, answer: Callable[[ErrorCode], R]) -> Write:
+        """Abort an ongoing transaction with its epoch bumped, so that its producer can do nothing more."""
+        self._before_bump.pop(before.transactional_id, None)
+        return self._decide(prepared(fenced(before), False, self._clock.wall_ms()), answer)
+
+    def _decide(self, after: TransactionMetadata, answer: Callable[[ErrorCode], R]) -> Write:
+        def decided(error: ErrorCode) -> R:
+            self.completion.decided(after, error)
+            return answer(error)
+
+        return self.store.transition(after, decided)
+
+    def _bump(self, before: TransactionMetadata, timeout_ms: int, expected: Producer | None) -> Initialized | Write:
+        producer_id, epoch = before.producer
+        previous = self._before_bump.get(before.transactional_id)
+        if expected is None:
+            return self._initialize(before.transactional_id, before, Producer(producer_id, epoch + 1), timeout_ms, None)
+        if expected.epoch == epoch:
+            return self._initialize(before.transactional_id, before, Producer(producer_id, epoch + 1), timeout_ms, before.producer)
+        if previous is not None and expected.epoch == previous.epoch:  # the answer to its last request was lost
+            return self._initialize(before.transactional_id, before, before.producer, timeout_ms, previous)
+        return Initialized(ErrorCode.PRODUCER_FENCED)
+
+    def _initialize(
+        self,
+        transactional_id: str,
+        before: TransactionMetadata | None,
+        producer: Producer,
+        timeout_ms: int,
+        previous: Producer | None,
+    ) -> Write:
+        after = initialized(transactional_id, before, producer, timeout_ms, self._clock.wall_ms())
+
+        def answer(error: ErrorCode) -> Initialized:
+            if self.store.get(transactional_id) == after:
+                if previous is None:
+                    self._before_bump.pop(transactional_id, None)
+                else:
+                    self._before_bump[transactional_id] = previous
+            return Initialized(error) if error else Initialized(error, producer)
+
+        return self.store.transition(after, answer)
+
+    # AddPartitionsToTxn, AddOffsetsToTxn
+
+    def add_partitions(self, transactional_id: str, producer: Producer, partitions: frozenset[TopicPartition]) -> ErrorCode | Write:
+        """Add partitions to the producer's transaction; the first ones begin it."""
+        before = self.store.get(transactional_id)
+        if before is None or before.producer.producer_id != producer.producer_id:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        if before.producer.epoch != producer.epoch:
+            return ErrorCode.PRODUCER_FENCED
+        if self.store.is_pending(transactional_id):
+            return ErrorCode.CONCURRENT_TRANSACTIONS
+        is_known = before.state is TransactionState.ONGOING and partitions <= before.partitions
+        if is_known and not self.store.is_in_doubt(transactional_id):
+            return ErrorCode.NONE
+        return self.store.transition(with_partitions(before, partitions, self._clock.wall_ms()), ErrorCode)
+
+    def verify_partitions(
+        self, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition]
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """Return for each partition whether it is part of the producer's transaction (KIP-890): NONE or the error."""
+        known = self.store.committed(transactional_id)
+        if known is None or known.producer.producer_id != producer.producer_id:
+            return dict.fromkeys(partitions, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        if known.producer.epoch != producer.epoch:
+            return dict.fromkeys(partitions, ErrorCode.PRODUCER_FENCED)
+        if known.state.is_prepared:
+            return dict.fromkeys(partitions, ErrorCode.CONCURRENT_TRANSACTIONS)
+        return {each: ErrorCode.NONE if each in known.partitions else ErrorCode.TRANSACTION_ABORTABLE for each in partitions}
+
+    # EndTxn
+
+    def end_transaction(self, transactional_id: str, producer: Producer, committed: bool) -> ErrorCode | Write:
+        """Commit or abort the producer's transaction; the answer does not wait for the markers."""
+        before = self.store.get(transactional_id)
+        if before is None or before.producer.producer_id != producer.producer_id:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        if before.producer.epoch != producer.epoch:
+            return ErrorCode.PRODUCER_FENCED
+        if self.store.is_pending(transactional_id):
+            return ErrorCode.CONCURRENT_TRANSACTIONS
+        if before.state is TransactionState.ONGOING:
+            return self._decide(prepared(before, committed, self._clock.wall_ms()), ErrorCode)
+        outcome = TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
+        return ErrorCode.NONE if before.state is outcome else ErrorCode.INVALID_TXN_STATE
+
+    # timeouts
+
+    def abort_timed_out(self) -> int:
+        """Abort the transactions that are open for longer than their timeouts, and fence their producers; return how many."""
+        now_ms = self._clock.wall_ms()
+        count = 0
+        for metadata in self.store:
+            transactional_id = metadata.transactional_id
+            if metadata.is_timed_out(now_ms) and not self.store.is_pending(transactional_id):
+                self.log.info(
+                    "Aborting the transaction of {id!r}: it is open for longer than {ms} ms",
+                    id=transactional_id,
+                    ms=metadata.timeout_ms,
+                )
+                write = self._abort_fenced(metadata, ErrorCode)
+                self._effects.write(write.records, write.completed)
+                count += 1
+        return count
+
+    def remove_expired(self) -> int:
+        """Remove the ids that had no transaction for ``transactional.id.expiration.ms``; return how many."""
+        latest_ms = self._clock.wall_ms() - self._config.id_expiration_ms
+        expired = [
+            metadata.transactional_id
+            for metadata in self.store
+            if metadata.state.is_expirable
+            and metadata.last_update_ms <= latest_ms
+            and not self.store.is_pending(metadata.transactional_id)
+        ]
+        for start in range(0, len(expired), MAX_TOMBSTONES):
+            some = expired[start : start + MAX_TOMBSTONES]
+            write = self.store.removal(some, ErrorCode)
+            self._effects.write(write.records, write.completed)
+            for transactional_id in some:
+                self._before_bump.pop(transactional_id, None)
+        return len(expired)
+
+
+@implementer(IShardFactory)
+class TransactionShardFactory:
+    """Creates the shards of ``__transaction_state``."""
+
+    def __init__(self, environment: TransactionEnvironment) -> None:
+        self._environment = environment
+
+    def kinds(self) -> RecordKinds:
+        """Return the record types of ``__transaction_state``."""
+        return TRANSACTION_RECORD_KINDS
+
+    def shard(self, partition: int, leader_epoch: int, effects: Effects) -> TransactionShard:
+        """Return a new, empty shard."""
+        return TransactionShard(effects, self._environment, leader_epoch)

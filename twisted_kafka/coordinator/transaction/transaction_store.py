@@ -1,0 +1,98 @@
+"""The transactional ids of one partition of ``__transaction_state``: what its records say, and which of it is committed.
+
+Only ``replay`` changes what is stored. A record is replayed when it is in the local log; until it is committed, its id is pending,
+and nothing else may happen to it (Kafka: TransactionMetadata.pendingState). If the outcome of an append stays unknown, the id is in
+doubt until a later record of it is committed: others are told its last committed state.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
+from twisted_kafka.coordinator.effects import Write
+from twisted_kafka.coordinator.transaction.append_errors import transaction_log_error
+from twisted_kafka.coordinator.transaction.transaction_metadata import TransactionMetadata
+from twisted_kafka.coordinator.transaction.transaction_records import (
+    transaction_metadata,
+    transaction_record,
+    transaction_tombstone,
+)
+from twisted_kafka.protocol.errors import ErrorCode
+
+
+class TransactionStore:
+    """The stored states by transactional id."""
+
+    __slots__ = ("_in_doubt", "_pending", "_stored")
+
+    def __init__(self) -> None:
+        self._stored: dict[str, TransactionMetadata] = {}
+        self._pending: set[str] = set()
+        self._in_doubt: dict[str, TransactionMetadata | None] = {}
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+    def __iter__(self) -> Iterator[TransactionMetadata]:
+        """Iterate over all states as they are now; they may change meanwhile."""
+        return iter(list(self._stored.values()))
+
+    def replay(self, record: CoordinatorRecord) -> None:
+        """Apply a record that is in the log. Raises ValueError for an unknown state."""
+        metadata = transaction_metadata(record)
+        if metadata is None:
+            self._stored.pop(record.key.transactional_id, None)
+        else:
+            self._stored[metadata.transactional_id] = metadata
+
+    def get(self, transactional_id: str) -> TransactionMetadata | None:
+        """Return the id's state as of the last record, committed or not."""
+        return self._stored.get(transactional_id)
+
+    def committed(self, transactional_id: str) -> TransactionMetadata | None:
+        """Return the id's last state that is known to be committed."""
+        if transactional_id in self._in_doubt:
+            return self._in_doubt[transactional_id]
+        return self._stored.get(transactional_id)
+
+    def all_committed(self) -> list[TransactionMetadata]:
+        """Return the last committed state of every id."""
+        ids = self._stored.keys() | self._in_doubt.keys()
+        return [metadata for each in sorted(ids) if (metadata := self.committed(each)) is not None]
+
+    def is_pending(self, transactional_id: str) -> bool:
+        """Return whether a record of the id is being written, or the markers of its transaction are."""
+        if transactional_id in self._pending:
+            return True
+        stored = self._stored.get(transactional_id)
+        return stored is not None and stored.state.is_prepared
+
+    def is_in_doubt(self, transactional_id: str) -> bool:
+        """Return whether the id's last record may not be committed."""
+        return transactional_id in self._in_doubt
+
+    def transition(self, after: TransactionMetadata, answer: Callable[[ErrorCode], Any]) -> Write:
+        """Return the write of an id's next state; ``answer`` gets its outcome, with the coordinator's errors."""
+        return self._write([after.transactional_id], [transaction_record(after)], answer)
+
+    def removal(self, transactional_ids: Iterable[str], answer: Callable[[ErrorCode], Any]) -> Write:
+        """Return the write that removes expired ids."""
+        ids = list(transactional_ids)
+        return self._write(ids, [transaction_tombstone(each) for each in ids], answer)
+
+    def _write(self, ids: list[str], records: list[CoordinatorRecord], answer: Callable[[ErrorCode], Any]) -> Write:
+        before = {each: self._stored.get(each) for each in ids}
+        were_in_doubt = {each for each in ids if each in self._in_doubt}
+        self._pending.update(ids)
+        for each in ids:
+            self._in_doubt.setdefault(each, before[each])
+
+        def done(error: ErrorCode) -> Any:
+            self._pending.difference_update(ids)
+            for each in ids:
+                was_appended = self._stored.get(each) is not before[each]
+                if not error or (not was_appended and each not in were_in_doubt):
+                    self._in_doubt.pop(each, None)
+            return answer(transaction_log_error(error))
+
+        return Write(records, done)
