@@ -205,8 +205,13 @@ def test_a_transaction_is_verified_before_its_first_append(tmp_path: Path, clock
     assert broker.groups.commit_transactional_offsets(Sender("g"), producer, guard, {PARTITION: value}) == ErrorCode.NONE
     assert verification.verify(partition, "tx", producer) == (ErrorCode.NONE, None)
     assert len(asked) == 2
-    assert (
-        TransactionVerification(broker.replicas).verify(partition, "tx", Producer(8, 0)).error
-        == ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    )
+
+    def error_for(answer: ErrorCode, **options: bool) -> ErrorCode:
+        asked_once = TransactionVerification(broker.replicas, lambda *_: answer)
+        return asked_once.verify(partition, "tx", Producer(8, 0), **options).error
+
+    assert error_for(ErrorCode.INVALID_PRODUCER_ID_MAPPING) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert error_for(ErrorCode.PRODUCER_FENCED) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert error_for(ErrorCode.TRANSACTION_ABORTABLE) == ErrorCode.TRANSACTION_ABORTABLE
+    assert error_for(ErrorCode.TRANSACTION_ABORTABLE, knows_abortable=False) == ErrorCode.INVALID_TXN_STATE
     broker.stop()

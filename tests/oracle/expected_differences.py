@@ -36,7 +36,6 @@ EXPECTED: tuple[Difference, ...] = (
     Difference("negative-epoch", r"^produce_negative_epochs v\d+: (1|5) .*\.(error_code|log_start_offset)$"),
     Difference("not-a-number", r"^topics_of_strange_numbers v\d+: [01] "),
     Difference("offset-deltas", r"^produce_lying_offsets v\d+: 1 .*\.records\[0\]\.records\["),
-    Difference("transactions", r"^init_producer_id v\d+: 2 .*\.(error_code|producer_id|producer_epoch)$"),
     Difference("match-type", r"^filters v\d+: 5 .*\.error_code$"),
     Difference("client-quotas", r"^quotas_of_users v\d+: 0 .*\.(error_code|error_message)$"),
     Difference("isolation-level", r"^fetch_bad v[4-8]: 4 .*\.error_code$"),
@@ -74,13 +73,6 @@ NOT_YET: dict[str, dict[int, str]] = {
         41: "DescribeDelegationToken",
         50: "DescribeUserScramCredentials",
         51: "AlterUserScramCredentials",
-    },
-    "transactions": {
-        24: "AddPartitionsToTxn",
-        25: "AddOffsetsToTxn",
-        26: "EndTxn",
-        65: "DescribeTransactions",
-        66: "ListTransactions",
     },
 }
 """APIs of Apache Kafka 3.9 with ZooKeeper that are not served yet, by what they are for."""

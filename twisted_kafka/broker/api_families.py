@@ -16,8 +16,7 @@ from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
 from twisted_kafka.coordinator.group.group_coordinator_metrics import CONSUMER
 from twisted_kafka.coordinator.group.offsets.legacy_offsets import LegacyOffsets
-from twisted_kafka.coordinator.hashing import partition_for
-from twisted_kafka.coordinator.transaction.producer_id_manager import ProducerIdManager
+from twisted_kafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
 from twisted_kafka.coordinator.transaction.verification import TransactionVerification
 from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.metadata.cache import MetadataCache
@@ -46,9 +45,11 @@ from twisted_kafka.server.apis.groups.consumer_groups import ConsumerGroupApis
 from twisted_kafka.server.apis.groups.find_coordinator import GROUP, TRANSACTION, CoordinatorTopic, FindCoordinatorApis
 from twisted_kafka.server.apis.groups.group_offsets import GroupOffsetApis
 from twisted_kafka.server.apis.transactions.describe_producers import ProducerApis
+from twisted_kafka.server.apis.transactions.describe_transactions import TransactionAdminApis
 from twisted_kafka.server.apis.transactions.init_producer_id import ProducerIdApis
 from twisted_kafka.server.apis.transactions.transaction_markers import TransactionMarkerApis
 from twisted_kafka.server.apis.transactions.transactional_offsets import TransactionalOffsetApis
+from twisted_kafka.server.apis.transactions.transactions import TransactionApis
 from twisted_kafka.server.fetch_session import FetchSessionCache
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.timer import Timer
@@ -66,6 +67,7 @@ class ApiDependencies(NamedTuple):
     logs: LogManager
     replicas: ReplicaManager
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
     controller: KafkaController
     administration: Administration
     timer: Timer
@@ -80,14 +82,14 @@ def make_families(dependencies: ApiDependencies) -> list[object]:
     config, metadata, clock = dependencies.config, dependencies.metadata, dependencies.clock
     replicas, groups, administration = dependencies.replicas, dependencies.groups, dependencies.administration
     sessions = FetchSessionCache(config.int("max.incremental.fetch.session.cache.slots"), clock, dependencies.metrics)
-    producer_ids = ProducerIdManager(config.broker_id, dependencies.store)
     waits = TopicWaits(metadata, clock, dependencies.timer)
     topics = TopicManager(config, dependencies.store, metadata, dependencies.controller, waits, policies=administration.policies)
     if dependencies.access_log is not None and config.boolean("access.log.topic.enable"):
         append = partial(_append_to, replicas)
         create_topic = partial(_create_topic, topics)
         dependencies.access_log.publish_to(AccessLogTopic(config, metadata, clock, append, create_topic).publish)
-    verification = TransactionVerification(replicas)
+    transactions = dependencies.transactions
+    verification = TransactionVerification(replicas, transactions.verify)
     describer = ConfigDescriber(config, dependencies.configs)
     return [
         VersionsApis(dependencies.supported),
@@ -105,9 +107,11 @@ def make_families(dependencies: ApiDependencies) -> list[object]:
         ConsumerGroupApis(groups, CONSUMER in config.list("group.coordinator.rebalance.protocols")),
         GroupOffsetApis(groups, metadata, clock, LegacyOffsets(dependencies.store)),
         TransactionalOffsetApis(groups, verification, metadata, clock),
-        TransactionMarkerApis(replicas, groups, clock, config.int("request.timeout.ms")),
+        TransactionApis(transactions, groups, metadata),
+        TransactionAdminApis(transactions),
+        TransactionMarkerApis(transactions.marker_appender),
         FindCoordinatorApis(_coordinators(dependencies), metadata, topics),
-        ProducerIdApis(producer_ids),
+        ProducerIdApis(transactions),
         ClientQuotaApis(ClientQuotas(dependencies.configs)),
         ControlApis(dependencies.control, dependencies.controller, config, dependencies.broker_epoch),
     ]
@@ -126,12 +130,7 @@ def _append_to(replicas: ReplicaManager, partition: TopicPartition, batch: bytes
 
 
 def _coordinators(dependencies: ApiDependencies) -> dict[int, CoordinatorTopic]:
-    configured_count = dependencies.config.int("transaction.state.log.num.partitions")
-
-    def transaction_partition(transactional_id: str) -> int:
-        return partition_for(transactional_id, dependencies.metadata.partition_count(TRANSACTION_TOPIC) or configured_count)
-
     return {
         GROUP: CoordinatorTopic(GROUP_METADATA_TOPIC, dependencies.groups.partition_for),
-        TRANSACTION: CoordinatorTopic(TRANSACTION_TOPIC, transaction_partition),
+        TRANSACTION: CoordinatorTopic(TRANSACTION_TOPIC, dependencies.transactions.partition_for),
     }

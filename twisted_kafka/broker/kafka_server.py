@@ -43,6 +43,8 @@ from twisted_kafka.controller.interfaces import IControlPlane
 from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.coordinator.group.assembly import make_group_coordinator
 from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
+from twisted_kafka.coordinator.transaction.assembly import make_transaction_coordinator
+from twisted_kafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
 from twisted_kafka.log.directories.loading_progress import LoadingInterruptedError
 from twisted_kafka.log.directories.log_dir_failure_handler import LogDirFailureHandler
 from twisted_kafka.log.directories.log_directory import LogDirectory, LogDirectoryError
@@ -111,6 +113,7 @@ class _Running:
     sockets: SocketServer | None = None
     replicas: ReplicaManager | None = None
     groups: GroupCoordinator | None = None
+    transactions: TransactionCoordinator | None = None
     controller: KafkaController | None = None
     administration: Administration | None = None
     handlers: KafkaRequestHandlerPool | None = None
@@ -186,11 +189,15 @@ class KafkaServer:
         running.replicas = replicas = self._make_replica_manager(logs, metadata, scheduler, timer)
         running.groups = groups = make_group_coordinator(config, replicas, metadata, scheduler, timer, clock, metrics)
         groups.startup()
+        running.transactions = transactions = make_transaction_coordinator(
+            config, replicas, store, groups.end_transaction, scheduler, timer, clock, metrics
+        )
         self._register(store, sockets)
         control = ControlPlane(replicas, [groups.on_partitions_deleted])
         channels = InProcessChannels(config.broker_id, control)
         running.controller = controller = KafkaController(config, store, configs, channels, clock, metrics=metrics)
         self._await_controller(controller.startup())
+        transactions.startup()
         warn_of_stray_logs(logs, store)
         running.administration = administration = Administration(config, store, configs, broker_configs.dynamic, clock, metrics)
         administration.start()
@@ -205,6 +212,7 @@ class KafkaServer:
             logs=logs,
             replicas=replicas,
             groups=groups,
+            transactions=transactions,
             controller=controller,
             administration=administration,
             timer=timer,
@@ -234,6 +242,7 @@ class KafkaServer:
         _stop(running.control_plane_handlers, KafkaRequestHandlerPool.shutdown)
         _stop(running.scheduler, KafkaScheduler.shutdown)
         _stop(running.directory_failures, LogDirFailureHandler.shutdown)
+        _stop(running.transactions, TransactionCoordinator.shutdown)
         _stop(running.groups, GroupCoordinator.shutdown)
         _stop(running.replicas, ReplicaManager.shutdown)
         _stop(running.logs, LogManager.shutdown)

@@ -41,7 +41,11 @@ _BROKER = """
     offsets.topic.segment.bytes offsets.topic.compression.codec offsets.retention.minutes
     offsets.retention.check.interval.ms offsets.commit.timeout.ms offsets.commit.required.acks
 
-    transaction.partition.verification.enable request.timeout.ms
+    transaction.max.timeout.ms transaction.state.log.replication.factor transaction.state.log.min.isr
+    transaction.state.log.num.partitions transaction.state.log.segment.bytes transaction.state.log.load.buffer.size
+    transaction.abort.timed.out.transaction.cleanup.interval.ms
+    transaction.remove.expired.transaction.cleanup.interval.ms transaction.partition.verification.enable
+    transactional.id.expiration.ms request.timeout.ms
 
     password.encoder.secret password.encoder.old.secret password.encoder.cipher.algorithm
     password.encoder.keyfactory.algorithm password.encoder.key.length password.encoder.iterations

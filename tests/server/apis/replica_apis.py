@@ -1,12 +1,14 @@
 """The families over the replica manager, called as a client does: requests and responses go through their wire form."""
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 from tests.replication.harness import Harness
-from twisted_kafka.coordinator.transaction.verification import TransactionVerification, unknown_to_coordinator
+from twisted_kafka.coordinator.transaction.verification import TransactionVerification
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
+from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.fetch import FetchRequest
 from twisted_kafka.protocol.messages.list_offsets import (
     DeleteRecordsRequest,
@@ -25,7 +27,8 @@ from twisted_kafka.server.fetch_session import FetchSessionCache
 class Apis(Harness):
     def __init__(self, directory: Path, **properties: Any) -> None:
         super().__init__(directory, **properties)
-        self.ask_coordinator = unknown_to_coordinator
+        self.ask_coordinator: Callable[..., ErrorCode] = lambda *_: ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        """The coordinator of all transactional ids; by default it knows none."""
         self.sessions = FetchSessionCache(10, self.clock, self.metrics)
         self.registry = ApiRegistry(
             [

@@ -6,7 +6,7 @@ before the answer arrives: the log issues a guard before the question and refuse
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.log.producer_state.producer_state_manager import NO_SEQUENCE, VerificationGuard
@@ -18,9 +18,15 @@ AskCoordinator = Callable[[TopicPartition, str, Producer], ErrorCode]
 """Asks the coordinator of a transactional id: NONE if the partition is in its open transaction, otherwise the error."""
 
 
-def unknown_to_coordinator(partition: TopicPartition, transactional_id: str, producer: Producer) -> ErrorCode:
-    """Answer as a coordinator that never gave a producer id to this transactional id: this broker gives out none."""
-    return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+UNVERIFIABLE: Final = frozenset(
+    {
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+"""Errors of the coordinator that pass. Producers do not expect them in the answers of other brokers: there they are replaced."""
 
 
 class Verified(NamedTuple):
@@ -36,18 +42,31 @@ class TransactionVerification:
 
     __slots__ = ("_ask", "_replicas")
 
-    def __init__(self, replicas: ReplicaManager, ask: AskCoordinator = unknown_to_coordinator) -> None:
+    def __init__(self, replicas: ReplicaManager, ask: AskCoordinator) -> None:
         self._replicas = replicas
         self._ask = ask
 
-    def verify(self, partition: TopicPartition, transactional_id: str, producer: Producer, sequence: int = NO_SEQUENCE) -> Verified:
+    def verify(
+        self,
+        partition: TopicPartition,
+        transactional_id: str,
+        producer: Producer,
+        sequence: int = NO_SEQUENCE,
+        *,
+        knows_abortable: bool = True,
+    ) -> Verified:
         """Return whether the producer may append a batch that begins with ``sequence`` to the partition in its transaction.
 
         A producer with an open transaction in the partition may continue. For a partition that this broker does not have, the
-        append reports the error.
+        append reports the error. Without ``knows_abortable`` the producer is too old for TRANSACTION_ABORTABLE.
         """
         hosted = self._replicas.get_partition(partition)
         guard = None if hosted is None else hosted.log.start_verification(*producer, sequence)
         if guard is None:
             return Verified(ErrorCode.NONE)
-        return Verified(self._ask(partition, transactional_id, producer), guard)
+        error = self._ask(partition, transactional_id, producer)
+        if error is ErrorCode.PRODUCER_FENCED:
+            error = ErrorCode.INVALID_PRODUCER_EPOCH
+        elif error is ErrorCode.TRANSACTION_ABORTABLE and not knows_abortable:
+            error = ErrorCode.INVALID_TXN_STATE
+        return Verified(error, guard)

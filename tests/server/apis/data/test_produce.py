@@ -154,7 +154,7 @@ class TestTransactions:
             assert result[TP].error == 0
             return ErrorCode.NONE
 
-        apis.ask_coordinator = end_meanwhile  # type: ignore[assignment]
+        apis.ask_coordinator = end_meanwhile
         assert self.transactional(apis, 0) == [ErrorCode.INVALID_TXN_STATE]
         assert (log.log_end_offset, log.last_stable_offset) == (1, 1)
         apis.ask_coordinator = lambda *_: ErrorCode.NONE

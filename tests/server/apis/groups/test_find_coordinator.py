@@ -17,7 +17,10 @@ class FakeTopics:
 
 def make(**topics: Any) -> Any:
     creator = FakeTopics()
-    kinds = {GROUP: CoordinatorTopic("__consumer_offsets", lambda key: len(key))}
+    kinds = {
+        GROUP: CoordinatorTopic("__consumer_offsets", lambda key: len(key)),
+        TRANSACTION: CoordinatorTopic("__transaction_state", lambda key: len(key)),
+    }
     return FindCoordinatorApis(kinds, FakeMetadata(**topics), creator), creator  # type: ignore[arg-type]
 
 
@@ -48,6 +51,15 @@ def test_the_topic_is_created_when_it_is_first_asked_for(version: Any) -> None:
     assert creator.created == ["__consumer_offsets"]
 
 
+@pytest.mark.parametrize("version", range(1, 7))
+def test_a_transactional_id_has_its_own_topic(version: Any) -> None:
+    family, creator = make(__consumer_offsets=3)
+    assert find(family, version, key_type=TRANSACTION)[0][0] == 15
+    assert creator.created == ["__transaction_state"]
+    family, _ = make(__transaction_state=3)
+    assert find(family, version, key_type=TRANSACTION)[0][:4] == (0, 1, "broker.example", 9092)
+
+
 def test_a_partition_without_leader_or_without_this_listener() -> None:
     family, _ = make(__consumer_offsets=3)
     assert [one[0] for one in find(family, 4, keys=["a", "abc"])] == [0, 15]  # type: ignore[arg-type]
@@ -56,9 +68,6 @@ def test_a_partition_without_leader_or_without_this_listener() -> None:
 
 def test_other_kinds() -> None:
     family, _ = make(__consumer_offsets=3)
-    (error, node_id, _, _, message) = find(family, 3, key_type=TRANSACTION)[0]
-    assert (error, node_id) == (35, -1)
-    assert "transactions" in message
     assert find(family, 6, key_type=SHARE)[0][0] == 15
     assert find(family, 5, key_type=SHARE)[0][0] == 42
     assert find(family, 3, key_type=9)[0][0] == 42

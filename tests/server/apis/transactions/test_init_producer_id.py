@@ -1,44 +1,71 @@
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.coordinator.transaction_bench import TransactionBench
 from tests.server.apis.group_handlers import ask
-from twisted_kafka.coordinator.transaction.producer_id_manager import ProducerIdManager
-from twisted_kafka.metadata.embedded import SqliteStore
-from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.coordinator.coordinator_record import Producer
+from twisted_kafka.protocol.errors import CoordinatorLoadInProgressError, ErrorCode
 from twisted_kafka.protocol.messages.transactions import InitProducerIdRequest
+from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.server.apis.transactions.init_producer_id import ProducerIdApis
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Any]:
-    store = SqliteStore(tmp_path / "metadata.sqlite", threaded=False)
-    yield store
-    store.close()
+class InitHandlers:
+    def __init__(self) -> None:
+        self.bench = TransactionBench()
+        self.family = ProducerIdApis(self.bench.transactions)
+
+    def init(self, version: int = 5, **fields: Any) -> tuple[int, int, int]:
+        request = InitProducerIdRequest(**({"transactional_id": None, "transaction_timeout_ms": 60_000} | fields))
+        response, context = ask(self.family, request, version)
+        assert context.error == response.error_code
+        return response.error_code, response.producer_id, response.producer_epoch
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_init_in_every_version(store: Any, version: Any) -> None:
-    family = ProducerIdApis(ProducerIdManager(1, store))
+def test_init_in_every_version(version: Any) -> None:
+    handlers = InitHandlers()
     for expected in range(2):
-        response, _ = ask(family, InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), version)
-        assert (response.error_code, response.producer_id, response.producer_epoch) == (0, expected, 0)
+        assert handlers.init(version) == (0, expected, 0)
+    for epoch in range(2):
+        assert handlers.init(version, transactional_id="tx") == (0, 2, epoch)
 
 
-def test_init_refusals(store: Any) -> None:
-    family = ProducerIdApis(ProducerIdManager(1, store))
+def test_init_refusals() -> None:
+    handlers = InitHandlers()
+    assert handlers.init(transactional_id="") == (ErrorCode.INVALID_REQUEST, -1, -1)
+    assert handlers.init(producer_id=5) == (ErrorCode.INVALID_REQUEST, -1, -1)
+    assert handlers.init(producer_epoch=5) == (ErrorCode.INVALID_REQUEST, -1, -1)
+    assert handlers.init(producer_id=5, producer_epoch=3) == (0, 0, 0)
+    assert handlers.init(transactional_id="tx", transaction_timeout_ms=0) == (ErrorCode.INVALID_TRANSACTION_TIMEOUT, -1, -1)
+    handlers.bench.producer_ids.failure = CoordinatorLoadInProgressError("")
+    assert handlers.init() == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1, -1)
+    assert handlers.init(transactional_id="tx") == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1, -1)
 
-    def error(version: int = 5, **fields: Any) -> Any:
-        response, context = ask(family, InitProducerIdRequest(**fields), version)
-        assert response.producer_id == -1
-        assert context.error == response.error_code
-        return response.error_code
 
-    assert error(transactional_id="") == ErrorCode.INVALID_REQUEST
-    assert error(transactional_id="t") == ErrorCode.UNSUPPORTED_VERSION
-    assert error(transactional_id=None, producer_id=5) == ErrorCode.INVALID_REQUEST
-    assert error(transactional_id=None, producer_epoch=5) == ErrorCode.INVALID_REQUEST
-    response, _ = ask(family, InitProducerIdRequest(transactional_id=None, producer_id=5, producer_epoch=3), 5)
-    assert (response.error_code, response.producer_id, response.producer_epoch) == (0, 0, 0)
+def test_a_fenced_producer_is_told_so_in_the_words_that_it_knows() -> None:
+    handlers = InitHandlers()
+    for epoch in range(3):
+        assert handlers.init(transactional_id="tx") == (0, 0, epoch)
+    continuing = {"transactional_id": "tx", "producer_id": 0, "producer_epoch": 1}
+    assert handlers.init(3, **continuing) == (ErrorCode.INVALID_PRODUCER_EPOCH, -1, -1)
+    assert handlers.init(4, **continuing) == (ErrorCode.PRODUCER_FENCED, -1, -1)
+    assert handlers.init(4, **continuing | {"producer_epoch": 2}) == (0, 0, 3)
+
+
+def test_the_answer_waits_for_replicas() -> None:
+    handlers = InitHandlers()
+    handlers.bench.log.holds = True
+    future, _ = ask(handlers.family, InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1), 5)
+    assert not future.done()
+    handlers.bench.log.release()
+    assert (future.result(0).producer_id, future.result(0).producer_epoch) == (0, 0)
+
+
+def test_an_open_transaction_is_aborted_first() -> None:
+    handlers = InitHandlers()
+    handlers.init(transactional_id="tx")
+    assert not handlers.bench.transactions.add_partitions("tx", Producer(0, 0), [TopicPartition("t", 0)])
+    assert handlers.init(transactional_id="tx") == (ErrorCode.CONCURRENT_TRANSACTIONS, -1, -1)
+    assert handlers.init(transactional_id="tx") == (0, 0, 2)

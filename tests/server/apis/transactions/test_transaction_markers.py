@@ -10,6 +10,7 @@ from tests.server.apis.group_handlers import ask
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.group.offsets.offset_metadata_manager import OffsetFetch
 from twisted_kafka.coordinator.group.requests import Sender
+from twisted_kafka.coordinator.transaction.marker_writer import MarkerAppender
 from twisted_kafka.coordinator.transaction.verification import TransactionVerification
 from twisted_kafka.log.producer_state.producer_state_manager import NO_OFFSET, NO_SEQUENCE
 from twisted_kafka.protocol.errors import ErrorCode
@@ -34,7 +35,7 @@ class MarkerBroker(RealBroker):
         self.lead(epoch)
         state = LeaderState(1, 1, epoch, (1,), (1,), 0)
         self.replicas.state.become_leader_or_follower(1, [(DATA, b"d" * 16, state)])
-        self.family = TransactionMarkerApis(self.replicas, self.groups, clock, 1000)
+        self.family = TransactionMarkerApis(MarkerAppender(self.replicas, self.groups.end_transaction, clock, 1000))
 
     def marker(
         self,

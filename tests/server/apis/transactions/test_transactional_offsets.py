@@ -4,7 +4,7 @@ import pytest
 
 from tests.server.apis.group_handlers import Handlers, ask
 from tests.server.apis.groups.test_group_offsets import codes
-from twisted_kafka.coordinator.transaction.verification import Verified
+from twisted_kafka.coordinator.transaction.verification import UNVERIFIABLE, Verified
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.transactions import (
     TxnOffsetCommitRequest,
@@ -22,8 +22,9 @@ class FakeVerification:
         self.answer = ErrorCode.NONE
         self.asked: list[Any] = []
 
-    def verify(self, *of: Any) -> Any:
+    def verify(self, *of: Any, knows_abortable: bool) -> Any:
         self.asked.append(of)
+        self.knows_abortable = knows_abortable
         return Verified(self.answer)
 
 
@@ -71,6 +72,17 @@ def test_what_is_not_verified_is_not_written() -> None:
     handlers = TransactionalHandlers()
     handlers.verification.answer = ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert codes(handlers.commit({0: 5})) == {0: ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+    assert handlers.bench.written() == []
+
+
+def test_errors_that_a_producer_does_not_expect_of_a_group_coordinator() -> None:
+    handlers = TransactionalHandlers()
+    for error in UNVERIFIABLE:
+        handlers.verification.answer = error
+        assert codes(handlers.commit({0: 5})) == {0: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+        assert handlers.verification.knows_abortable
+        assert codes(handlers.commit({0: 5}, 1)) == {0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+        assert not handlers.verification.knows_abortable
     assert handlers.bench.written() == []
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from twisted_kafka.coordinator.coordinator_record import Producer
-from twisted_kafka.coordinator.transaction.verification import TransactionVerification
+from twisted_kafka.coordinator.transaction.verification import UNVERIFIABLE, TransactionVerification
 from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard
 from twisted_kafka.log.results import Conversion
 from twisted_kafka.log.validation.log_validator import AppendOrigin
@@ -48,6 +48,7 @@ _CLIENT: Final = AppendOrigin.CLIENT
 _FIRST_VERSION_OF_BATCHES: Final = 3
 _FIRST_VERSION_WITH_ZSTD: Final = 7
 _FIRST_VERSION_WITH_LEADERS: Final = 10
+_FIRST_VERSION_WITH_ABORTABLE: Final = 11
 
 _OVERHEAD: Final = 12
 """Size of the base offset and the length field, which the batch length does not include."""
@@ -113,7 +114,7 @@ class ProduceApis:
             entries, refused = {}, _all_refused(request, _NO_TRANSACTIONAL_ID)
         guards = NO_GUARDS
         if transactional_id is not None and entries:
-            unverified, guards = self._verify(entries, transactional_id)
+            unverified, guards = self._verify(entries, transactional_id, version >= _FIRST_VERSION_WITH_ABORTABLE)
             if unverified:
                 refused = unverified if refused is None else {**refused, **unverified}
                 entries = {partition: records for partition, records in entries.items() if partition not in unverified}
@@ -178,7 +179,9 @@ class ProduceApis:
             self._note_conversion(context, one.topic, result.conversion)
         return AppendedResponse(one.topic, one.index, result.base_offset, result.log_append_time_ms, result.log_start_offset)
 
-    def _verify(self, entries: dict[TopicPartition, Buffer], transactional_id: str) -> tuple[Results, Guards]:
+    def _verify(
+        self, entries: dict[TopicPartition, Buffer], transactional_id: str, knows_abortable: bool
+    ) -> tuple[Results, Guards]:
         """Return the errors of batches that are not part of their producer's transaction, and the guards of those that start it."""
         producers = {
             partition: Producer(*_producer_of(records, _PRODUCER_AT))
@@ -193,9 +196,11 @@ class ProduceApis:
         guards: dict[TopicPartition, VerificationGuard] = {}
         for partition, producer in producers.items():
             sequence: int = _sequence_of(entries[partition], _SEQUENCE_AT)[0]
-            error, guard = self._verification.verify(partition, transactional_id, producer, sequence)
+            error, guard = self._verification.verify(
+                partition, transactional_id, producer, sequence, knows_abortable=knows_abortable
+            )
             if error:
-                refused[partition] = PartitionResult(error)
+                refused[partition] = _unverified(error)
             elif guard is not None:
                 guards[partition] = guard
         return refused, guards
@@ -308,6 +313,18 @@ def _the_batch(records: Buffer | None, version: int, transactional_id: str | Non
     if end < size:
         return records[:end], _trailing_error(records[end:])
     return records, 0
+
+
+def _unverified(error: ErrorCode) -> PartitionResult:
+    """Return the result of a batch that may not be in a transaction; for an error that passes one that any producer retries."""
+    if error not in UNVERIFIABLE:
+        result = PartitionResult(error)
+        if error is ErrorCode.INVALID_TXN_STATE:
+            result.error_message = "The partition was not added to the transaction"
+        return result
+    result = PartitionResult(ErrorCode.NOT_ENOUGH_REPLICAS)
+    result.error_message = f"Cannot verify that the partition was added to the transaction: {error.name}"
+    return result
 
 
 def _all_refused(request: ProduceRequest, error: int) -> Results:

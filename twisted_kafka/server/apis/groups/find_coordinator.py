@@ -83,8 +83,6 @@ class FindCoordinatorApis:
 
 def _refusal(key_type: int) -> Found:
     """Return an error for unsupported types that clients report immediately, instead of retrying until they time out."""
-    if key_type == TRANSACTION:
-        return ErrorCode.UNSUPPORTED_VERSION, _NO_NODE, "This broker does not support transactions yet."
     if key_type == SHARE:
         return _NOT_AVAILABLE
     return ErrorCode.INVALID_REQUEST, _NO_NODE, f"Unknown coordinator key type {key_type}."

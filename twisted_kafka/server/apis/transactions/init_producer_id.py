@@ -1,41 +1,48 @@
-"""InitProducerId v0-5, for idempotent producers only (KIP-98, KIP-360)."""
+"""InitProducerId v0-5: idempotent and transactional producers (KIP-98).
 
+v3 producers that continue after an error (KIP-360), v4 PRODUCER_FENCED (KIP-588).
+"""
+
+from concurrent.futures import Future
 from typing import Final
 
-from twisted_kafka.coordinator.transaction.producer_id_manager import ProducerIdManager
+from twisted_kafka.coordinator.coordinator_record import Producer
+from twisted_kafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
+from twisted_kafka.coordinator.transaction.transaction_shard import Initialized
 from twisted_kafka.network.requests.request_context import RequestContext
-from twisted_kafka.protocol.errors import ErrorCode, KafkaError
+from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
+from twisted_kafka.server.apis.transactions.producer_errors import fenced_error
 from twisted_kafka.server.dispatch import api
+from twisted_kafka.waiting.futures import when_done
 
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
+FENCED_SINCE: Final = 4
+"""The version since which producers know PRODUCER_FENCED."""
 
 
 class ProducerIdApis:
-    """Gives producer ids to idempotent producers; transactional ones are refused until there is a transaction coordinator."""
+    """Gives ids and epochs to producers."""
 
-    def __init__(self, producer_ids: ProducerIdManager) -> None:
-        self._producer_ids = producer_ids
+    def __init__(self, transactions: TransactionCoordinator) -> None:
+        self._transactions = transactions
 
     @api(InitProducerIdRequest, InitProducerIdResponse, versions=(0, 5))
-    def init_producer_id(self, context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
-        """Return a new producer id with epoch 0, regardless of the producer's previous id."""
-        error = _refusal(request)
-        if not error:
-            try:
-                return InitProducerIdResponse(producer_id=self._producer_ids.next_producer_id(), producer_epoch=0)
-            except KafkaError as failure:
-                error = failure.code
-        context.note_error(error)
-        return InitProducerIdResponse(error_code=error, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)
+    def init_producer_id(
+        self, context: RequestContext, request: InitProducerIdRequest
+    ) -> "InitProducerIdResponse | Future[InitProducerIdResponse]":
+        """Return a producer id and epoch, for a transactional id once its last transaction has ended."""
+        producer = Producer(request.producer_id, request.producer_epoch)
+        if (producer.producer_id == NO_PRODUCER_ID) != (producer.epoch == NO_PRODUCER_EPOCH):
+            return _response(context, Initialized(ErrorCode.INVALID_REQUEST))
+        expected = None if producer.producer_id == NO_PRODUCER_ID else producer
+        result = self._transactions.init_producer_id(request.transactional_id, request.transaction_timeout_ms, expected)
+        return when_done(result, lambda initialized: _response(context, initialized))
 
 
-def _refusal(request: InitProducerIdRequest) -> ErrorCode:
-    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
-        return ErrorCode.INVALID_REQUEST
-    if request.transactional_id is None:
-        return ErrorCode.NONE
-    if not request.transactional_id:
-        return ErrorCode.INVALID_REQUEST
-    return ErrorCode.UNSUPPORTED_VERSION  # not retriable: the producer fails immediately, not after max.block.ms
+def _response(context: RequestContext, initialized: Initialized) -> InitProducerIdResponse:
+    error, producer = initialized
+    error = fenced_error(error, context.api_version, FENCED_SINCE)
+    context.note_error(error)
+    return InitProducerIdResponse(error_code=error, producer_id=producer.producer_id, producer_epoch=producer.epoch)

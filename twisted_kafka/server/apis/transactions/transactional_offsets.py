@@ -10,7 +10,7 @@ from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
 from twisted_kafka.coordinator.group.requests import Sender
 from twisted_kafka.coordinator.group.state.offset_store import Offsets
-from twisted_kafka.coordinator.transaction.verification import TransactionVerification
+from twisted_kafka.coordinator.transaction.verification import UNVERIFIABLE, TransactionVerification
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError
@@ -28,6 +28,9 @@ from twisted_kafka.waiting.futures import when_done
 
 LOADING_SINCE: Final = 2
 """Older producers fail with COORDINATOR_LOAD_IN_PROGRESS, so they get another retriable error (KAFKA-7296)."""
+
+ABORTABLE_SINCE: Final = 4
+"""The version since which producers know TRANSACTION_ABORTABLE."""
 
 Refused = dict[TopicPartition, ErrorCode]
 
@@ -53,7 +56,9 @@ class TransactionalOffsetApis:
         self._sort(request, offsets, refused)
         if not offsets and all(error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for error in refused.values()):
             return _response(context, request, refused, ErrorCode.NONE)
-        return when_done(self._commit(request, offsets), lambda error: _response(context, request, refused, error))
+        return when_done(
+            self._commit(request, offsets, context.api_version), lambda error: _response(context, request, refused, error)
+        )
 
     def _sort(self, request: TxnOffsetCommitRequest, offsets: Offsets, refused: Refused) -> None:
         """Add each partition of the request to ``offsets``, or with its error to ``refused``."""
@@ -75,15 +80,18 @@ class TransactionalOffsetApis:
                         commit_timestamp=now_ms,
                     )
 
-    def _commit(self, request: TxnOffsetCommitRequest, offsets: Offsets) -> "ErrorCode | Future[ErrorCode]":
+    def _commit(self, request: TxnOffsetCommitRequest, offsets: Offsets, version: int) -> "ErrorCode | Future[ErrorCode]":
         producer = Producer(request.producer_id, request.producer_epoch)
         try:
             partition = self._groups.transactional_partition(request.group_id)
         except KafkaError as failure:
             return failure.code
-        error, guard = self._verification.verify(partition, request.transactional_id, producer)
+        error, guard = self._verification.verify(
+            partition, request.transactional_id, producer, knows_abortable=version >= ABORTABLE_SINCE
+        )
         if error:
-            return error
+            # Another coordinator's error would make the producer look for this group's one again.
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if error in UNVERIFIABLE else error
         sender = Sender(request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch)
         return self._groups.commit_transactional_offsets(sender, producer, guard, offsets)
 

@@ -1,0 +1,69 @@
+"""DescribeTransactions v0 and ListTransactions v0-1, for administrators (KIP-664); v1 those that last longer than a duration
+(KIP-994)."""
+
+from twisted_kafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
+from twisted_kafka.network.requests.request_context import RequestContext
+from twisted_kafka.protocol.messages.transaction_admin import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    DescribeTransactionsResponseTransactionState,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    ListTransactionsResponseTransactionState,
+    TopicData,
+)
+from twisted_kafka.server.dispatch import api
+
+
+class TransactionAdminApis:
+    """Shows the transactions that this broker coordinates."""
+
+    def __init__(self, transactions: TransactionCoordinator) -> None:
+        self._transactions = transactions
+
+    @api(DescribeTransactionsRequest, DescribeTransactionsResponse, versions=(0, 0))
+    def describe_transactions(self, context: RequestContext, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
+        """Describe each transactional id's producer and transaction."""
+        return DescribeTransactionsResponse(
+            transaction_states=[self._described(context, each) for each in dict.fromkeys(request.transactional_ids)]
+        )
+
+    def _described(self, context: RequestContext, transactional_id: str) -> DescribeTransactionsResponseTransactionState:
+        error, found = self._transactions.describe(transactional_id)
+        if found is None:
+            context.note_error(error)
+            return DescribeTransactionsResponseTransactionState(transactional_id=transactional_id, error_code=error)
+        topics: dict[str, list[int]] = {}
+        for topic, index in sorted(found.partitions):
+            topics.setdefault(topic, []).append(index)
+        for topic, indexes in topics.items():
+            context.note_topic(topic, len(indexes), 0, 0)
+        return DescribeTransactionsResponseTransactionState(
+            transactional_id=transactional_id,
+            transaction_state=found.state.label,
+            transaction_timeout_ms=found.timeout_ms,
+            transaction_start_time_ms=found.start_ms,
+            producer_id=found.producer.producer_id,
+            producer_epoch=found.producer.epoch,
+            topics=[TopicData(topic=topic, partitions=indexes) for topic, indexes in topics.items()],
+        )
+
+    @api(ListTransactionsRequest, ListTransactionsResponse, versions=(0, 1))
+    def list_transactions(self, context: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponse:
+        """List the transactions that match all filters."""
+        error, unknown_states, found = self._transactions.list_transactions(
+            request.state_filters, frozenset(request.producer_id_filters), request.duration_filter
+        )
+        context.note_error(error)
+        return ListTransactionsResponse(
+            error_code=error,
+            unknown_state_filters=unknown_states,
+            transaction_states=[
+                ListTransactionsResponseTransactionState(
+                    transactional_id=each.transactional_id,
+                    producer_id=each.producer.producer_id,
+                    transaction_state=each.state.label,
+                )
+                for each in found
+            ],
+        )

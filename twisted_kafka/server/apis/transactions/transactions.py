@@ -1,0 +1,138 @@
+"""AddPartitionsToTxn v0-5, AddOffsetsToTxn v0-4, EndTxn v0-4: what a producer does in a transaction (KIP-98).
+
+v2 of each PRODUCER_FENCED (KIP-588). AddPartitionsToTxn v4 and v5 are for brokers: several transactions, which may be verified
+instead of changed (KIP-890).
+"""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from typing import Final
+
+from twisted_kafka.coordinator.coordinator_record import Producer
+from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
+from twisted_kafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
+from twisted_kafka.metadata.cache import MetadataCache
+from twisted_kafka.network.requests.request_context import RequestContext
+from twisted_kafka.protocol.errors import ErrorCode
+from twisted_kafka.protocol.messages.transactions import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+    EndTxnRequest,
+    EndTxnResponse,
+)
+from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition
+from twisted_kafka.server.apis.transactions.producer_errors import fenced_error
+from twisted_kafka.server.dispatch import api
+from twisted_kafka.waiting.futures import gather, when_done
+
+SEVERAL_SINCE: Final = 4
+FENCED_SINCE: Final = 2
+"""The version since which producers know PRODUCER_FENCED."""
+
+Errors = Mapping[TopicPartition, ErrorCode]
+
+
+class TransactionApis:
+    """Adds partitions to transactions, and ends them."""
+
+    def __init__(self, transactions: TransactionCoordinator, groups: GroupCoordinator, metadata: MetadataCache) -> None:
+        self._transactions = transactions
+        self._groups = groups
+        self._metadata = metadata
+
+    @api(AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, versions=(0, 5))
+    def add_partitions_to_txn(
+        self, context: RequestContext, request: AddPartitionsToTxnRequest
+    ) -> "AddPartitionsToTxnResponse | Future[AddPartitionsToTxnResponse]":
+        """Add partitions to transactions, or verify that they belong to them; respond when all are written."""
+        version = context.api_version
+        transactions = request.transactions if version >= SEVERAL_SINCE else [_only_transaction(request)]
+        errors = [self._add(transaction, version) for transaction in transactions]
+        return gather(errors, lambda each: _added(context, transactions, each))
+
+    def _add(self, transaction: AddPartitionsToTxnTransaction, version: int) -> "Errors | Future[Errors]":
+        partitions = [TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions]
+        unknown = {each for each in partitions if self._metadata.partition(each) is None}
+        if unknown:  # all or nothing
+            return {
+                each: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if each in unknown else ErrorCode.OPERATION_NOT_ATTEMPTED
+                for each in partitions
+            }
+        producer = Producer(transaction.producer_id, transaction.producer_epoch)
+        if transaction.verify_only:
+            return self._transactions.verify_partitions(transaction.transactional_id, producer, partitions)
+        added = self._transactions.add_partitions(transaction.transactional_id, producer, partitions)
+        return when_done(added, lambda error: dict.fromkeys(partitions, fenced_error(error, version, FENCED_SINCE)))
+
+    @api(AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, versions=(0, 4))
+    def add_offsets_to_txn(
+        self, context: RequestContext, request: AddOffsetsToTxnRequest
+    ) -> "AddOffsetsToTxnResponse | Future[AddOffsetsToTxnResponse]":
+        """Add the partition of ``__consumer_offsets`` with the group's offsets to the transaction."""
+        partition = TopicPartition(GROUP_METADATA_TOPIC, self._groups.partition_for(request.group_id))
+        producer = Producer(request.producer_id, request.producer_epoch)
+        added = self._transactions.add_partitions(request.transactional_id, producer, (partition,))
+
+        def respond(error: ErrorCode) -> AddOffsetsToTxnResponse:
+            error = fenced_error(error, context.api_version, FENCED_SINCE)
+            context.note_topic(GROUP_METADATA_TOPIC, 1, 0, 0, error)
+            return AddOffsetsToTxnResponse(error_code=error)
+
+        return when_done(added, respond)
+
+    @api(EndTxnRequest, EndTxnResponse, versions=(0, 4))
+    def end_txn(self, context: RequestContext, request: EndTxnRequest) -> "EndTxnResponse | Future[EndTxnResponse]":
+        """Commit or abort a transaction; respond when the outcome is certain."""
+        producer = Producer(request.producer_id, request.producer_epoch)
+        ended = self._transactions.end_transaction(request.transactional_id, producer, request.committed)
+
+        def respond(error: ErrorCode) -> EndTxnResponse:
+            error = fenced_error(error, context.api_version, FENCED_SINCE)
+            context.note_error(error)
+            return EndTxnResponse(error_code=error)
+
+        return when_done(ended, respond)
+
+
+def _only_transaction(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransaction:
+    return AddPartitionsToTxnTransaction(
+        transactional_id=request.v3_and_below_transactional_id,
+        producer_id=request.v3_and_below_producer_id,
+        producer_epoch=request.v3_and_below_producer_epoch,
+        topics=request.v3_and_below_topics,
+    )
+
+
+def _added(
+    context: RequestContext, transactions: Sequence[AddPartitionsToTxnTransaction], each: Sequence[Errors]
+) -> AddPartitionsToTxnResponse:
+    results = [
+        AddPartitionsToTxnResult(
+            transactional_id=transaction.transactional_id, topic_results=_topic_results(context, transaction, errors)
+        )
+        for transaction, errors in zip(transactions, each, strict=True)
+    ]
+    if context.api_version >= SEVERAL_SINCE:
+        return AddPartitionsToTxnResponse(results_by_transaction=results)
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0].topic_results)
+
+
+def _topic_results(
+    context: RequestContext, transaction: AddPartitionsToTxnTransaction, errors: Errors
+) -> list[AddPartitionsToTxnTopicResult]:
+    results = []
+    for topic in transaction.topics:
+        partitions = [
+            AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=errors[TopicPartition(topic.name, index)])
+            for index in topic.partitions
+        ]
+        first_error = next((each.partition_error_code for each in partitions if each.partition_error_code), 0)
+        context.note_topic(topic.name, len(partitions), 0, 0, first_error)
+        results.append(AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=partitions))
+    return results
