@@ -3,6 +3,7 @@
 This begins once the decision is committed, and again when a shard is loaded: what a crash interrupts is resumed from the log.
 """
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Final
@@ -49,7 +50,18 @@ _log = Logger()
 class TransactionCompletion:
     """Completes the prepared transactions of one shard; called with the shard's lock held."""
 
-    __slots__ = ("_clock", "_coordinator_epoch", "_effects", "_is_unloaded", "_store", "_unconfirmed", "_waiting", "_writer")
+    __slots__ = (
+        "_clock",
+        "_coordinator_epoch",
+        "_effects",
+        "_is_send_waiting",
+        "_is_unloaded",
+        "_store",
+        "_to_write",
+        "_unconfirmed",
+        "_waiting",
+        "_writer",
+    )
 
     def __init__(
         self, store: TransactionStore, effects: Effects, writer: IMarkerWriter, clock: IClock, coordinator_epoch: int
@@ -62,6 +74,9 @@ class TransactionCompletion:
         self._waiting: dict[str, frozenset[TopicPartition]] = {}
         self._unconfirmed: set[str] = set()
         self._is_unloaded = False
+        self._to_write: deque[_Marked] = deque()
+        """Markers for the next send; at most one for each transactional id."""
+        self._is_send_waiting = False
 
     @property
     def waiting_markers(self) -> int:
@@ -76,13 +91,14 @@ class TransactionCompletion:
     def unloaded(self) -> None:
         """Stop: whoever leads the partition now resumes what is left."""
         self._is_unloaded = True
+        self._to_write.clear()
         self._waiting.clear()
         self._unconfirmed.clear()
 
     def begin(self, prepared: Sequence[TransactionMetadata]) -> None:
         """Write the markers of transactions whose outcomes are committed."""
-        for start in range(0, len(prepared), MAX_MARKERS):
-            self._write_markers([(each, each.partitions) for each in prepared[start : start + MAX_MARKERS]])
+        for each in prepared:
+            self._write_markers(each, each.partitions)
 
     def decided(self, prepared: TransactionMetadata, error: ErrorCode) -> None:
         """Take the outcome of writing a decision: go on with it, or write it again if it may be in the log."""
@@ -93,17 +109,37 @@ class TransactionCompletion:
 
     # markers
 
-    def _write_markers(self, batch: Sequence[_Marked]) -> None:
-        """Write each transaction's marker into these partitions of it, all with one send."""
-        markers = [
-            TransactionMarker(
-                prepared.producer, self._coordinator_epoch, prepared.state is TransactionState.PREPARE_COMMIT, partitions
-            )
-            for prepared, partitions in batch
-        ]
-        self._effects.send(lambda: self._writer.write(markers), lambda sent: self._sent(batch, sent))
+    def _write_markers(self, prepared: TransactionMetadata, partitions: frozenset[TopicPartition]) -> None:
+        """Write a transaction's marker into these partitions of it, with the next send."""
+        self._to_write.append((prepared, partitions))
+        self._send()
+
+    def _send(self) -> None:
+        """Write what is to be written, unless a send that will do so waits to be started."""
+        if self._is_send_waiting:
+            return
+        self._is_send_waiting = True
+        batch: list[_Marked] = []
+
+        def start() -> "Future[list[MarkerErrors]]":
+            # The shard is not locked here. What is added from now on gets a send of its own.
+            self._is_send_waiting = False
+            while len(batch) < MAX_MARKERS:
+                try:
+                    batch.append(self._to_write.popleft())
+                except IndexError:
+                    break
+            return self._writer.write([self._marker(*each) for each in batch])
+
+        self._effects.send(start, lambda sent: self._sent(batch, sent))
+
+    def _marker(self, prepared: TransactionMetadata, partitions: frozenset[TopicPartition]) -> TransactionMarker:
+        committed = prepared.state is TransactionState.PREPARE_COMMIT
+        return TransactionMarker(prepared.producer, self._coordinator_epoch, committed, partitions)
 
     def _sent(self, batch: Sequence[_Marked], sent: "Future[list[MarkerErrors]]") -> None:
+        if self._to_write:
+            self._send()
         failure = sent.exception()
         if failure is not None:
             _log.error("Cannot write markers: {failure!r}", failure=failure)
@@ -131,42 +167,47 @@ class TransactionCompletion:
 
     def _retry_markers(self, prepared: TransactionMetadata, left: frozenset[TopicPartition]) -> None:
         self._waiting[prepared.transactional_id] = left
-        self._later(prepared, lambda: self._write_markers([(prepared, left)]))
+
+        def retry() -> None:
+            if self._is_current(prepared):
+                self._write_markers(prepared, left)
+
+        self._effects.timers.after("txn-marker-retry", RETRY_BACKOFF_MS, retry)
 
     # records
 
     def _complete(self, prepared: TransactionMetadata) -> None:
-        after = completed(prepared, self._clock.wall_ms())
-        write = self._store.transition(after, lambda error: self._completed(prepared, error))
-        self._effects.write(write.records, write.completed)
+        self._write_until_committed(prepared, completed(prepared, self._clock.wall_ms()))
 
-    def _completed(self, prepared: TransactionMetadata, error: ErrorCode) -> None:
-        # Once it is in the local log it needs no further try: if that is lost, the next leader resumes the prepared transaction.
-        if error and self._is_current(prepared):
-            self._retry_append(prepared, self._complete)
+    def _write_until_committed(self, prepared: TransactionMetadata, after: TransactionMetadata) -> None:
+        def done(error: ErrorCode) -> None:
+            if not error:
+                return
+            if self._is_current(prepared):
+                self._retry_append(prepared, self._complete)
+            elif self._is_current(after):  # it is in the local log, and may come to count
+                self._retry_append(after, lambda _: self._write_until_committed(prepared, after))
+
+        write = self._store.transition(after, done)
+        self._effects.write(write.records, write.completed)
 
     def _confirm(self, prepared: TransactionMetadata) -> None:
         write = self._store.transition(prepared, lambda error: self.decided(prepared, error))
         self._effects.write(write.records, write.completed)
 
-    def _retry_append(self, prepared: TransactionMetadata, again: Callable[[TransactionMetadata], None]) -> None:
-        self._unconfirmed.add(prepared.transactional_id)
+    def _retry_append(self, current: TransactionMetadata, again: Callable[[TransactionMetadata], None]) -> None:
+        """Write a record later, unless the id has another state by then."""
+        self._unconfirmed.add(current.transactional_id)
 
         def retry() -> None:
-            self._unconfirmed.discard(prepared.transactional_id)
-            again(prepared)
+            self._unconfirmed.discard(current.transactional_id)
+            if self._is_current(current):
+                again(current)
 
-        self._later(prepared, retry)
+        self._effects.timers.after("txn-append-retry", RETRY_BACKOFF_MS, retry)
 
-    def _later(self, prepared: TransactionMetadata, action: Callable[[], None]) -> None:
-        def ring() -> None:
-            if self._is_current(prepared):
-                action()
-
-        self._effects.timers.after("txn-marker-retry", RETRY_BACKOFF_MS, ring)
-
-    def _is_current(self, prepared: TransactionMetadata) -> bool:
-        return not self._is_unloaded and self._store.get(prepared.transactional_id) == prepared
+    def _is_current(self, state: TransactionMetadata) -> bool:
+        return not self._is_unloaded and self._store.get(state.transactional_id) == state
 
 
 def _named(errors: Mapping[TopicPartition, ErrorCode]) -> str:

@@ -31,7 +31,8 @@ class TransactionHandlers:
     def __init__(self) -> None:
         self.bench = TransactionBench()
         self.groups = Bench(partitions=4).groups
-        self.family = TransactionApis(self.bench.transactions, self.groups, FakeMetadata(orders=2))  # type: ignore[arg-type]
+        self.metadata = FakeMetadata(orders=2)
+        self.family = TransactionApis(self.bench.transactions, self.groups, self.metadata)  # type: ignore[arg-type]
         self.admin = TransactionAdminApis(self.bench.transactions)
         self.context: Any = None
         self.init("tx")
@@ -104,6 +105,14 @@ def test_a_partition_that_is_not_there_keeps_the_others_from_being_added(version
     assert handlers.context.error == ErrorCode.OPERATION_NOT_ATTEMPTED
 
 
+@pytest.mark.parametrize("version", range(6))
+def test_producers_may_not_write_to_internal_topics(version: int) -> None:
+    handlers = TransactionHandlers()
+    handlers.metadata.topics["__consumer_offsets"] = 1
+    error = handlers.add(version, 0, topic="__consumer_offsets")["__consumer_offsets-0"]
+    assert error == (0 if version >= 4 else ErrorCode.TOPIC_AUTHORIZATION_FAILED)  # as other brokers may verify
+
+
 @pytest.mark.parametrize(("version", "error"), [(1, ErrorCode.INVALID_PRODUCER_EPOCH), (2, ErrorCode.PRODUCER_FENCED)])
 def test_a_fenced_producer_is_told_so_in_the_words_that_it_knows(version: int, error: ErrorCode) -> None:
     handlers = TransactionHandlers()
@@ -166,14 +175,15 @@ def test_describe() -> None:
     handlers = TransactionHandlers()
     handlers.add(3, 0, 1)
     response = handlers.ask(handlers.admin, DescribeTransactionsRequest(transactional_ids=["tx", "none", "", "tx"]), 0)
-    found, none, empty = response.transaction_states
+    found, none, empty, again = response.transaction_states
+    assert again == found
     assert (found.error_code, found.transactional_id, found.transaction_state) == (0, "tx", "Ongoing")
     assert (found.producer_id, found.producer_epoch, found.transaction_timeout_ms) == (0, 0, 60_000)
     assert found.transaction_start_time_ms == handlers.bench.clock.wall_ms()
     assert [(each.topic, each.partitions) for each in found.topics] == [("orders", [0, 1])]
     assert (none.transactional_id, none.error_code) == ("none", ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
     assert (empty.transactional_id, empty.error_code) == ("", ErrorCode.INVALID_REQUEST)
-    assert handlers.context.topics == [("orders", 2, 0, 0, 0)]
+    assert handlers.context.topics == [("orders", 2, 0, 0, 0)] * 2
 
 
 @pytest.mark.parametrize("version", range(2))

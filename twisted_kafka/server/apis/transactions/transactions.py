@@ -26,7 +26,7 @@ from twisted_kafka.protocol.messages.transactions import (
     EndTxnRequest,
     EndTxnResponse,
 )
-from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition
+from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, INTERNAL_TOPICS, TopicPartition
 from twisted_kafka.server.apis.transactions.producer_errors import fenced_error
 from twisted_kafka.server.dispatch import api
 from twisted_kafka.waiting.futures import gather, when_done
@@ -58,17 +58,24 @@ class TransactionApis:
 
     def _add(self, transaction: AddPartitionsToTxnTransaction, version: int) -> "Errors | Future[Errors]":
         partitions = [TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions]
-        unknown = {each for each in partitions if self._metadata.partition(each) is None}
-        if unknown:  # all or nothing
-            return {
-                each: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if each in unknown else ErrorCode.OPERATION_NOT_ATTEMPTED
-                for each in partitions
-            }
+        refused = self._refused(partitions, version)
+        if refused:  # all or nothing
+            return {each: refused.get(each, ErrorCode.OPERATION_NOT_ATTEMPTED) for each in partitions}
         producer = Producer(transaction.producer_id, transaction.producer_epoch)
         if transaction.verify_only:
             return self._transactions.verify_partitions(transaction.transactional_id, producer, partitions)
         added = self._transactions.add_partitions(transaction.transactional_id, producer, partitions)
         return when_done(added, lambda error: dict.fromkeys(partitions, fenced_error(error, version, FENCED_SINCE)))
+
+    def _refused(self, partitions: Sequence[TopicPartition], version: int) -> dict[TopicPartition, ErrorCode]:
+        """Return the errors of partitions that do not exist, or that a producer may not write to."""
+        refused = {}
+        for each in partitions:
+            if version < SEVERAL_SINCE and each.topic in INTERNAL_TOPICS:
+                refused[each] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif self._metadata.partition(each) is None:
+                refused[each] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return refused
 
     @api(AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, versions=(0, 4))
     def add_offsets_to_txn(
