@@ -25,6 +25,9 @@ RETRY_BACKOFF_MS: Final = 100
 MAX_MARKERS: Final = 1_000
 """Transactions whose markers are written with one send."""
 
+MAX_RESUMED: Final = 500
+"""Outcomes that are written again with one batch; each alone if that is too large."""
+
 _Marked = tuple[TransactionMetadata, frozenset[TopicPartition]]
 """A transaction whose outcome is decided, and the partitions that have to know."""
 
@@ -95,15 +98,26 @@ class TransactionCompletion:
         self._waiting.clear()
         self._unconfirmed.clear()
 
-    def begin(self, prepared: Sequence[TransactionMetadata]) -> None:
-        """Write the markers of transactions whose outcomes are committed."""
-        for each in prepared:
-            self._write_markers(each, each.partitions)
+    def resume(self, prepared: Sequence[TransactionMetadata]) -> None:
+        """Go on with transactions whose outcomes a loaded log has.
+
+        The end of that log may not be committed, and the next leader not have it: the outcomes are written again first.
+        """
+        for start in range(0, len(prepared), MAX_RESUMED):
+            self._confirm_together(prepared[start : start + MAX_RESUMED])
+
+    def _confirm_together(self, prepared: Sequence[TransactionMetadata]) -> None:
+        def done(error: ErrorCode) -> None:
+            for each in prepared:
+                self.decided(each, error)
+
+        write = self._store.transitions(prepared, done)
+        self._effects.write(write.records, write.completed)
 
     def decided(self, prepared: TransactionMetadata, error: ErrorCode) -> None:
         """Take the outcome of writing a decision: go on with it, or write it again if it may be in the log."""
         if not error:
-            self.begin([prepared])
+            self._write_markers(prepared, prepared.partitions)
         elif self._store.get(prepared.transactional_id) == prepared:
             self._retry_append(prepared, self._confirm)
 
@@ -192,8 +206,7 @@ class TransactionCompletion:
         self._effects.write(write.records, write.completed)
 
     def _confirm(self, prepared: TransactionMetadata) -> None:
-        write = self._store.transition(prepared, lambda error: self.decided(prepared, error))
-        self._effects.write(write.records, write.completed)
+        self._confirm_together([prepared])
 
     def _retry_append(self, current: TransactionMetadata, again: Callable[[TransactionMetadata], None]) -> None:
         """Write a record later, unless the id has another state by then."""

@@ -160,14 +160,16 @@ class TransactionCoordinator:
     ) -> Mapping[TopicPartition, ErrorCode]:
         """Return for each partition whether it is part of the producer's transaction: NONE or the error."""
 
-        def verify(shard: TransactionShard) -> Mapping[TopicPartition, ErrorCode]:
-            return shard.verify_partitions(transactional_id, producer, partitions)
+        errors: dict[TopicPartition, ErrorCode] = {}
+
+        def verify(shard: TransactionShard) -> None:
+            errors.update(shard.verify_partitions(transactional_id, producer, partitions))
 
         if not transactional_id:
             return dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST)
         try:
-            # Only what is committed is looked at, so there is nothing to wait for.
-            errors: Mapping[TopicPartition, ErrorCode] = self.runtime.execute(transactional_id, verify)
+            # What is being written is not looked at, so there is nothing to wait for; but what was loaded may be in doubt.
+            self.runtime.read(transactional_id, verify)
         except KafkaError as error:
             return dict.fromkeys(partitions, error.code)
         return errors

@@ -76,7 +76,7 @@ class TransactionShard:
 
     def loaded(self) -> None:
         """Go on with the transactions whose outcome is decided."""
-        self.completion.begin([metadata for metadata in self.store if metadata.state.is_prepared])
+        self.completion.resume([metadata for metadata in self.store if metadata.state.is_prepared])
 
     def unloaded(self) -> None:
         """Stop writing markers; see ICoordinatorShard."""

@@ -5,7 +5,7 @@ and nothing else may happen to it (Kafka: TransactionMetadata.pendingState). If 
 doubt until a later record of it is committed: others are told its last committed state.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
@@ -73,7 +73,11 @@ class TransactionStore:
 
     def transition(self, after: TransactionMetadata, answer: Callable[[ErrorCode], Any]) -> Write:
         """Return the write of an id's next state; ``answer`` gets its outcome, with the coordinator's errors."""
-        return self._write([after.transactional_id], [transaction_record(after)], answer)
+        return self.transitions([after], answer)
+
+    def transitions(self, after: Sequence[TransactionMetadata], answer: Callable[[ErrorCode], Any]) -> Write:
+        """Return the write of the next states of several ids."""
+        return self._write([each.transactional_id for each in after], [transaction_record(each) for each in after], answer)
 
     def removal(self, transactional_ids: Iterable[str], answer: Callable[[ErrorCode], Any]) -> Write:
         """Return the write that removes expired ids."""
