@@ -1,0 +1,38 @@
+"""Whatever goes wrong: a committed transaction is there once, whole and in order, nothing of any other is, and nothing hangs."""
+
+import os
+
+import pytest
+
+from tests.cases import case
+from tests.coordinator.transaction_simulation import Simulation
+
+SEEDS = 300
+MANY_SEEDS = 10_000
+
+
+def run(seeds: range) -> None:
+    outcomes = {True: 0, False: 0, None: 0}
+    crashes = 0
+    for seed in seeds:
+        with case(seed=seed):
+            simulation = Simulation(seed)
+            simulation.run()
+            simulation.check()
+        crashes += simulation.crashes
+        for transaction in simulation.transactions:
+            outcomes[transaction.ended] += 1
+    # Every kind of run has to be among them.
+    assert min(outcomes.values()) > len(seeds) / 2, outcomes
+    assert crashes > len(seeds) / 2
+
+
+def test_transactions_survive_everything() -> None:
+    run(range(SEEDS))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_transactions_survive_everything_often() -> None:
+    first = int(os.environ.get("FIRST_SEED", str(SEEDS)))
+    run(range(first, first + MANY_SEEDS))

@@ -1,0 +1,479 @@
+"""Producers, a coordinator and partitions, and everything that may go wrong between them, from a seed.
+
+Requests are lost, doubled and late, markers too; clocks jump; the broker is killed before and after each record that it writes; its
+leadership moves to one that lacks what was not committed. The partitions follow the log's own rules for producers.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from tests.coordinator.fakes import MemoryLog
+from tests.coordinator.transaction_bench import TransactionBench
+from twisted_kafka.coordinator.coordinator_record import Producer
+from twisted_kafka.coordinator.interfaces import Appended
+from twisted_kafka.coordinator.transaction.marker_writer import MarkerErrors, TransactionMarker
+from twisted_kafka.coordinator.transaction.transaction_shard import Initialized
+from twisted_kafka.log.batch_headers import BatchHeader
+from twisted_kafka.log.producer_state.producer_state_manager import ProducerStateManager, VerificationGuard, read_marker
+from twisted_kafka.protocol.errors import ErrorCode, KafkaError
+from twisted_kafka.protocol.records.batch import batches
+from twisted_kafka.protocol.records.builder import build_batch, end_transaction_marker
+from twisted_kafka.protocol.records.record import SimpleRecord
+from twisted_kafka.protocol.topic_partition import TopicPartition
+
+PARTITIONS = 4
+IDS = ("tx-a", "tx-b", "tx-c")
+MAX_CLIENTS = 5
+TIMEOUT_MS = 10_000
+STEPS = 250
+HEALING_MS = 60_000
+WAITING_STEPS = 20
+RETRIED = frozenset(
+    {
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+
+class Crash(BaseException):
+    """The broker was killed here."""
+
+
+class SimPartition:
+    """A partition with data, which survives a crash of its broker."""
+
+    def __init__(self, simulation: "Simulation", index: int) -> None:
+        self.name = TopicPartition("t", index)
+        self._simulation = simulation
+        self.log: list[bytes] = []
+        self.end_offset = 0
+        self.restart()
+
+    def restart(self) -> None:
+        """Find the producers again from what is in the log."""
+        self.state = ProducerStateManager(self.name, lambda: True)
+        for data in self.log:
+            self.state.update(BatchHeader(data, 0, 0), data)
+
+    def append(self, batch: Any, guard: VerificationGuard | None = None) -> ErrorCode:
+        data = self.end_offset.to_bytes(8, "big") + bytes(batch)[8:]
+        header = BatchHeader(data, 0, 0)
+        try:
+            if header.is_control:
+                self.state.check_marker(header, data)
+            elif self.state.check(header, guard, is_client=True) is not None:
+                return ErrorCode.NONE
+        except KafkaError as error:
+            return error.code
+        self._simulation.crash_point()
+        self.log.append(data)
+        self.end_offset = header.last_offset + 1
+        self.state.update(header, data)
+        self._simulation.crash_point()
+        return ErrorCode.NONE
+
+    def transactions(self) -> tuple[list[bytes], list[bytes], list[bytes]]:
+        """Return the values of committed transactions, of aborted ones and of open ones, each in order."""
+        outcome: dict[int, bool | None] = {}
+        open_ones: dict[int, list[int]] = {}
+        values: dict[int, bytes] = {}
+        for data in self.log:
+            header = BatchHeader(data, 0, 0)
+            if header.is_control:
+                marker = read_marker(data, header)
+                assert marker is not None
+                for offset in open_ones.pop(header.producer_id, []):
+                    outcome[offset] = not marker[0]
+                continue
+            for record in next(iter(batches(data))).records():
+                values[record.offset] = bytes(record.value)
+                open_ones.setdefault(header.producer_id, []).append(record.offset)
+
+        def of(wanted: bool | None) -> list[bytes]:
+            return [value for offset, value in values.items() if outcome.get(offset) is wanted]
+
+        return of(True), of(False), of(None)
+
+
+class SimLog(MemoryLog):
+    """``__transaction_state``: a crash before or after each record, slow replicas, and followers without the last records."""
+
+    def __init__(self, simulation: "Simulation") -> None:
+        super().__init__()
+        self._simulation = simulation
+
+    def append(self, partition: TopicPartition, batch: Any, guard: object) -> Appended | ErrorCode:
+        chance = self._simulation.chance
+        self._simulation.crash_point()
+        if chance(0.02):
+            return ErrorCode.NOT_ENOUGH_REPLICAS
+        self.holds = self.holds or chance(0.03)
+        appended = super().append(partition, batch, guard)
+        self._simulation.crash_point()
+        return appended
+
+    def truncate(self) -> None:
+        """Lose what was not committed, or the end of it, as a new leader that does not have it."""
+        self.held, self.holds = [], False
+        for partition, kept in self.batches.items():
+            end = self.end_offsets[partition]
+            committed = self.uncommitted.pop(partition, end)
+            end = self._simulation.random.randint(committed, end)
+            self.batches[partition] = [data for data in kept if int.from_bytes(data[:8], "big") < end]
+            last = self.batches[partition][-1:]
+            self.end_offsets[partition] = next(iter(batches(last[0]))).last_offset + 1 if last else 0
+            if committed < self.end_offsets[partition]:
+                self.uncommitted[partition] = committed
+
+
+class SimBrokers:
+    """Write markers: at once, late, twice, or not, whatever they say then; a coordinator's markers outlive it on the way."""
+
+    def __init__(self, simulation: "Simulation") -> None:
+        self._simulation = simulation
+        self.under_way: list[tuple[Sequence[TransactionMarker], Future[list[MarkerErrors]]]] = []
+
+    def write(self, markers: Sequence[TransactionMarker]) -> "Future[list[MarkerErrors]]":
+        future: Future[list[MarkerErrors]] = Future()
+        if self._simulation.chance(0.4):
+            self.under_way.append((markers, future))
+        else:
+            future.set_result(self.append(markers))
+        return future
+
+    def deliver_one(self) -> None:
+        if not self.under_way:
+            return
+        markers, future = self.under_way.pop(self._simulation.random.randrange(len(self.under_way)))
+        if self._simulation.chance(0.2):
+            self.append(markers)
+        errors = self.append(markers)
+        if self._simulation.chance(0.1):
+            future.set_exception(ConnectionError("lost"))
+        else:
+            future.set_result(errors)
+
+    def append(self, markers: Sequence[TransactionMarker]) -> list[MarkerErrors]:
+        return [{partition: self._append(marker, partition) for partition in sorted(marker.partitions)} for marker in markers]
+
+    def _append(self, marker: TransactionMarker, partition: TopicPartition) -> ErrorCode:
+        chance = self._simulation.chance
+        if chance(0.1):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        batch = end_transaction_marker(
+            commit=marker.committed,
+            coordinator_epoch=marker.coordinator_epoch,
+            timestamp_ms=self._simulation.bench.clock.wall_ms(),
+            producer_id=marker.producer.producer_id,
+            producer_epoch=marker.producer.epoch,
+        )
+        error = self._simulation.partitions[partition].append(batch)
+        return ErrorCode.REQUEST_TIMED_OUT if not error and chance(0.1) else error
+
+
+class SimTransaction:
+    """What a client put into a transaction, and what it knows of it."""
+
+    def __init__(self, partitions: list[TopicPartition], commits: bool) -> None:
+        self.partitions = partitions
+        self.commits = commits
+        self.acknowledged: dict[TopicPartition, list[bytes]] = {partition: [] for partition in partitions}
+        self.sent: set[bytes] = set()
+        self.asked_to_commit = False
+        self.ended: bool | None = None
+        """Whether it is known to be committed (True) or aborted (False)."""
+
+
+class SimClient:
+    """A producer that does as the errors say; it sends one request at a time."""
+
+    def __init__(self, simulation: "Simulation", transactional_id: str) -> None:
+        self._simulation = simulation
+        self.transactional_id = transactional_id
+        self.producer: Producer | None = None
+        self.does = "init"
+        self.is_fenced = False
+        self.sequences: dict[TopicPartition, int] = {}
+        self.transaction: SimTransaction | None = None
+        self.to_send: list[tuple[TopicPartition, bytes]] = []
+        self.must_continue = False
+        self.answer: Future[Any] | None = None
+        self.waited = 0
+
+    def step(self) -> None:
+        """Send the next request, or look whether the last one was answered."""
+        if self.is_fenced:
+            return
+        if self.answer is not None:
+            self.waited += 1
+            if not self.answer.done():
+                if self.waited > WAITING_STEPS:
+                    self.answer = None
+                return
+            result, self.answer = self.answer.result(), None
+        else:
+            result = self._simulation.request(getattr(self, f"send_{self.does}")())
+            if isinstance(result, Future):
+                self.answer, self.waited = result, 0
+                return
+        if result is not None and not self._simulation.chance(0.1):
+            getattr(self, f"got_{self.does}")(result)
+
+    # InitProducerId
+
+    def send_init(self) -> Callable[[], Any]:
+        expected = self.producer if self.must_continue else None
+        return lambda: self._simulation.bench.transactions.init_producer_id(self.transactional_id, TIMEOUT_MS, expected)
+
+    def got_init(self, answer: Initialized) -> None:
+        if answer.error:
+            self.is_fenced = answer.error not in RETRIED
+            return
+        self.producer, self.sequences, self.must_continue = answer.producer, {}, False
+        self._begin()
+
+    def _begin(self) -> None:
+        simulation = self._simulation
+        names = simulation.random.sample(sorted(simulation.partitions), simulation.random.randint(1, PARTITIONS))
+        self.transaction = SimTransaction(names, simulation.random.random() < 0.7)
+        simulation.transactions.append(self.transaction)
+        self.to_send = [(name, simulation.new_value()) for name in names for _ in range(simulation.random.randint(1, 2))]
+        simulation.random.shuffle(self.to_send)
+        self.does = "add"
+
+    # AddPartitionsToTxn
+
+    def send_add(self) -> Callable[[], Any]:
+        producer, transaction = self.producer, self.transaction
+        assert producer is not None
+        assert transaction is not None
+        return lambda: self._simulation.bench.transactions.add_partitions(self.transactional_id, producer, transaction.partitions)
+
+    def got_add(self, error: ErrorCode) -> None:
+        if not error:
+            self.does = "produce"
+        else:
+            self.is_fenced = error not in RETRIED
+
+    # Produce
+
+    def send_produce(self) -> Callable[[], Any]:
+        producer, (name, value) = self.producer, self.to_send[0]
+        assert producer is not None
+        assert self.transaction is not None
+        self.transaction.sent.add(value)
+        sequence = self.sequences.get(name, 0)
+        return lambda: self._simulation.produce(name, self.transactional_id, producer, sequence, value)
+
+    def got_produce(self, error: ErrorCode) -> None:
+        assert self.transaction is not None
+        if error in RETRIED:
+            return
+        if error is ErrorCode.PRODUCER_FENCED:
+            self.is_fenced = True
+            return
+        if error:
+            # It cannot know what is in the log: it aborts, and goes on with a new epoch.
+            self.transaction.commits, self.must_continue, self.does = False, True, "end"
+            return
+        name, value = self.to_send.pop(0)
+        self.transaction.acknowledged[name].append(value)
+        self.sequences[name] = self.sequences.get(name, 0) + 1
+        if not self.to_send:
+            self.does = "end"
+
+    # EndTxn
+
+    def send_end(self) -> Callable[[], Any]:
+        producer, transaction = self.producer, self.transaction
+        assert producer is not None
+        assert transaction is not None
+        transaction.asked_to_commit = transaction.asked_to_commit or transaction.commits
+
+        def end() -> Any:
+            # An end names no transaction: one that comes when the next one has begun would end that (KIP-890 part 2 prevents it).
+            if self.transaction is transaction:
+                return self._simulation.bench.transactions.end_transaction(self.transactional_id, producer, transaction.commits)
+            return None
+
+        return end
+
+    def got_end(self, error: ErrorCode) -> None:
+        assert self.transaction is not None
+        if error in RETRIED:
+            return
+        if error:
+            self.is_fenced = True
+            return
+        self.transaction.ended = self.transaction.commits
+        if self.must_continue:
+            self.does = "init"
+        else:
+            self._begin()
+
+
+class Simulation:
+    """One seed's world."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.is_healed = False
+        self.is_dead = False
+        self.crashes = 0
+        self._values = 0
+        self.partitions = {partition.name: partition for partition in (SimPartition(self, index) for index in range(PARTITIONS))}
+        self.transactions: list[SimTransaction] = []
+        self.late: list[Callable[[], Any]] = []
+        self.bench = TransactionBench(partitions=2, log=SimLog(self), abort_interval_ms=1000, id_expiration_ms=3_600_000)
+        self.bench.brokers = self.brokers = SimBrokers(self)  # type: ignore[assignment]
+        self._restart()
+        self.clients = [SimClient(self, name) for name in IDS]
+
+    def chance(self, probability: float) -> bool:
+        return not self.is_healed and self.random.random() < probability
+
+    def new_value(self) -> bytes:
+        self._values += 1
+        return b"v%d" % self._values
+
+    def crash_point(self) -> None:
+        if self.is_dead or self.chance(0.01):
+            self.is_dead = True
+            raise Crash
+
+    def _attempt(self, action: Callable[[], Any]) -> Any:
+        try:
+            return action()
+        except Crash:
+            self._crashed()
+            return None
+
+    def _crashed(self) -> None:
+        self.crashes += 1
+        while True:
+            self.is_dead = False
+            try:
+                self._restart()
+            except Crash:
+                continue
+            return
+
+    def _restart(self) -> None:
+        for partition in self.partitions.values():
+            partition.restart()
+        log = self.bench.log
+        log.held, log.holds = [], False
+        log.commit()
+        self.bench.epoch += 1
+        self.bench.start()
+
+    def request(self, send: Callable[[], Any]) -> Any:
+        """Send a request: it may come twice, and come again much later."""
+        if self.chance(0.05):
+            self.late.append(send)
+        if self.chance(0.03):
+            return None
+        if self.chance(0.05):
+            self._attempt(send)
+        return self._attempt(send)
+
+    def produce(self, name: TopicPartition, transactional_id: str, producer: Producer, sequence: int, value: bytes) -> ErrorCode:
+        """Append a value as the partition's leader does: the coordinator is asked before a transaction begins here."""
+        partition = self.partitions[name]
+        guard = partition.state.start_verification(producer.producer_id, producer.epoch, sequence, self.bench.clock.wall_ms())
+        if guard is not None:
+            if self.chance(0.1):
+                self.anything()
+            error = self.bench.transactions.verify(name, transactional_id, producer)
+            if error:
+                return error
+            if self.chance(0.1):
+                self.anything()
+        batch = build_batch(
+            [SimpleRecord(0, None, value)],
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            base_sequence=sequence,
+            is_transactional=True,
+        )
+        return partition.append(batch, guard)
+
+    def anything(self) -> None:
+        """Let something happen that no client waits for."""
+        choice = self.random.random()
+        log = self.bench.log
+        if choice < 0.35:
+            self.brokers.deliver_one()
+        elif choice < 0.55:
+            self.bench.advance(self.random.choice((1, 100, 1000, 5000)))
+        elif choice < 0.56:
+            self.bench.clock.advance_ms(TIMEOUT_MS * 2)
+            self.bench.advance(100)
+        elif choice < 0.8 and self.late:
+            self.late.pop(self.random.randrange(len(self.late)))()
+        elif choice < 0.9 and log.holds:
+            log.release(self.random.choice((ErrorCode.NONE, ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT)))
+        elif choice < 0.92:
+            self._fail_over()
+        elif choice < 0.94:
+            self.bench.resign()
+            self.bench.elect(self.bench.epoch + 1)
+
+    def _fail_over(self) -> None:
+        """Move the coordinator to a broker without what was not committed."""
+        self.bench.resign()
+        assert isinstance(self.bench.log, SimLog)
+        self.bench.log.truncate()
+        self.bench.elect(self.bench.epoch + 1)
+
+    def step(self) -> None:
+        index = self.random.randrange(len(self.clients))
+        client = self.clients[index]
+        if (client.is_fenced and index < len(IDS)) or self.chance(0.003):
+            self.clients[index] = SimClient(self, client.transactional_id)
+        if self.chance(0.003) and len(self.clients) < MAX_CLIENTS:  # a second producer with the id, while the first one still works
+            self.clients.append(SimClient(self, self.clients[index].transactional_id))
+        client.step()
+        if self.chance(0.3):
+            self._attempt(self.anything)
+
+    def run(self) -> None:
+        for _ in range(STEPS):
+            self.step()
+        self.heal()
+
+    def heal(self) -> None:
+        """End all faults, deliver what is under way, and let every timeout pass."""
+        self.is_healed = True
+        self.bench.log.release()
+        while self.brokers.under_way:
+            self.brokers.deliver_one()
+        self.bench.advance(HEALING_MS)
+        for late in self.late:
+            late()
+        self.bench.advance(HEALING_MS)
+
+    def check(self) -> None:
+        """Assert what must hold of every run."""
+        for metadata in self.bench.transactions.list_transactions((), (), -1).transactions:
+            assert metadata.state.label in ("Empty", "CompleteCommit", "CompleteAbort"), metadata
+            assert not self.bench.transactions.runtime.peek()[0].store.is_pending(metadata.transactional_id)
+        seen = {name: partition.transactions() for name, partition in self.partitions.items()}
+        for name, (committed, _, left) in seen.items():
+            assert left == [], f"open in {name}"
+            assert len(committed) == len(set(committed)), f"twice in {name}"
+        for transaction in self.transactions:
+            self._check_transaction(transaction, {name: committed for name, (committed, _, _) in seen.items()})
+
+    def _check_transaction(self, transaction: SimTransaction, committed: dict[TopicPartition, list[bytes]]) -> None:
+        visible = {name: [value for value in committed[name] if value in transaction.sent] for name in committed}
+        if not transaction.asked_to_commit or transaction.ended is False:
+            assert not any(visible.values()), (transaction.ended, visible)
+        elif transaction.ended or any(visible.values()):
+            for name, values in transaction.acknowledged.items():
+                assert visible[name] == values, (transaction.ended, name, visible, transaction.acknowledged)
