@@ -36,6 +36,8 @@ EXPECTED: tuple[Difference, ...] = (
     Difference("negative-epoch", r"^produce_negative_epochs v\d+: (1|5) .*\.(error_code|log_start_offset)$"),
     Difference("not-a-number", r"^topics_of_strange_numbers v\d+: [01] "),
     Difference("offset-deltas", r"^produce_lying_offsets v\d+: 1 .*\.records\[0\]\.records\["),
+    Difference("transaction-start", r"^(transactional_producers|producers_that_continue) v\d+: \d+ described \[4\]$"),
+    Difference("future-epoch", r"^transactions_that_are_verified v\d+: 8 ProduceRequest .*\.(error_code|log_start_offset)$"),
     Difference("match-type", r"^filters v\d+: 5 .*\.error_code$"),
     Difference("client-quotas", r"^quotas_of_users v\d+: 0 .*\.(error_code|error_message)$"),
     Difference("isolation-level", r"^fetch_bad v[4-8]: 4 .*\.error_code$"),

@@ -282,7 +282,7 @@ def transaction_verification(talk: Talk, version: int) -> None:
     going_on = talk.topic("going-on")
     transactional(talk, topic, going_on)
     talk.ask(txn_commit(going_on, topic), version)
-    _verify(talk, "true")
+    verify(talk, "true")
     try:
         talk.ask(txn_commit(group, topic), version)
         talk.ask(txn_commit(talk.topic("simple"), topic, 1, metadata="x" * 5000), version)
@@ -292,12 +292,12 @@ def transaction_verification(talk: Talk, version: int) -> None:
         talk.ask(txn_commit(going_on, topic, 6), version)
         transactional(talk, topic, going_on, 1, partition=1)
     finally:
-        _verify(talk, "false")
+        verify(talk, "false")
     end(talk, going_on)
     offsets(talk, going_on, topic)
 
 
-def _verify(talk: Talk, value: str) -> None:
+def verify(talk: Talk, value: str) -> None:
     change = AlterConfigsResource(
         resource_type=4, resource_name="", configs=[AlterableConfig(name=VERIFICATION, config_operation=0, value=value)]
     )

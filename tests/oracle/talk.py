@@ -28,6 +28,7 @@ CHANGING = {
     "topic_id": lambda value: "<none>" if value == NO_UUID else "<id>",
     "session_id": lambda value: "<session>" if value else 0,
     "producer_id": lambda value: "<producer>" if value >= 0 else value,
+    "transaction_start_time_ms": lambda value: "<now>" if value > 0 else value,
     "log_append_time_ms": lambda value: "<now>" if value > 0 else value,
     "member_id": lambda value: "<member>" if value else value,
     "leader": lambda value: ("<member>" if value else value) if isinstance(value, str) else value,
@@ -104,6 +105,11 @@ UNORDERED = {
     ("WritableTxnMarkerTopicResult", "partitions"): "partition_index",
     ("WriteTxnMarkersResponse", "markers"): "producer_id",
     ("ConsumerGroupDescribeResponse", "groups"): "group_id",
+    ("AddPartitionsToTxnResponse", "results_by_topic_v3_and_below"): "name",
+    ("AddPartitionsToTxnResponse", "results_by_transaction"): "transactional_id",
+    ("AddPartitionsToTxnResult", "topic_results"): "name",
+    ("AddPartitionsToTxnTopicResult", "results_by_partition"): "partition_index",
+    ("DescribeTransactionsResponse", "transaction_states"): "transactional_id",
 }
 """Lists that Apache Kafka fills from a hash table, by what they are sorted by before they are compared."""
 

@@ -133,7 +133,7 @@ class Work:
         for future in admin.create_topics(list(topics)).values():
             future.result(30)
 
-    def write(self, bootstrap: str, *, transactions: bool) -> None:
+    def write(self, bootstrap: str) -> None:
         self.turn += 1
         codec = CODECS[self.turn % len(CODECS)]
         producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "compression.type": codec, "linger.ms": 5})
@@ -145,8 +145,7 @@ class Work:
             if number % 100 == 0:
                 producer.flush(30)
         assert producer.flush(30) == 0
-        if transactions:
-            self._transact(bootstrap)
+        self._transact(bootstrap)
 
     def _transact(self, bootstrap: str) -> None:
         producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "turning"})
@@ -230,6 +229,11 @@ def test_ten_turns_on_one_directory(tmp_path: Path) -> None:
     for pattern in ("*index", "*.snapshot"):
         told += dump(ours.log_dir, f"t*-*/*.{pattern.lstrip('*.')}" if pattern == "*.snapshot" else f"t*-*/{pattern}")
     assert not COMPLAINTS.findall(told), COMPLAINTS.findall(told)[:5]
+    states = dump(ours.log_dir, "__transaction_state-*/*.log", "--transaction-log-decoder")
+    assert not COMPLAINTS.findall(states), COMPLAINTS.findall(states)[:5]
+    assert "transactionalId=turning" in states
+    for state in ("Empty", "Ongoing", "PrepareCommit", "CompleteCommit", "PrepareAbort", "CompleteAbort"):
+        assert f"state={state}," in states, state
     assert told.count("baseOffset: ") > VALUES_PER_TURN * TURNS / 100
 
 
@@ -239,7 +243,7 @@ def take_our_turn(broker: ServedBroker, work: Work, is_killed: bool) -> None:
         if not work.turn:
             work.create(broker.bootstrap, NewTopic("turns", PARTITIONS, 1), NewTopic("txn", 1, 1))
         work.check(broker.bootstrap)
-        work.write(broker.bootstrap, transactions=False)
+        work.write(broker.bootstrap)
         work.check(broker.bootstrap)
         if not is_killed:
             assert broker.stop() == 0
@@ -255,7 +259,7 @@ def take_kafkas_turn(directory: Path, log_dir: Path, work: Work, is_killed: bool
         put_into_zookeeper(kafka.zookeeper, tree_of_store(metadata))
         kafka.start_broker()
         work.check(kafka.bootstrap)
-        work.write(kafka.bootstrap, transactions=True)
+        work.write(kafka.bootstrap)
         work.check(kafka.bootstrap)
         if is_killed:
             kafka.kill_broker()
