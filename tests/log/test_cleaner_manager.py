@@ -17,7 +17,8 @@ from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.log.cleaner.cleaner import LogCleaningAbortedError
 from twisted_kafka.log.cleaner.log_cleaner import LogCleaner
-from twisted_kafka.log.cleaner.throttle import CleanerThrottle
+from twisted_kafka.log.cleaner.offset_map import PLAIN_ENTRY_BYTES
+from twisted_kafka.log.cleaner.throttle import MAX_DELAY_S, CleanerThrottle
 from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.metrics.registry import MetricsRegistry
@@ -114,9 +115,71 @@ def test_what_is_newer_than_the_smallest_lag_waits(broker: Broker) -> None:
     log.roll()
     assert manager.cleaner.clean_filthiest()
     assert manager.cleaner.manager.cleaned_up_to(log) == new
-    broker.clock.advance_ms(1001)
+    broker.clock.advance_ms(999)
+    assert not manager.cleaner.clean_filthiest()
+    broker.clock.advance_ms(1)
     assert manager.cleaner.clean_filthiest()
     assert manager.cleaner.manager.cleaned_up_to(log) == log.segments.active.base_offset
+
+
+def test_a_log_is_overdue_from_the_first_millisecond_on(broker: Broker) -> None:
+    broker.topic_configs["one"] |= {"max.compaction.lag.ms": "1000", "min.cleanable.dirty.ratio": "1"}
+    manager = start(broker)
+    log = manager.get_or_create_log(ONE)
+    write(log)
+    log.roll()
+    broker.clock.advance_ms(1000)
+    assert manager.cleaner.manager.grab_filthiest() is None
+    assert manager.cleaner.manager.max_compaction_delay_ms == 0
+    broker.clock.advance_ms(1)
+    assert manager.cleaner.manager.grab_filthiest().delay_ms == manager.cleaner.manager.max_compaction_delay_ms == 1
+    manager.cleaner.manager.done_cleaning(log, log.log_end_offset)
+    assert manager.cleaner.manager.grab_filthiest() is None
+    assert manager.cleaner.manager.max_compaction_delay_ms == 0
+
+
+def test_half_of_a_log_may_be_clean(broker: Broker) -> None:
+    broker.topic_configs["one"]["min.cleanable.dirty.ratio"] = "0.5"
+    manager = start(broker)
+    log = manager.get_or_create_log(ONE)
+    assert manager.cleaner.manager.grab_filthiest() is None
+    assert manager.cleaner.manager.max_dirty_percent == 0
+    sizes: list[int] = []
+    for _ in range(3):
+        write(log, 3)
+        log.roll()
+        sizes.append(log.size_bytes - sum(sizes))
+    manager.cleaner.manager.done_cleaning(manager.cleaner.manager.grab_filthiest().log, 3)
+    chosen = manager.cleaner.manager.grab_filthiest()
+    assert chosen[1:] == (3, 9, sizes[0], sizes[1] + sizes[2], 0)
+    assert manager.cleaner.manager.max_dirty_percent == 66
+    manager.cleaner.manager.done_cleaning(log, 6)
+    assert sizes[0] + sizes[1] == 2 * sizes[2]
+    write(log, 3)
+    log.roll()
+    assert manager.cleaner.manager.grab_filthiest() is None  # exactly half is not above the ratio
+    assert manager.cleaner.manager.max_dirty_percent == 50
+    broker.topic_configs["one"]["min.cleanable.dirty.ratio"] = "0.49"
+    manager.update_topic_config("one")
+    assert manager.cleaner.manager.grab_filthiest()[1:] == (6, 12, 2 * sizes[0], 2 * sizes[0], 0)
+
+
+def test_a_checkpoint_outside_the_log_is_put_right(broker: Broker) -> None:
+    manager = start(broker)
+    log = manager.get_or_create_log(ONE)
+    write(log)
+    manager.cleaner.clean_filthiest()
+    manager.shutdown()
+    for wrong in (0, 1000):
+        (broker.path / "a" / "cleaner-offset-checkpoint").write_text(f"0\n1\none 0 {wrong}\n")
+        manager = start(broker)
+        log = manager.get_log(ONE)
+        log.update_high_watermark(log.log_end_offset)
+        log.increment_log_start_offset(2)
+        chosen = manager.cleaner.manager.grab_filthiest()
+        assert chosen.first_dirty_offset == 2
+        assert checkpoint(broker) == "0\n1\none 0 2\n"
+        manager.shutdown()
 
 
 def test_what_is_older_than_the_largest_lag_is_cleaned_however_little(broker: Broker) -> None:
@@ -160,13 +223,22 @@ def test_a_log_that_cannot_be_read_is_left_alone_and_counted(broker: Broker) -> 
     with open(log.segments.first.path, "r+b") as file:
         file.seek(16)
         file.write(b"\x09")
+    broker.topic_configs["two"] = COMPACT
+    other = manager.get_or_create_log(TWO)
+    manager.cleaner.manager.mark_uncleanable(other)
     assert manager.cleaner.clean_filthiest()
     assert not manager.cleaner.clean_filthiest()
     tags = {"logDirectory": f'"{broker.path / "a"}"'}
-    assert metrics.value("LogCleanerManager", "uncleanable-partitions-count", **tags) == 1
-    assert metrics.value("LogCleanerManager", "uncleanable-bytes", **tags) > 500  # type: ignore[operator]
+    assert metrics.value("LogCleanerManager", "uncleanable-partitions-count", **tags) == 2
+    size_bytes = log.size_bytes - log.segments.active.size_bytes
+    assert metrics.value("LogCleanerManager", "uncleanable-bytes", **tags) == size_bytes
+    write(other)
+    size_bytes += other.size_bytes - other.segments.active.size_bytes
+    assert metrics.value("LogCleanerManager", "uncleanable-bytes", **tags) == size_bytes
     assert manager.directories[0].is_online
-    manager.delete_log(ONE)
+    for partition in (ONE, TWO):
+        manager.delete_log(partition)
+    assert metrics.value("LogCleanerManager", "uncleanable-bytes", **tags) == 0
     manager.forget_deleted()
     assert metrics.value("LogCleanerManager", "uncleanable-partitions-count", **tags) == 0
 
@@ -196,7 +268,8 @@ def test_metrics_tell_of_the_last_cleaning(broker: Broker, monkeypatch: pytest.M
     assert value("max-clean-time-secs") == took_ms // 1000 > 0
     assert value("time-since-last-run-ms", "LogCleanerManager") == took_ms
     assert value("cleaner-recopy-percent") == 100  # every key was written once
-    assert 0 < value("max-buffer-utilization-percent") < 90
+    keys = log.segments.active.base_offset  # a new one in each record
+    assert value("max-buffer-utilization-percent") == int(100 * keys / int(12_000 // PLAIN_ENTRY_BYTES * 0.9) * 0.9)
     write(log, keys=1)
     assert manager.cleaner.clean_filthiest()
     assert 0 < value("cleaner-recopy-percent") < 100
@@ -229,9 +302,9 @@ def test_old_segments_of_compacted_logs_are_the_cleaners_to_delete(broker: Broke
     manager = start(broker)
     log = manager.get_or_create_log(ONE)
     write(log, keys=1000)
+    broker.clock.advance_ms(2000)
     manager._tasks.delete_old_segments()
     assert log.log_start_offset == 0
-    broker.clock.advance_ms(2000)
     manager.cleaner.clean_filthiest()
     assert log.log_start_offset == log.log_end_offset
 
@@ -386,6 +459,7 @@ def test_retention_leaves_a_log_alone_that_is_still_being_compacted(broker: Brok
         changes[0].result(WAIT_S)
     assert broker.failed == []
     assert log.log_start_offset == 0
+    assert manager.cleaner.manager.cleaned_up_to(log) is None  # the cleaning was aborted
     broker.later(300_000)
     assert log.log_start_offset == log.log_end_offset
 
@@ -478,6 +552,66 @@ def test_threads_may_become_half_or_twice_as_many() -> None:
     for count in (1, 9):
         with pytest.raises(ConfigError, match="between half of and twice the current value, 4"):
             LogCleaner.validate(with_threads(4), with_threads(count))
+    LogCleaner.validate(with_threads(5), with_threads(2))  # half of it, rounded down
+
+
+def test_a_thread_looks_again_at_once_after_a_cleaning_and_else_after_the_backoff(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = start(broker, **{"log.cleaner.backoff.ms": 250})  # type: ignore[arg-type]
+    happened: list[Any] = []
+    script = [True, False, True, True, False]
+    is_over = threading.Event()
+
+    class Stopping(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            if timeout is None:  # others wait for the start of a thread
+                return super().wait()
+            happened.append(timeout)
+            if script:
+                return False
+            is_over.set()
+            return super().wait()
+
+    def clean_filthiest() -> bool:
+        happened.append(script.pop(0))
+        return bool(happened[-1])
+
+    manager.cleaner.settings = manager.cleaner.settings._replace(threads=1)
+    with monkeypatch.context() as patched:
+        patched.setattr(manager.cleaner, "clean_filthiest", clean_filthiest)
+        patched.setattr(threading, "Event", Stopping)
+        manager.cleaner.startup()
+    assert is_over.wait(WAIT_S)
+    manager.cleaner.shutdown()
+    assert happened == [True, False, 0.25, True, True, False, 0.25]
+
+
+def test_a_truncation_within_the_active_segment_and_new_settings_wait_for_no_cleaner(broker: Broker) -> None:
+    manager = start(broker)
+    log = manager.get_or_create_log(ONE)
+    write(log)
+    manager.cleaner.manager.grab_filthiest()
+    active = log.segments.active.base_offset
+
+    def act() -> None:
+        manager.truncate_to(ONE, active + 1)
+        manager.truncate_to(ONE, active)
+        broker.topic_configs["one"]["retention.ms"] = "1000"
+        manager.update_topic_config("one")
+        broker.topic_configs["two"] = COMPACT
+        manager.get_or_create_log(TWO)
+        broker.topic_configs["two"] = {}
+        manager.update_topic_config("two")
+
+    acting = threading.Thread(target=act, daemon=True)
+    acting.start()
+    acting.join(WAIT_S)
+    assert not acting.is_alive()
+    assert (log.log_end_offset, log.config.retention_ms) == (active, 1000)
+    manager.cleaner.manager.check_not_aborted(ONE)
+    manager.cleaner.manager.done_cleaning(log, 3)
+    assert manager.cleaner.manager.cleaned_up_to(log) == 3
 
 
 def test_a_truncation_of_a_log_that_was_never_cleaned_notes_nothing(broker: Broker) -> None:
@@ -507,3 +641,9 @@ def test_the_rate_is_kept_in_the_long_run() -> None:
     throttle.bytes_per_second = 1.8e308
     clock.advance_ms(10_000)
     assert throttle.delay_s(1 << 40) == 0
+    for rate in (1, 0.5):  # less than a byte per second is taken for one
+        assert CleanerThrottle(clock, rate).delay_s(2) == 2
+    slow = CleanerThrottle(clock, 1)
+    assert slow.delay_s(1000) == slow.delay_s(0) == MAX_DELAY_S
+    clock.advance_ms(4000)
+    assert slow.delay_s(1) == MAX_DELAY_S - 3

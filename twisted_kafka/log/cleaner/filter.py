@@ -225,7 +225,7 @@ class BlockFilter:
 
     def _messages(self, messages: list[LegacyBatch]) -> Output:
         records = [list(message.records()) for message in messages]
-        data = [_as_data(found, keeps_tombstones=self.keeps_old_tombstones) for found in records]
+        data = [_as_data(found)._replace(keeps_tombstones=self.keeps_old_tombstones) for found in records]
         survivors = self._map.survivors(data)
         out = Output()
         for number, message in enumerate(messages):
@@ -242,13 +242,13 @@ class BlockFilter:
 
 def legacy_data(messages: list[LegacyBatch]) -> list[DataBatch]:
     """Return messages of formats 0 and 1 for the offset map; raises InvalidRecordError, CorruptRecordError."""
-    return [_as_data(list(message.records()), keeps_tombstones=True) for message in messages]
+    return [_as_data(list(message.records())) for message in messages]
 
 
-def _as_data(records: list[Record], *, keeps_tombstones: bool) -> DataBatch:
+def _as_data(records: list[Record]) -> DataBatch:
     first, last = records[0].offset, records[-1].offset
     payload = encode_records(records, 0, [record.offset - first for record in records])
-    return DataBatch(first, last, len(records), bytes(payload), keeps_tombstones)
+    return DataBatch(first, last, len(records), bytes(payload))
 
 
 def _rewritten_message(message: LegacyBatch, records: list[Record]) -> bytes:

@@ -129,7 +129,7 @@ class LogCleanerManager:
 
     def _first_dirty_offset(self, log: UnifiedLog) -> int:
         directory = self._directory_of(log)
-        checkpoint = self._checkpoint(directory).get(log.topic_partition) if directory else None
+        checkpoint = self._checkpoint(directory).get(log.topic_partition)
         start = log.log_start_offset
         if checkpoint is None:
             return start
@@ -175,9 +175,8 @@ class LogCleanerManager:
     def done_cleaning(self, log: UnifiedLog, end_offset: int) -> None:
         """End a cleaning, and record that the log is clean up to ``end_offset`` unless the cleaning was aborted."""
         with self._condition:
-            directory = self._directory_of(log)
-            if self._release(log.topic_partition) and directory is not None and self._logs.get_log(log.topic_partition) is log:
-                self._write(directory, {log.topic_partition: end_offset})
+            if self._release(log.topic_partition) and self._logs.get_log(log.topic_partition) is log:
+                self._write(self._directory_of(log), {log.topic_partition: end_offset})
 
     def done_deleting(self, logs: Iterable[UnifiedLog]) -> None:
         """Release logs that ``grab_deletable`` returned."""
@@ -290,8 +289,7 @@ class LogCleanerManager:
     def cleaned_up_to(self, log: UnifiedLog) -> int | None:
         """Return the cleaner checkpoint of a log, or None."""
         with self._condition:
-            directory = self._directory_of(log)
-            return self._checkpoint(directory).get(log.topic_partition) if directory else None
+            return self._checkpoint(self._directory_of(log)).get(log.topic_partition)
 
     def directory_failed(self, directory: LogDirectory) -> None:
         """Drop the checkpoints of a directory that is offline."""
@@ -304,8 +302,8 @@ class LogCleanerManager:
             found = self._offsets[directory] = directory.read_checkpoint(directory.cleaner_offsets) if directory.is_online else {}
         return found
 
-    def _write(self, directory: LogDirectory | None, changes: dict[TopicPartition, int | None]) -> None:
-        if directory is None or not directory.is_online:
+    def _write(self, directory: LogDirectory, changes: dict[TopicPartition, int | None]) -> None:
+        if not directory.is_online:
             return
         offsets = self._checkpoint(directory)
         for topic_partition, offset in changes.items():
@@ -318,21 +316,19 @@ class LogCleanerManager:
         except OSError as error:
             self._logs.directory_failed(directory, error)
 
-    def _directory_of(self, log: UnifiedLog) -> LogDirectory | None:
-        return next((directory for directory in self._logs.directories if directory.path == log.parent), None)
+    def _directory_of(self, log: UnifiedLog) -> LogDirectory:
+        return next(directory for directory in self._logs.directories if directory.path == log.parent)
 
     # What cannot be cleaned.
 
     def mark_uncleanable(self, log: UnifiedLog) -> None:
         """Exclude a log from cleaning, as it caused an unexpected error."""
         with self._condition:
-            directory = self._directory_of(log)
-            if directory is not None:
-                self._uncleanable.setdefault(directory, set()).add(log.topic_partition)
+            self._uncleanable.setdefault(self._directory_of(log), set()).add(log.topic_partition)
 
     def _is_uncleanable(self, log: UnifiedLog) -> bool:
         directory = self._directory_of(log)
-        return directory is None or not directory.is_online or log.topic_partition in self._uncleanable.get(directory, ())
+        return not directory.is_online or log.topic_partition in self._uncleanable.get(directory, ())
 
     def uncleanable_partitions(self, directory: LogDirectory) -> Sequence[TopicPartition]:
         """Return the uncleanable partitions of a directory."""

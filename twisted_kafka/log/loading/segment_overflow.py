@@ -25,7 +25,6 @@ class OverflowedSegmentError(Exception):
     """A valid batch has an offset that does not fit the indexes: its segment must be split."""
 
     def __init__(self, segment: LogSegment) -> None:
-        super().__init__(f"{segment.path} has offsets that do not fit its indexes")
         self.segment = segment
 
 

@@ -21,7 +21,7 @@ from itertools import islice
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Self
 
-from twisted_kafka.log.files import read_whole, remove_if_there, sync_file, write_fully
+from twisted_kafka.log.files import read_whole, sync_file, write_fully
 
 _OFFSET_ENTRY = struct.Struct(">II")
 _TIME_ENTRY = struct.Struct(">qI")
@@ -205,10 +205,6 @@ class _Index:
             self._synced = written
             self.is_cut = False
 
-    def remove(self) -> None:
-        """Remove the file."""
-        remove_if_there(self.path)
-
     def _append(self, key: int, value: int) -> None:
         assert self._columns is not None
         keys, values = self._columns
@@ -263,7 +259,7 @@ class _Index:
 
     def _floor_by_entries(self, key: int) -> tuple[int, int] | None:
         entry, size = self.entry, self.entry.size
-        with open(self.path, "rb", buffering=0) as file:
+        with open(self.path, "rb") as file:
             fd = file.fileno()
 
             def read(number: int) -> tuple[int, int]:
