@@ -12,6 +12,7 @@ import pytest
 from tests.log.crash_disk import CrashDisk
 from tests.log.support import NOW_MS, Bench, append, batch, contents
 from twisted_kafka.config.topic_config import LogConfig
+from twisted_kafka.log import unified_log
 from twisted_kafka.log.results import LogAppendInfo
 from twisted_kafka.log.segment.log_segment import LogSegment
 from twisted_kafka.log.unified_log import UnifiedLog
@@ -89,6 +90,8 @@ def test_they_get_offsets_in_order_by_one_write(log: UnifiedLog, monkeypatch: py
     assert len(sizes) == 1
     assert contents(log, 1) == [(1, b"a"), (2, b"b"), (3, b"c"), (4, b"d")]
     assert log.high_watermark == log.log_end_offset == 5
+    together(log, batch(b"e"), batch(b"f"))
+    assert len(sizes) == 2
 
 
 def test_each_batch_is_found_where_it_is(log: UnifiedLog) -> None:
@@ -176,6 +179,19 @@ def test_batches_that_grow_are_not_all_in_memory_at_once(log: UnifiedLog, bench:
     assert len(together(log, *[bytearray(each) for _ in range(9)])) == 9
     assert sum(sizes) > 8_000_000
     assert max(sizes) < 2_000_000
+
+
+def test_what_is_written_together_has_reached_its_limit_with_the_batch_that_makes_it_full(
+    log: UnifiedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(log, b"before")
+    size_bytes = len(batch(b"x"))
+    sizes = count_writes(monkeypatch)
+    for limit, written in ((2 * size_bytes, [2, 2, 1]), (2 * size_bytes + 1, [3, 2]), (2 * size_bytes - 1, [2, 2, 1])):
+        monkeypatch.setattr(unified_log, "MAX_JOINED_BYTES", limit)
+        sizes.clear()
+        together(log, *[batch(b"x") for _ in range(5)])
+        assert sizes == [count * size_bytes for count in written]
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -326,6 +342,10 @@ def test_flush_messages_counts_them_all(tmp_path: Path) -> None:
     assert log.recovery_point == 0
     together(log, batch(b"c"), batch(b"d"))
     assert log.recovery_point == 4
+    together(log, batch(b"e"), batch(b"f"))
+    assert log.recovery_point == 4
+    together(log, batch(b"g"))
+    assert log.recovery_point == 7
 
 
 def test_a_closed_log_refuses_them_and_blames_no_disk(log: UnifiedLog, bench: Bench) -> None:

@@ -164,6 +164,15 @@ def test_half_of_a_log_may_be_clean(broker: Broker) -> None:
     assert manager.cleaner.manager.grab_filthiest()[1:] == (6, 12, 2 * sizes[0], 2 * sizes[0], 0)
 
 
+@pytest.mark.parametrize(("timestamp_ms", "is_overdue"), [(-1, False), (0, False), (1, True)])
+def test_a_log_without_times_is_not_overdue(broker: Broker, timestamp_ms: int, is_overdue: bool) -> None:
+    broker.topic_configs["one"] |= {"max.compaction.lag.ms": "1000", "min.cleanable.dirty.ratio": "1"}
+    manager = start(broker)
+    log = manager.get_or_create_log(ONE)
+    write(log, timestamp_ms=timestamp_ms)
+    assert (manager.cleaner.manager.grab_filthiest() is not None) is is_overdue
+
+
 def test_a_checkpoint_outside_the_log_is_put_right(broker: Broker) -> None:
     manager = start(broker)
     log = manager.get_or_create_log(ONE)
@@ -241,6 +250,35 @@ def test_a_log_that_cannot_be_read_is_left_alone_and_counted(broker: Broker) -> 
     assert metrics.value("LogCleanerManager", "uncleanable-bytes", **tags) == 0
     manager.forget_deleted()
     assert metrics.value("LogCleanerManager", "uncleanable-partitions-count", **tags) == 0
+
+
+def test_what_cannot_be_cleaned_is_counted_where_it_moves_to(broker: Broker) -> None:
+    metrics = MetricsRegistry(broker.clock)
+    manager = start(broker, ("a", "b"), metrics=metrics)
+
+    def counted() -> list[Any]:
+        tags = [{"logDirectory": f'"{directory.path}"'} for directory in (source, target)]
+        return [metrics.value("LogCleanerManager", "uncleanable-partitions-count", **each) for each in tags]
+
+    log = manager.get_or_create_log(ONE)
+    source, target = sorted(manager.directories, key=lambda directory: directory.path != log.parent)
+    manager.cleaner.manager.mark_uncleanable(log)
+    assert counted() == [1, 0]
+    manager.prefer(ONE, target)
+    manager.get_or_create_future_log(ONE, None)
+    moved = manager.replace_by_future_log(ONE)
+    assert counted() == [0, 1]
+    write(moved)
+    assert not manager.cleaner.clean_filthiest()
+
+
+def test_a_checkpoint_that_cannot_be_written_takes_the_directory_offline(broker: Broker) -> None:
+    manager = start(broker)
+    write(manager.get_or_create_log(ONE))
+    (broker.path / "a" / "cleaner-offset-checkpoint.tmp").mkdir()
+    assert manager.cleaner.clean_filthiest()
+    assert broker.failed == manager.directories
+    assert manager.cleaner.manager.grab_filthiest() is None
 
 
 def test_metrics_tell_of_the_last_cleaning(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -396,9 +434,10 @@ def test_two_who_wait_for_the_same_cleaning_may_both_go_on(broker: Broker) -> No
         cleaner.done_cleaning(chosen.log, 0)
         for each in waiting:
             each.result(WAIT_S)
-    cleaner.resume([ONE])
-    assert cleaner.grab_filthiest() is None
-    cleaner.resume([ONE])
+    cleaner.abort_and_pause(ONE)
+    for _ in range(3):
+        assert cleaner.grab_filthiest() is None
+        cleaner.resume([ONE])
     assert cleaner.grab_filthiest() is not None
 
 
@@ -628,6 +667,27 @@ def test_without_the_cleaner_nothing_is_compacted(broker: Broker) -> None:
     write(log)
     assert manager.delete_log(ONE)
     manager.shutdown()
+
+
+def test_a_cleaner_waits_as_the_rate_requires_and_ends_when_it_is_stopped(broker: Broker) -> None:
+    manager = start(broker, **{"log.cleaner.io.max.bytes.per.second": 1000})  # type: ignore[arg-type]
+    waits = []
+
+    class Stopping(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.append(timeout)
+            return self.is_set()
+
+    stopping = Stopping()
+    manager.cleaner.proceed(500, stopping)
+    assert waits == [0.5]
+    broker.clock.advance_ms(1000)
+    manager.cleaner.proceed(0, stopping)
+    assert waits == [0.5], "nothing to wait for"
+    stopping.set()
+    for size_bytes in (0, 500):
+        with pytest.raises(LogCleaningAbortedError, match="stopping"):
+            manager.cleaner.proceed(size_bytes, stopping)
 
 
 def test_the_rate_is_kept_in_the_long_run() -> None:

@@ -1,10 +1,14 @@
+import errno
+import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.log.log_managers import ONE, Broker
-from tests.log.support import append, contents, data_of, fill
+from tests.log.support import append, batch, contents, data_of, fill
 from twisted_kafka.log.results import FetchIsolation
+from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import KafkaStorageError, LogDirNotFoundError
 
 
@@ -23,8 +27,79 @@ def test_a_preferred_directory_gets_the_next_log(broker: Broker) -> None:
             manager.directory_named(wrong)
 
 
-def test_a_future_log_replaces_the_log(broker: Broker) -> None:
+def sizes(metrics: MetricsRegistry, **tags: object) -> object:
+    """What the metrics of the partition's log say, or those of its future log."""
+    if tags:
+        tags = {"is-future": "true"}
+    return metrics.value("Log", "Size", topic="one", partition=0, **tags)
+
+
+def test_a_replacement_needs_both_logs_and_a_disk(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    metrics = MetricsRegistry(broker.clock)
+    manager = broker.manager(("a", "b"), metrics=metrics)
+    manager.startup()
+    with pytest.raises(KafkaStorageError, match="went offline"):
+        manager.replace_by_future_log(ONE)
+    source = manager.get_or_create_log(ONE)
+    with pytest.raises(KafkaStorageError, match="went offline"):
+        manager.replace_by_future_log(ONE)
+    target = next(directory for directory in manager.directories if directory.path != source.parent)
+    manager.prefer(ONE, target)
+    future = manager.get_or_create_future_log(ONE, None)
+    append(future, b"x")
+
+    def broken(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rename", broken)
+        with pytest.raises(KafkaStorageError, match="cannot replace one-0"):
+            manager.replace_by_future_log(ONE)
+    assert (manager.get_log(ONE), manager.get_future_log(ONE)) == (source, future)
+    assert broker.failed == [target]
+    assert (sizes(metrics), sizes(metrics, is_future=True)) == (0, future.size_bytes)
+    manager.forget_directory(target)
+    assert (sizes(metrics), sizes(metrics, is_future=True)) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("copied_id", "wanted_id", "is_adopted"),
+    [(b"a", b"a", True), (None, b"a", True), (b"a", None, True), (None, None, True), (b"a", b"b", False)],
+)
+def test_a_copy_takes_the_place_of_a_log_that_is_lost(
+    broker: Broker, copied_id: bytes | None, wanted_id: bytes | None, is_adopted: bool
+) -> None:
+    """Else the move would go on with a new log, and truncate the copy to nothing."""
+    copied_id, wanted_id = copied_id and copied_id * 16, wanted_id and wanted_id * 16
+    broker.topic_configs["one"] = {"cleanup.policy": "compact"}
     manager = broker.start(("a", "b"))
+    lost = manager.get_or_create_log(ONE)
+    manager.prefer(ONE, next(directory for directory in manager.directories if directory.path != lost.parent))
+    manager.get_or_create_future_log(ONE, copied_id).append_as_follower(batch(b"x"))
+    manager.shutdown()
+    shutil.rmtree(lost.dir)
+    metrics = MetricsRegistry(broker.clock)
+    manager = broker.manager(("a", "b"), metrics=metrics)
+    manager.startup(lambda _topic: {"cleanup.policy": "compact"})
+    future = manager.get_future_log(ONE)
+    log = manager.get_or_create_log(ONE, wanted_id, is_new=False)
+    assert (log is future) is is_adopted
+    assert log.topic_id == (wanted_id or copied_id)
+    assert (log.dir.name, log.is_future) == ("one-0", False)
+    assert contents(log) == ([(0, b"x")] if is_adopted else [])
+    assert (manager.get_log(ONE), manager.get_future_log(ONE)) == (log, None if is_adopted else future)
+    assert (sizes(metrics), sizes(metrics, is_future=True)) == (
+        log.size_bytes,
+        None if is_adopted else future.size_bytes,
+    )
+    # The cleaner stays away from a partition that is being moved, and from no other.
+    assert manager.cleaner.manager.grab_deletable() == ([log] if is_adopted else [])
+
+
+def test_a_future_log_replaces_the_log(broker: Broker) -> None:
+    metrics = MetricsRegistry(broker.clock)
+    manager = broker.manager(("a", "b"), metrics=metrics)
+    manager.startup()
     source = manager.get_or_create_log(ONE, bytes(range(16)))
     append(source, b"x")
     source.update_high_watermark(1)
@@ -38,9 +113,13 @@ def test_a_future_log_replaces_the_log(broker: Broker) -> None:
     assert future.dir.name.endswith("-future")
     assert manager.get_log(ONE) is source
     assert set(manager.all_logs()) == {source, future}
+    assert (sizes(metrics), sizes(metrics, is_future=True)) == (source.size_bytes, 0)
+    source.flush()
     future.append_as_follower(data_of(source.read(0, 1000, FetchIsolation.LOG_END).records))
-    future.flush()
+    assert future.recovery_point == 0
     assert manager.replace_by_future_log(ONE) is future is manager.get_log(ONE)
+    assert future.recovery_point == 1, "what was durable still is"
+    assert (sizes(metrics), sizes(metrics, is_future=True)) == (future.size_bytes, None)
     assert manager.get_future_log(ONE) is None
     assert (future.is_future, future.high_watermark, future.topic_id) == (False, 1, bytes(range(16)))
     assert future.dir == target.path / "one-0"

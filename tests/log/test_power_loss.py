@@ -667,6 +667,17 @@ class TestAfterAPowerFailure:
         self.fail(disk)
         assert not any(directory.was_clean for directory in broker.start(DIRECTORIES, **SETTINGS).directories)
 
+    def test_a_clean_stop_is_one_for_the_next_start(self, broker: Broker, disk: CrashDisk) -> None:
+        with disk.watched(-1):
+            manager = broker.start(DIRECTORIES, **SETTINGS)
+            append(manager.get_or_create_log(PLAIN), b"value")
+            manager.shutdown()
+        self.fail(disk)
+        assert (broker.path / DIRECTORIES[0] / ".kafka_cleanshutdown").read_text() == '{"version":0,"brokerEpoch":-1}'
+        manager = broker.start(DIRECTORIES, **SETTINGS)
+        assert all(directory.was_clean for directory in manager.directories)
+        assert contents(manager.get_log(PLAIN)) == [(0, b"value")]
+
     @pytest.fixture
     def bench(self, tmp_path: Path) -> Bench:
         (tmp_path / "logs").mkdir()

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.log.support import NOW_MS, Bench, append
+from tests.log.support import NOW_MS, Bench, append, batch
 from twisted_kafka.log.batch_headers import LARGE_BATCH_BYTES, find_batch, scan_headers
 from twisted_kafka.log.segment import log_segment as segment_module
 from twisted_kafka.log.segment.segment_file import SegmentFile
 from twisted_kafka.protocol.errors import InvalidRecordError
 from twisted_kafka.protocol.records.builder import build_batch
+from twisted_kafka.protocol.records.checksums import crc32c
 from twisted_kafka.protocol.records.compression import Compression
 from twisted_kafka.protocol.records.record import SimpleRecord
 
@@ -55,6 +56,34 @@ def test_the_first_record_that_is_not_older_is_found(batches: Any, data: Any, co
             expected = next(((time, offset) for offset, time in enumerate(records) if time >= wanted and offset >= start), None)
             found = log.offset_for_timestamp(wanted)
             assert (found and found[:2]) == expected
+
+
+def test_records_of_any_size_are_found(tmp_path: Path) -> None:
+    """Their sizes take one, two or three bytes, of which some are zero but for the sign that more follow."""
+    log = Bench(tmp_path / "topic-0").open()
+    sizes = [*range(48, 80), *range(8180, 8210), 20_000, 0]
+    records = [SimpleRecord(NOW_MS + number, None, bytes(size)) for number, size in enumerate(sizes)]
+    log.append_as_leader(bytearray(build_batch(records)), 0)
+    for offset in range(len(sizes)):
+        assert log.offset_for_timestamp(NOW_MS + offset) == (NOW_MS + offset, offset, 0)
+
+
+def test_the_first_moment_of_time_is_found(tmp_path: Path) -> None:
+    log = Bench(tmp_path / "topic-0").open()
+    append(log, b"a", timestamp_ms=-1)
+    assert log.max_timestamp_offset() is None
+    append(log, b"b", timestamp_ms=0)
+    assert log.offset_for_timestamp(0) == log.max_timestamp_offset() == (0, 1, 0)
+
+
+def test_a_largest_timestamp_that_no_record_has_is_that_of_its_batch(tmp_path: Path) -> None:
+    """As after a compaction by an old broker; the leader epoch is not known then."""
+    log = Bench(tmp_path / "topic-0").open()
+    records = bytearray(batch(b"a", b"b", base_offset=0, partition_leader_epoch=5))
+    records[35:43] = (NOW_MS + 10).to_bytes(8, "big")
+    records[17:21] = crc32c(bytes(records[21:])).to_bytes(4, "big")
+    log.append_as_follower(records)
+    assert log.max_timestamp_offset() == (NOW_MS + 10, 1, -1)
 
 
 @settings(max_examples=100, deadline=None)

@@ -133,6 +133,8 @@ def test_readers_see_what_is_below_the_high_watermark(log: UnifiedLog) -> None:
 def test_the_high_watermark_stays_within_the_log(log: UnifiedLog) -> None:
     fill(log, 10)
     assert log.update_high_watermark(99) == 10
+    assert log.update_high_watermark(10) == 10
+    assert log.limits.high_watermark == log.limits.log_end, "its position is known"
     assert log.update_high_watermark(-5) == 0
     assert log.update_high_watermark(5) == log.high_watermark == 5
     log.increment_log_start_offset(4)
@@ -345,6 +347,14 @@ def test_flush_messages(tmp_path: Path) -> None:
     assert log.recovery_point == 0
     append(log, b"c")
     assert log.recovery_point == 3
+    log.append_as_follower(batch(b"d", b"e", base_offset=3))
+    assert log.recovery_point == 3
+    log.append_as_follower(batch(b"f", base_offset=5))
+    assert log.recovery_point == 6
+    append(log, b"g", b"h")
+    assert log.recovery_point == 6
+    append(log, b"i")
+    assert log.recovery_point == 9
 
 
 def test_flushes_are_timed_and_only_what_is_new_is_flushed(log: UnifiedLog, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -417,6 +427,12 @@ def test_a_follower_takes_offsets_and_epochs_as_they_are(log: UnifiedLog) -> Non
     assert contents(log) == [(5, b"a"), (6, b"b"), (9, b"c")]
     assert log.end_offset_for_epoch(2) == EpochEndOffset(2, 9)
     assert [log.epoch_for_offset(offset) for offset in (4, 5, 8, 9)] == [None, 2, 2, 3]
+
+
+def test_a_follower_counts_the_records_of_a_batch_and_one_for_an_old_message(log: UnifiedLog) -> None:
+    assert log.append_as_follower(batch(b"a", base_offset=0)).record_count == 1
+    assert log.append_as_follower(batch(b"b", b"c", b"d", base_offset=1)).record_count == 3
+    assert log.append_as_follower(batch(b"e", b"f", base_offset=4, magic=1)).record_count == 2
 
 
 def test_a_follower_knows_the_producer_of_any_batch(log: UnifiedLog) -> None:
@@ -496,7 +512,7 @@ def test_a_closed_log_refuses_appends_and_blames_no_disk(log: UnifiedLog, bench:
     fill(log, 30)
     log.delete()
     for attempt in (lambda: append(log, b"late", epoch=9), lambda: log.append_as_follower(batch(b"late", base_offset=30))):
-        with pytest.raises(KafkaStorageError, match="closed"):
+        with pytest.raises(KafkaStorageError, match="is closed"):  # the directory's name has the word, too
             attempt()
     with pytest.raises(KafkaStorageError):
         log.read(0, 100, FetchIsolation.LOG_END)

@@ -159,7 +159,7 @@ def batches_in(data: Buffer) -> Iterator[BatchHeader]:
     """Yield the headers of the complete batches in ``data``, up to the first incomplete or invalid one."""
     position, end = 0, len(data)
     while end - position >= SMALLEST_LEGACY_BYTES:
-        size = int.from_bytes(data[position + 8 : position + 12], signed=True) + OVERHEAD_BYTES
+        size = int.from_bytes(data[position + 8 : position + 12]) + OVERHEAD_BYTES
         if position + size > end or not is_plausible(size, data[position + 16]):
             return
         yield BatchHeader(data, position, position)
@@ -204,7 +204,7 @@ def scan_headers(fd: int, position: int, end: int) -> Iterator[BatchHeader]:
         if at + HEADER_BYTES > len(chunk):
             chunk = os.pread(fd, min(PROBE_BYTES, end - position), position).ljust(HEADER_BYTES, b"\0")
             start, at = position, 0
-        size = int.from_bytes(chunk[at + 8 : at + 12], signed=True) + OVERHEAD_BYTES
+        size = int.from_bytes(chunk[at + 8 : at + 12]) + OVERHEAD_BYTES
         if position + size > end or not is_plausible(size, chunk[at + 16]):
             return
         yield BatchHeader(chunk, at, position)
@@ -221,7 +221,7 @@ def scan_batches(fd: int, position: int, end: int) -> Iterator[tuple[BatchHeader
         if not window.reach(position, min(end - position, HEADER_BYTES)):
             return
         at = position - window.start
-        size = int.from_bytes(window.memory[at + 8 : at + 12], signed=True) + OVERHEAD_BYTES
+        size = int.from_bytes(window.memory[at + 8 : at + 12]) + OVERHEAD_BYTES
         if size > end - position or not is_plausible(size, window.memory[at + 16]) or not window.reach(position, size):
             return
         at = position - window.start
