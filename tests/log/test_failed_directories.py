@@ -209,6 +209,9 @@ def test_a_disk_that_fails_while_its_logs_load_leaves_none_of_them(broker: Broke
     append(manager.get_or_create_log(ONE), b"x")
     append(manager.get_or_create_log(TWO), b"x")
     manager.get_or_create_future_log(moving, None)
+    sound = TopicPartition("zero", 0)
+    manager.prefer(sound, manager.directories[1])
+    append(manager.get_or_create_log(sound), b"x")
     manager.shutdown()
     break_log(broker.path / "a" / "two-0")  # after the others of its directory, which are loaded in the order of their names
     failed = []
@@ -222,13 +225,15 @@ def test_a_disk_that_fails_while_its_logs_load_leaves_none_of_them(broker: Broke
     manager = broker.manager(("a", "b"), metrics=metrics, failed=handle)
     manager.startup(lambda _topic: {"cleanup.policy": "compact"})
     assert failed == [manager.directories[0]]
-    assert (manager.get_log(ONE), manager.get_future_log(moving), manager.all_logs()) == (None, None, [])
+    assert (manager.get_log(ONE), manager.get_future_log(moving)) == (None, None)
+    assert manager.all_logs() == [manager.get_log(sound)]
+    assert contents(manager.get_log(sound)) == [(0, b"x")]
     assert metrics.value("Log", "Size", topic="one", partition=0) is None
     if not is_handled_at_once:
         manager.forget_directory(failed[0])
     log = manager.get_or_create_log(moving)
     assert log.parent == broker.path / "b"
     # The move that was lost keeps no cleaner away from the partition.
-    assert manager.cleaner.manager.grab_deletable() == [log]
-    manager.cleaner.manager.done_deleting([log])
+    assert manager.cleaner.manager.grab_deletable() == [manager.get_log(sound), log]
+    manager.cleaner.manager.done_deleting([manager.get_log(sound), log])
     manager.shutdown()

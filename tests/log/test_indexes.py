@@ -41,8 +41,31 @@ def test_positions_are_found(index: OffsetIndex, where: str, monkeypatch: pytest
         index.release()
         assert not index.in_memory
     assert [index.positions_around(BASE + offset)[0] for offset in (0, 9, 10, 11, 50, 999)] == [0, 0, 100, 100, 500, 500]
+    after = [index.positions_around(BASE + offset)[1] for offset in (0, 10, 49, 50)]
+    assert after == ([-1] * 4 if where == "large file" else [100, 200, 500, -1])
     assert index.entries == 5
     assert index.last_entry() == (BASE + 50, 500)
+
+
+@pytest.mark.parametrize(("limit", "is_cached"), [(39, False), (40, True)])
+def test_a_file_is_read_once_unless_it_is_too_large(
+    index: OffsetIndex, limit: int, is_cached: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexes, "MAX_CACHED_FILE_BYTES", limit)
+    index.release()
+    assert index.positions_around(BASE + 25)[0] == 200
+    index.path.rename(index.path.with_name("elsewhere"))
+    if is_cached:
+        assert index.positions_around(BASE + 35)[0] == 300
+    else:
+        with pytest.raises(FileNotFoundError):
+            index.positions_around(BASE + 35)
+
+
+def test_a_file_that_is_shorter_than_listed_has_only_its_whole_entries(index: OffsetIndex) -> None:
+    index.release()
+    os.truncate(index.path, 20)
+    assert index.positions_around(BASE + 999) == (200, -1)
 
 
 @pytest.mark.parametrize("where", ["memory", "file"])
@@ -58,7 +81,8 @@ def test_times_are_found(times: TimeIndex, where: str) -> None:
 
 
 def test_what_is_kept_of_index_files_is_bounded_and_follows_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexes, "MAX_CACHED_BYTES", 100)
+    monkeypatch.setattr(indexes, "MAX_CACHED_BYTES", 80)
+    monkeypatch.setattr(indexes, "_content_cache", type(indexes._content_cache)())
     many = []
     for number in range(5):
         index = OffsetIndex(tmp_path / f"{number}.index", BASE, 1000)
@@ -108,10 +132,18 @@ def test_cutting(index: OffsetIndex, times: TimeIndex, written: bool) -> None:
     assert index.last_entry() == (BASE + 20, 200)
     assert times.last_entry() == (200, BASE + 20)
     assert index.path.stat().st_size == 16
+    for each in (index, times):
+        each.sync()
+        before = each.path.read_bytes()
+        each.truncate_to(BASE + 30)
+        assert (each.is_cut, each.path.read_bytes()) == (False, before), "there is nothing to cut"
     index.truncate_to(BASE)
     assert index.entries == 0
     index.write()
     assert index.path.stat().st_size == 0
+    index.append(BASE, 0)
+    index.truncate_to(BASE - 1)
+    assert index.entries == 0
 
 
 def test_fullness(index: OffsetIndex, times: TimeIndex) -> None:

@@ -14,14 +14,15 @@ from twisted.logger import capturedLogs, formatEvent
 
 from tests.eventually import WAIT_S
 from tests.log.log_managers import ONE, TWO, Broker
-from tests.log.support import append, contents, fill
+from tests.log.support import abort, append, batch, contents, fill
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.log.directories import directory_loader, log_directories
+from twisted_kafka.log.directories import directory_loader, log_directories, log_directory
 from twisted_kafka.log.directories.loading_progress import LoadingInterruptedError
 from twisted_kafka.log.directories.log_directory import LogDirectory, LogDirectoryError
 from twisted_kafka.log.files import sync_file_system
 from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.protocol.errors import KafkaStorageError
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 
@@ -91,6 +92,7 @@ def test_another_process_keeps_its_directory(broker: Broker, tmp_path: Path) -> 
         assert other.stdout.readline() == b"held\n"
         with pytest.raises(LogDirectoryError, match="in use"):
             broker.start(("b", "a"))
+        assert not [path for path in Path("/proc/self/fd").iterdir() if os.path.realpath(path).startswith(str(tmp_path))]
         other.stdin.close()
     broker.start(("b", "a"))
 
@@ -99,6 +101,25 @@ def test_a_directory_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(LogDirectoryError, match="Cannot use the log directory"):
         LogDirectory(tmp_path / "file" / "x").acquire()
+
+
+def test_a_directory_with_the_copy_of_a_log_gets_no_new_log_of_it(broker: Broker) -> None:
+    manager = broker.start(("a", "b"))
+    first, second = manager.directories
+    for topic in ("x", "y"):
+        manager.prefer(TopicPartition(topic, 0), second)
+        manager.get_or_create_log(TopicPartition(topic, 0))
+    manager.prefer(ONE, first)
+    manager.get_or_create_future_log(ONE, None)
+    assert manager.get_or_create_log(ONE).parent == second.path
+    assert manager.directory_of(ONE) is second
+    assert manager.directory_of(TWO) is None
+    manager = broker.manager(("c",))
+    manager.startup()
+    manager.prefer(ONE, manager.directories[0])
+    manager.get_or_create_future_log(ONE, None)
+    with pytest.raises(KafkaStorageError, match=r"cannot create one-0: .*/c already has a log of it"):
+        manager.get_or_create_log(ONE)
 
 
 def test_new_logs_go_where_the_fewest_are(broker: Broker) -> None:
@@ -172,6 +193,10 @@ def test_checkpoints_are_written_from_time_to_time(broker: Broker) -> None:
     log.increment_log_start_offset(1)
     broker.later(60_000)
     assert (broker.path / "a" / "recovery-point-offset-checkpoint").read_text() == "0\n1\none 0 2\n"
+    assert (broker.path / "a" / "log-start-offset-checkpoint").read_text() == "0\n1\none 0 1\n"
+    manager.get_or_create_log(TWO)
+    broker.later(60_000)
+    assert (broker.path / "a" / "recovery-point-offset-checkpoint").read_text() == "0\n2\none 0 2\ntwo 0 0\n"
     assert (broker.path / "a" / "log-start-offset-checkpoint").read_text() == "0\n1\none 0 1\n"
     broker.crash(manager)
     assert broker.start(log_segment_bytes=200).get_log(ONE).log_start_offset == 1
@@ -282,6 +307,51 @@ def test_an_interrupted_start_leaves_what_was_clean_clean(broker: Broker, clean:
     manager = broker.start()
     assert manager.directories[0].was_clean is clean
     assert [log.log_end_offset for log in manager.all_logs()] == [1, 1, 1]
+
+
+def test_an_interrupted_start_leaves_a_checkpoint_that_it_cannot_read(broker: Broker) -> None:
+    broker.start().shutdown()
+    path = broker.path / "a" / "recovery-point-offset-checkpoint"
+    path.write_text("rubbish")
+    (broker.path / "a" / "one-0").mkdir()
+    manager = broker.manager()
+    manager.progress.interrupt()
+    with pytest.raises(LoadingInterruptedError):
+        manager.startup()
+    manager.shutdown()
+    assert path.read_text() == "rubbish"
+
+
+def test_no_file_of_a_log_may_be_run_as_a_program(broker: Broker) -> None:
+    before = os.umask(0)
+    try:
+        manager = broker.start(log_segment_bytes=200)
+        log = manager.get_or_create_log(ONE, bytes(16))
+        transaction = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+        log.append_as_leader(batch(b"x", **transaction), 0, guard=log.start_verification(7, 0, 0))
+        abort(log, 7)
+        fill(log, 5)
+        manager.shutdown()
+        modes = {path.name: path.stat().st_mode & 0o777 for path in (broker.path / "a").rglob("*") if path.is_file()}
+    finally:
+        os.umask(before)
+    assert {name.rpartition(".")[2] for name in modes} >= {"log", "index", "timeindex", "txnindex", "snapshot", "lock"}
+    assert set(modes.values()) == {0o644, 0o666}
+
+
+def test_the_names_of_new_logs_are_made_durable_once(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[Path] = []
+    manager = broker.start()
+    one, two = manager.get_or_create_log(ONE), manager.get_or_create_log(TWO)
+    monkeypatch.setattr(log_directory, "sync_directory", synced.append)
+    for log in (one, two):
+        append(log, b"x")
+        log.flush()
+    assert synced == [broker.path / "a"]
+    log = manager.get_or_create_log(TopicPartition("three", 0))
+    append(log, b"x")
+    log.flush()
+    assert synced == [broker.path / "a"] * 2
 
 
 @pytest.mark.parametrize("stop", ["clean", "crash"])

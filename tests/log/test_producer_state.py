@@ -200,15 +200,16 @@ def test_outside_of_the_transaction_only_repetitions_of_this_epoch_are_answered(
     assert log.log_end_offset == 2
 
 
-def test_batches_of_a_coordinator_are_never_repetitions(log: UnifiedLog) -> None:
-    """They have no sequence numbers: two commits of offsets in one transaction look the same."""
+@pytest.mark.parametrize("sequence", [-1, 0])
+def test_batches_of_a_coordinator_are_never_repetitions(log: UnifiedLog, sequence: int) -> None:
+    """Their sequence numbers mean nothing: two commits of offsets in one transaction look the same."""
     for offset in range(3):
-        info = produce(log, -1, transactional=True, origin=AppendOrigin.COORDINATOR)
+        info = produce(log, sequence, transactional=True, origin=AppendOrigin.COORDINATOR)
         assert (info.first_offset, info.is_duplicate) == (offset, False)
     end(log, commit=True)
-    produce(log, -1, transactional=True, origin=AppendOrigin.COORDINATOR)
+    produce(log, sequence, transactional=True, origin=AppendOrigin.COORDINATOR)
     with pytest.raises(InvalidTxnStateError):
-        produce(log, -1, origin=AppendOrigin.COORDINATOR)
+        produce(log, sequence, origin=AppendOrigin.COORDINATOR)
     assert log.log_end_offset == 5
 
 
@@ -322,6 +323,15 @@ def test_aborted_transactions_are_told_to_readers_of_committed_data(log: Unified
         again.update_high_watermark(5)
         assert again.read(0, 1000, FetchIsolation.TXN_COMMITTED).aborted_transactions == wanted
         assert (log.dir / "00000000000000000000.txnindex").read_bytes() == index
+
+
+def test_an_aborted_transaction_that_cannot_be_noted_takes_the_directory_offline(log: UnifiedLog, bench: Bench) -> None:
+    """Its marker is in the log already."""
+    produce(log, 0, transactional=True)
+    (log.dir / "00000000000000000000.txnindex").mkdir()
+    end(log, commit=False)
+    assert log.log_end_offset == 2
+    assert len(bench.failures) == 1
 
 
 def test_an_open_transaction_is_still_open_after_a_restart(log: UnifiedLog, bench: Bench) -> None:

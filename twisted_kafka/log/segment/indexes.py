@@ -212,9 +212,7 @@ class _Index:
         keys.append(key)
 
     def _keep(self, count: int) -> None:
-        """Cut to the first ``count`` entries. Readers may still use the old arrays."""
-        if self._columns is None:
-            self.load()
+        """Cut to the first ``count`` entries, in memory. Readers may still use the old arrays."""
         assert self._columns is not None
         keys, values = self._columns
         if count < len(keys):
