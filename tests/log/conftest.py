@@ -23,7 +23,20 @@ def instant_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def no_file_stays_open() -> Iterator[None]:
-    """Let the log managers that a test started release their files."""
+def no_file_stays_open(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let the log managers that a test started release their files, and check that no descriptor of another file is left.
+
+    Files of batches are closed with the last reference to them, and so later on PyPy.
+    """
     yield
     end_all_brokers()
+    root = str(tmp_path_factory.getbasetemp())
+    opened = [path for fd in os.listdir("/proc/self/fd") if (path := _target(fd)).startswith(root)]
+    assert not [path for path in opened if not path.endswith((".log", ".swap", ".cleaned", ".deleted", " (deleted)"))]
+
+
+def _target(fd: str) -> str:
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")
+    except FileNotFoundError:  # that of the listing
+        return ""

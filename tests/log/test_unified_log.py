@@ -150,13 +150,32 @@ def test_sizes_of_a_read(log: UnifiedLog) -> None:
     assert (len(cut.records), cut.first_entry_incomplete) == (10, True)
     whole = log.read(0, 10, FetchIsolation.LOG_END, True)
     assert (len(whole.records), whole.first_entry_incomplete) == (one, False)
-    assert log.read(0, 0, FetchIsolation.LOG_END, False).records == b""
+    for more in (-1, 0, 1):
+        exact = log.read(0, one + more, FetchIsolation.LOG_END, False)
+        assert (len(exact.records), exact.first_entry_incomplete) == (one + more, more < 0)
+    last = log.read(2, one - 1, FetchIsolation.LOG_END, True)
+    assert (len(last.records), last.first_entry_incomplete) == (one, False)
+    nothing = log.read(0, 0, FetchIsolation.LOG_END, False)
+    assert (nothing.records, nothing.first_entry_incomplete) == (b"", True)
+
+
+def test_a_read_of_nothing_says_where_it_is(log: UnifiedLog) -> None:
+    fill(log, 30)
+    log.update_high_watermark(4)
+    assert len(log.segments) > 2
+    for offset in (4, 5, 20, 29, 30):
+        for isolation in (FetchIsolation.HIGH_WATERMARK, FetchIsolation.TXN_COMMITTED):
+            found = log.read(offset, 1000, isolation)
+            assert (found.records, found.first_entry_incomplete) == (b"", False)
+            assert found.aborted_transactions == ([] if isolation == FetchIsolation.TXN_COMMITTED else None)
+            assert found.fetch_offset == log.offset_metadata(offset)
+            assert found.fetch_offset.message_offset == offset
 
 
 @pytest.mark.parametrize("offset", [-1, 11])
 def test_offsets_outside_are_refused(log: UnifiedLog, offset: int) -> None:
     fill(log, 10)
-    with pytest.raises(OffsetOutOfRangeError):
+    with pytest.raises(OffsetOutOfRangeError, match=f"offset {offset} of topic-0 is out of range: the log has 0 to 10"):
         log.read(offset, 100, FetchIsolation.LOG_END)
     with pytest.raises(OffsetOutOfRangeError):
         log.offset_metadata(offset)
@@ -221,13 +240,14 @@ def test_the_largest_timestamp_is_known_after_a_restart(log: UnifiedLog, bench: 
 # Rolling.
 
 
-def test_a_segment_is_rolled_by_its_age_in_record_time(tmp_path: Path) -> None:
+@pytest.mark.parametrize("first_ms", [NOW_MS, 0])
+def test_a_segment_is_rolled_by_its_age_in_record_time(tmp_path: Path, first_ms: int) -> None:
     bench = Bench(tmp_path / "topic-0", segment_ms=1000)
     log = bench.open()
-    append(log, b"a", timestamp_ms=NOW_MS)
-    append(log, b"a", timestamp_ms=NOW_MS + 1000)
+    append(log, b"a", timestamp_ms=first_ms)
+    append(log, b"a", timestamp_ms=first_ms + 1000)
     assert len(log.segments) == 1
-    append(log, b"a", timestamp_ms=NOW_MS + 1001)
+    append(log, b"a", timestamp_ms=first_ms + 1001)
     assert [segment.base_offset for segment in log.segments] == [0, 2]
 
 
@@ -259,6 +279,16 @@ def test_the_age_of_records_without_timestamps_is_that_of_their_segment(
     bench.clock.advance_ms(age_ms)
     log.append_as_follower(batch(b"a", timestamp_ms=times[1], base_offset=2))
     assert len(log.segments) == (3 if age_ms > 1000 else 2)
+
+
+@pytest.mark.parametrize("settings", [{"segment_ms": 1000}, {"max_compaction_lag_ms": 1000, "cleanup_policy": ("compact",)}])
+def test_a_segment_is_rolled_earlier_by_its_jitter(tmp_path: Path, settings: dict[str, Any]) -> None:
+    log = Bench(tmp_path / "topic-0", **settings).open()
+    log.segments.active.jitter_ms = 400
+    for number, late in enumerate((0, 600, 601)):
+        assert len(log.segments) == 1
+        log.append_as_follower(batch(b"a", timestamp_ms=NOW_MS + late, base_offset=number))
+    assert [segment.base_offset for segment in log.segments] == [0, 2]
 
 
 def test_the_largest_lag_of_a_compaction_rolls_only_compacted_logs(tmp_path: Path) -> None:
@@ -317,6 +347,15 @@ def test_a_segment_is_rolled_when_relative_offsets_overflow(tmp_path: Path) -> N
     log.append_as_follower(batch(b"a", base_offset=far))
     assert [segment.base_offset for segment in log.segments] == [0, far]
     assert contents(log, 1) == [(far, b"a")]
+
+
+@pytest.mark.parametrize("first", [0, 2**31, 2**40])
+def test_a_segment_begins_at_the_end_of_the_log_also_before_a_gap(tmp_path: Path, first: int) -> None:
+    log = Bench(tmp_path / "topic-0", segment_bytes=len(batch(b"a"))).open()
+    for offset in (first, first + 1, first + 7):
+        log.append_as_follower(batch(b"a", base_offset=offset))
+    assert [segment.base_offset for segment in log.segments] == [first, first + 1, first + 2]
+    assert contents(log, first) == [(first, b"a"), (first + 1, b"a"), (first + 7, b"a")]
 
 
 def test_an_empty_segment_that_cannot_hold_an_offset_is_made_anew(tmp_path: Path) -> None:

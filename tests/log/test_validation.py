@@ -135,8 +135,9 @@ def test_a_topic_s_codec(codec: Compression, wanted: str) -> None:
 def test_a_producer_without_an_epoch_is_refused_where_its_batch_is_built_anew(codec: Compression) -> None:
     sent = build_batch(RECORDS, compression=codec, producer_id=5, base_sequence=0)
     assert one_batch(validate(sent)).producer_epoch == -1
-    with pytest.raises(InvalidProducerEpochError):
+    with pytest.raises(InvalidProducerEpochError, match="producer 5 has epoch -1"):
         validate(sent, compression_type="lz4")
+    one_batch(validate(build_batch(RECORDS, producer_id=5, producer_epoch=0, base_sequence=0), compression_type="lz4"))
     validate(build_batch(RECORDS, compression=codec), compression_type="lz4")
 
 
@@ -174,6 +175,18 @@ def test_append_time_claimed_by_the_producer_on_a_topic_of_create_time(wanted: s
     sent = build_batch(RECORDS, timestamp_type=TimestampType.LOG_APPEND_TIME, log_append_time_ms=NOW + 50)
     batch = one_batch(validate(sent, compression_type=wanted))
     assert (batch.timestamp_type, batch.max_timestamp_ms) == (TimestampType.CREATE_TIME, NOW + 50)
+    # Records that are written anew get the time that consumers would have seen.
+    assert content(batch) == (expected(RECORDS) if wanted == "producer" else expected(RECORDS, NOW + 50))
+
+
+@pytest.mark.parametrize(("base_ms", "delta_ms", "is_refused"), [(FOREVER, 0, False), (FOREVER, 1, True), (-FOREVER - 1, -1, True)])
+def test_timestamps_of_more_than_64_bits(base_ms: int, delta_ms: int, is_refused: bool) -> None:
+    sent = patched(build_batch([SimpleRecord(5, b"", b""), SimpleRecord(5 + delta_ms, b"", b"")]), 27, ">q", base_ms)
+    if is_refused:
+        with pytest.raises(KafkaError, match="64 bits" if delta_ms > 0 else "invalid timestamps"):
+            validate(sent)
+    else:
+        assert one_batch(validate(sent)).max_timestamp_ms == base_ms
 
 
 @pytest.mark.parametrize("claimed", [NOW, -1])
@@ -354,6 +367,19 @@ def test_one_batch_only() -> None:
         validate(sent + sent[:-1] + b"\xff")
 
 
+def test_of_several_batches_the_errors_of_each_come_first() -> None:
+    sent, later = build_batch(RECORDS), build_batch(RECORDS, base_offset=5)
+    with pytest.raises(InvalidRecordError, match="the base offset of a batch from a client must be 0, not 5"):
+        validate(sent + later)
+    for more, origin in ((later, AppendOrigin.COORDINATOR), (build_batch(PLAIN, magic=1, base_offset=5)[:-1], AppendOrigin.CLIENT)):
+        with pytest.raises(InvalidRecordError, match=r"\d record batches"):
+            validate(sent + sent + more, origin)
+    with pytest.raises(InvalidRecordError, match="3 record batches"):
+        validate(sent * 3)
+    with pytest.raises(RecordTooLargeError):
+        validate(sent + build_batch([*RECORDS, *RECORDS]), max_message_bytes=len(sent))
+
+
 def test_an_incomplete_batch_is_left_out() -> None:
     sent = build_batch(RECORDS)
     result = validate(sent[:-1])
@@ -467,6 +493,9 @@ def test_what_produce_may_carry() -> None:
     check_produced_records(good, 3)
     check_produced_records(build_batch(PLAIN, magic=1), 2)
     check_produced_records(None, 3)
+    check_produced_records(good + good[:-1], 3)
+    with pytest.raises(InvalidRecordError, match="magic 2"):
+        check_produced_records(build_batch(PLAIN, magic=1), 3)
     check_produced_records(build_batch(RECORDS, compression=Compression.ZSTD), 7)
     with pytest.raises(UnsupportedCompressionTypeError):
         check_produced_records(build_batch(RECORDS, compression=Compression.ZSTD), 6)
@@ -488,3 +517,5 @@ def test_decompressing_takes_memory_for_a_while(codec: Compression) -> None:
     assert result.conversion == (0, 0, plain_bytes)
     anew = validate(build_batch(PLAIN, compression=codec), compression_type="uncompressed")
     assert anew.conversion == (5, TICK_NS, plain_bytes + len(anew.records))
+    compressed = validate(build_batch(PLAIN), compression_type=codec.name.lower())
+    assert compressed.conversion == (5, TICK_NS, len(compressed.records))

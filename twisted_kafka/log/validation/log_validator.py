@@ -78,7 +78,7 @@ _CRC = struct.Struct(">I")
 _COVERED_HEAD = struct.Struct(">Ih")
 _MAX_TIMESTAMP_AT = 35
 _TIMESTAMP = struct.Struct(">q")
-_INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
+_INT64_MAX = (1 << 63) - 1
 
 _FIRST_VERSION_OF_FORMAT_2 = 3
 _FIRST_VERSION_WITH_ZSTD = 7
@@ -179,7 +179,7 @@ def _timestamps(header: tuple[int, ...], scan: RecordScan, context: ValidationCo
     if attributes & TIMESTAMP_TYPE_MASK:
         return attributes & ~TIMESTAMP_TYPE_MASK, max_timestamp
     largest = base_timestamp + scan.largest_timestamp_delta
-    if largest > _INT64_MAX or base_timestamp + scan.smallest_timestamp_delta < _INT64_MIN:
+    if largest > _INT64_MAX:  # one that is too small was refused as too old
         raise InvalidRecordError("a record's timestamp needs more than 64 bits")
     return attributes, largest
 
