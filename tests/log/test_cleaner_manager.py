@@ -143,7 +143,7 @@ def test_half_of_a_log_may_be_clean(broker: Broker) -> None:
     manager = start(broker)
     log = manager.get_or_create_log(ONE)
     assert manager.cleaner.manager.grab_filthiest() is None
-    assert manager.cleaner.manager.max_dirty_percent == 0
+    assert (manager.cleaner.manager.max_dirty_percent, manager.cleaner.manager.max_compaction_delay_ms) == (0, 0)
     sizes: list[int] = []
     for _ in range(3):
         write(log, 3)
@@ -200,8 +200,8 @@ def test_what_is_older_than_the_largest_lag_is_cleaned_however_little(broker: Br
     broker.clock.advance_ms(999)
     write(log, 1, timestamp_ms=NOW_MS + 999)
     assert len(log.segments) == 1
-    broker.clock.advance_ms(4501)
-    write(log, 1, timestamp_ms=NOW_MS + 5500)
+    broker.clock.advance_ms(4001)
+    write(log, 1, timestamp_ms=NOW_MS + 5000)
     assert len(log.segments) == 2  # the segment is rolled, so that it can be cleaned
     assert manager.cleaner.clean_filthiest()
     assert metrics.value("LogCleaner", "max-compaction-delay-secs") == 4
@@ -279,6 +279,19 @@ def test_a_checkpoint_that_cannot_be_written_takes_the_directory_offline(broker:
     assert manager.cleaner.clean_filthiest()
     assert broker.failed == manager.directories
     assert manager.cleaner.manager.grab_filthiest() is None
+
+
+def test_what_was_clean_in_a_directory_that_failed_is_forgotten_and_its_lock_released(broker: Broker) -> None:
+    manager = start(broker)
+    log = manager.get_or_create_log(ONE)
+    write(log)
+    manager.cleaner.clean_filthiest()
+    assert manager.cleaner.manager.cleaned_up_to(log)
+    (directory,) = manager.directories
+    manager.directory_failed(directory, OSError(errno.EIO, "broken"))
+    manager.forget_directory(directory)
+    assert manager.cleaner.manager.cleaned_up_to(log) is None
+    assert not directory.is_held
 
 
 def test_metrics_tell_of_the_last_cleaning(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

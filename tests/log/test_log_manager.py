@@ -269,6 +269,15 @@ def test_of_two_directories_of_one_partition_the_longer_one_counts(broker: Broke
     assert stray in broker.names("a")
 
 
+def test_of_two_that_are_as_long_the_first_counts(broker: Broker) -> None:
+    for name in ("a", "b"):
+        manager = broker.start((name,))
+        append(manager.get_or_create_log(ONE, bytes(range(16))), b"x")
+        manager.shutdown()
+    manager = broker.start(("a", "b"))
+    assert manager.directory_of(ONE) is manager.directories[0]
+
+
 def test_two_topics_logs_of_one_partition_stop_the_start(broker: Broker) -> None:
     for name in ("a", "b"):
         manager = broker.start((name,))
