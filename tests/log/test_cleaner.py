@@ -383,11 +383,12 @@ def blocks(draw: random.Random, number: int) -> list[DataBatch]:
 
 
 @pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("entries", [3, 1000])
-def test_both_tables_do_the_same(seed: int, entries: int) -> None:
+@pytest.mark.parametrize(("slots", "entries"), [(4001, 3), (4001, 1000), (41, 41)])
+def test_both_tables_do_the_same(seed: int, slots: int, entries: int) -> None:
+    """There are up to 37 keys, for which many slots have to be tried if there are hardly more."""
     data = blocks(random.Random(seed), 20)
     VectorOffsetMap = pytest.importorskip(VECTORISED).VectorOffsetMap
-    arrays, plain = VectorOffsetMap(4001, 1), PlainOffsetMap(entries)
+    arrays, plain = VectorOffsetMap(slots, 1), PlainOffsetMap(entries)
     arrays.max_entries = entries
     at = 0
     while at < len(data):
@@ -449,16 +450,17 @@ def test_hashes_of_keys_are_multilinear(monkeypatch: pytest.MonkeyPatch, sizes: 
         assert (int(first[number]), int(second[number])) == (lanes[0] << 32 | lanes[1], lanes[2] << 32 | lanes[3])
 
 
-def test_the_arrays_grow_with_the_keys() -> None:
-    table = pytest.importorskip(VECTORISED).VectorOffsetMap(1 << 18, 0.9)
-    keys = [b"%d" % number for number in range(50_000)]
+@pytest.mark.parametrize(("load_factor", "count"), [(0.9, 50_000), (0.2, 10_000)])
+def test_the_arrays_grow_with_the_keys(load_factor: float, count: int) -> None:
+    table = pytest.importorskip(VECTORISED).VectorOffsetMap(1 << 18, load_factor)
+    keys = [b"%d" % number for number in range(count)]
     for start in range(0, len(keys), 1000):
         records = [SimpleRecord(0, key, b"") for key in keys[start : start + 1000]]
         assert table.put([DataBatch(start, start + 999, 1000, bytes(encode_records(records, 0)))], 0)
     assert len(table) == len(keys)
     again = [SimpleRecord(0, key, b"") for key in keys]
-    assert table.survivors([DataBatch(0, 49_999, 50_000, bytes(encode_records(again, 0)))]).counts == [50_000]
-    assert table.survivors([DataBatch(-1, 49_998, 50_000, bytes(encode_records(again, 0)))]).counts == [0]
+    assert table.survivors([DataBatch(0, count - 1, count, bytes(encode_records(again, 0)))]).counts == [count]
+    assert table.survivors([DataBatch(-1, count - 2, count, bytes(encode_records(again, 0)))]).counts == [0]
 
 
 def test_batches_that_do_not_fit_a_block_are_in_the_next(tmp_path: Path) -> None:

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twisted_kafka.log.batch_headers import HEADER_BYTES, batches_in, crc_matches, find_batch, scan_batches, scan_headers
+from twisted_kafka.log.batch_headers import (
+    HEADER_BYTES,
+    batches_in,
+    crc_matches,
+    find_batch,
+    is_plausible,
+    scan_batches,
+    scan_headers,
+)
 from twisted_kafka.log.segment import indexes
 from twisted_kafka.log.segment.indexes import OffsetIndex, TimeIndex
 from twisted_kafka.protocol.records.builder import build_batch
@@ -187,6 +195,48 @@ def test_walking_a_file(sizes: Any, junk: Any) -> None:
         for position, size, offset in whole:
             assert find_batch(fd, 0, len(data), offset) == (offset, position, position + size, offset)
         assert find_batch(fd, 0, len(data), len(sizes)) is None
+    finally:
+        os.close(fd)
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "magic", "expected"),
+    [(61, 2, True), (60, 2, False), (26, 0, True), (25, 0, False), (26, 1, True), (25, 1, False), (61, 3, False), (-1, 2, False)],
+)
+def test_what_may_be_a_batch(size_bytes: int, magic: int, expected: bool) -> None:
+    assert is_plausible(size_bytes, magic) is expected
+
+
+@pytest.mark.parametrize("wrong", [0x0100_0000, 0x8000_0000])
+def test_a_size_that_lies_ends_the_walk(wrong: int) -> None:
+    first, second = one(0), bytearray(one(1))
+    size = int.from_bytes(second[8:12])
+    second[8:12] = (size | wrong).to_bytes(4)
+    data = first + bytes(second)
+    assert [header.base_offset for header in batches_in(data)] == [0]
+    fd = os.memfd_create("batches")
+    try:
+        os.pwrite(fd, data, 0)
+        assert [header.base_offset for header in scan_headers(fd, 0, len(data))] == [0]
+        assert [header.base_offset for header, _ in scan_batches(fd, 0, len(data))] == [0]
+        assert find_batch(fd, 0, len(data), 1) is None
+    finally:
+        os.close(fd)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_the_smallest_of_messages_are_found(magic: int) -> None:
+    data = b"".join([build_batch([SimpleRecord(7, None, None)], base_offset=number, magic=magic) for number in range(200)])
+    assert len(data) == 200 * (26 if magic == 0 else 34)
+    fd = os.memfd_create("batches")
+    try:
+        os.pwrite(fd, data, 0)
+        assert [header.base_offset for header in batches_in(data)] == list(range(200))
+        assert [header.base_offset for header in scan_headers(fd, 0, len(data))] == list(range(200))
+        assert [header.base_offset for header, _ in scan_batches(fd, 0, len(data))] == list(range(200))
+        for number in range(200):
+            size = len(data) // 200
+            assert find_batch(fd, 0, len(data), number) == (number, number * size, (number + 1) * size, number)
     finally:
         os.close(fd)
 
