@@ -450,13 +450,13 @@ def test_hashes_of_keys_are_multilinear(monkeypatch: pytest.MonkeyPatch, sizes: 
         assert (int(first[number]), int(second[number])) == (lanes[0] << 32 | lanes[1], lanes[2] << 32 | lanes[3])
 
 
-@pytest.mark.parametrize(("load_factor", "count"), [(0.9, 50_000), (0.2, 10_000)])
-def test_the_arrays_grow_with_the_keys(load_factor: float, count: int) -> None:
+@pytest.mark.parametrize(("load_factor", "count", "at_once"), [(0.9, 50_000, 1000), (0.2, 10_000, 10_000)])
+def test_the_arrays_grow_with_the_keys(load_factor: float, count: int, at_once: int) -> None:
     table = pytest.importorskip(VECTORISED).VectorOffsetMap(1 << 18, load_factor)
     keys = [b"%d" % number for number in range(count)]
-    for start in range(0, len(keys), 1000):
-        records = [SimpleRecord(0, key, b"") for key in keys[start : start + 1000]]
-        assert table.put([DataBatch(start, start + 999, 1000, bytes(encode_records(records, 0)))], 0)
+    for start in range(0, len(keys), at_once):
+        records = [SimpleRecord(0, key, b"") for key in keys[start : start + at_once]]
+        assert table.put([DataBatch(start, start + at_once - 1, at_once, bytes(encode_records(records, 0)))], 0)
     assert len(table) == len(keys)
     again = [SimpleRecord(0, key, b"") for key in keys]
     assert table.survivors([DataBatch(0, count - 1, count, bytes(encode_records(again, 0)))]).counts == [count]

@@ -142,8 +142,9 @@ def test_half_of_a_log_may_be_clean(broker: Broker) -> None:
     broker.topic_configs["one"]["min.cleanable.dirty.ratio"] = "0.5"
     manager = start(broker)
     log = manager.get_or_create_log(ONE)
-    assert manager.cleaner.manager.grab_filthiest() is None
-    assert (manager.cleaner.manager.max_dirty_percent, manager.cleaner.manager.max_compaction_delay_ms) == (0, 0)
+    for _ in range(2):
+        assert (manager.cleaner.manager.max_dirty_percent, manager.cleaner.manager.max_compaction_delay_ms) == (0, 0)
+        assert manager.cleaner.manager.grab_filthiest() is None
     sizes: list[int] = []
     for _ in range(3):
         write(log, 3)

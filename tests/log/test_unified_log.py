@@ -124,6 +124,7 @@ def test_readers_see_what_is_below_the_high_watermark(log: UnifiedLog) -> None:
     log.update_high_watermark(4)
     found = list(batches(data_of(log.read(2, 10_000).records)))
     assert [each.base_offset for each in found] == [2, 3]
+    assert log.limits.high_watermark == log.offset_metadata(4), "where it is was looked up once, and is known now"
     assert log.read(4, 100).records == b""
     assert log.read(7, 100).records == b""
     log.update_high_watermark(10)

@@ -371,7 +371,7 @@ def test_of_several_batches_the_errors_of_each_come_first() -> None:
     sent, later = build_batch(RECORDS), build_batch(RECORDS, base_offset=5)
     with pytest.raises(InvalidRecordError, match="the base offset of a batch from a client must be 0, not 5"):
         validate(sent + later)
-    for more, origin in ((later, AppendOrigin.COORDINATOR), (build_batch(PLAIN, magic=1, base_offset=5)[:-1], AppendOrigin.CLIENT)):
+    for more, origin in ((later, AppendOrigin.COORDINATOR), (build_batch(PLAIN, magic=1, base_offset=5), AppendOrigin.CLIENT)):
         with pytest.raises(InvalidRecordError, match=r"\d record batches"):
             validate(sent + sent + more, origin)
     with pytest.raises(InvalidRecordError, match="3 record batches"):
@@ -403,7 +403,8 @@ def test_formats_0_and_1_become_one_batch(magic: int, codec: Compression, wanted
     assert result.conversion is not None
     assert (result.conversion.records, result.source_compression) == (5, codec)
     assert result.conversion.time_ns == TICK_NS
-    assert result.conversion.temporary_bytes > len(result.records) if codec else len(result.records)
+    decompressed_bytes = len(build_batch(PLAIN, magic=magic)) if codec else 0
+    assert result.conversion.temporary_bytes == decompressed_bytes + len(result.records)
     assert result.log_append_time_ms == (NOW if append_time else -1)
 
 
