@@ -420,9 +420,51 @@ def test_both_tables_take_the_smallest_of_records() -> None:
         assert table.survivors([data[0]._replace(base_offset=-1, last_offset=-1)]).indexes(0) == []
 
 
+def data_batch(base_offset: int, keys: bytes) -> DataBatch:
+    """A record for each byte of ``keys``."""
+    payload = bytes(encode_records([SimpleRecord(0, bytes([key]), b"") for key in keys], 0))
+    return DataBatch(base_offset, base_offset + len(keys) - 1, len(keys), payload)
+
+
+def test_a_search_in_full_arrays_ends() -> None:
+    """A load factor of 1 left no slot empty, and the search for a key that was not there went on for ever."""
+    for _ in range(20):  # each has other hashes
+        table = pytest.importorskip(VECTORISED).VectorOffsetMap(7, 1)
+        assert table.put([data_batch(0, b"abcdef")], 0)
+        assert (len(table), table.latest_offset) == (6, 5)
+        assert table.survivors([data_batch(0, b"abcdef")]).counts == [6]
+        assert table.survivors([data_batch(-1, b"abcdef")]).counts == [0]
+        assert not table.put([data_batch(6, b"h")], 0)
+        assert (len(table), table.latest_offset) == (6, 5)
+        assert table.survivors([data_batch(0, b"ghijkl")]).counts == [6]
+
+
+def test_a_search_in_arrays_that_are_about_to_grow_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = pytest.importorskip(VECTORISED)
+    monkeypatch.setattr(module, "_SMALLEST_TABLE", 7)
+    for count in (6, 7):
+        table = module.VectorOffsetMap(101, 1)
+        assert table.put([data_batch(0, bytes(range(count)))], 0)
+        assert table.survivors([data_batch(0, bytes(range(100)))]).counts == [100]
+
+
+def test_both_tables_are_full_with_the_last_key_that_fits() -> None:
+    for table in (pytest.importorskip(VECTORISED).VectorOffsetMap(5, 0.7), PlainOffsetMap(3)):
+        assert table.put([data_batch(0, b"aab"), data_batch(3, b"c")], 0)
+        assert (len(table), table.latest_offset) == (3, 3)
+        assert table.survivors([data_batch(0, b"aabc")]).indexes(0) == [1, 2, 3]
+        assert not table.put([data_batch(4, b"d")], 0)
+        assert (len(table), table.latest_offset) == (3, 3)
+    for table in (pytest.importorskip(VECTORISED).VectorOffsetMap(5, 0.7), PlainOffsetMap(3)):
+        assert not table.put([data_batch(10, b"abaa"), data_batch(20, b"bcde")], 12)
+        assert (len(table), table.latest_offset) == (3, 21)
+        # What comes after the last record that was added is kept.
+        assert table.survivors([data_batch(10, b"abaa"), data_batch(20, b"bcde")]).counts == [1, 4]
+
+
 @pytest.mark.parametrize(
     ("slots", "load_factor", "entries"),
-    [(0, 1, 3), (3, 0.3, 1), (3, 0.4, 1), (4, 1, 3), (8, 1, 7), (9, 0.75, 5), (25, 1, 23), (49, 1, 47), (4001, 0.9, 3600)],
+    [(0, 1, 2), (3, 0.3, 1), (3, 0.4, 1), (4, 1, 2), (8, 1, 6), (9, 0.75, 5), (25, 1, 22), (49, 1, 46), (4001, 0.9, 3600)],
 )
 def test_the_arrays_have_a_prime_number_of_slots(slots: int, load_factor: float, entries: int) -> None:
     assert pytest.importorskip(VECTORISED).VectorOffsetMap(slots, load_factor).max_entries == entries

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.log.support import NOW_MS, Bench, append, batch, contents
-from twisted_kafka.log.loading.log_loader import LogLoader
+from tests.log.support import NOW_MS, PARTITION, Bench, abort, append, batch, contents
+from twisted_kafka.log.loading.log_loader import LastStop, LogLoader
 from twisted_kafka.log.unified_log import UnifiedLog
 
 
@@ -506,3 +506,87 @@ def test_a_clean_start_takes_no_index_that_goes_beyond_the_batches(tmp_path: Pat
     log = bench.open(was_clean=True)
     assert contents(log) == [(0, b"0"), (1, b"1")]
     assert log.log_end_offset == 2
+
+
+def test_aborted_transactions_that_were_torn_after_a_clean_stop_are_read_from_the_batches(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "topic-0", segment_bytes=1024, index_interval_bytes=150)
+    log = bench.open()
+    for sequence in range(8):
+        append(log, b"x", producer_id=7, producer_epoch=0, base_sequence=sequence, is_transactional=True)
+        abort(log, 7)
+        fill(log, 3, log.log_end_offset)
+    aborted = log.aborted_transactions(0, log.log_end_offset)
+    assert len(aborted) == 8
+    assert len(log.segments) > 3
+    log.flush()
+    log.close()
+    sound = {path.name: path.read_bytes() for path in bench.directory.iterdir() if path.suffix != ".snapshot"}
+    torn = sorted(bench.directory.glob("*.txnindex"))
+    assert len(torn) > 2
+    for path in (torn[0], torn[-1]):
+        path.write_bytes(path.read_bytes()[:-3])
+    log = bench.open(was_clean=True)
+    assert log.aborted_transactions(0, log.log_end_offset) == aborted
+    assert (log.recovery_point, log.log_end_offset) == (40, 40)
+    log.close()
+    assert {path.name: path.read_bytes() for path in bench.directory.iterdir() if path.suffix != ".snapshot"} == sound
+
+
+def test_of_snapshots_that_belong_to_no_segment_only_the_newest_stays(bench: Bench) -> None:
+    log = bench.open()
+    for sequence in range(40):
+        append(log, b"x", producer_id=7, producer_epoch=0, base_sequence=sequence)
+    log.flush()
+    log.close()
+    bases = [segment.base_offset for segment in log.segments]
+    assert len(bases) > 2
+    newest = (bench.directory / f"{40:020}.snapshot").read_bytes()
+    for stray in (1, bases[-1] + 1, 41, 1000):
+        (bench.directory / f"{stray:020}.snapshot").write_bytes(newest)
+    for known in ({"was_clean": True}, {"recovery_point": 40}, {}):
+        log = bench.open(**known)
+        snapshots = [int(path.name[:20]) for path in sorted(bench.directory.glob("*.snapshot"))]
+        assert set(snapshots) - set(bases) <= {40}
+        assert set(bases[1:]) <= set(snapshots)
+        assert [entry.last_sequence for entry in log.active_producers()] == [39]
+
+
+def test_segments_that_were_read_are_told(bench: Bench) -> None:
+    log = bench.open()
+    fill(log, 40)
+    sizes = [segment.size_bytes for segment in log.segments]
+    told: list[tuple[int, int]] = []
+    UnifiedLog.open(
+        bench.directory,
+        PARTITION,
+        bench.config,
+        bench.environment,
+        LastStop(log.segments.after(log.segments.first).base_offset),
+        lambda *segment: told.append(segment),
+    )
+    left = range(len(sizes) - 1, -1, -1)
+    assert told == list(zip(left, [0, *sizes[1:]], strict=True))
+
+
+@pytest.mark.parametrize("recovery_point", [0, 1, 39, 40])
+def test_what_recovery_rebuilt_counts_as_not_flushed(bench: Bench, recovery_point: int) -> None:
+    log = bench.open()
+    fill(log, 40)
+    again = bench.open(recovery_point=recovery_point)
+    checked_from = max(segment.base_offset for segment in log.segments if segment.base_offset <= recovery_point)
+    assert again.recovery_point == checked_from
+    assert bench.reopen_clean(again).recovery_point == 40
+
+
+@pytest.mark.parametrize(("start", "expected"), [(0, 0), (7, 7), (40, 40), (41, 41)])
+def test_the_log_start_is_that_of_the_checkpoint_unless_the_first_segment_begins_later(
+    bench: Bench, start: int, expected: int
+) -> None:
+    log = bench.open()
+    fill(log, 40)
+    again = bench.open(log_start_offset=start)
+    assert again.log_start_offset == expected
+    assert again.log_end_offset == max(40, expected)
+    log.truncate_fully_and_start_at(30)
+    fill(log, 10, 30)
+    assert bench.open(log_start_offset=start).log_start_offset == max(30, expected)

@@ -47,7 +47,7 @@ class VectorOffsetMap:
     def __init__(self, slots: int, load_factor: float) -> None:
         self._max_slots = _prime_below(max(slots, 3))
         self._load_factor = load_factor
-        self.max_entries = max(1, int(self._max_slots * load_factor))
+        self.max_entries = self._most_in(self._max_slots)
         self.latest_offset = -1
         self._table = _Table(min(self._max_slots, _SMALLEST_TABLE))
         self._hash = _KeyHash()
@@ -82,9 +82,13 @@ class VectorOffsetMap:
         self.latest_offset = max(self.latest_offset, block.last_offset)
         return True
 
+    def _most_in(self, slots: int) -> int:
+        # One slot stays empty whatever the load factor: the search for a key that is missing ends there.
+        return max(1, min(int(slots * self._load_factor), slots - 1))
+
     def _make_room(self, number: int) -> None:
         table = self._table
-        if table.used + number <= table.slots * self._load_factor or table.slots == self._max_slots:
+        if table.used + number <= self._most_in(table.slots) or table.slots == self._max_slots:
             return
         wanted = int((table.used + number) / self._load_factor) * _GROWTH
         self._table = _Table(min(self._max_slots, _prime_below(max(wanted, _SMALLEST_TABLE))))
