@@ -450,6 +450,7 @@ def test_a_search_in_arrays_that_are_about_to_grow_ends(monkeypatch: pytest.Monk
 
 def test_both_tables_are_full_with_the_last_key_that_fits() -> None:
     for table in (pytest.importorskip(VECTORISED).VectorOffsetMap(5, 0.7), PlainOffsetMap(3)):
+        assert (len(table), table.latest_offset, table.max_entries) == (0, -1, 3)
         assert table.put([data_batch(0, b"aab"), data_batch(3, b"c")], 0)
         assert (len(table), table.latest_offset) == (3, 3)
         assert table.survivors([data_batch(0, b"aabc")]).indexes(0) == [1, 2, 3]

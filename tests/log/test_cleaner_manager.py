@@ -638,6 +638,7 @@ def test_a_thread_looks_again_at_once_after_a_cleaning_and_else_after_the_backof
     assert is_over.wait(WAIT_S)
     manager.cleaner.shutdown()
     assert happened == [True, False, 0.25, True, True, False, 0.25]
+    assert "kafka-log-cleaner-thread-0" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_a_truncation_within_the_active_segment_and_new_settings_wait_for_no_cleaner(broker: Broker) -> None:

@@ -68,6 +68,13 @@ def test_records_without_times_are_as_old_as_their_file(tmp_path: Path) -> None:
         assert each.find_first_timestamp_ms() == -1
 
 
+def test_a_file_without_a_batch_has_no_first_time(tmp_path: Path) -> None:
+    segment = create(tmp_path)
+    assert segment.find_first_timestamp_ms() == -1
+    segment.path.write_bytes(bytes(100))
+    assert opened(segment).find_first_timestamp_ms() == -1
+
+
 def test_the_index_by_time_is_checked_when_it_is_used_first(tmp_path: Path) -> None:
     segment = create(tmp_path)
     append(segment, 10, 20, 30)
