@@ -582,6 +582,7 @@ def test_threads_clean_and_are_made_anew_when_settings_change(broker: Broker) ->
     manager.cleaner.reconfigure(new)
     names = {thread.name for thread in threading.enumerate()}
     assert {"kafka-log-cleaner-thread-0", "kafka-log-cleaner-thread-1"} <= names
+    assert all(thread.daemon for thread in threading.enumerate() if "cleaner" in thread.name)
     eventually(lambda: manager.cleaner.manager.cleaned_up_to(log))
     assert manager.cleaner.manager.cleaned_up_to(log) == log.segments.active.base_offset
     manager.shutdown()
@@ -589,11 +590,21 @@ def test_threads_clean_and_are_made_anew_when_settings_change(broker: Broker) ->
 
 
 @pytest.mark.parametrize(
-    "changes", [{"log.cleaner.threads": "3"}, {"log.cleaner.threads": "0"}, {"log.cleaner.io.buffer.load.factor": "0"}]
+    "changes",
+    [
+        {"log.cleaner.threads": "3"},
+        {"log.cleaner.threads": "0"},
+        {"log.cleaner.io.buffer.load.factor": "0"},
+        {"log.cleaner.io.buffer.load.factor": "1.01"},
+    ],
 )
 def test_changes_that_kafka_refuses(changes: dict[str, str]) -> None:
     with pytest.raises(ConfigError):
         LogCleaner.validate(KafkaConfig.from_properties({}), KafkaConfig.from_properties(changes))
+
+
+def test_all_of_the_table_may_be_used() -> None:
+    LogCleaner.validate(KafkaConfig.from_properties({}), KafkaConfig.from_properties({"log.cleaner.io.buffer.load.factor": "1"}))
 
 
 def test_threads_may_become_half_or_twice_as_many() -> None:

@@ -91,6 +91,22 @@ def test_running_out_of_file_descriptors_is_no_failed_disk(broker: Broker, monke
     assert not broker.failed
 
 
+def test_a_directory_whose_checkpoint_cannot_be_read_is_left_out(broker: Broker) -> None:
+    manager = broker.start(("a", "b"))
+    for directory, partition in zip(manager.directories, (ONE, TWO), strict=True):
+        manager.prefer(partition, directory)
+        append(manager.get_or_create_log(partition), b"x")
+    manager.shutdown()
+    path = broker.path / "a" / "recovery-point-offset-checkpoint"
+    path.unlink()
+    path.mkdir()
+    manager = broker.start(("a", "b"))
+    assert broker.failed == manager.directories[:1]
+    assert [directory.is_online for directory in manager.directories] == [False, True]
+    assert manager.get_log(ONE) is None
+    assert contents(manager.get_log(TWO)) == [(0, b"x")]
+
+
 def test_a_start_without_file_descriptors_is_refused_and_forgets_no_log(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     manager = broker.start()
     append(manager.get_or_create_log(ONE), b"x")

@@ -10,6 +10,7 @@ from tests.log.support import append, batch, contents, data_of, fill
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import KafkaStorageError, LogDirNotFoundError
+from twisted_kafka.protocol.topic_partition import TopicPartition
 
 
 @pytest.fixture
@@ -144,6 +145,43 @@ def test_a_future_log_is_there_again_after_a_restart_and_can_be_given_up(broker:
     assert not manager.delete_future_log(ONE)
     broker.later(60_000)
     assert [name for name in (*broker.names("a"), *broker.names("b")) if name.startswith("one")] == ["one-0"]
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_of_several_copies_only_those_that_must_start_anew(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, is_broken: bool
+) -> None:
+    """A disk that fails meanwhile takes its own logs with it, and no others."""
+    partitions = [TopicPartition("t", number) for number in range(3)]
+    manager = broker.start(("a", "b"))
+    for partition in partitions:
+        manager.prefer(partition, manager.directories[0])
+        fill(manager.get_or_create_log(partition), 5)
+        manager.prefer(partition, manager.directories[1])
+        future = manager.get_or_create_future_log(partition, None)
+        future.truncate_fully_and_start_at(0 if partition.partition == 1 else 2)
+        future.append_as_follower(batch(b"x", base_offset=future.log_end_offset))
+    for log in manager.all_logs():
+        log.flush()
+    for directory in manager.directories:
+        directory.checkpoint_recovery_points()
+    broker.crash(manager)
+    unlink = os.unlink
+
+    def broken(path: str | Path, **options: int) -> None:
+        if "-future" in str(path):
+            raise OSError(errno.EIO, "Input/output error")
+        unlink(path, **options)
+
+    with monkeypatch.context() as patched:
+        if is_broken:
+            patched.setattr(os, "unlink", broken)
+        manager = broker.start(("a", "b"))
+    assert broker.failed == (manager.directories[1:] if is_broken else [])
+    assert [manager.get_log(partition).log_end_offset for partition in partitions] == [5, 5, 5]
+    if not is_broken:
+        found = [(future.log_start_offset, future.log_end_offset) for future in map(manager.get_future_log, partitions)]
+        assert found == [(0, 0), (0, 1), (0, 0)]
 
 
 @pytest.mark.parametrize(

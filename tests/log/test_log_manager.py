@@ -177,6 +177,22 @@ def test_a_new_log_has_nothing_of_a_deleted_one_of_its_name(broker: Broker, cras
     assert log.recovery_point == 0
 
 
+@pytest.mark.parametrize(
+    ("checkpoint", "may_have_gaps"), [(None, False), ("0\n0\n", False), ("0\n1\none 0 1\n", True), ("rubbish", True)]
+)
+def test_only_a_log_that_was_never_compacted_is_cut_at_a_gap(broker: Broker, checkpoint: str | None, may_have_gaps: bool) -> None:
+    manager = broker.start(log_segment_bytes=200)
+    log = manager.get_or_create_log(ONE)
+    fill(log, 9)
+    first, second, *_ = log.segments
+    broker.crash(manager)
+    os.truncate(first.path, 0)
+    if checkpoint is not None:
+        (broker.path / "a" / "cleaner-offset-checkpoint").write_text(checkpoint)
+    offsets = [offset for offset, _ in contents(broker.start(log_segment_bytes=200).get_log(ONE))]
+    assert offsets == (list(range(second.base_offset, 9)) if may_have_gaps else [])
+
+
 def test_a_long_name_fits_when_marked(broker: Broker) -> None:
     manager = broker.start()
     partition = TopicPartition("x" * 249, 11)
@@ -542,6 +558,7 @@ def test_many_logs_that_were_closed_cleanly_are_opened_by_several_threads(
     manager.startup(config)
     assert len(threads) == count
     assert (threading.get_ident() in threads) == (count == 1)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("log-recovery")]
     assert [contents(manager.get_log(partition)) for partition in partitions] == [[(0, b"x")]] * len(partitions)
     manager.shutdown()
 

@@ -3,9 +3,12 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.log.support import NOW_MS, batch
 from twisted_kafka.log.batch_headers import batches_in
 from twisted_kafka.log.results import AbortedTransaction
+from twisted_kafka.log.segment.index_check import BatchFile, indexes_fit
 from twisted_kafka.log.segment.log_segment import LogSegment
 
 BASE = 100
@@ -82,3 +85,75 @@ def test_the_index_by_time_is_checked_when_it_is_used_first(tmp_path: Path) -> N
     again = opened(segment)
     again.time_index.path.write_bytes(b"")
     assert [again.first_later(time_ms) for time_ms in (9, 10, 20, 30)] == [BASE, BASE, BASE + 2, BASE + 3]
+
+
+@pytest.mark.parametrize("offset", [BASE, BASE + 2**31 - 1, BASE - 1, BASE + 2**31])
+def test_offsets_fit_a_segment_whose_indexes_can_have_them(tmp_path: Path, offset: int) -> None:
+    assert create(tmp_path).fits(offset) is (offset in (BASE, BASE + 2**31 - 1))
+
+
+@pytest.mark.parametrize(("more_bytes", "entries"), [(-1, 9), (0, 4), (1, 4)])
+def test_an_entry_is_made_when_more_bytes_than_the_interval_came_after_the_last_one(
+    tmp_path: Path, more_bytes: int, entries: int
+) -> None:
+    interval_bytes = len(batch(b"x", timestamp_ms=1, base_offset=BASE)) + more_bytes
+    segment = create(tmp_path, index_interval_bytes=interval_bytes)
+    append(segment, *range(10))
+    assert segment.offset_index.entries == segment.time_index.entries == entries
+    segment.close()
+    indexes = {path.name: path.read_bytes() for path in tmp_path.glob("*index")}
+    size_bytes = segment.size_bytes
+    for path in tmp_path.glob("*index"):
+        path.write_bytes(bytes(8))
+    again = LogSegment(tmp_path, BASE, size_bytes=size_bytes, max_index_bytes=1200, index_interval_bytes=interval_bytes)
+    assert again.locate(BASE + 5) == (BASE + 5, size_bytes // 2, size_bytes // 10 * 6, BASE + 5)
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("*index")} == indexes, "they are built as they were written"
+    again = LogSegment(tmp_path, BASE, size_bytes=size_bytes, max_index_bytes=1200, index_interval_bytes=interval_bytes)
+    again.truncate_to(BASE + 7)
+    for number in range(7, 10):
+        records = bytes(batch(b"x", timestamp_ms=number, base_offset=BASE + number))
+        again.append(records, list(batches_in(records)))
+    again.close()
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("*index")} == indexes
+
+
+@pytest.mark.parametrize(
+    ("entries", "times", "expected"),
+    [
+        ([(102, 2)], [(3, 102)], True),
+        ([(103, 2)], [(3, 102)], True),
+        ([], [(3, 102)], True),
+        ([], [(1, 100)], True),
+        ([], [(0, 100)], False),
+        ([], [], False),
+        ([(101, 2)], [(3, 102)], False),
+        ([(102, 2.5)], [(3, 102)], False),
+        ([(102, 3)], [(3, 102)], False),
+        ([(102, 4)], [(3, 102)], False),
+    ],
+)
+def test_indexes_that_do_not_fit_their_batches(
+    tmp_path: Path, entries: list[tuple[int, float]], times: list[tuple[int, int]], expected: bool
+) -> None:
+    """Of the entries, the last ones are looked at: their positions are given in batches."""
+    segment = create(tmp_path)
+    append(segment, 1, 2, 3)
+    segment.seal()
+    batches = BatchFile(segment.file.fileno(), BASE, segment.size_bytes)
+    segment.reset_indexes()
+    for offset, position in entries:
+        segment.offset_index.append(offset, int(position * segment.size_bytes / 3))
+    for time_ms, offset in times:
+        segment.time_index.maybe_append(time_ms, offset)
+    assert indexes_fit(batches, segment.offset_index, segment.time_index) is expected
+
+
+def test_indexes_of_batches_without_times_and_of_none(tmp_path: Path) -> None:
+    segment = create(tmp_path)
+    file = segment.file.fileno()
+    assert indexes_fit(BatchFile(file, BASE, 0), segment.offset_index, segment.time_index)
+    append(segment, -1)
+    assert indexes_fit(BatchFile(file, BASE, segment.size_bytes), segment.offset_index, segment.time_index)
+    assert not indexes_fit(BatchFile(file, BASE + 1, segment.size_bytes), segment.offset_index, segment.time_index)
+    segment.offset_index.append(BASE, 0)
+    assert not indexes_fit(BatchFile(file, BASE, 0), segment.offset_index, segment.time_index)

@@ -246,10 +246,12 @@ def test_a_segment_is_rolled_by_its_age_in_record_time(tmp_path: Path, first_ms:
     bench = Bench(tmp_path / "topic-0", segment_ms=1000)
     log = bench.open()
     append(log, b"a", timestamp_ms=first_ms)
+    bench.clock.advance_ms(5000)
+    append(log, b"a", timestamp_ms=first_ms)
     append(log, b"a", timestamp_ms=first_ms + 1000)
     assert len(log.segments) == 1
     append(log, b"a", timestamp_ms=first_ms + 1001)
-    assert [segment.base_offset for segment in log.segments] == [0, 2]
+    assert [segment.base_offset for segment in log.segments] == [0, 3]
 
 
 @pytest.mark.parametrize(("segment_bytes", "segments"), [(2, 2), (3, 1), (1, 3)])
