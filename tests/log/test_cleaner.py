@@ -130,16 +130,49 @@ def test_a_tombstone_stays_for_the_retention_after_its_first_cleaning(bench: Ben
     assert [(record.key, record.value) for record in committed(log)] == [(b"b", b"1"), (b"c", b"2"), (b"d", b"3")]
 
 
+@pytest.mark.usefixtures("table")
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
+def test_a_batch_that_is_rewritten_has_the_largest_time_of_what_is_left(bench: Bench, codec: Compression) -> None:
+    log = bench.open()
+    records = [SimpleRecord(NOW_MS + late, key, b"1") for late, key in ((10, b"a"), (3, b"b"), (0, b"c"))]
+    log.append_as_leader(bytearray(build_batch(records, compression=codec)), 0)
+    put(log, (b"a", b"2"), timestamp_ms=NOW_MS + 20)
+    log.roll()
+    clean(log, bench)
+    first, second = raw(log)
+    assert (first.max_timestamp_ms, second.max_timestamp_ms) == (NOW_MS + 3, NOW_MS + 20)
+    assert (first.delete_horizon_ms, first.count, first.last_offset) == (None, 2, 2)
+    assert [(record.offset, record.timestamp_ms) for record in first.records()] == [(1, NOW_MS + 3), (2, NOW_MS)]
+    assert log.offset_for_timestamp(NOW_MS + 4).offset == 3
+
+
+@pytest.mark.usefixtures("table")
+def test_a_batch_that_is_rewritten_again_keeps_the_end_of_its_tombstones(bench: Bench) -> None:
+    log = bench.open()
+    put(log, (b"a", None), (b"b", b"1"), timestamp_ms=NOW_MS + 5)
+    log.roll()
+    clean(log, bench)
+    horizon_ms = bench.clock.wall_ms() + RETENTION_MS
+    assert raw(log)[0].delete_horizon_ms == horizon_ms
+    bench.clock.advance_ms(10)
+    put(log, (b"b", b"2"))
+    log.roll()
+    clean(log, bench)
+    assert raw(log)[0].delete_horizon_ms == horizon_ms
+    assert [(record.key, record.timestamp_ms) for record in raw(log)[0].records()] == [(b"a", NOW_MS + 5)]
+
+
 def test_append_times_survive_a_rewrite(bench: Bench) -> None:
     bench.config = bench.config.__class__(
         segment_bytes=2000, cleanup_policy=("compact",), message_timestamp_type="LogAppendTime", delete_retention_ms=RETENTION_MS
     )
     log = bench.open()
-    put(log, (b"a", b"1"), (b"b", b"1"))
-    put(log, (b"a", None))
+    put(log, (b"a", b"1"), (b"b", b"1"), timestamp_ms=NOW_MS - 500)
+    put(log, (b"a", None), timestamp_ms=NOW_MS - 500)
     log.roll()
     clean(log, bench)
     assert {record.timestamp_ms for each in raw(log) for record in each.records()} == {NOW_MS}
+    assert [each.max_timestamp_ms for each in raw(log)] == [NOW_MS, NOW_MS]
     assert {each.timestamp_type for each in raw(log)} == {TimestampType.LOG_APPEND_TIME}
 
 
@@ -160,7 +193,10 @@ def test_aborted_records_go_first_and_their_marker_later(bench: Bench) -> None:
     clean(log, bench)
     assert raw(log)[0].delete_horizon_ms == bench.clock.wall_ms() + RETENTION_MS
     assert log.aborted_transactions(0, 5) == []
-    bench.clock.advance_ms(RETENTION_MS + 1)
+    bench.clock.advance_ms(RETENTION_MS - 1)
+    clean(log, bench)
+    assert [each.is_control for each in raw(log)] == [True, False, True, False]
+    bench.clock.advance_ms(1)
     clean(log, bench)
     assert [each.is_control for each in raw(log)] == [False, True, False]
     assert [record.value for record in committed(log)] == [b"committed", b""]
@@ -658,6 +694,26 @@ def test_a_start_that_completes_a_replacement_may_die_itself(tmp_path: Path) -> 
         assert log.aborted_transactions(0, 4) == [aborted], root
         assert_in_one_place(log)
         assert [offset for offset, _ in contents(log)] == [0, 1, 2, 3]
+
+
+def test_a_start_completes_a_replacement(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "topic-0", index_interval_bytes=0)
+    log = bench.open()
+    for number in range(5):
+        put(log, (b"%d" % number, b""))
+        log.roll()
+    log.flush_and_close()
+    # One segment that replaces the second, third and fourth; of its records, one is left.
+    second = (bench.directory / f"{1:020d}.log").read_bytes()
+    (bench.directory / f"{1:020d}.log.swap").write_bytes(second + (bench.directory / f"{3:020d}.log").read_bytes())
+    (bench.directory / f"{1:020d}.index.swap").write_bytes(struct.pack(">II", 2, len(second)))
+    (bench.directory / f"{1:020d}.timeindex.swap").write_bytes(struct.pack(">qI", NOW_MS, 0))
+    log = bench.open(was_clean=True)
+    assert [segment.base_offset for segment in log.segments] == [0, 1, 4, 5]
+    assert [offset for offset, _ in contents(log)] == [0, 1, 3, 4]
+    assert (bench.directory / f"{1:020d}.index").read_bytes() == struct.pack(">II", 2, len(second))
+    assert {int(path.name[:20]) for path in bench.directory.glob("*index")} == {0, 1, 4, 5}
+    assert not list(bench.directory.glob("*.swap"))
 
 
 def test_a_replacement_without_records_takes_the_place_of_its_own_segment_only(tmp_path: Path) -> None:

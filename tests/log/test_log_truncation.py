@@ -66,6 +66,20 @@ def test_transactions_that_were_complete_before_a_truncation_stay_readable(log: 
     assert log.last_stable_offset == 3
 
 
+def test_transactions_whose_end_is_cut_off_are_not_aborted(log: UnifiedLog, bench: Bench) -> None:
+    for sequence in range(2):
+        append(log, b"x", producer_id=7, producer_epoch=0, base_sequence=sequence, is_transactional=True)
+        abort(log, 7)
+    first, second = log.aborted_transactions(0, 4)
+    log.truncate_to(3)
+    for each in (log, bench.reopen_clean(log)):
+        assert each.aborted_transactions(0, 4) == [first]
+        each.update_high_watermark(3)
+        assert each.last_stable_offset == 2
+    log.truncate_fully_and_start_at(2)
+    assert (log.aborted_transactions(0, 4), log.latest_epoch, log.active_producers()) == ([], -1, [])
+
+
 def test_truncation_to_before_the_first_segment_begins_anew(log: UnifiedLog) -> None:
     log.truncate_fully_and_start_at(50)
     append(log, b"a")
@@ -83,6 +97,7 @@ def test_the_log_start_moves_up_to_the_high_watermark(log: UnifiedLog) -> None:
         log.increment_log_start_offset(5)
     log.update_high_watermark(5)
     assert log.increment_log_start_offset(5, "client delete records")
+    assert not log.increment_log_start_offset(5)
     assert not log.increment_log_start_offset(4)
     with pytest.raises(OffsetOutOfRangeError):
         log.read(4, 100)

@@ -245,6 +245,13 @@ def test_snapshots_are_read_as_they_were_written(log: UnifiedLog, bench: Bench, 
     assert [describe(each) for each in bench.reopen_clean(log).active_producers()] == before
 
 
+def test_a_producer_whose_only_record_is_the_first_of_all_is_known_after_a_restart(log: UnifiedLog, bench: Bench) -> None:
+    produce(log, 3)
+    again = bench.reopen_clean(log)
+    assert produce(again, 3).is_duplicate
+    assert again.last_records_of_producers() == {7: (0, 0)}
+
+
 def describe(entry: ProducerEntry) -> tuple[object, ...]:
     last = entry.batches[-1]
     return (
