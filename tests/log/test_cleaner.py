@@ -15,14 +15,16 @@ import pytest
 from tests.log.compaction import LIMITS, RETENTION_MS, Unhindered, Writer, clean, committed, last_values, run
 from tests.log.crash_disk import CrashDisk, MachineDied, deaths
 from tests.log.support import NOW_MS, Bench, contents, data_of
+from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.interpreter import NUMPY_PAYS
 from twisted_kafka.log.cleaner import offset_map as cleaner_offset_map
 from twisted_kafka.log.cleaner.blocks import DataBatch, read_blocks
-from twisted_kafka.log.cleaner.cleaner import Cleaner, LogCleaningAbortedError
+from twisted_kafka.log.cleaner.cleaner import Cleaner, LogCleaningAbortedError, group_by_size
 from twisted_kafka.log.cleaner.filter import BlockFilter, Rules
 from twisted_kafka.log.cleaner.plain_offset_map import PlainOffsetMap
 from twisted_kafka.log.cleaner.transactions import CleanedTransactions
 from twisted_kafka.log.results import AbortedTransaction, FetchIsolation
+from twisted_kafka.log.segment.log_segment import LogSegment
 from twisted_kafka.log.segment.transaction_index import TransactionIndex
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.log.validation.log_validator import AppendOrigin
@@ -281,6 +283,91 @@ def test_segments_whose_time_indexes_do_not_fit_one_stay_apart(tmp_path: Path, s
     assert [segment.base_offset for segment in log.segments] == ([0, 8] if is_joined else [0, 4, 8])
 
 
+def test_which_segments_fit_one(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "topic-0", index_interval_bytes=0, cleanup_policy=("compact",))
+    log = bench.open()
+    for _ in range(3):
+        for _ in range(5):
+            put(log, (b"k", b""))
+        log.roll()
+    segments = list(log.segments)[:3]
+    size_bytes = segments[0].size_bytes
+    assert [(each.offset_index.entries, each.time_index.entries) for each in segments] == [(4, 1)] * 3
+
+    def sizes_of_groups(end_offset: int = 15, **settings: Any) -> list[int]:
+        log.update_config(LogConfig(**settings))
+        return [len(group) for group in group_by_size(log, segments, end_offset)]
+
+    assert sizes_of_groups(segment_bytes=3 * size_bytes) == [3]
+    assert sizes_of_groups(segment_bytes=3 * size_bytes - 1) == [2, 1]
+    assert sizes_of_groups(segment_bytes=2 * size_bytes - 1) == [1, 1, 1]
+    assert sizes_of_groups(segment_index_bytes=3 * 4 * 8) == [3]
+    assert sizes_of_groups(segment_index_bytes=3 * 4 * 8 - 1) == [2, 1]
+    assert sizes_of_groups(2**31) == [3]
+    assert sizes_of_groups(2**31 + 1) == [2, 1]
+
+
+def test_an_empty_segment_fits_any_other(tmp_path: Path) -> None:
+    """Although the offsets that it stands for, which a compaction removed, would not."""
+    log = Bench(tmp_path / "topic-0", cleanup_policy=("compact",)).open()
+    put(log, (b"k", b""))
+    log.roll()
+    log.skip_to(2**32)
+    put(log, (b"k", b""))
+    log.roll()
+    empty = LogSegment.create(tmp_path, 5, max_index_bytes=100, index_interval_bytes=0, now_ms=NOW_MS)
+    first, second = list(log.segments)[:2]
+    assert [len(group) for group in group_by_size(log, [first, empty, second], 2**32 + 1)] == [2, 1]
+
+
+def filtered(tmp_path: Path, data: bytes, rules: Rules) -> list[DefaultBatch]:
+    """What is left of a segment in which the key a comes again later."""
+    path = tmp_path / "segment"
+    path.write_bytes(data)
+    with open(path, "rb") as file:
+        (block,) = read_blocks(file.fileno(), 0, len(data), len(data))
+    table = PlainOffsetMap(10)
+    table.put([DataBatch(99, 99, 1, bytes(encode_records([SimpleRecord(0, b"a", b"")], 0)))], 0)
+    found = []
+    for block.is_plain in {block.is_plain, False}:
+        parts = BlockFilter(table, CleanedTransactions(), rules).filter(block).parts
+        found.append([each for each in batches(b"".join(parts)) if isinstance(each, DefaultBatch)])
+    assert [each.base_offset for each in found[0]] == [each.base_offset for each in found[-1]]
+    return found[0]
+
+
+def test_of_a_producer_the_last_batch_is_left_and_of_others_none(tmp_path: Path) -> None:
+    data = bytes(keyed((b"a", b"")))
+    for offset in range(1, 6):
+        data += keyed((b"a", b""), base_offset=offset, producer_id=offset, producer_epoch=0, base_sequence=0)
+    left = filtered(tmp_path, data, Rules(NOW_MS, RETENTION_MS, 99, {2: (0, 2), 3: (0, 9), 4: (0, -1)}))
+    assert [(each.base_offset, each.count) for each in left] == [(2, 0)]
+    first = keyed((b"a", b""), producer_id=1, producer_epoch=0, base_sequence=0)
+    assert len(filtered(tmp_path, bytes(first), Rules(NOW_MS, RETENTION_MS, 99, {1: (0, 0)}))) == 1
+    assert len(filtered(tmp_path, bytes(first), Rules(NOW_MS, RETENTION_MS, 99, {1: (0, 1)}))) == 0
+    assert len(filtered(tmp_path, bytes(first), Rules(NOW_MS, RETENTION_MS, 1, {}))) == 1, "the end of the log stays known"
+
+
+@pytest.mark.parametrize(
+    ("epoch", "last_offset", "is_left"), [(0, -1, True), (1, -1, False), (0, 0, True), (0, 1, False), (None, -1, False)]
+)
+def test_a_marker_that_is_all_of_its_producer_is_left_without_its_record(
+    tmp_path: Path, epoch: int | None, last_offset: int, is_left: bool
+) -> None:
+    producers = {} if epoch is None else {7: (epoch, last_offset)}
+    data = bytes(end_transaction_marker(commit=True, coordinator_epoch=0, timestamp_ms=NOW_MS, producer_id=7, producer_epoch=0))
+    (with_horizon,) = filtered(tmp_path, data, Rules(NOW_MS, RETENTION_MS, 99, producers))
+    assert with_horizon.delete_horizon_ms == NOW_MS + RETENTION_MS
+    data = bytes(with_horizon.data)
+    for now_ms, count in ((NOW_MS + RETENTION_MS - 1, 1), (NOW_MS + RETENTION_MS, 0)):
+        left = filtered(tmp_path, data, Rules(now_ms, RETENTION_MS, 99, producers))
+        assert [each.count for each in left] == ([count] if count or is_left else [])
+    if is_left:
+        data = bytes(left[0].data)
+        assert [each.count for each in filtered(tmp_path, data, Rules(now_ms, RETENTION_MS, 99, producers))] == [0]
+        assert filtered(tmp_path, data, Rules(now_ms, RETENTION_MS, 99, {})) == []
+
+
 def test_readers_of_replaced_segments_go_on(bench: Bench) -> None:
     log = bench.open()
     for number in range(60):
@@ -444,6 +531,10 @@ def test_both_tables_do_the_same(seed: int, slots: int, entries: int) -> None:
             assert kept.payload(number) == expected.payload(number)
             if kept.counts[number]:
                 assert kept.largest_timestamp_delta(number) == expected.largest_timestamp_delta(number)
+
+
+def test_a_dictionary_takes_a_key_at_least() -> None:
+    assert [PlainOffsetMap(entries).max_entries for entries in (0, 1, 2)] == [1, 1, 2]
 
 
 def test_both_tables_take_the_smallest_of_records() -> None:

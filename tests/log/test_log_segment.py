@@ -92,14 +92,16 @@ def test_offsets_fit_a_segment_whose_indexes_can_have_them(tmp_path: Path, offse
     assert create(tmp_path).fits(offset) is (offset in (BASE, BASE + 2**31 - 1))
 
 
+@pytest.mark.parametrize("same_time", [1, 3])
 @pytest.mark.parametrize(("more_bytes", "entries"), [(-1, 9), (0, 4), (1, 4)])
 def test_an_entry_is_made_when_more_bytes_than_the_interval_came_after_the_last_one(
-    tmp_path: Path, more_bytes: int, entries: int
+    tmp_path: Path, more_bytes: int, entries: int, same_time: int
 ) -> None:
     interval_bytes = len(batch(b"x", timestamp_ms=1, base_offset=BASE)) + more_bytes
     segment = create(tmp_path, index_interval_bytes=interval_bytes)
-    append(segment, *range(10))
-    assert segment.offset_index.entries == segment.time_index.entries == entries
+    append(segment, *[number // same_time for number in range(10)])
+    assert segment.offset_index.entries == entries
+    assert (segment.time_index.entries == entries) is (same_time == 1)
     segment.close()
     indexes = {path.name: path.read_bytes() for path in tmp_path.glob("*index")}
     size_bytes = segment.size_bytes
@@ -111,7 +113,7 @@ def test_an_entry_is_made_when_more_bytes_than_the_interval_came_after_the_last_
     again = LogSegment(tmp_path, BASE, size_bytes=size_bytes, max_index_bytes=1200, index_interval_bytes=interval_bytes)
     again.truncate_to(BASE + 7)
     for number in range(7, 10):
-        records = bytes(batch(b"x", timestamp_ms=number, base_offset=BASE + number))
+        records = bytes(batch(b"x", timestamp_ms=number // same_time, base_offset=BASE + number))
         again.append(records, list(batches_in(records)))
     again.close()
     assert {path.name: path.read_bytes() for path in tmp_path.glob("*index")} == indexes
