@@ -307,17 +307,83 @@ def test_which_segments_fit_one(tmp_path: Path) -> None:
     assert sizes_of_groups(2**31 + 1) == [2, 1]
 
 
-def test_an_empty_segment_fits_any_other(tmp_path: Path) -> None:
-    """Although the offsets that it stands for, which a compaction removed, would not."""
+def test_a_segment_that_stands_for_too_many_offsets_fits_no_other_unless_it_is_empty(tmp_path: Path) -> None:
     log = Bench(tmp_path / "topic-0", cleanup_policy=("compact",)).open()
-    put(log, (b"k", b""))
-    log.roll()
+    for _ in range(2):
+        put(log, (b"k", b""))
+        log.roll()
     log.skip_to(2**32)
     put(log, (b"k", b""))
     log.roll()
-    empty = LogSegment.create(tmp_path, 5, max_index_bytes=100, index_interval_bytes=0, now_ms=NOW_MS)
-    first, second = list(log.segments)[:2]
-    assert [len(group) for group in group_by_size(log, [first, empty, second], 2**32 + 1)] == [2, 1]
+    first, second, far = list(log.segments)[:3]
+    empty = LogSegment.create(tmp_path, 1, max_index_bytes=100, index_interval_bytes=0, now_ms=NOW_MS)
+    assert [len(group) for group in group_by_size(log, [first, second, far], 2**32 + 1)] == [1, 1, 1]
+    assert [len(group) for group in group_by_size(log, [first, empty, far], 2**32 + 1)] == [2, 1]
+
+
+def test_a_cleaning_tells_what_it_read_and_wrote_and_how_long_it_took(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "topic-0", segment_bytes=20_000, cleanup_policy=("compact",))
+    log = bench.open()
+    asked: list[int] = []
+
+    class Timed:
+        def proceed(self, size_bytes: int) -> None:
+            asked.append(size_bytes)
+            bench.clock.advance_ms(7)
+
+    for number in range(300):
+        put(log, (b"%d" % (number % 40), b"x" * 100))
+    log.roll()
+    whole_bytes = log.size_bytes
+    assert len(log.segments) > 3
+    end_offset, stats = Cleaner(bench.clock, LIMITS._replace(block_bytes=4096)).clean(log, 100, 300, Timed())
+    assert end_offset == 300
+    assert (stats.keys, stats.bytes_written) == (40, log.size_bytes)
+    # A batch that is not whole in one block is read again for the next one.
+    assert whole_bytes < stats.bytes_read < 1.1 * whole_bytes
+    assert 2 / 3 * whole_bytes < stats.map_bytes_read < 0.8 * whole_bytes
+    assert sum(asked) == stats.map_bytes_read + stats.bytes_read + stats.bytes_written
+    assert stats.elapsed_s == pytest.approx(len(asked) * 0.007)
+    of_map = next(count for count in range(len(asked)) if sum(asked[:count]) == stats.map_bytes_read)
+    assert of_map > 3
+    assert stats.map_elapsed_s == pytest.approx(of_map * 0.007)
+
+
+def test_a_cleaned_segment_is_as_old_as_the_last_that_it_replaces(bench: Bench) -> None:
+    log = bench.open()
+    for number in range(3):
+        put(log, (b"%d" % number, b""), timestamp_ms=NOW_MS + number)
+        log.roll()
+    for number, segment in enumerate(log.segments):
+        os.utime(segment.path, (1_000_000 + number, 1_000_000 + number))
+    clean(log, bench)
+    assert len(log.segments) == 2
+    assert log.segments.first.last_modified_ms() == 1_000_002_000
+    assert (bench.directory / f"{0:020d}.timeindex").read_bytes() == struct.pack(">qI", NOW_MS + 2, 2)
+
+
+@pytest.mark.parametrize("younger_ms", [0, 1])
+def test_tombstones_of_old_formats_go_by_the_age_of_their_file(tmp_path: Path, younger_ms: int) -> None:
+    """Those go whose file is older, by the retention time, than the last one that was cleaned before."""
+    record_bytes = len(keyed((b"0", None), magic=1))
+    bench = Bench(
+        tmp_path / "topic-0", segment_bytes=record_bytes + 1, cleanup_policy=("compact",), delete_retention_ms=RETENTION_MS
+    )
+    log = bench.open()
+    for number, value in enumerate((None, b"")):
+        log.append_as_follower(keyed((b"%d" % number, value), base_offset=number, magic=1))
+    log.roll()
+    log.update_high_watermark(2)
+    assert clean(log, bench) == 2
+    assert [record.offset for record in committed(log)] == [0, 1]
+    modified_ms = 2_000_000_000
+    for segment, age_ms in zip(log.segments, (RETENTION_MS - younger_ms, 0, 0), strict=True):
+        os.utime(segment.path, ns=(0, (modified_ms - age_ms) * 1_000_000))
+    log.append_as_follower(keyed((b"2", b""), base_offset=2, magic=1))
+    log.roll()
+    log.update_high_watermark(3)
+    assert clean(log, bench, 2) == 3
+    assert [record.offset for record in committed(log)] == ([0, 1, 2] if younger_ms else [1, 2])
 
 
 def filtered(tmp_path: Path, data: bytes, rules: Rules) -> list[DefaultBatch]:
@@ -329,7 +395,8 @@ def filtered(tmp_path: Path, data: bytes, rules: Rules) -> list[DefaultBatch]:
     table = PlainOffsetMap(10)
     table.put([DataBatch(99, 99, 1, bytes(encode_records([SimpleRecord(0, b"a", b"")], 0)))], 0)
     found = []
-    for block.is_plain in {block.is_plain, False}:
+    for is_plain in {block.is_plain, False}:
+        block.is_plain = is_plain
         parts = BlockFilter(table, CleanedTransactions(), rules).filter(block).parts
         found.append([each for each in batches(b"".join(parts)) if isinstance(each, DefaultBatch)])
     assert [each.base_offset for each in found[0]] == [each.base_offset for each in found[-1]]
