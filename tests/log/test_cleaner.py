@@ -435,7 +435,31 @@ def test_a_marker_that_is_all_of_its_producer_is_left_without_its_record(
         assert filtered(tmp_path, data, Rules(now_ms, RETENTION_MS, 99, {})) == []
 
 
-def test_readers_of_replaced_segments_go_on(bench: Bench) -> None:
+def test_the_indexes_of_a_cleaned_segment_are_those_of_its_batches(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "topic-0", segment_bytes=2000, index_interval_bytes=0, cleanup_policy=("compact",))
+    log = bench.open()
+    for number in range(60):
+        put(log, (b"%d" % (number % 17), b"x" * number), timestamp_ms=NOW_MS + number)
+    log.roll()
+    clean(log, bench)
+    for segment in log.segments:
+        for header in list(segment.headers())[1:]:
+            assert segment.offset_index.positions_around(header.last_offset)[0] == header.position
+            assert segment.time_index.lookup(header.max_timestamp_ms).offset == header.last_offset
+
+
+def test_offsets_that_are_missing_at_the_end_of_a_segment_are_clean_too(bench: Bench) -> None:
+    log = bench.open()
+    put(log, (b"a", b""))
+    log.roll()
+    log.skip_to(10)
+    put(log, (b"a", b""))
+    assert Cleaner(bench.clock, LIMITS).clean(log, 0, 10, Unhindered())[0] == 10
+    assert clean(log, bench, 10) == 10
+
+
+def test_readers_of_replaced_segments_go_on(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "topic-0", segment_bytes=2000, index_interval_bytes=0, cleanup_policy=("compact",))
     log = bench.open()
     for number in range(60):
         put(log, (b"%d" % (number % 5), b"x" * 50))
@@ -701,13 +725,17 @@ def test_the_arrays_grow_with_the_keys(load_factor: float, count: int, at_once: 
 
 
 def test_batches_that_do_not_fit_a_block_are_in_the_next(tmp_path: Path) -> None:
-    whole = [bytes(keyed((b"k", b"x" * (40 * number)))) for number in range(60)]
+    whole = [bytes(keyed((b"k", b"x" * (40 * number)))) for number in [*range(60), 300, 1, 200, 250]]
     path = tmp_path / "segment"
     path.write_bytes(b"".join(whole))
     with open(path, "rb") as file:
         blocks = list(read_blocks(file.fileno(), 0, path.stat().st_size, 1000))
     assert len(blocks) > 5
     assert [block.data[start:end] for block in blocks for start, end in zip(block.positions, block.ends, strict=True)] == whole
+    for damaged in (b"".join(whole)[:-1], b"".join(whole) + bytes(20), b"".join(whole) + b"\xff" * 61):
+        path.write_bytes(damaged)
+        with open(path, "rb") as file, pytest.raises(CorruptRecordError):
+            list(read_blocks(file.fileno(), 0, len(damaged), 1000))
 
 
 # Crashes.

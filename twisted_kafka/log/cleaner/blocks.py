@@ -185,7 +185,7 @@ def _parse(data: bytes) -> tuple[Block, int, int]:
         position = end
     block.is_plain = not flags & _NOT_PLAIN and position > 0
     while length - position > MAGIC_AT:
-        size = int.from_bytes(data[position + 8 : position + 12], signed=True) + LOG_OVERHEAD
+        size = int.from_bytes(data[position + 8 : position + 12]) + LOG_OVERHEAD
         magic = data[position + MAGIC_AT]
         if not is_plausible(size, magic):
             raise CorruptRecordError(f"invalid batch of {size} bytes with magic {magic}")

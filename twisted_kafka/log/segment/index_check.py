@@ -64,7 +64,7 @@ def _header_at(batches: BatchFile, position: int) -> BatchHeader | None:
     data = os.pread(batches.fd, HEADER_BYTES, position)
     if len(data) < SMALLEST_LEGACY_BYTES:
         return None
-    size = int.from_bytes(data[8:12], signed=True) + 12
+    size = int.from_bytes(data[8:12]) + 12
     if not is_plausible(size, data[16]) or position + size > batches.size_bytes:
         return None
     return BatchHeader(data.ljust(HEADER_BYTES, b"\0"), 0, position)
