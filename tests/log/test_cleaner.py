@@ -724,6 +724,18 @@ def test_the_arrays_grow_with_the_keys(load_factor: float, count: int, at_once: 
     assert table.survivors([DataBatch(-1, count - 2, count, bytes(encode_records(again, 0)))]).counts == [0]
 
 
+def test_a_block_has_batches_or_messages_of_old_formats(tmp_path: Path) -> None:
+    data = b""
+    for offset, magic in enumerate((2, 2, 1, 1, 2, 0, 2)):
+        data += keyed((b"k", b"%d" % offset), base_offset=offset, magic=magic)
+    path = tmp_path / "segment"
+    path.write_bytes(data)
+    with open(path, "rb") as file:
+        blocks = list(read_blocks(file.fileno(), 0, len(data), len(data)))
+    assert [(len(block.positions), len(block.messages)) for block in blocks] == [(2, 0), (0, 2), (1, 0), (0, 1), (1, 0)]
+    assert [block.is_plain for block in blocks] == [True, False, True, False, True]
+
+
 def test_batches_that_do_not_fit_a_block_are_in_the_next(tmp_path: Path) -> None:
     whole = [bytes(keyed((b"k", b"x" * (40 * number)))) for number in [*range(60), 300, 1, 200, 250]]
     path = tmp_path / "segment"

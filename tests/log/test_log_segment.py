@@ -1,5 +1,6 @@
 """One segment: what it finds by offset and by time, in memory and in its files, and when it begins anew."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,16 @@ def test_a_segment_begins_anew_where_another_was_left(tmp_path: Path) -> None:
         assert new.locate(BASE + 2) is not None
         new.close()
         assert new.path.stat().st_size == new.size_bytes
+
+
+@pytest.mark.parametrize("reserve_bytes", [0, 4096])
+def test_what_was_reserved_is_cut_durably(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reserve_bytes: int) -> None:
+    segment = create(tmp_path, reserve_bytes=reserve_bytes)
+    append(segment, 1)
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", lambda fd: synced.append(os.fstat(fd).st_size))
+    segment.close()
+    assert synced == ([segment.size_bytes] if reserve_bytes else [])
 
 
 def test_the_first_moment_of_time_is_a_time(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.log.support import NOW_MS, PARTITION, Bench, abort, append, batch, contents
+from twisted_kafka.log.loading import log_loader
 from twisted_kafka.log.loading.log_loader import LastStop, LogLoader
 from twisted_kafka.log.unified_log import UnifiedLog
 
@@ -458,15 +459,18 @@ def test_an_epoch_without_records_that_a_start_forgot_is_truncated_in_the_file_t
     assert (bench.directory / "leader-epoch-checkpoint").read_text() == "0\n1\n1 0\n"
 
 
+@pytest.mark.parametrize("was_clean", [False, True])
 @pytest.mark.parametrize("left", [b"", b"0\n2\n0 0\n3 1", b"\0" * 12])
-def test_epochs_come_from_flushed_batches_when_their_file_is_torn(bench: Bench, left: bytes) -> None:
+def test_epochs_come_from_flushed_batches_when_their_file_is_torn(bench: Bench, left: bytes, was_clean: bool) -> None:
     log = bench.open()
     fill(log, 20)
     for number in range(20, 40):
         append(log, b"value-%d" % number, epoch=3)
     log.flush()
     (bench.directory / "leader-epoch-checkpoint").write_bytes(left)
-    assert bench.open(recovery_point=40).leader_epochs.entries == ((0, 0), (3, 20))
+    if was_clean:
+        log.close()
+    assert bench.open(recovery_point=40, was_clean=was_clean).leader_epochs.entries == ((0, 0), (3, 20))
 
 
 def test_a_topic_id_that_was_torn_is_in_nobodys_way(bench: Bench) -> None:
@@ -508,7 +512,9 @@ def test_a_clean_start_takes_no_index_that_goes_beyond_the_batches(tmp_path: Pat
     assert log.log_end_offset == 2
 
 
-def test_aborted_transactions_that_were_torn_after_a_clean_stop_are_read_from_the_batches(tmp_path: Path) -> None:
+def test_aborted_transactions_that_were_torn_after_a_clean_stop_are_read_from_the_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bench = Bench(tmp_path / "topic-0", segment_bytes=1024, index_interval_bytes=150)
     log = bench.open()
     for sequence in range(8):
@@ -525,7 +531,11 @@ def test_aborted_transactions_that_were_torn_after_a_clean_stop_are_read_from_th
     assert len(torn) > 2
     for path in (torn[0], torn[-1]):
         path.write_bytes(path.read_bytes()[:-3])
-    log = bench.open(was_clean=True)
+    synced: list[Path] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(log_loader, "sync_directory", synced.append)
+        log = bench.open(was_clean=True)
+    assert synced == [bench.directory] * 2, "the files are new"
     assert log.aborted_transactions(0, log.log_end_offset) == aborted
     assert (log.recovery_point, log.log_end_offset) == (40, 40)
     log.close()
