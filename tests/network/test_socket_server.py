@@ -526,6 +526,7 @@ def test_listeners_come_and_go(running: Callable[..., Running]) -> None:
     echo(first, 2)
     server.await_counted(1)
     assert server.metrics.value("Acceptor", "AcceptorBlockedPercent", listener="OTHER") is None
+    assert server.metrics.value("socket-server-metrics", "connection-accept-rate", listener="OTHER") is None
     assert server.metrics.value("Acceptor", "AcceptorBlockedPercent", listener="PLAINTEXT") == 0
     with socket.create_server(("127.0.0.1", 0)) as taken:
         bad = two["listeners"].replace("OTHER://127.0.0.1:0", f"OTHER://127.0.0.1:{taken.getsockname()[1]}")

@@ -287,6 +287,17 @@ def test_closing_in_a_pause_between_two_attempts_fails_what_waits() -> None:
     assert len(harness.attempts) == 1
 
 
+def test_what_waits_when_a_connection_is_lost_is_sent_on_the_next_one() -> None:
+    harness, first = ready(max_in_flight_requests_per_connection=1)
+    second = harness.send(heartbeat())
+    harness.attempts[0].lose(ConnectionDone())
+    assert isinstance(first.error, DisconnectedError)
+    harness.clock.advance(1)
+    attempt = harness.attempts[1].succeed()
+    attempt.answer(attempt.requests()[0], HeartbeatResponse())
+    assert second.response.error_code == 0
+
+
 def test_a_connection_that_was_lost_is_not_aborted() -> None:
     harness, first = ready()
     attempt = harness.attempts[0]

@@ -65,6 +65,8 @@ def test_a_loop_that_fails_is_begun_anew_as_soon_as_there_is_a_reactor(monkeypat
     assert following.hooks is setup.layer.processor
     setup.layer.processor.check_connections()
     assert following.is_woken
+    setup.reactor.wakeUp()
+    assert not setup.reactor.is_woken, "it is closed"
     assert setup.thread._ended.is_set()
 
 
