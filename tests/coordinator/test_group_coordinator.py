@@ -576,3 +576,15 @@ def test_a_timer_of_a_member_that_is_gone_does_nothing() -> None:
     described: Any = bench.groups.describe_consumer_group("g")
     assert [member.member_id for member in described.members] == ["b"]
     assert len(bench.timer) == 1
+
+
+def test_offsets_expire_until_the_stop() -> None:
+    bench = Bench(offsets_retention_check_interval_ms=1000)
+    expired: list[int] = []
+    for is_stopped in (False, True):
+        if is_stopped:
+            bench.groups.shutdown()
+        bench.clock.advance_ms(5000)
+        expired.append(bench.scheduler.run_due())
+    assert expired[0] > 0
+    assert expired[1] == 0

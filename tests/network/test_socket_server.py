@@ -21,6 +21,7 @@ from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network import socket_server
 from twisted_kafka.network.accepting.acceptor import BindError
 from twisted_kafka.network.connection.channel_builder import PlaintextChannelBuilder
+from twisted_kafka.network.loop.processor_metrics import UNLIMITED_BYTES
 from twisted_kafka.network.loop.reactors import make_reactor
 from twisted_kafka.network.request_plane import DATA_PLANE, RequestPlane
 from twisted_kafka.network.requests.request import Request
@@ -238,6 +239,12 @@ def test_nothing_goes_wrong_from_the_start_to_the_stop(running: Callable[..., Ru
         server.stop()
 
     assert lines_of(run) == ["Main loop terminated."]  # Twisted says that of each reactor that ends
+
+
+@pytest.mark.parametrize("size_bytes", ["0", "-1"])
+def test_without_a_limit_there_is_no_memory_pool(running: Callable[..., Running], size_bytes: str) -> None:
+    server = running({"queued.max.request.bytes": size_bytes})
+    assert server.metrics.value("SocketServer", "MemoryPoolAvailable") == UNLIMITED_BYTES
 
 
 def test_binds_first_and_serves_when_told(running: Callable[..., Running]) -> None:

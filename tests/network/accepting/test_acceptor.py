@@ -168,6 +168,16 @@ def test_a_full_broker_takes_the_next_connection_when_one_is_closed(accepting: A
     assert not any(map(is_closed, here.clients))
 
 
+def test_looks_again_for_a_slot_when_nobody_says_that_there_is_one(accepting: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = accepting([9])
+    answers = [False, True]
+    monkeypatch.setattr(here.quotas, "slot_available", lambda *_: answers.pop(0))
+    here.connect(1)
+    assert here.accepted == [0]
+    here.advance_ms(RETRY_S * 1000)
+    assert here.accepted == [1]
+
+
 def test_an_address_with_too_many_connections_is_refused(accepting: Any) -> None:
     here = accepting([9], {"max.connections.per.ip": "1"})
     here.connect(3)

@@ -166,6 +166,7 @@ def test_a_loop_that_is_stopped_does_not_wait(monkeypatch: pytest.MonkeyPatch) -
     reactor.mainLoop()
     assert waits[0] > 0
     assert waits[1:] == [0]
+    assert reactor.polls == 2
     close_reactor(reactor)
 
 
