@@ -8,7 +8,7 @@ from twisted.logger import capturedLogs
 from tests.coordinator.fakes import Bench, MemoryLog, join
 from tests.coordinator.transcript_consumer import subscription
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, Producer, encode_batch
-from twisted_kafka.coordinator.effects import MAX_BATCH_RECORDS
+from twisted_kafka.coordinator.effects import MAX_BATCH_RECORDS, Write
 from twisted_kafka.coordinator.group.group_coordinator_metrics import COORDINATOR_TYPE, MANAGER_TYPE
 from twisted_kafka.coordinator.group.group_records import offset_commit, offset_tombstone
 from twisted_kafka.coordinator.group.offsets.offset_metadata_manager import OffsetFetch
@@ -588,3 +588,17 @@ def test_offsets_expire_until_the_stop() -> None:
         expired.append(bench.scheduler.run_due())
     assert expired[0] > 0
     assert expired[1] == 0
+
+
+def test_records_are_replayed_with_their_offsets_in_the_log() -> None:
+    class Shard:
+        def __init__(self) -> None:
+            self.replayed: list[tuple[object, int, int]] = []
+
+        def replay(self, record: object, producer_id: int, offset: int) -> None:
+            self.replayed.append((record, producer_id, offset))
+
+    records = [offset_tombstone("g", "t", number) for number in range(3)]
+    shard = Shard()
+    assert Write(records, lambda error: None).replay(shard, 10) == 12
+    assert shard.replayed == [(record, -1, 10 + number) for number, record in enumerate(records)]

@@ -24,12 +24,13 @@ NODE = Node(1, "kafka.example", 9092)
 
 class NodeTransport(StringTransport):
     is_aborted = False
+    has_no_delay = is_kept_alive = False
 
     def setTcpNoDelay(self, enabled: bool) -> None:
-        pass
+        self.has_no_delay = enabled
 
     def setTcpKeepAlive(self, enabled: bool) -> None:
-        pass
+        self.is_kept_alive = enabled
 
     def abortConnection(self) -> None:
         self.is_aborted = True

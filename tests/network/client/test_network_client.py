@@ -60,6 +60,8 @@ def test_it_connects_when_something_is_to_be_sent() -> None:
     assert harness.client.state_of(1) == "CONNECTING"
     attempt = harness.attempts[0].succeed()
     assert harness.client.is_ready(1)
+    assert attempt.transport.has_no_delay
+    assert attempt.transport.is_kept_alive
     (request,) = attempt.requests()
     assert request[:2] == (HEARTBEAT, 3)
     assert request[3] == "me"

@@ -8,7 +8,7 @@ from twisted.internet.pollreactor import PollReactor
 
 from twisted_kafka.network.loop import reactors
 from twisted_kafka.network.loop.reactors import MAX_FAILURES, NoHooks, Waker, close_reactor, make_poll_reactor, make_reactor
-from twisted_kafka.timing.clock import SystemClock
+from twisted_kafka.timing.clock import ManualClock, SystemClock
 
 
 @pytest.fixture(params=["eventfd", "pipe"])
@@ -120,11 +120,15 @@ class RecordingHooks:
 
 @pytest.mark.parametrize("is_interrupted", [False, True])
 def test_a_turn_of_the_loop(monkeypatch: pytest.MonkeyPatch, is_interrupted: bool) -> None:
-    reactor: Any = make_reactor(SystemClock())
+    clock = ManualClock()
+    clock.advance_ms(5)
+    reactor: Any = make_reactor(clock)
     reactor.hooks = hooks = RecordingHooks()
 
     def poll(timeout_s: float, _: int) -> tuple[()]:
         hooks.called.append(f"poll {timeout_s}")
+        assert reactor.waiting_since_ns == clock.monotonic_ns()
+        clock.advance_ms(7)
         if is_interrupted:
             raise InterruptedError
         return ()
@@ -133,7 +137,7 @@ def test_a_turn_of_the_loop(monkeypatch: pytest.MonkeyPatch, is_interrupted: boo
     reactor.startRunning(installSignalHandlers=False)
     reactor.mainLoop()
     assert hooks.called == ["handle_requests", "before_poll", "poll 0", "after_poll", "run_pending", "handle_requests"]
-    assert reactor.polls == 1
+    assert (reactor.polls, reactor.waited_ns, reactor.waiting_since_ns) == (1, 7_000_000, 0)
     close_reactor(reactor)
 
 

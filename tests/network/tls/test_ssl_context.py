@@ -4,7 +4,7 @@ import pytest
 from OpenSSL import SSL
 
 from tests.network.tls.tls_harness import ALICE, BROKER, Listener
-from twisted_kafka.network.tls.ssl_context import SESSION_S, Identity, is_end_of_file, reason_of
+from twisted_kafka.network.tls.ssl_context import SESSION_S, Identity, client_context, is_end_of_file, reason_of
 from twisted_kafka.network.tls.ssl_settings import SslSettings
 
 
@@ -69,3 +69,11 @@ def test_a_client_gets_the_whole_chain() -> None:
     client = Listener().connect().handshake()
     assert client.tls.get_peer_cert_chain(as_cryptography=True) == list(BROKER.chain)
     assert len(BROKER.chain) > 1
+
+
+def test_a_client_needs_neither_a_key_nor_a_trust_store() -> None:
+    config = Listener().config(
+        **dict.fromkeys(("ssl.keystore.key", "ssl.keystore.certificate.chain", "ssl.truststore.certificates"), "")
+    )
+    context = client_context(SslSettings.of_listener(config, "SSL"))
+    assert context.get_verify_mode() == SSL.VERIFY_PEER
