@@ -343,6 +343,20 @@ def test_a_segment_is_rolled_when_an_index_is_full(tmp_path: Path) -> None:
     assert [segment.base_offset for segment in log.segments] == [0, 3, 6]
 
 
+@pytest.mark.parametrize(("step_ms", "count"), [(0, 5), (1, 3)])
+def test_an_index_that_is_full_is_so_after_a_restart(tmp_path: Path, step_ms: int, count: int) -> None:
+    """There is room for four offsets and, besides the last entry, for two times."""
+    bench = Bench(tmp_path / "topic-0", segment_index_bytes=3 * 12, index_interval_bytes=0)
+    log = bench.open()
+    for number in range(count):
+        append(log, b"a", timestamp_ms=NOW_MS + number * step_ms)
+    assert len(log.segments) == 1
+    for again in (bench.open(), bench.reopen_clean(log)):
+        assert again.segments.active.is_index_full
+    append(again, b"a", timestamp_ms=NOW_MS + count * step_ms)
+    assert [segment.base_offset for segment in again.segments] == [0, count]
+
+
 def test_a_segment_is_rolled_when_relative_offsets_overflow(tmp_path: Path) -> None:
     log = Bench(tmp_path / "topic-0").open()
     log.append_as_follower(batch(b"a", base_offset=0))
@@ -442,7 +456,15 @@ def test_a_flush_syncs_the_directory_for_new_names_only(log: UnifiedLog, bench: 
     append(log, b"b")
     assert flushes() == 0
     log.assign_topic_id(b"0123456789abcdef")
+    append(log, b"c")
     assert (flushes(), flushes()) == (1, 0)
+    again = bench.reopen_clean(log)
+    names: list[Path] = []
+    monkeypatch.setattr(bench.environment, "sync_names", names.append)
+    for value in (b"d", b"e"):
+        append(again, value)
+        again.flush()
+    assert names == [bench.directory.parent], "its own name is made durable once"
 
 
 def test_a_flush_writes_the_indexes(tmp_path: Path) -> None:
