@@ -159,6 +159,10 @@ def test_indexes_that_do_not_fit_their_batches(
     for time_ms, offset in times:
         segment.time_index.maybe_append(time_ms, offset)
     assert indexes_fit(batches, segment.offset_index, segment.time_index) is expected
+    with open(segment.path, "r+b") as file:  # the size of the first batch
+        file.seek(8)
+        file.write(bytes(4))
+    assert not indexes_fit(batches, segment.offset_index, segment.time_index)
 
 
 def test_indexes_of_batches_without_times_and_of_none(tmp_path: Path) -> None:

@@ -118,7 +118,8 @@ def test_sequences_wrap(log: UnifiedLog) -> None:
     produce(log, LARGEST - 1, 4)
     assert produce(log, 2).first_offset == 4
     assert produce(log, LARGEST - 1, 4).first_offset == 0
-    assert advance_sequence(LARGEST, 1) == 0
+    assert (advance_sequence(LARGEST - 1, 1), advance_sequence(LARGEST, 1)) == (LARGEST, 0)
+    assert (retreat_sequence(5, 5), retreat_sequence(5, 6)) == (0, LARGEST)
     assert retreat_sequence(0, 1) == LARGEST
     assert retreat_sequence(advance_sequence(LARGEST - 3, 10), 10) == LARGEST - 3
 

@@ -32,10 +32,9 @@ def indexes_fit(batches: BatchFile, offsets: OffsetIndex, times: TimeIndex) -> b
     if not times.entries:
         return int(header.max_timestamp_ms) < 0
     first = _header_at(batches, 0)
-    last_offset, last_time_ms = times.last_entry().offset, times.last_entry().timestamp_ms
-    if first is None or last_offset < batches.base_offset:
+    if first is None:
         return False
-    latest_fits: bool = last_time_ms >= first.max_timestamp_ms
+    latest_fits: bool = times.last_entry().timestamp_ms >= first.max_timestamp_ms
     return latest_fits
 
 
