@@ -744,7 +744,9 @@ def test_batches_that_do_not_fit_a_block_are_in_the_next(tmp_path: Path) -> None
         blocks = list(read_blocks(file.fileno(), 0, path.stat().st_size, 1000))
     assert len(blocks) > 5
     assert [block.data[start:end] for block in blocks for start, end in zip(block.positions, block.ends, strict=True)] == whole
-    for damaged in (b"".join(whole)[:-1], b"".join(whole) + bytes(20), b"".join(whole) + b"\xff" * 61):
+    too_small = whole[0][:8] + (5).to_bytes(4) + whole[0][12:]
+    for more in (whole[0][:-1], bytes(20), b"\xff" * 61, too_small, too_small * 2):
+        damaged = b"".join(whole) + more
         path.write_bytes(damaged)
         with open(path, "rb") as file, pytest.raises(CorruptRecordError):
             list(read_blocks(file.fileno(), 0, len(damaged), 1000))

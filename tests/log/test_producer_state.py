@@ -150,13 +150,27 @@ def test_a_damaged_snapshot_is_passed_over(log: UnifiedLog, bench: Bench) -> Non
     path = log.dir / "00000000000000000040.snapshot"
     path.write_bytes(path.read_bytes()[:-1])
     again = bench.open(was_clean=True)
+    assert not path.exists()
     assert produce(again, 39).is_duplicate
+
+
+def test_batches_without_a_producer_are_no_producers(log: UnifiedLog, bench: Bench) -> None:
+    for sequence in range(3):
+        append(log, b"x")
+        produce(log, sequence)
+    log.flush()
+    log.close()
+    for path in log.dir.glob("*.snapshot"):
+        path.unlink()
+    assert list(bench.open(was_clean=True).producer_state.producers) == [7]
 
 
 def test_truncation_takes_the_state_back(log: UnifiedLog) -> None:
     for sequence in range(40):
         produce(log, sequence)
+    log.write_out()
     log.truncate_to(17)
+    assert not [path.name for path in log.dir.glob("*.snapshot") if int(path.name[:20]) > 17]
     assert produce(log, 16).is_duplicate
     assert produce(log, 17).first_offset == 17
 

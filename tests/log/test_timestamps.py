@@ -106,6 +106,23 @@ def test_a_batch_is_found_from_wherever_an_index_points(shapes: Any) -> None:
         os.close(fd)
 
 
+def test_a_large_batch_that_the_index_points_at_is_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = [SimpleRecord(0, None, bytes(LARGE_BATCH_BYTES // 2)) for _ in range(3)]
+    data = b"".join(build_batch(records, base_offset=at) for at in (0, 3, 6))
+    size_bytes = len(data) // 3
+    fd = os.memfd_create("batches")
+    try:
+        os.pwrite(fd, data, 0)
+        read: list[int] = []
+        pread = os.pread
+        monkeypatch.setattr(os, "pread", lambda fd, size, at: (read.append(at), pread(fd, size, at))[1])
+        for offset in (6, 7, 8):
+            assert find_batch(fd, 0, len(data), offset, 2 * size_bytes) == (8, 2 * size_bytes, 3 * size_bytes, 6)
+        assert read == [2 * size_bytes] * 3
+    finally:
+        os.close(fd)
+
+
 def test_a_batch_that_is_not_there_in_full_is_not_found_by_the_index_either() -> None:
     data = b"".join(build_batch([SimpleRecord(0, None, bytes(LARGE_BATCH_BYTES))], base_offset=at) for at in range(3))
     fd = os.memfd_create("batches")
