@@ -40,6 +40,21 @@ def test_nothing_waits_for_a_client_that_was_stopped() -> None:
     assert_closed(client.send(NODE, request()))
 
 
+def test_requests_are_told_of_a_stop_before_the_loop_loses_their_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = make_client()
+    is_running: list[bool] = []
+    close = client._client.close
+
+    def note_and_close() -> None:
+        is_running.append(client._reactor.running)
+        close()
+
+    monkeypatch.setattr(client._client, "close", note_and_close)
+    client.start()
+    client.stop()
+    assert is_running == [True, False]
+
+
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="only Linux shows the descriptors")
 def test_nothing_is_left_of_a_client_that_was_stopped() -> None:
     before = set(os.listdir("/proc/self/fd"))

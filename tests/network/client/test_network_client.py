@@ -426,8 +426,9 @@ def test_an_idle_connection_is_closed_and_made_anew_when_needed() -> None:
     assert not third.results
 
 
-def test_connections_stay_when_there_is_no_limit_to_idleness() -> None:
-    harness, _ = ready(connections_max_idle_ms=-1)
+@pytest.mark.parametrize("idle_ms", [-1, 0])
+def test_connections_stay_when_there_is_no_limit_to_idleness(idle_ms: int) -> None:
+    harness, _ = ready(connections_max_idle_ms=idle_ms)
     attempt = harness.attempts[0]
     attempt.answer(attempt.requests()[0], HeartbeatResponse())
     harness.clock.advance(1e6)

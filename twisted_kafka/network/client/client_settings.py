@@ -23,9 +23,9 @@ class Node(NamedTuple):
 class ClientSettings:
     """The settings of a client, named after Kafka's client configs. The defaults are Kafka's between brokers.
 
-    ``max_queued_requests`` limits the requests that wait for a node, in addition to ``max_in_flight_requests_per_connection``. A
-    negative ``connections_max_idle_ms`` means no limit, as for the connections of Kafka's controller. Without ``discover_versions``
-    the client sends no ApiVersions request and uses the newest version up to ``latest_version``.
+    ``max_queued_requests`` limits the requests that wait for a node, in addition to ``max_in_flight_requests_per_connection``.
+    If ``connections_max_idle_ms`` is 0 or less, connections may be idle without limit, as those of Kafka's controller.
+    Without ``discover_versions`` the client sends no ApiVersions request and uses the newest version up to ``latest_version``.
     """
 
     client_id: str

@@ -213,7 +213,7 @@ class NodeClient:
     def _check_idle(self) -> None:
         """Close the connection if it has been idle for too long; otherwise check again when it may be."""
         limit_s = self._settings.connections_max_idle_ms / 1000
-        if limit_s < 0:
+        if limit_s <= 0:
             return
         left_s = self._used_at_s + limit_s - self._reactor.seconds()
         if left_s <= 0 and not self._in_flight:
