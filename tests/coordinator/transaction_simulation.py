@@ -146,6 +146,10 @@ class SimBrokers:
             future.set_result(self.append(markers))
         return future
 
+    def forget_sender(self) -> None:
+        """Let markers that are under way arrive without anybody who hears of it: their coordinator is dead."""
+        self.under_way = [(markers, Future()) for markers, _ in self.under_way]
+
     def deliver_one(self) -> None:
         if not self.under_way:
             return
@@ -355,11 +359,13 @@ class Simulation:
 
     def _crashed(self) -> None:
         self.crashes += 1
+        self.brokers.forget_sender()
         while True:
             self.is_dead = False
             try:
                 self._restart()
             except Crash:
+                self.brokers.forget_sender()
                 continue
             return
 
