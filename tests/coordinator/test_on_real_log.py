@@ -42,7 +42,8 @@ class RealBroker:
         self.timer = Timer(clock)
         self.logs = LogManager(config, self.scheduler, clock)
         self.logs.startup()
-        metadata, metrics = MetadataCache(1), MetricsRegistry(clock)
+        metadata = MetadataCache(1)
+        self.metrics = metrics = MetricsRegistry(clock)
         self.replicas = ReplicaManager(config, self.logs, metadata, self.scheduler, clock, Purgatories(clock, self.timer), metrics)
         self.groups = make_group_coordinator(config, self.replicas, metadata, self.scheduler, self.timer, clock, metrics)
         self.groups.startup()
@@ -191,7 +192,7 @@ def test_a_transaction_is_verified_before_its_first_append(tmp_path: Path, clock
         asked.append(question)
         return ErrorCode.NONE if len(asked) > 1 else ErrorCode.INVALID_TXN_STATE
 
-    verification = TransactionVerification(broker.replicas, ask)
+    verification = TransactionVerification(broker.replicas, ask, broker.metrics)
     assert verification.verify(TopicPartition(TOPIC, 99), "tx", producer) == (ErrorCode.NONE, None)
     assert asked == []
     assert verification.verify(partition, "tx", producer).error == ErrorCode.INVALID_TXN_STATE
@@ -207,11 +208,13 @@ def test_a_transaction_is_verified_before_its_first_append(tmp_path: Path, clock
     assert len(asked) == 2
 
     def error_for(answer: ErrorCode, **options: bool) -> ErrorCode:
-        asked_once = TransactionVerification(broker.replicas, lambda *_: answer)
+        asked_once = TransactionVerification(broker.replicas, lambda *_: answer, broker.metrics)
         return asked_once.verify(partition, "tx", Producer(8, 0), **options).error
 
     assert error_for(ErrorCode.INVALID_PRODUCER_ID_MAPPING) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert error_for(ErrorCode.PRODUCER_FENCED) == ErrorCode.INVALID_PRODUCER_EPOCH
     assert error_for(ErrorCode.TRANSACTION_ABORTABLE) == ErrorCode.TRANSACTION_ABORTABLE
     assert error_for(ErrorCode.TRANSACTION_ABORTABLE, knows_abortable=False) == ErrorCode.INVALID_TXN_STATE
+    assert broker.metrics.meter("AddPartitionsToTxnManager", "VerificationFailureRate").count == 5
+    assert broker.metrics.histogram("AddPartitionsToTxnManager", "VerificationTimeMs").snapshot().count == 6
     broker.stop()

@@ -32,7 +32,9 @@ class Apis(Harness):
         self.sessions = FetchSessionCache(10, self.clock, self.metrics)
         self.registry = ApiRegistry(
             [
-                ProduceApis(self.replicas, TransactionVerification(self.replicas, lambda *of: self.ask_coordinator(*of))),
+                ProduceApis(
+                    self.replicas, TransactionVerification(self.replicas, lambda *of: self.ask_coordinator(*of), self.metrics)
+                ),
                 FetchApis(self.replicas, self.sessions, self.config, self.clock),
                 OffsetApis(self.replicas),
             ]

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.log.producer_state.producer_state_manager import NO_SEQUENCE, VerificationGuard
+from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.replica_manager import ReplicaManager
@@ -17,6 +18,8 @@ from twisted_kafka.replication.replica_manager import ReplicaManager
 AskCoordinator = Callable[[TopicPartition, str, Producer], ErrorCode]
 """Asks the coordinator of a transactional id: NONE if the partition is in its open transaction, otherwise the error."""
 
+
+METRICS_TYPE: Final = "AddPartitionsToTxnManager"
 
 UNVERIFIABLE: Final = frozenset(
     {
@@ -40,11 +43,14 @@ class Verified(NamedTuple):
 class TransactionVerification:
     """Verifies producers' transactions (Kafka: ReplicaManager.maybeStartTransactionVerificationForPartitions)."""
 
-    __slots__ = ("_ask", "_replicas")
+    __slots__ = ("_ask", "_clock", "_failures", "_replicas", "_times_ms")
 
-    def __init__(self, replicas: ReplicaManager, ask: AskCoordinator) -> None:
+    def __init__(self, replicas: ReplicaManager, ask: AskCoordinator, metrics: MetricsRegistry) -> None:
         self._replicas = replicas
         self._ask = ask
+        self._clock = metrics.clock
+        self._failures = metrics.meter(METRICS_TYPE, "VerificationFailureRate")
+        self._times_ms = metrics.histogram(METRICS_TYPE, "VerificationTimeMs")
 
     def verify(
         self,
@@ -64,7 +70,11 @@ class TransactionVerification:
         guard = None if hosted is None else hosted.log.start_verification(*producer, sequence)
         if guard is None:
             return Verified(ErrorCode.NONE)
+        began_ns = self._clock.monotonic_ns()
         error = self._ask(partition, transactional_id, producer)
+        self._times_ms.update((self._clock.monotonic_ns() - began_ns) / 1e6)
+        if error:
+            self._failures.mark()
         if error is ErrorCode.PRODUCER_FENCED:
             error = ErrorCode.INVALID_PRODUCER_EPOCH
         elif error is ErrorCode.TRANSACTION_ABORTABLE and not knows_abortable:

@@ -139,7 +139,7 @@ def test_a_commit_of_offsets_that_a_marker_overtook_after_its_verification_is_re
         assert broker.end_offsets_of("g", committed) == 0
         return ErrorCode.NONE
 
-    verification = TransactionVerification(broker.replicas, end_meanwhile)
+    verification = TransactionVerification(broker.replicas, end_meanwhile, broker.metrics)
     partition = broker.groups.transactional_partition("g")
     producer = Producer(PRODUCER, 0)
     error, guard = verification.verify(partition, "tx", producer)
