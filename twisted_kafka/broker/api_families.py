@@ -14,8 +14,8 @@ from twisted_kafka.broker.administration import Administration
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
-from twisted_kafka.coordinator.group.group_coordinator_metrics import CONSUMER
 from twisted_kafka.coordinator.group.offsets.legacy_offsets import LegacyOffsets
+from twisted_kafka.coordinator.group.state.group import CONSUMER
 from twisted_kafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
 from twisted_kafka.coordinator.transaction.verification import TransactionVerification
 from twisted_kafka.log.log_manager import LogManager

@@ -13,7 +13,7 @@ from twisted_kafka.coordinator.group.requests import JoinRequest, LeavingMember,
 from twisted_kafka.coordinator.group.results import JoinResult, LeftMember, SyncResult
 from twisted_kafka.coordinator.group.state import consumer_group_records as consumer_records
 from twisted_kafka.coordinator.group.state.classic_group import ClassicGroup
-from twisted_kafka.coordinator.group.state.classic_group_state import DEAD, EMPTY
+from twisted_kafka.coordinator.group.state.classic_group_state import EMPTY
 from twisted_kafka.coordinator.group.state.consumer_group import ConsumerGroup
 from twisted_kafka.coordinator.group.state.group_store import GroupStore
 from twisted_kafka.protocol.errors import ErrorCode
@@ -100,6 +100,4 @@ class ClassicRequests:
                 completed = answer.completed
                 return Write(answer.records, lambda error: (_NONE, completed(error)))
             return _NONE, answer
-        if group.state is DEAD:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
         return _NONE, self._classic_groups.leave(group, leaving)

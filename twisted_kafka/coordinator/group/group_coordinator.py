@@ -255,14 +255,13 @@ class GroupCoordinator:
 
     def fetch_offsets(self, request: OffsetFetch) -> "tuple[ErrorCode, Fetched] | Future[tuple[ErrorCode, Fetched]]":
         """Return the group's error and its committed offsets."""
-
-        def refused(error: ErrorCode) -> tuple[ErrorCode, Fetched]:
-            return error, {}
-
-        answer: tuple[ErrorCode, Fetched] | Future[tuple[ErrorCode, Fetched]] = self._read(
-            request.sender.group_id, lambda shard: shard.offsets.fetch(request), refused
-        )
-        return answer
+        try:
+            answer: tuple[ErrorCode, Fetched] | Future[tuple[ErrorCode, Fetched]] = self.runtime.read(
+                request.sender.group_id, lambda shard: shard.offsets.fetch(request)
+            )
+        except KafkaError as error:
+            return error.code, {}
+        return recover(answer, KafkaError, _not_fetched) if isinstance(answer, Future) else answer
 
     def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> Any:
         """Delete committed offsets; return (the group's error, the partitions' errors), or a future of it."""
@@ -328,6 +327,10 @@ class GroupCoordinator:
         """Delete an empty group."""
         answer: ErrorCode | Future[ErrorCode] = self._read(group_id, lambda shard: shard.offsets.delete_group(group_id), ErrorCode)
         return answer
+
+
+def _not_fetched(error: KafkaError) -> tuple[ErrorCode, Fetched]:
+    return error.code, {}
 
 
 def _unless_parked(result: "T | Future[T]") -> "T | Future[T]":

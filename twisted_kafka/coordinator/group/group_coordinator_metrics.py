@@ -5,6 +5,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from twisted_kafka.coordinator.group.state.classic_group_state import ClassicGroupState
 from twisted_kafka.coordinator.group.state.consumer_group_state import ConsumerGroupState
+from twisted_kafka.coordinator.group.state.group import CLASSIC, CONSUMER
 from twisted_kafka.coordinator.load_times import LoadTimes
 from twisted_kafka.metrics.instruments import Counter
 from twisted_kafka.metrics.registry import MetricsRegistry
@@ -16,9 +17,6 @@ MANAGER_TYPE: Final = "GroupMetadataManager"
 
 T = TypeVar("T")
 K = TypeVar("K")
-
-CLASSIC: Final = "classic"
-CONSUMER: Final = "consumer"
 
 
 class GroupCounts(NamedTuple):

@@ -3,15 +3,13 @@
 from collections import Counter
 
 from twisted_kafka.coordinator.group.environment import GroupEnvironment
-from twisted_kafka.coordinator.group.group_coordinator_metrics import CLASSIC, CONSUMER, GroupCounts
+from twisted_kafka.coordinator.group.group_coordinator_metrics import GroupCounts
 from twisted_kafka.coordinator.group.results import GroupDescription, GroupListing
-from twisted_kafka.coordinator.group.state.classic_group import ClassicGroup
 from twisted_kafka.coordinator.group.state.classic_group_state import DEAD
 from twisted_kafka.coordinator.group.state.consumer_group import ConsumerGroup
 from twisted_kafka.coordinator.group.state.consumer_group_member import ConsumerGroupMember, Partitions
 from twisted_kafka.coordinator.group.state.group_store import GroupStore
 from twisted_kafka.coordinator.group.state.topic_image import TopicSnapshot
-from twisted_kafka.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.consumer_groups import (
     ConsumerGroupDescribeResponseAssignment,
@@ -33,19 +31,13 @@ class GroupQueries:
 
     def list_groups(self) -> list[GroupListing]:
         """Return all groups."""
-        return [
-            GroupListing(group.group_id, CONSUMER_PROTOCOL_TYPE, group.state.value, CONSUMER)
-            if isinstance(group, ConsumerGroup)
-            else GroupListing(group.group_id, group.protocol_type or "", group.state.value, CLASSIC)
-            for group in self._store.groups.values()
-        ]
+        return [group.listing() for group in self._store.groups.values()]
 
     def counts(self) -> GroupCounts:
         """Return the number of groups in each state; without the shard's lock it may see a change half done."""
-        groups = list(self._store.groups.values())
         return GroupCounts(
-            Counter(group.state for group in groups if isinstance(group, ClassicGroup)),
-            Counter(group.peek_state() for group in groups if isinstance(group, ConsumerGroup)),
+            Counter(group.state for group in self._store.classic_groups()),
+            Counter(group.peek_state() for group in self._store.consumer_groups()),
             len(self._store.offsets),
         )
 
@@ -56,9 +48,10 @@ class GroupQueries:
 
     def describe_consumer(self, group_id: str) -> DescribedGroup:
         """Describe a consumer group."""
-        group = self._store.groups.get(group_id)
-        if not isinstance(group, ConsumerGroup):
-            message = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a consumer group."
+        group = self._store.consumer(group_id)
+        if group is None:
+            is_classic = group_id in self._store.groups
+            message = f"Group {group_id} is not a consumer group." if is_classic else f"Group {group_id} not found."
             return DescribedGroup(error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=message, group_id=group_id)
         snapshot: TopicSnapshot = self._environment.topics.snapshot
         return DescribedGroup(

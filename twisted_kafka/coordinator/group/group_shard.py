@@ -18,7 +18,6 @@ from twisted_kafka.coordinator.group.environment import GroupEnvironment
 from twisted_kafka.coordinator.group.group_queries import GroupQueries
 from twisted_kafka.coordinator.group.group_records import GROUP_RECORD_KINDS
 from twisted_kafka.coordinator.group.offsets.offset_metadata_manager import OffsetMetadataManager
-from twisted_kafka.coordinator.group.state.classic_group import ClassicGroup
 from twisted_kafka.coordinator.group.state.group_store import GroupStore
 from twisted_kafka.coordinator.interfaces import ICoordinatorShard, IShardFactory
 from twisted_kafka.protocol.errors import ErrorCode
@@ -51,9 +50,7 @@ class GroupShard:
         """Start the sessions of all members of the loaded groups."""
         self.store.loaded()
         self._member_manager.loaded()
-        for group in list(self.store.groups.values()):
-            if not isinstance(group, ClassicGroup):
-                continue
+        for group in self.store.classic_groups():
             if len(group.members) > self._config.max_size:
                 self._rebalancer.prepare(group, "the loaded group is larger than group.max.size")
             for member in list(group.members.values()):
@@ -61,9 +58,8 @@ class GroupShard:
 
     def unloaded(self) -> None:
         """Answer parked requests with NOT_COORDINATOR and stop the timers."""
-        for group in self.store.groups.values():
-            if isinstance(group, ClassicGroup):
-                self._rebalancer.abandon(group, ErrorCode.NOT_COORDINATOR)
+        for group in self.store.classic_groups():
+            self._rebalancer.abandon(group, ErrorCode.NOT_COORDINATOR)
         self._member_manager.unloaded()
         self.store.groups.clear()
 

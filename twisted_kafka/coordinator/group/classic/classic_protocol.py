@@ -14,7 +14,6 @@ from twisted_kafka.coordinator.group.state.classic_group import ClassicGroup
 from twisted_kafka.coordinator.group.state.classic_group_member import ClassicGroupMember, MemberTerms
 from twisted_kafka.coordinator.group.state.classic_group_state import (
     COMPLETING_REBALANCE,
-    DEAD,
     EMPTY,
     PREPARING_REBALANCE,
     STABLE,
@@ -38,8 +37,6 @@ class ClassicProtocol:
 
     def join(self, group: ClassicGroup, request: JoinRequest) -> JoinAnswer:
         """Answer a JoinGroup, immediately or when the rebalance is over."""
-        if group.state is DEAD:
-            return JoinResult(ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id)
         if not self._has_room(group, request.member_id):
             group.remove(request.member_id)
             self._rebalancer.try_complete_join(group)
@@ -184,8 +181,6 @@ class ClassicProtocol:
         return ErrorCode.REBALANCE_IN_PROGRESS if group.state is PREPARING_REBALANCE else _NONE
 
     def _check(self, group: ClassicGroup, sender: Sender) -> ErrorCode:
-        if group.state is DEAD:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         error = group.check_member(sender.member_id, sender.instance_id)
         if error:
             return error

@@ -41,11 +41,10 @@ class MemberManager:
 
     def loaded(self) -> None:
         """Start the session and revocation timers of all members."""
-        for group in list(self._store.groups.values()):
-            if isinstance(group, ConsumerGroup):
-                for member in group.members.values():
-                    self.touch(group.group_id, member)
-                    self._time_revocation(group.group_id, member)
+        for group in self._store.consumer_groups():
+            for member in group.members.values():
+                self.touch(group.group_id, member)
+                self._time_revocation(group.group_id, member)
 
     def unloaded(self) -> None:
         """Stop the timers."""

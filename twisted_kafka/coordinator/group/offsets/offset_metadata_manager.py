@@ -11,13 +11,12 @@ from twisted_kafka.coordinator.group.append_errors import group_store_error, off
 from twisted_kafka.coordinator.group.classic.rebalance import Rebalancer
 from twisted_kafka.coordinator.group.environment import GroupEnvironment
 from twisted_kafka.coordinator.group.group_records import group_tombstone, offset_commit, offset_tombstone
-from twisted_kafka.coordinator.group.offsets.offset_expiration import expired_offsets
 from twisted_kafka.coordinator.group.requests import Sender
 from twisted_kafka.coordinator.group.state import consumer_group_records as consumer_records
 from twisted_kafka.coordinator.group.state.classic_group import ClassicGroup
-from twisted_kafka.coordinator.group.state.classic_group_state import COMPLETING_REBALANCE, DEAD, EMPTY
 from twisted_kafka.coordinator.group.state.consumer_group import ConsumerGroup
-from twisted_kafka.coordinator.group.state.group_store import Group, GroupStore
+from twisted_kafka.coordinator.group.state.group import Group
+from twisted_kafka.coordinator.group.state.group_store import GroupStore
 from twisted_kafka.coordinator.group.state.offset_store import Offsets
 from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard
 from twisted_kafka.protocol.errors import ErrorCode
@@ -26,9 +25,6 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 
 _NONE = ErrorCode.NONE
 T = TypeVar("T")
-
-MEMBER_EPOCHS_SINCE = 9
-"""The version of OffsetCommit that members with the consumer group protocol have to use."""
 
 Fetched = dict[TopicPartition, OffsetCommitValue | ErrorCode | None]
 Deleted = tuple[ErrorCode, dict[TopicPartition, ErrorCode]]
@@ -60,12 +56,12 @@ class OffsetMetadataManager:
         group = self._store.groups.get(sender.group_id)
         if group is None:
             error = ErrorCode.ILLEGAL_GENERATION if sender.generation >= 0 else _NONE
-        elif isinstance(group, ConsumerGroup):
-            error = _check_member(group, sender, version)
         else:
-            error = self._check_classic(group, sender)
+            error = group.check_commit(sender.member_id, sender.instance_id, sender.generation, version)
         if error:
             return error
+        if sender.generation >= 0:
+            self._keep_session(sender)
         written = [offset_commit(sender.group_id, each.topic, each.partition, value) for each, value in offsets.items()]
         return Write(written, self._committed(len(written)))
 
@@ -80,23 +76,19 @@ class OffsetMetadataManager:
         return Write(written, self._committed(len(written)), producer, guard)
 
     def _check_transactional(self, sender: Sender) -> ErrorCode:
-        group = self._store.groups.get(sender.group_id)
-        if group is not None and _is_dead(group):
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        _, member_id, instance_id, generation = sender
+        group_id, member_id, instance_id, generation = sender
         if generation < 0 and not member_id and instance_id is None:
             return _NONE  # producers older than KIP-447 do not send the member
+        group = self._store.groups.get(group_id)
         if group is None:
             return _NONE if generation < 0 else ErrorCode.UNKNOWN_MEMBER_ID
-        if isinstance(group, ConsumerGroup):
-            error = _check_member(group, sender, MEMBER_EPOCHS_SINCE)
-            return ErrorCode.ILLEGAL_GENERATION if error is ErrorCode.STALE_MEMBER_EPOCH else error
-        if generation < 0 and group.state is EMPTY:
-            return _NONE
-        error = group.check_member(member_id, instance_id)
-        if not error and generation != group.generation:
-            error = ErrorCode.ILLEGAL_GENERATION
-        return error  # a member may finish its transaction during a rebalance
+        return group.check_transactional_commit(member_id, instance_id, generation)
+
+    def _keep_session(self, sender: Sender) -> None:
+        """Extend the session of a classic group's member: its commit is a sign of life."""
+        group = self._store.classic(sender.group_id)
+        if group is not None:
+            self._rebalancer.touch(group, group.members[sender.member_id])
 
     def _committed(self, count: int) -> Callable[[ErrorCode], ErrorCode]:
         metrics = self._environment.metrics
@@ -109,34 +101,14 @@ class OffsetMetadataManager:
 
         return completed
 
-    def _check_classic(self, group: ClassicGroup, sender: Sender) -> ErrorCode:
-        if group.state is DEAD:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        _, member_id, instance_id, generation = sender
-        if generation < 0 and group.state is EMPTY:
-            return _NONE  # an administrator, or a consumer with manual assignment
-        if generation < 0 and not member_id and instance_id is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        error = group.check_member(member_id, instance_id)
-        if error:
-            return error
-        if generation != group.generation:
-            return ErrorCode.ILLEGAL_GENERATION
-        if group.state is COMPLETING_REBALANCE:
-            return ErrorCode.REBALANCE_IN_PROGRESS
-        self._rebalancer.touch(group, group.members[member_id])
-        return _NONE
-
     # fetching
 
     def fetch(self, request: OffsetFetch) -> tuple[ErrorCode, Fetched]:
         """Return the committed offsets (None: not committed), or UNSTABLE_OFFSET_COMMIT where a transaction is pending."""
         sender, partitions, require_stable = request
         group = self._store.groups.get(sender.group_id)
-        if isinstance(group, ConsumerGroup) and (sender.member_id or sender.generation >= 0):
-            error = _check_member(group, sender, MEMBER_EPOCHS_SINCE)
-            if error:
-                return error, {}
+        if group is not None and (error := group.check_fetch(sender.member_id, sender.generation)):
+            return error, {}
         store = self._store.offsets
         offsets = store.of(sender.group_id)
         if not require_stable:
@@ -154,15 +126,15 @@ class OffsetMetadataManager:
     def delete(self, group_id: str, partitions: Sequence[TopicPartition]) -> Deleted | Write:
         """Answer an OffsetDelete with the group's error and one for each partition."""
         group = self._store.groups.get(group_id)
-        if group is None or _is_dead(group):
+        if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND, {}
-        results = dict.fromkeys(partitions, _NONE)
-        if isinstance(group, ConsumerGroup) or group.state is not EMPTY:
-            if isinstance(group, ClassicGroup) and not group.is_consumer_group():
-                return ErrorCode.NON_EMPTY_GROUP, {}
-            for partition in partitions:
-                if group.is_subscribed(partition.topic):
-                    results[partition] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+        refused = group.check_offset_deletion()
+        if refused:
+            return refused, {}
+        results = {
+            partition: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if group.is_subscribed(partition.topic) else _NONE
+            for partition in partitions
+        }
         stored = frozenset(self._store.offsets.partitions_of(group_id))
         going = [partition for partition, error in results.items() if error is _NONE and partition in stored]
         if not going:
@@ -179,9 +151,9 @@ class OffsetMetadataManager:
     def delete_group(self, group_id: str) -> ErrorCode | Write:
         """Delete an empty group and its offsets."""
         group = self._store.groups.get(group_id)
-        if group is None or _is_dead(group):
+        if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        if not _is_empty(group):
+        if not group.is_empty():
             return ErrorCode.NON_EMPTY_GROUP
         partitions = self._store.offsets.partitions_of(group_id)
 
@@ -207,10 +179,12 @@ class OffsetMetadataManager:
         """Delete expired offsets, and groups with neither members nor offsets; return the number of offsets."""
         now_ms = self._environment.clock.wall_ms()
         retention_ms = self._environment.config.offsets_retention_ms
+        offsets = self._store.offsets
         metrics = self._environment.metrics
         count = 0
         for group in list(self._store.groups.values()):
-            expired = expired_offsets(group, self._store.offsets, now_ms, retention_ms)
+            retention = group.offset_retention()
+            expired = [] if retention is None else offsets.expired(group.group_id, now_ms, retention_ms, retention)
             count += len(expired)
             if expired or self._is_over(group, 0):
                 self._effects.writes.append(self._removal(group, expired, self._counting(len(expired), metrics.offsets_expired)))
@@ -219,7 +193,11 @@ class OffsetMetadataManager:
     # tombstones
 
     def _removal(
-        self, group: Group, partitions: list[TopicPartition], answer: Callable[[ErrorCode], T], is_over: bool = False
+        self,
+        group: ClassicGroup | ConsumerGroup,
+        partitions: list[TopicPartition],
+        answer: Callable[[ErrorCode], T],
+        is_over: bool = False,
     ) -> Writes:
         """Return the write that deletes offsets, and then the group if nothing is left of it or it ``is_over`` anyway."""
         group_id = group.group_id
@@ -242,15 +220,13 @@ class OffsetMetadataManager:
         """Remove a group that was never written and has no offsets: no record's replay removes it."""
         if self._store.groups.get(group.group_id) is not group:
             return
-        if self._is_over(group, 0) or (is_over and group.state is EMPTY and not self._store.offsets.has_any(group.group_id)):
+        if self._is_over(group, 0) or (is_over and group.is_empty() and not self._store.offsets.has_any(group.group_id)):
             group.close()
             del self._store.groups[group.group_id]
 
     def _is_over(self, group: Group, going: int) -> bool:
         """Return whether the group can be deleted together with ``going`` of its offsets."""
-        if not _is_empty(group) or (isinstance(group, ClassicGroup) and group.pending_members):
-            return False
-        return len(self._store.offsets.partitions_of(group.group_id)) == going
+        return group.is_over() and len(self._store.offsets.partitions_of(group.group_id)) == going
 
     def _counting(self, count: int, counted: Callable[[int], None]) -> Callable[[ErrorCode], None]:
         def removed(error: ErrorCode) -> None:
@@ -260,25 +236,3 @@ class OffsetMetadataManager:
                 counted(count)
 
         return removed
-
-
-def _is_dead(group: Group) -> bool:
-    return isinstance(group, ClassicGroup) and group.state is DEAD
-
-
-def _is_empty(group: Group) -> bool:
-    return not group.members if isinstance(group, ConsumerGroup) else group.state is EMPTY
-
-
-def _check_member(group: ConsumerGroup, sender: Sender, version: int) -> ErrorCode:
-    """Return NONE if the sender may commit or fetch in its epoch; an administrator may while the group has no members."""
-    if sender.generation < 0 and not group.members:
-        return _NONE
-    member = group.members.get(sender.member_id)
-    if member is None:
-        return ErrorCode.UNKNOWN_MEMBER_ID
-    if not member.is_classic and version < MEMBER_EPOCHS_SINCE:
-        return ErrorCode.UNSUPPORTED_VERSION
-    if sender.generation == member.current.epoch:
-        return _NONE
-    return ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH

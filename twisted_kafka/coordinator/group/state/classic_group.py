@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from twisted_kafka.coordinator.effects import TimerHandle
-from twisted_kafka.coordinator.group.results import GroupDescription, JoinedMember, MemberDescription
+from twisted_kafka.coordinator.group.results import GroupDescription, GroupListing, JoinedMember, MemberDescription
 from twisted_kafka.coordinator.group.state.classic_group_member import ClassicGroupMember, MemberTerms, Protocols
 from twisted_kafka.coordinator.group.state.classic_group_state import (
     COMPLETING_REBALANCE,
@@ -14,9 +14,14 @@ from twisted_kafka.coordinator.group.state.classic_group_state import (
     ClassicGroupState,
     may_follow,
 )
+from twisted_kafka.coordinator.group.state.group import CLASSIC, OffsetRetention
 from twisted_kafka.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.coordinator_records import GroupMetadataValue, MemberMetadata
+
+
+def _nothing(_: str) -> bool:
+    return False
 
 
 class ClassicGroup:
@@ -247,9 +252,60 @@ class ClassicGroup:
             raise RuntimeError(f"The members of group {self.group_id} have no protocol in common")
         return votes.most_common(1)[0][0]
 
+    # offsets; see Group
+
+    def is_empty(self) -> bool:
+        """Return whether the group is Empty."""
+        return self.state is EMPTY
+
+    def is_over(self) -> bool:
+        """Return whether the group is Empty, and no member id was given out."""
+        return self.state is EMPTY and not self.pending_members
+
     def is_subscribed(self, topic: str) -> bool:
         """Return whether a member subscribes to the topic; True if the subscriptions are unknown."""
-        return self.subscribed_topics is None or topic in self.subscribed_topics
+        return self.state is not EMPTY and (self.subscribed_topics is None or topic in self.subscribed_topics)
+
+    def check_commit(self, member_id: str, instance_id: str | None, generation: int, version: int) -> ErrorCode:
+        """Check a member and its generation; without members, anybody without a generation may commit."""
+        if generation < 0 and self.state is EMPTY:
+            return ErrorCode.NONE  # an administrator, or a consumer with manual assignment
+        if generation < 0 and not member_id and instance_id is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        error = self.check_member(member_id, instance_id)
+        if error:
+            return error
+        if generation != self.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        return ErrorCode.REBALANCE_IN_PROGRESS if self.state is COMPLETING_REBALANCE else ErrorCode.NONE
+
+    def check_transactional_commit(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """Check a member and its generation; a member may finish its transaction during a rebalance."""
+        if generation < 0 and self.state is EMPTY:
+            return ErrorCode.NONE
+        error = self.check_member(member_id, instance_id)
+        if not error and generation != self.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        return error
+
+    def check_fetch(self, member_id: str, generation: int) -> ErrorCode:
+        """Return NONE: anybody may fetch."""
+        return ErrorCode.NONE
+
+    def check_offset_deletion(self) -> ErrorCode:
+        """Return NON_EMPTY_GROUP for a group with members whose subscriptions are unknown."""
+        return ErrorCode.NONE if self.state is EMPTY or self.is_consumer_group() else ErrorCode.NON_EMPTY_GROUP
+
+    def offset_retention(self) -> OffsetRetention | None:
+        """Return the retention of a group without members, which begins when the last one left, or of a stable one's other topics.
+
+        If the group never had members, or its record is by an old broker and has no timestamp, it begins with each commit.
+        """
+        if self.state is EMPTY:
+            return OffsetRetention(None if self.protocol_type is None else self.state_since_ms, _nothing)
+        if self.state is STABLE and self.subscribed_topics is not None:
+            return OffsetRetention(None, self.subscribed_topics.__contains__)
+        return None
 
     def is_consumer_group(self) -> bool:
         """Return whether the members use the consumer embedded protocol."""
@@ -262,6 +318,10 @@ class ClassicGroup:
         return tuple(
             JoinedMember(member.member_id, member.instance_id, member.metadata(self.protocol)) for member in self.members.values()
         )
+
+    def listing(self) -> GroupListing:
+        """Return the group for ListGroups."""
+        return GroupListing(self.group_id, self.protocol_type or "", self.state.value, CLASSIC)
 
     def describe(self) -> GroupDescription:
         """Return the group for DescribeGroups; protocol, metadata and assignments only if it is Stable."""

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
+from twisted_kafka.coordinator.group.results import GroupListing
 from twisted_kafka.coordinator.group.state.consumer_group_member import (
     NO_PARTITIONS,
     ConsumerGroupMember,
@@ -16,8 +17,11 @@ from twisted_kafka.coordinator.group.state.consumer_group_member import (
     Profile,
 )
 from twisted_kafka.coordinator.group.state.consumer_group_state import ConsumerGroupState
+from twisted_kafka.coordinator.group.state.group import CONSUMER, MEMBER_EPOCHS_SINCE, OffsetRetention
 from twisted_kafka.coordinator.group.state.target_index import TargetIndex
 from twisted_kafka.coordinator.group.state.topic_image import TopicInfo
+from twisted_kafka.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
+from twisted_kafka.protocol.errors import ErrorCode
 
 _Counted = TypeVar("_Counted", bound=Hashable)
 
@@ -221,6 +225,50 @@ class ConsumerGroup:
                 if owner is not None and owner != member.member_id:
                     return True
         return False
+
+    # offsets; see Group
+
+    def is_empty(self) -> bool:
+        """Return whether the group has no members."""
+        return not self.members
+
+    is_over = is_empty
+
+    def check_commit(self, member_id: str, instance_id: str | None, generation: int, version: int) -> ErrorCode:
+        """Check a member and its epoch; without members, anybody without an epoch may commit."""
+        if generation < 0 and not self.members:
+            return ErrorCode.NONE
+        member = self.members.get(member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if not member.is_classic and version < MEMBER_EPOCHS_SINCE:
+            return ErrorCode.UNSUPPORTED_VERSION
+        if generation == member.current.epoch:
+            return ErrorCode.NONE
+        return ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH
+
+    def check_transactional_commit(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """Check a member and its epoch; producers know ILLEGAL_GENERATION only."""
+        error = self.check_commit(member_id, instance_id, generation, MEMBER_EPOCHS_SINCE)
+        return ErrorCode.ILLEGAL_GENERATION if error is ErrorCode.STALE_MEMBER_EPOCH else error
+
+    def check_fetch(self, member_id: str, generation: int) -> ErrorCode:
+        """Check a member and its epoch, if the sender says that it is one."""
+        if member_id or generation >= 0:
+            return self.check_commit(member_id, None, generation, MEMBER_EPOCHS_SINCE)
+        return ErrorCode.NONE
+
+    def check_offset_deletion(self) -> ErrorCode:
+        """Return NONE: the subscriptions are known."""
+        return ErrorCode.NONE
+
+    def offset_retention(self) -> OffsetRetention:
+        """Return the retention of offsets of topics without subscription, which begins with the commit."""
+        return OffsetRetention(None, self.is_subscribed)
+
+    def listing(self) -> GroupListing:
+        """Return the group for ListGroups."""
+        return GroupListing(self.group_id, CONSUMER_PROTOCOL_TYPE, self.state.value, CONSUMER)
 
     def is_subscribed(self, topic: str) -> bool:
         """Return whether any member subscribes to the topic, by name or by regular expression."""

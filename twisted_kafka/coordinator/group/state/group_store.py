@@ -5,7 +5,6 @@ from typing import Any
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
 from twisted_kafka.coordinator.group.state import consumer_group_records as consumer_records
 from twisted_kafka.coordinator.group.state.classic_group import ClassicGroup
-from twisted_kafka.coordinator.group.state.classic_group_state import EMPTY
 from twisted_kafka.coordinator.group.state.consumer_group import ConsumerGroup
 from twisted_kafka.coordinator.group.state.offset_store import OffsetStore
 from twisted_kafka.protocol.messages.consumer_group_records import ConsumerGroupMetadataKey
@@ -17,8 +16,6 @@ from twisted_kafka.protocol.messages.coordinator_records import (
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
-Group = ClassicGroup | ConsumerGroup
-
 
 class GroupStore:
     """Groups by id, and their offsets. A group has one type at a time, that of its latest records."""
@@ -26,7 +23,7 @@ class GroupStore:
     __slots__ = ("_loading", "groups", "offsets")
 
     def __init__(self) -> None:
-        self.groups: dict[str, Group] = {}
+        self.groups: dict[str, ClassicGroup | ConsumerGroup] = {}
         self.offsets = OffsetStore()
         self._loading: dict[str, GroupMetadataValue] | None = {}
 
@@ -39,6 +36,14 @@ class GroupStore:
         """Return the group if it is a consumer group."""
         group = self.groups.get(group_id)
         return group if isinstance(group, ConsumerGroup) else None
+
+    def classic_groups(self) -> list[ClassicGroup]:
+        """Return the classic groups."""
+        return [group for group in list(self.groups.values()) if isinstance(group, ClassicGroup)]
+
+    def consumer_groups(self) -> list[ConsumerGroup]:
+        """Return the consumer groups."""
+        return [group for group in list(self.groups.values()) if isinstance(group, ConsumerGroup)]
 
     def replay(self, record: CoordinatorRecord, producer_id: int, offset: int) -> None:
         """Apply a record that is at ``offset`` in the log; ``producer_id`` is -1 outside a transaction."""
@@ -66,9 +71,7 @@ class GroupStore:
     def _drop_if_unused(self, group_id: str) -> None:
         """Remove a group that consisted of its offsets: it has no record of its own."""
         group = self.classic(group_id)
-        if group is None or group.generation or group.state is not EMPTY or group.pending_members:
-            return
-        if not self.offsets.has_any(group_id):
+        if group is not None and not group.generation and group.is_over() and not self.offsets.has_any(group_id):
             del self.groups[group_id]
 
     def _replay_classic(self, group_id: str, value: GroupMetadataValue | None) -> None:

@@ -1,8 +1,9 @@
 """Committed offsets of the groups in one partition of ``__consumer_offsets``, and pending ones of open transactions."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
+from twisted_kafka.coordinator.group.state.group import OffsetRetention
 from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
@@ -115,22 +116,17 @@ class OffsetStore:
         """Number of committed offsets."""
         return sum(map(len, list(self._committed.values())))
 
-    def expired(
-        self,
-        group_id: str,
-        now_ms: int,
-        retention_ms: int,
-        base_ms: Callable[[OffsetCommitValue], int],
-        is_subscribed: Callable[[str], bool],
-    ) -> list[TopicPartition]:
-        """Return the partitions whose offset has expired: at its expire timestamp, else ``retention_ms`` after its ``base_ms``.
+    def expired(self, group_id: str, now_ms: int, retention_ms: int, retention: OffsetRetention) -> list[TopicPartition]:
+        """Return the partitions whose offset has expired: at its expire timestamp, else ``retention_ms`` after its retention began.
 
-        Offsets of subscribed topics, and those with a pending one, do not expire.
+        Offsets of subscribed topics, and those with a pending one, do not expire (``offsets.retention.minutes``, KIP-211).
         """
+        since_ms, is_subscribed = retention
         expired = []
         for partition, value in self.of(group_id).items():
             own_ms = value.expire_timestamp
-            if now_ms < own_ms if own_ms != -1 else now_ms - base_ms(value) < retention_ms:
+            base_ms = value.commit_timestamp if since_ms is None else since_ms
+            if now_ms < own_ms if own_ms != -1 else now_ms - base_ms < retention_ms:
                 continue
             if not is_subscribed(partition.topic) and not self.has_pending(group_id, partition):
                 expired.append(partition)
