@@ -7,6 +7,7 @@ offsets in and outside of transactions, join and leave, fetch and delete; offset
 - What is read was committed at some time between the request and its answer: all of a group's offsets at once.
 - Every request is answered once appends are.
 - At the end, the leader knows what its log says, and so does a broker that loads it.
+- No partition is used by two members of a consumer group.
 """
 
 import random
@@ -18,6 +19,7 @@ from zope.interface import implementer
 
 from tests.cases import case
 from tests.coordinator.fakes import Bench, join
+from tests.coordinator.test_consumer_simulation import Modern, look
 from twisted_kafka.coordinator.coordinator_record import Producer, decode_record
 from twisted_kafka.coordinator.group.group_records import GROUP_RECORD_KINDS
 from twisted_kafka.coordinator.group.offsets.offset_metadata_manager import OffsetFetch
@@ -35,8 +37,10 @@ GROUPS = ("g", "h", "i")
 PARTITIONS = [TopicPartition("t", index) for index in range(3)]
 PRODUCERS = (7, 8)
 RETENTION_MS = 20_000
+TOPICS = {"t": 8, "u": 3}
 STEPS = 500
 SEEDS = range(40)
+MEMBERS_SEEDS = range(12)
 
 Key = tuple[str, TopicPartition]
 
@@ -173,7 +177,8 @@ class Asked(NamedTuple):
 class Cluster:
     """Two brokers with group coordinators, one log, and clients."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, **settings: Any) -> None:
+        self.settings = {"initial_rebalance_delay_ms": 0, "offsets_retention_ms": RETENTION_MS} | settings
         self.chance = random.Random(seed)
         self.clock = ManualClock()
         self.log = FailoverLog(self.chance)
@@ -187,7 +192,8 @@ class Cluster:
 
     def broker(self) -> Bench:
         replica: Any = Replica(self.log, self.chance)
-        bench = Bench(log=replica, clock=self.clock, initial_rebalance_delay_ms=0, offsets_retention_ms=RETENTION_MS)
+        bench = Bench(log=replica, clock=self.clock, **self.settings)
+        bench.topics.change(TOPICS)
         bench.groups.on_leadership_change([], [(0, -1)])
         return bench
 
@@ -330,25 +336,34 @@ class Cluster:
         what = self.chance.random()
         if what < 0.6:
             self.request()
-        elif what < 0.75:
-            self.log.replicate()
-        elif what < 0.8:
-            self.log.time_out()
-        elif what < 0.83:
-            self.fail_over()
-        elif what < 0.85:
+        elif what < 0.62:
             self.brokers[0].groups.expire_offsets()
-        elif what < 0.86:
+        elif what < 0.63:
             self.brokers[0].groups.on_partitions_deleted([self.chance.choice(PARTITIONS)])
         else:
-            self.pass_time()
+            self.disturb()
         self.look()
 
-    def settle(self) -> None:
+    def disturb(self) -> None:
+        what = self.chance.random()
+        if what < 0.4:
+            self.log.replicate()
+        elif what < 0.52:
+            self.log.time_out()
+        elif what < 0.6:
+            self.fail_over()
+        else:
+            self.pass_time()
+
+    def calm_down(self) -> None:
+        """Let everybody know who leads, and the replicas have everything."""
         self.tell()
         for bench in self.brokers:
             bench.scheduler.run_due()
         self.log.replicate(len(self.log.entries))
+
+    def settle(self) -> None:
+        self.calm_down()
         self.look()
         for _ in range(100):
             self.clock.advance_ms(1000)
@@ -390,3 +405,38 @@ def test_whatever_happens() -> None:
     for seed in SEEDS:
         with case(seed=seed):
             simulate(seed)
+
+
+# a consumer group's members
+
+
+def simulate_members(seed: int) -> None:
+    """No partition is used twice, whoever leads; left alone, the group settles."""
+    cluster = Cluster(seed, consumer_session_timeout_ms=45_000)
+    chance = cluster.chance
+    members = [Modern(number, chance, is_static=number % 4 == 0) for number in range(8)]
+    for _ in range(STEPS):
+        cluster.disturb()
+        for member in chance.sample(members, k=3):
+            member.step(cluster.brokers[chance.random() < 0.1], loses=chance.random() < 0.02)
+            look(members)
+        if chance.random() < 0.02:
+            chance.choice(members).restart()
+    cluster.calm_down()
+    for _ in range(150):
+        for member in members:
+            member.step(cluster.brokers[0], loses=False)
+            member.used &= member.told
+            cluster.log.replicate(len(cluster.log.entries))
+        look(members)
+        cluster.clock.advance_ms(1000)
+        cluster.brokers[0].timer.expire_due()
+    topic_ids = cluster.brokers[0].topics.snapshot.topic_ids
+    parts = {(topic_ids[topic], index) for topic, count in TOPICS.items() for index in range(count)}
+    assert sorted(part for member in members for part in member.used) == sorted(parts)
+
+
+def test_members_of_a_consumer_group() -> None:
+    for seed in MEMBERS_SEEDS:
+        with case(seed=seed):
+            simulate_members(seed)

@@ -29,6 +29,7 @@ from twisted_kafka.protocol.messages.consumer_groups import (
     ConsumerGroupDescribeResponseAssignment,
     ConsumerGroupDescribeResponseTopicPartitions,
     ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatRequestTopicPartitions,
     DescribedGroup,
     Member,
 )
@@ -369,6 +370,39 @@ def test_a_stored_expression_that_this_broker_does_not_accept_harms_nobody_else(
     assert "not matched again" in str(logs)
     described: Any = bench.groups.describe_consumer_group("g")
     assert {each.subscribed_topic_regex for each in described.members} == {"t.*", "(?=t1)"}
+
+
+def test_the_removal_of_a_dead_member_is_tried_again_soon() -> None:
+    bench = Bench()
+    bench.topics.change({"t": 1})
+    heartbeat(bench, "a", subscribed_topic_names=["t"])
+    bench.advance(44_000)
+    bench.log.fail_next = [ErrorCode.NOT_ENOUGH_REPLICAS] * 2
+    bench.advance(1_400)
+    assert described_epoch(bench) == 1
+    bench.advance(1_000)
+    described: Any = bench.groups.describe_consumer_group("g")
+    assert described.members == []
+    assert len(bench.timer) == 0
+
+
+def test_a_member_that_keeps_its_partitions_too_long_is_removed_though_it_sends_heartbeats() -> None:
+    bench = Bench()
+    bench.topics.change({"t": 2})
+    heartbeat(bench, "a", subscribed_topic_names=["t"])
+    owned = [ConsumerGroupHeartbeatRequestTopicPartitions(topic_id=bench.topics.snapshot.topic_ids["t"], partitions=[0, 1])]
+    heartbeat(bench, "b", subscribed_topic_names=["t"])
+    for second in range(60):
+        heartbeat(bench, "a", 1, topic_partitions=owned)
+        heartbeat(bench, "b", 2)
+        if second == 59:
+            bench.log.fail_next.append(ErrorCode.NOT_ENOUGH_REPLICAS)
+        bench.advance(1_000)
+    assert bench.log.fail_next == []
+    heartbeat(bench, "a", 1, topic_partitions=owned)
+    bench.advance(500)
+    described: Any = bench.groups.describe_consumer_group("g")
+    assert [member.member_id for member in described.members] == ["b"]
 
 
 def test_a_regular_expression_has_a_longest_length() -> None:

@@ -9,7 +9,7 @@ from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord
 from twisted_kafka.coordinator.effects import Effects, Write
 from twisted_kafka.coordinator.group.append_errors import consumer_group_error
 from twisted_kafka.coordinator.group.classic.rebalance import Rebalancer
-from twisted_kafka.coordinator.group.consumer.member_timers import JOIN, REVOCATION, SYNC, MemberTimers
+from twisted_kafka.coordinator.group.consumer.member_timers import JOIN, REVOCATION, SESSION, SYNC, MemberTimers
 from twisted_kafka.coordinator.group.consumer.member_updater import Change, MemberUpdater, Update
 from twisted_kafka.coordinator.group.environment import GroupEnvironment
 from twisted_kafka.coordinator.group.group_records import group_metadata
@@ -24,6 +24,9 @@ from twisted_kafka.coordinator.group.state.topic_image import known_topics
 from twisted_kafka.protocol.errors import ErrorCode, FencedInstanceIdError, UnknownMemberIdError
 
 T = TypeVar("T")
+
+FENCE_RETRY_MS = 500
+"""How long after a failure to write a member's removal the next attempt is (as Kafka's CoordinatorRuntime does)."""
 
 
 class MemberManager:
@@ -141,8 +144,8 @@ class MemberManager:
 
         return Write(written, completed)
 
-    def fence(self, group_id: str, member_id: str, reason: str) -> None:
-        """Remove a member that has timed out, if it is still in the group."""
+    def fence(self, kind: str, group_id: str, member_id: str, reason: str) -> None:
+        """Remove a member whose timer of this kind has run out, if it is still in the group; try again soon if that fails."""
         group = self._store.consumer(group_id)
         if group is None or member_id not in group.members:
             self.timers.forget(group_id, member_id)
@@ -150,9 +153,9 @@ class MemberManager:
         member = group.members[member_id]
 
         def answer(error: ErrorCode) -> None:
-            if error:  # nothing changed: retry after another session timeout
+            if error:
                 self.log.warn("Group {group}: failed to write a member's fencing: {error}", group=group_id, error=error.name)
-                self.touch(group_id, member)
+                self.timers.set(kind, group_id, member_id, FENCE_RETRY_MS, lambda: self.fence(kind, group_id, member_id, reason))
 
         self._effects.writes.append(self.remove(group, [member], reason, answer))
 
@@ -205,7 +208,7 @@ class MemberManager:
             self._environment.group_config_manager.session_timeout_ms(group_id) if classic is None else classic.session_timeout_ms
         )
         member_id = member.member_id
-        self.timers.touch(group_id, member_id, timeout_ms, lambda: self.fence(group_id, member_id, "its session expired"))
+        self.timers.touch(group_id, member_id, timeout_ms, lambda: self.fence(SESSION, group_id, member_id, "its session expired"))
 
     def _time_revocation(self, group_id: str, member: ConsumerGroupMember) -> None:
         """Set or cancel a member's revocation timer; members with the classic protocol have join and sync timers instead."""
@@ -218,7 +221,7 @@ class MemberManager:
             group = self._store.consumer(group_id)
             present = None if group is None else group.members.get(member_id)
             if present is not None and (present.current.epoch, present.current.state) == (current.epoch, current.state):
-                self.fence(group_id, member_id, "it did not revoke its partitions in time")
+                self.fence(REVOCATION, group_id, member_id, "it did not revoke its partitions in time")
 
         self.timers.set(REVOCATION, group_id, member_id, member.profile.rebalance_timeout_ms, too_late)
 
@@ -235,4 +238,4 @@ class MemberManager:
     def _await(self, kind: str, reason: str, group_id: str, member: ConsumerGroupMember) -> None:
         member_id = member.member_id
         timeout_ms = member.profile.rebalance_timeout_ms
-        self.timers.set_if_absent(kind, group_id, member_id, timeout_ms, lambda: self.fence(group_id, member_id, reason))
+        self.timers.set_if_absent(kind, group_id, member_id, timeout_ms, lambda: self.fence(kind, group_id, member_id, reason))
