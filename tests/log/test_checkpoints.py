@@ -70,9 +70,20 @@ def test_topic_ids(tmp_path: Path) -> None:
     assert read_topic_id(tmp_path) == topic_id
     (tmp_path / "partition.metadata").write_text("")
     assert read_topic_id(tmp_path) is None
-    (tmp_path / "partition.metadata").write_text("version: 9\n")
-    with pytest.raises(ValueError):
-        read_topic_id(tmp_path)
+    for text in (
+        "version: 9\n",
+        "version: 0\n",
+        "version: 1\ntopic_id: AQIDBAUGBwgJCgsMDQ4PEA",
+        "topic_id: AQIDBAUGBwgJCgsMDQ4PEA",
+    ):
+        (tmp_path / "partition.metadata").write_text(text)
+        with pytest.raises(ValueError, match="must have version: 0 and topic_id"):
+            read_topic_id(tmp_path)
+    for text in ("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA", "\0" * 40, "\n"):
+        (tmp_path / "partition.metadata").write_text(text)
+        assert read_topic_id(tmp_path) is None
+    (tmp_path / "partition.metadata").write_text("a remark\nversion: 0\ntopic_id: AQIDBAUGBwgJCgsMDQ4PEA\n")
+    assert read_topic_id(tmp_path) == topic_id
 
 
 # Leader epochs.

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from twisted.logger import capturedLogs, formatEvent
 
+from tests.eventually import WAIT_S
 from tests.log.log_managers import ONE, TWO, Broker
 from tests.log.support import append, batch, contents
 from twisted_kafka.log.directories.log_dir_failure_handler import LogDirFailureHandler
@@ -74,6 +75,82 @@ def test_each_failure_is_handled_on_a_thread_of_its_own_until_the_stop(broker: B
     handler.directory_failed(directories[1])
     handler.shutdown()
     assert len(handled) == 1
+
+
+def test_who_handles_a_failure_may_end_the_handling(broker: Broker) -> None:
+    """As a broker does that stops because all of its directories have failed."""
+    directories = broker.start().directories
+    ended = threading.Event()
+
+    def handle(directory: LogDirectory) -> None:
+        handler.shutdown()
+        ended.set()
+
+    handler = LogDirFailureHandler(handle)
+    with capturedLogs() as events:
+        handler.directory_failed(directories[0])
+        assert ended.wait(WAIT_S)
+        handler.shutdown()
+    assert events == []
+
+
+def test_a_checkpoint_that_cannot_be_written_takes_only_its_directory_offline(broker: Broker) -> None:
+    manager = broker.start(("a", "b"))
+    for directory, partition in zip(manager.directories, (ONE, TWO), strict=True):
+        manager.prefer(partition, directory)
+        log = manager.get_or_create_log(partition)
+        append(log, b"x")
+        log.flush()
+    (broker.path / "a" / "recovery-point-offset-checkpoint.tmp").mkdir()
+    broker.later(60_000)
+    assert broker.failed == manager.directories[:1]
+    assert (broker.path / "b" / "recovery-point-offset-checkpoint").read_text() == "0\n1\ntwo 0 1\n"
+    (broker.path / "a" / "recovery-point-offset-checkpoint.tmp").rmdir()
+    broker.later(60_000)
+    assert not (broker.path / "a" / "recovery-point-offset-checkpoint").exists(), "it is not used again"
+
+
+def test_retention_goes_on_when_it_fails_in_one_log(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    for topic in ("one", "two"):
+        broker.topic_configs[topic] = {"retention.ms": "1000"}
+    manager = broker.start(("a", "b"))
+    for directory, partition in zip(manager.directories, (ONE, TWO), strict=True):
+        manager.prefer(partition, directory)
+        log = manager.get_or_create_log(partition)
+        append(log, b"x")
+        log.update_high_watermark(1)
+    rename = os.rename
+
+    def broken(source: Any, target: Any) -> None:
+        if "/a/" in str(source):
+            raise OSError(errno.EIO, "Input/output error")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", broken)
+    broker.later(300_000)
+    assert broker.failed == manager.directories[:1]
+    assert manager.get_log(TWO).log_start_offset == 1
+
+
+def test_a_log_that_cannot_be_renamed_is_not_deleted_and_its_directory_fails(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = broker.start()
+    log = manager.get_or_create_log(ONE)
+    append(log, b"x")
+
+    def broken(*_: Any) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rename", broken)
+        with pytest.raises(KafkaStorageError, match="cannot delete one-0"):
+            manager.delete_log(ONE)
+    assert broker.failed == manager.directories
+    broker.later(60_000)
+    assert (broker.path / "a" / "one-0").is_dir()
+    with pytest.raises(KafkaStorageError, match="is closed"):
+        append(log, b"y")
 
 
 def test_running_out_of_file_descriptors_is_no_failed_disk(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from tests.log.log_managers import ONE, Broker
 from tests.log.support import append, batch, contents, data_of, fill
+from twisted_kafka.log.directories import preferred_directories
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import KafkaStorageError, LogDirNotFoundError
@@ -26,6 +27,17 @@ def test_a_preferred_directory_gets_the_next_log(broker: Broker) -> None:
     for wrong in ("", "b", str(broker.path / "c"), f"{broker.path}/b/"):
         with pytest.raises(LogDirNotFoundError):
             manager.directory_named(wrong)
+
+
+def test_only_so_many_preferred_directories_are_remembered(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preferred_directories, "MAX_PREFERRED_DIRECTORIES", 2)
+    manager = broker.start(("a", "b"))
+    second = manager.directories[1]
+    partitions = [TopicPartition("t", number) for number in range(4)]
+    for number in (0, 1, 0, 2):  # the one that was named again is not the oldest any more
+        manager.prefer(partitions[number], second)
+    parents = [manager.get_or_create_log(partition).parent.name for partition in partitions]
+    assert parents == ["b", "a", "b", "a"]
 
 
 def sizes(metrics: MetricsRegistry, **tags: object) -> object:
