@@ -454,6 +454,9 @@ def test_offsets_that_are_missing_at_the_end_of_a_segment_are_clean_too(bench: B
     log.roll()
     log.skip_to(10)
     put(log, (b"a", b""))
+    segments = log.segments
+    log.skip_to(11)
+    assert log.segments is segments, "it is there already"
     assert Cleaner(bench.clock, LIMITS).clean(log, 0, 10, Unhindered())[0] == 10
     assert clean(log, bench, 10) == 10
 

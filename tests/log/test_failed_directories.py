@@ -105,6 +105,9 @@ def test_a_checkpoint_that_cannot_be_written_takes_only_its_directory_offline(br
     broker.later(60_000)
     assert broker.failed == manager.directories[:1]
     assert (broker.path / "b" / "recovery-point-offset-checkpoint").read_text() == "0\n1\ntwo 0 1\n"
+    (broker.path / "b" / "recovery-point-offset-checkpoint.tmp").mkdir()
+    manager.truncate_to(TWO, 0)
+    assert broker.failed == manager.directories
     (broker.path / "a" / "recovery-point-offset-checkpoint.tmp").rmdir()
     broker.later(60_000)
     assert not (broker.path / "a" / "recovery-point-offset-checkpoint").exists(), "it is not used again"

@@ -159,6 +159,23 @@ def test_a_future_log_is_there_again_after_a_restart_and_can_be_given_up(broker:
     assert [name for name in (*broker.names("a"), *broker.names("b")) if name.startswith("one")] == ["one-0"]
 
 
+def test_of_a_copy_only_what_was_flushed_is_left_after_a_crash(broker: Broker) -> None:
+    manager = broker.start(("a", "b"))
+    fill(manager.get_or_create_log(ONE), 5)
+    manager.prefer(ONE, manager.directories[1])
+    future = manager.get_or_create_future_log(ONE, None)
+    fill(future, 2)
+    broker.crash(manager)
+    manager = broker.start(("a", "b"))
+    assert manager.get_future_log(ONE).log_end_offset == 0
+    fill(manager.get_future_log(ONE), 2)
+    manager.get_future_log(ONE).flush()
+    manager.directories[1].checkpoint_recovery_points()
+    fill(manager.get_future_log(ONE), 2)
+    broker.crash(manager)
+    assert broker.start(("a", "b")).get_future_log(ONE).log_end_offset == 2
+
+
 @pytest.mark.parametrize("is_broken", [False, True])
 def test_of_several_copies_only_those_that_must_start_anew(
     broker: Broker, monkeypatch: pytest.MonkeyPatch, is_broken: bool
