@@ -689,8 +689,13 @@ def test_a_truncation_of_a_log_that_was_never_cleaned_notes_nothing(broker: Brok
 def test_without_the_cleaner_nothing_is_compacted(broker: Broker) -> None:
     manager = start(broker, **{"log.cleaner.enable": False})  # type: ignore[arg-type]
     assert manager.cleaner is None
-    log = manager.get_or_create_log(ONE)
+    broker.topic_configs["one"] |= {"retention.ms": "1000", "cleanup.policy": "compact,delete"}
+    broker.topic_configs["two"] = {"retention.ms": "1000"}
+    log, other = manager.get_or_create_log(ONE), manager.get_or_create_log(TWO)
     write(log)
+    write(other)
+    broker.later(300_000)
+    assert (log.log_start_offset, other.log_start_offset) == (0, 30)
     assert manager.delete_log(ONE)
     manager.shutdown()
 

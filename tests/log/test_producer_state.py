@@ -327,6 +327,16 @@ def test_the_last_stable_offset_waits_for_the_marker_and_its_replication(log: Un
     assert found.aborted_transactions == []
 
 
+def test_a_marker_that_nobody_else_has_to_copy_is_stable_at_once(log: UnifiedLog) -> None:
+    for sequence in range(2):
+        data = batch(b"x", producer_id=7, producer_epoch=0, base_sequence=sequence, is_transactional=True)
+        log.append_as_leader(data, 0, is_alone=True)
+    assert (log.high_watermark, log.last_stable_offset) == (2, 0)
+    marker = end_transaction_marker(commit=True, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp_ms=NOW_MS)
+    log.append_as_leader(bytearray(marker), 0, AppendOrigin.COORDINATOR, is_alone=True)
+    assert (log.high_watermark, log.last_stable_offset) == (3, 3)
+
+
 def test_aborted_transactions_are_told_to_readers_of_committed_data(log: UnifiedLog, bench: Bench) -> None:
     produce(log, 0, producer=1, transactional=True)
     produce(log, 0, producer=2, transactional=True)

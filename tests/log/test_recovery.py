@@ -561,6 +561,14 @@ def test_of_snapshots_that_belong_to_no_segment_only_the_newest_stays(bench: Ben
         assert [entry.last_sequence for entry in log.active_producers()] == [39]
 
 
+def test_a_segment_that_is_opened_again_is_as_old_as_its_file(bench: Bench) -> None:
+    """Records without times are rolled by its age."""
+    log = bench.open()
+    append(log, b"a")
+    os.utime(log.segments.active.path, (1_000_000, 1_600_000_000.5))
+    assert bench.open(was_clean=True).segments.active.created_ms == 1_600_000_000_500
+
+
 def test_segments_that_were_read_are_told(bench: Bench) -> None:
     log = bench.open()
     fill(log, 40)

@@ -203,6 +203,7 @@ def test_append_time_claimed_by_the_producer_is_refused(claimed: int) -> None:
     [
         ([NOW - 100, NOW, NOW + 50], []),
         ([NOW - 101, NOW, NOW + 51], [0, 2]),
+        ([NOW - 101, NOW - 100, NOW + 50], [0]),
         ([-1, NOW, -1], []),
         ([-2, NOW, NOW], [0]),
     ],

@@ -85,7 +85,6 @@ class LogMaintenance(LogState):
                 return
             active = self._roll(offset)
             self._set_limits(log_end=LogOffsetMetadata(offset, active.base_offset, 0))
-            self.producer_state.map_end_offset = offset
 
     # Retention.
 

@@ -266,7 +266,6 @@ class UnifiedLog(LogMaintenance):
             self._update_producers(records, batches, active)
             if state.has_transactions:
                 unstable = self._first_unstable(start, unstable)
-        state.map_end_offset = last_offset + 1
         end = log_offset_metadata_of((last_offset + 1, active.base_offset, active.size_bytes))
         if is_alone:
             mark = end

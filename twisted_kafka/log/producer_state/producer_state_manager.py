@@ -122,7 +122,10 @@ class _Verification:
 
 
 class ProducerStateManager:
-    """The producers of one partition and its open transactions; covers the log up to ``map_end_offset``."""
+    """The producers of one partition and its open transactions.
+
+    ``map_end_offset`` is how far it was built from snapshots and batches, when the log was opened or truncated.
+    """
 
     __slots__ = ("_completed", "_is_verified", "_ongoing", "_verifications", "map_end_offset", "producers", "topic_partition")
 
