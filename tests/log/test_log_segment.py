@@ -36,6 +36,7 @@ def append(segment: LogSegment, *times_ms: int) -> None:
 
 def test_a_segment_begins_anew_where_another_was_left(tmp_path: Path) -> None:
     old = create(tmp_path)
+    assert old.path.stat().st_size == 0
     append(old, 1, 2, 3)
     old.transaction_index.append(AbortedTransaction(7, BASE, BASE + 1, BASE + 2))
     old.close()
