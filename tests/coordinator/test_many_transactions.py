@@ -19,7 +19,7 @@ def test_decided_transactions_of_very_many_producers_are_resumed() -> None:
         bench.transactions.init_producer_id(name, 60_000, None)
         producer = Producer(number, 0)
         assert bench.transactions.add_partitions(name, producer, [TopicPartition("t", number % 7)]) is ErrorCode.NONE
-        assert bench.transactions.end_transaction(name, producer, number % 2 == 0) is ErrorCode.NONE
+        assert bench.transactions.end_transaction(name, producer, number % 2 == 0).error is ErrorCode.NONE
     bench.brokers.holds, bench.brokers.held = False, []
     bench.restart()
     states = [each.state.label for each in bench.transactions.list_transactions((), (), -1).transactions]

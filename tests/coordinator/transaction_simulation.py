@@ -14,7 +14,7 @@ from tests.coordinator.transaction_bench import TransactionBench
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.interfaces import Appended
 from twisted_kafka.coordinator.transaction.marker_writer import MarkerErrors, TransactionMarker
-from twisted_kafka.coordinator.transaction.transaction_shard import Initialized
+from twisted_kafka.coordinator.transaction.transaction_shard import Ended, Initialized
 from twisted_kafka.log.batch_headers import BatchHeader
 from twisted_kafka.log.producer_state.producer_state_manager import ProducerStateManager, VerificationGuard, read_marker
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError
@@ -307,8 +307,9 @@ class SimClient:
 
         return end
 
-    def got_end(self, error: ErrorCode) -> None:
+    def got_end(self, ended: Ended) -> None:
         assert self.transaction is not None
+        error = ended.error
         if error in RETRIED:
             return
         if error:

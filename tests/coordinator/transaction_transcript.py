@@ -115,7 +115,7 @@ class TransactionTranscript:
     def do_end(self, names: list[str], options: dict[str, str]) -> None:
         name, outcome = names
         result = self.bench.transactions.end_transaction(name, self.producer(name, options), outcome == "commit")
-        self.answered(result, lambda error: self.lines.append(f"{name} ends: {error.name}"))
+        self.answered(result, lambda ended: self.lines.append(f"{name} ends: {ended.error.name}"))
 
     # administrators
 

@@ -13,7 +13,7 @@ from twisted_kafka.coordinator.transaction.marker_writer import MarkerAppender
 from twisted_kafka.coordinator.transaction.producer_id_manager import ProducerIdManager
 from twisted_kafka.coordinator.transaction.transaction_metadata import TransactionMetadata
 from twisted_kafka.coordinator.transaction.transaction_metrics import TransactionMetrics
-from twisted_kafka.coordinator.transaction.transaction_shard import Initialized, ProducerIdNeededError, TransactionShard
+from twisted_kafka.coordinator.transaction.transaction_shard import Ended, Initialized, ProducerIdNeededError, TransactionShard
 from twisted_kafka.coordinator.transaction.transaction_state import STATES_BY_LABEL
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError
 from twisted_kafka.protocol.topic_partition import TopicPartition
@@ -178,10 +178,10 @@ class TransactionCoordinator:
         """Return whether the partition is part of the producer's transaction: NONE or the error."""
         return self.verify_partitions(transactional_id, producer, (partition,))[partition]
 
-    def end_transaction(self, transactional_id: str, producer: Producer, committed: bool) -> "ErrorCode | Future[ErrorCode]":
+    def end_transaction(self, transactional_id: str, producer: Producer, committed: bool) -> "Ended | Future[Ended]":
         """Commit or abort the producer's transaction."""
-        answer: ErrorCode | Future[ErrorCode] = self._execute(
-            transactional_id, lambda shard: shard.end_transaction(transactional_id, producer, committed), ErrorCode
+        answer: Ended | Future[Ended] = self._execute(
+            transactional_id, lambda shard: shard.end_transaction(transactional_id, producer, committed), Ended
         )
         return answer
 

@@ -17,6 +17,7 @@ from twisted_kafka.coordinator.transaction.environment import TransactionEnviron
 from twisted_kafka.coordinator.transaction.transaction_completion import TransactionCompletion
 from twisted_kafka.coordinator.transaction.transaction_metadata import (
     LAST_EPOCH,
+    NO_PARTITIONS,
     TransactionMetadata,
     fenced,
     initialized,
@@ -45,6 +46,13 @@ class Initialized(NamedTuple):
 
     error: ErrorCode
     producer: Producer = NO_PRODUCER
+
+
+class Ended(NamedTuple):
+    """The answer to EndTxn, and the partitions of the transaction that ends."""
+
+    error: ErrorCode
+    partitions: frozenset[TopicPartition] = NO_PARTITIONS
 
 
 @implementer(ICoordinatorShard)
@@ -193,19 +201,20 @@ class TransactionShard:
 
     # EndTxn
 
-    def end_transaction(self, transactional_id: str, producer: Producer, committed: bool) -> ErrorCode | Write:
+    def end_transaction(self, transactional_id: str, producer: Producer, committed: bool) -> Ended | Write:
         """Commit or abort the producer's transaction; the answer does not wait for the markers."""
         before = self.store.get(transactional_id)
         if before is None or before.producer.producer_id != producer.producer_id:
-            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+            return Ended(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         if before.producer.epoch != producer.epoch:
-            return ErrorCode.PRODUCER_FENCED
+            return Ended(ErrorCode.PRODUCER_FENCED)
         if self.store.is_pending(transactional_id):
-            return ErrorCode.CONCURRENT_TRANSACTIONS
+            return Ended(ErrorCode.CONCURRENT_TRANSACTIONS)
         if before.state is TransactionState.ONGOING:
-            return self._decide(prepared(before, committed, self._clock.wall_ms()), ErrorCode)
+            after = prepared(before, committed, self._clock.wall_ms())
+            return self._decide(after, lambda error: Ended(error, before.partitions))
         outcome = TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
-        return ErrorCode.NONE if before.state is outcome else ErrorCode.INVALID_TXN_STATE
+        return Ended(ErrorCode.NONE if before.state is outcome else ErrorCode.INVALID_TXN_STATE)
 
     # timeouts
 

@@ -157,8 +157,10 @@ def test_offsets_and_the_end_in_every_version(version: int) -> None:
     assert handlers.end(version) == 0
     expected = (TopicPartition("__consumer_offsets", group_partition), Producer(0, 0), 0, True)
     assert handlers.bench.brokers.written == [expected]
+    assert handlers.context.topics == [("__consumer_offsets", 1, 0, 0, 0)]
     assert handlers.end(version, committed=False) == ErrorCode.INVALID_TXN_STATE
     assert handlers.context.error == ErrorCode.INVALID_TXN_STATE
+    assert handlers.context.topics is None
 
 
 def test_the_answer_waits_for_replicas() -> None:

@@ -4,6 +4,7 @@ v2 of each PRODUCER_FENCED (KIP-588). AddPartitionsToTxn v4 and v5 are for broke
 instead of changed (KIP-890).
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Final
@@ -11,6 +12,7 @@ from typing import Final
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
 from twisted_kafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
+from twisted_kafka.coordinator.transaction.transaction_shard import Ended
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.errors import ErrorCode
@@ -99,8 +101,10 @@ class TransactionApis:
         producer = Producer(request.producer_id, request.producer_epoch)
         ended = self._transactions.end_transaction(request.transactional_id, producer, request.committed)
 
-        def respond(error: ErrorCode) -> EndTxnResponse:
-            error = fenced_error(error, context.api_version, FENCED_SINCE)
+        def respond(ended: Ended) -> EndTxnResponse:
+            error = fenced_error(ended.error, context.api_version, FENCED_SINCE)
+            for topic, count in sorted(Counter(partition.topic for partition in ended.partitions).items()):
+                context.note_topic(topic, count, 0, 0, error)
             context.note_error(error)
             return EndTxnResponse(error_code=error)
 
