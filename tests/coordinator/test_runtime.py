@@ -104,6 +104,19 @@ def test_reads_wait_for_what_they_saw_to_be_committed() -> None:
     assert read.result()[1][PARTITION].offset == 7
 
 
+def test_offsets_that_are_not_committed_in_time_are_not_told() -> None:
+    bench = Bench()
+    commit(bench, 5)
+    bench.log.holds = True
+    commit(bench, 6)
+    request = OffsetFetch(Sender("g"), [PARTITION], False)
+    waiting = bench.groups.fetch_offsets(request)
+    bench.log.release(ErrorCode.REQUEST_TIMED_OUT)
+    assert waiting.result(0) == bench.groups.fetch_offsets(request) == (ErrorCode.NOT_COORDINATOR, {})
+    bench.log.commit()
+    assert fetched(bench) == 6
+
+
 def test_an_append_that_completes_inside_another_operation_does_not_block() -> None:
     """The same thread holds the shard's lock when the older append's future is completed."""
     bench = Bench()

@@ -11,7 +11,7 @@ from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, Prod
 from twisted_kafka.coordinator.effects import MAX_BATCH_RECORDS, Effects, Write, Writes
 from twisted_kafka.coordinator.group.group_records import GROUP_RECORD_KINDS, offset_commit
 from twisted_kafka.coordinator.loader import load_partition
-from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
+from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings, UncommittedStateError
 from twisted_kafka.protocol.errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
@@ -565,7 +565,7 @@ def read(setup: Setup) -> Any:
 
 
 def in_doubt(answer: Any) -> bool:
-    return type(answer.exception(0)) is CoordinatorNotAvailableError
+    return type(answer.exception(0)) is UncommittedStateError
 
 
 @pytest.mark.parametrize("error", [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND])
@@ -578,7 +578,7 @@ def test_a_read_of_what_is_not_committed_in_time_fails_until_it_is_committed(err
     setup.log.release(error)
     assert answer.result(0) is error
     assert in_doubt(waiting)
-    assert refusal(lambda: read(setup)) is CoordinatorNotAvailableError
+    assert refusal(lambda: read(setup)) is UncommittedStateError
     setup.log.commit()
     assert read(setup) == [1]
 
@@ -604,7 +604,7 @@ def test_a_new_leader_does_not_tell_what_the_replicas_may_not_have() -> None:
     setup.log.holds = True
     setup.write(1)
     setup.elect(epoch=1)
-    assert refusal(lambda: read(setup)) is CoordinatorNotAvailableError
+    assert refusal(lambda: read(setup)) is UncommittedStateError
     setup.log.commit()
     assert read(setup) == [1]
     setup.log.release()

@@ -50,6 +50,10 @@ R = TypeVar("R")
 _log = Logger()
 
 
+class UncommittedStateError(CoordinatorNotAvailableError):
+    """A read has seen state that is not committed in time."""
+
+
 class CoordinatorState(Enum):
     """The state of a partition's shard; only an active one executes operations."""
 
@@ -441,7 +445,7 @@ class CoordinatorRuntime:
     def read(self, key: str, operation: Callable[Concatenate[Any, P], R], *args: P.args, **kwargs: P.kwargs) -> Any:
         """Do as ``execute``, but delay the response of an operation that writes nothing until all state it saw is committed.
 
-        Raises CoordinatorNotAvailableError, or fails the future with it, if some of that state is not committed in time.
+        Raises UncommittedStateError, or fails the future with it, if some of that state is not committed in time.
         """
         return self._run(self._context(key), True, operation, *args, **kwargs)
 
@@ -600,7 +604,7 @@ class CoordinatorRuntime:
             self._perform_effects(context)
 
     def _when_committed(self, context: CoordinatorContext, append: UncommittedAppend, result: R) -> "R | Future[R]":
-        """Return what a read answers that has seen ``append``. Raises CoordinatorNotAvailableError if that is in doubt."""
+        """Return what a read answers that has seen ``append``. Raises UncommittedStateError if that is in doubt."""
         if not append.is_in_doubt:
             return append.wait(result)
         if not self._writer.is_committed(context.partition, append.last_offset):
@@ -609,8 +613,8 @@ class CoordinatorRuntime:
         return result
 
 
-def _in_doubt(partition: TopicPartition) -> CoordinatorNotAvailableError:
-    return CoordinatorNotAvailableError(f"The last write to {partition} is not known to be committed.")
+def _in_doubt(partition: TopicPartition) -> UncommittedStateError:
+    return UncommittedStateError(f"The last write to {partition} is not known to be committed.")
 
 
 @implementer(ITimers)

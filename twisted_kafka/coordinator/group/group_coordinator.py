@@ -18,7 +18,7 @@ from twisted_kafka.coordinator.group.offsets.offset_metadata_manager import Dele
 from twisted_kafka.coordinator.group.requests import Client, JoinRequest, LeavingMember, Sender, SyncRequest
 from twisted_kafka.coordinator.group.results import GroupDescription, GroupListing, JoinResult, LeftMember, SyncResult
 from twisted_kafka.coordinator.group.state.offset_store import Offsets
-from twisted_kafka.coordinator.runtime import CoordinatorRuntime
+from twisted_kafka.coordinator.runtime import CoordinatorRuntime, UncommittedStateError
 from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard
 from twisted_kafka.protocol.errors import (
     CoordinatorLoadInProgressError,
@@ -260,7 +260,7 @@ class GroupCoordinator:
                 request.sender.group_id, lambda shard: shard.offsets.fetch(request)
             )
         except KafkaError as error:
-            return error.code, {}
+            return _not_fetched(error)
         return recover(answer, KafkaError, _not_fetched) if isinstance(answer, Future) else answer
 
     def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> Any:
@@ -330,7 +330,8 @@ class GroupCoordinator:
 
 
 def _not_fetched(error: KafkaError) -> tuple[ErrorCode, Fetched]:
-    return error.code, {}
+    # Java consumers before 3.9 retry after NOT_COORDINATOR; they take COORDINATOR_NOT_AVAILABLE for fatal here (as in Kafka).
+    return ErrorCode.NOT_COORDINATOR if isinstance(error, UncommittedStateError) else error.code, {}
 
 
 def _unless_parked(result: "T | Future[T]") -> "T | Future[T]":
