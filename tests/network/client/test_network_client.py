@@ -101,11 +101,21 @@ def test_a_request_that_the_node_does_not_know_fails_alone() -> None:
     harness, first = ready(discover_versions=True)
     attempt = harness.attempts[0]
     second = harness.send(heartbeat(), latest_version=1)
+    third = harness.send(heartbeat())
     attempt.answer(attempt.requests()[0], versions(HEARTBEAT=(2, 3)))
     assert isinstance(second.error, UnsupportedVersionError)
-    (request,) = attempt.requests()
-    attempt.answer(request, HeartbeatResponse())
-    assert first.response.error_code == 0
+    for request in attempt.requests():
+        attempt.answer(request, HeartbeatResponse())
+    assert (first.response.error_code, third.response.error_code) == (0, 0)
+
+
+def test_versions_that_were_not_asked_for_end_the_connection() -> None:
+    harness, outcome = ready(discover_versions=True)
+    attempt = harness.attempts[0]
+    (asked,) = attempt.requests()
+    attempt.answer(asked, versions(HEARTBEAT=(0, 4)), correlation_id=asked[2] + 1)
+    assert isinstance(outcome.error, InvalidResponseError)
+    assert attempt.transport.is_aborted
 
 
 def test_only_so_many_are_in_flight_and_answers_come_in_order() -> None:

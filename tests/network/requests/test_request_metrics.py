@@ -47,6 +47,9 @@ def test_counts_are_exact_among_threads() -> None:
     total = registry.histogram_snapshot("RequestMetrics", "TotalTimeMs", request="Fetch")
     assert total is not None
     assert (round(total.mean, 6), round(total.max, 6)) == (5, 5)
+    size = registry.histogram_snapshot("RequestMetrics", "RequestBytes", request="Fetch")
+    assert size is not None
+    assert (size.min, size.max) == (requests[0].request_bytes, requests[1].request_bytes)
     queue = registry.histogram_snapshot("RequestMetrics", "RequestQueueTimeMs", request="Fetch")
     assert queue is not None
     assert round(queue.sum, 3) == 60_000
