@@ -98,7 +98,10 @@ def test_nothing_waits_for_a_client_whose_thread_was_lost(monkeypatch: pytest.Mo
     client.start()
     under_way = client.send(NODE, request())
 
+    handed_over: list[Future[Any]] = []
+
     def fail(_: object) -> None:
+        handed_over.append(client.send(NODE, request()))
         raise SystemError("injected")
 
     monkeypatch.setattr(client._reactor, "doIteration", fail)
@@ -107,5 +110,7 @@ def test_nothing_waits_for_a_client_whose_thread_was_lost(monkeypatch: pytest.Mo
     assert not client._thread.is_alive()
     assert_closed(under_way)
     assert_closed(late)
+    for future in handed_over:
+        assert_closed(future)
     assert_closed(client.send(NODE, request()))
     client.stop()

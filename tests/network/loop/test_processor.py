@@ -241,6 +241,24 @@ def test_full_queue_stops_reading_and_goes_on_sending() -> None:
     assert all(transport.is_reading and transport.written for _, transport in [*clients, (extra, extra_transport)])
 
 
+def test_a_handler_is_woken_for_requests_that_waited_for_room() -> None:
+    woken: list[bool] = []
+
+    class Sleeper(Parker):
+        def wake(self) -> None:
+            woken.append(True)
+
+    layer = Layer(queue_size=1)
+    for number in range(2):
+        layer.connect()[0].dataReceived(frame(number))
+    assert layer.take() is not None
+    sleeper = Sleeper()
+    layer.channel._parkers[:], layer.channel._idle[:] = [sleeper], [sleeper]
+    layer.reactor.run_asked()
+    assert layer.channel.size == 1
+    assert woken == [True]
+
+
 def test_a_connection_that_is_closed_while_the_queue_is_full_is_not_kept() -> None:
     layer = Layer(queue_size=1)
     layer.connect()[0].dataReceived(frame(1))

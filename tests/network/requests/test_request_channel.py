@@ -345,9 +345,21 @@ def test_a_thread_that_keeps_a_place_is_counted_in_it() -> None:
     place.parked_ns, keeper.parked_ns = 4, 9
     setup.channel.replace(place, keeper)
     assert setup.channel.idle_ns() == 4
-    setup.channel.remove_handler(keeper)
-    assert setup.channel.idle_ns() == 4
+    further = Parker()
+    keeper.parked_ns = 5
+    setup.channel.replace(keeper, further)
+    assert setup.channel.idle_ns() == 9
+    setup.channel.remove_handler(further)
+    assert setup.channel.idle_ns() == 9
     assert not setup.channel.is_busy
+
+
+def test_a_handler_that_has_slept_for_nothing_is_awake() -> None:
+    setup = Setup()
+    assert setup.channel.receive(setup.parkers[0], 0.001) is None
+    setup.clock.advance_ms(5)
+    assert setup.channel.idle_ns() == 0
+    assert setup.channel.claim_idle() is None
 
 
 # how long handlers sleep

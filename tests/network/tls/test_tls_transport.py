@@ -448,3 +448,34 @@ def test_what_cannot_be_read_before_something_is_written_is_read_when_the_socket
     transport.doWrite()
     assert client.channel.in_flight is request
     assert not client.channel.has_waiting_requests, "what is read when the socket may be written is that only"
+
+
+class Full:
+    """OpenSSL whose handshake finds the socket full, until ``is_writable``."""
+
+    def __init__(self, tls: SSL.Connection) -> None:
+        self._tls = tls
+        self.is_writable = False
+
+    def do_handshake(self) -> None:
+        if not self.is_writable:
+            raise SSL.WantWriteError
+        self._tls.do_handshake()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._tls, name)
+
+
+def test_a_handshake_goes_on_when_the_socket_takes_more() -> None:
+    listener = Listener()
+    client = listener.connect()
+    tls = Full(client.transport._tls)
+    client.transport._tls = tls  # type: ignore[assignment]
+    client.handshake()
+    assert client.transport in listener.reactor.writers
+    assert listener.stats.successful_authentications == 0
+    tls.is_writable = True
+    assert client.transport.doWrite() is None
+    client.pump()
+    assert listener.stats.successful_authentications == 1
+    assert client.transport not in listener.reactor.writers
