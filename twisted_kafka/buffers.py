@@ -2,7 +2,8 @@
 
 import os
 import socket
-from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Any
 
 from twisted_kafka.interpreter import EMULATES_C_API
 
@@ -29,12 +30,12 @@ else:
         """Return the bytes in the form that is the fastest to read one by one."""
         return bytes(view)
 
-    def receive(connection: socket.socket, max_bytes: int) -> bytes:
-        """Return what a socket has, ``max_bytes`` at most. Raises OSError."""
+    def receive(connection: socket.socket, max_bytes: int) -> Any:
+        """Return what a socket has, ``max_bytes`` at most; valid until the thread's next call. Raises OSError."""
         return connection.recv(max_bytes)
 
-    def join(parts: Iterable[AnyBuffer]) -> bytes:
-        """Return the content of all of them."""
+    def join(parts: Sequence[AnyBuffer]) -> AnyBuffer:
+        """Return the content of all of them; valid until the thread's next call."""
         return b"".join(parts)
 
     def copy_into(target: bytearray, data: AnyBuffer, position: int) -> None:

@@ -7,7 +7,7 @@ PyPy compiles such a call into the loop around it, and passes the address of the
 import os
 import socket
 import threading
-from collections.abc import Iterable
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Final
 
@@ -21,7 +21,12 @@ BYTES: Final = _cffi.new_pointer_type(_cffi.new_primitive_type("unsigned char"))
 _ARRAY: Final = _cffi.new_array_type(BYTES, None)
 
 IN_PLACE_BYTES: Final = 64 * 1024
-"""Larger buffers are passed by address, smaller ones copied: the collector may move those, or keep an unmoved copy for a while."""
+"""Larger ``bytes`` are passed by address, smaller ones copied: the collector may move those, or keep an unmoved copy for a while.
+
+A ``bytearray`` does not move any more once its address was taken, which costs more than a copy of up to ``SMALL_BYTES``.
+"""
+
+SMALL_BYTES: Final = 1024
 
 
 def load_function(library: str | None, name: str, result: Any, *arguments: Any) -> Any:
@@ -37,6 +42,19 @@ def address(data: bytes | bytearray | memoryview) -> Any:
     return _cffi.from_buffer(_ARRAY, data)
 
 
+def argument(data: bytes | bytearray | memoryview) -> Any:
+    """Return what to pass to a C function for a buffer that it reads: its address, or ``bytes``."""
+    kind = type(data)
+    if kind is bytes:
+        return data
+    size = len(data)
+    if size < SMALL_BYTES:
+        return bytes(data)
+    if kind is bytearray or not data.readonly or size > IN_PLACE_BYTES:  # type: ignore[union-attr]
+        return address(data)
+    return bytes(data)
+
+
 def _checked(result: int) -> int:
     """Return what a system call returned; raise its OSError if that is negative."""
     if result < 0:
@@ -50,47 +68,60 @@ _pwrite = load_function(None, "pwrite", LONG, INT, BYTES, SIZE, LONG)
 
 def pwrite(fd: int, data: "bytes | bytearray | memoryview", position: int, /) -> int:
     """Write as ``os.pwrite`` does, without a copy."""
-    size = len(data)
-    if size <= IN_PLACE_BYTES or type(data) is bytes:
-        return os.pwrite(fd, data, position)
-    return _checked(_pwrite(fd, address(data), size, position))
+    source = argument(data)
+    if type(source) is bytes:
+        return os.pwrite(fd, source, position)
+    return _checked(_pwrite(fd, source, len(data), position))
 
 
 _recv = load_function(None, "recv", LONG, INT, BYTES, SIZE, INT)
 
 
-class _Received(threading.local):
-    """A thread's memory for what it receives."""
+class _Memory(threading.local):
+    """What a thread receives into, and joins in."""
 
     def __init__(self) -> None:
-        self.memory: Any = b""
+        self.received: Any = b""
+        self.joined = bytearray()
 
 
-_received = _Received()
+_memory = _Memory()
 
 
-def receive(connection: socket.socket, max_bytes: int) -> bytes:
-    """Receive as ``connection.recv`` does, which allocates ``max_bytes`` for each call."""
-    memory = _received.memory
+def receive(connection: socket.socket, max_bytes: int) -> Any:
+    """Receive as ``connection.recv`` does, which allocates ``max_bytes`` for each call.
+
+    The result is not ``bytes``, but its slices are; it is valid until the thread's next call.
+    """
+    memory = _memory.received
     if len(memory) < max_bytes:
-        memory = _received.memory = _cffi.newp(_ARRAY, max_bytes)
-    size = _checked(_recv(connection.fileno(), memory, max_bytes, 0))
-    received: bytes = _cffi.buffer(memory, size)[:]
-    return received
+        memory = _memory.received = _cffi.newp(_ARRAY, max_bytes)
+    return _cffi.buffer(memory, _checked(_recv(connection.fileno(), memory, max_bytes, 0)))
 
 
 def to_bytes(data: bytes | bytearray | memoryview) -> bytes:
     """Copy as ``bytes`` does."""
     size = len(data)
-    if size <= IN_PLACE_BYTES:
+    if type(data) is bytes or not size:
         return bytes(data)
-    copied: bytes = _cffi.buffer(address(data), size)[:]
+    source = argument(data)
+    if type(source) is bytes:
+        return source
+    copied: bytes = _cffi.buffer(source, size)[:]
     return copied
 
 
-def join(parts: "Iterable[bytes | bytearray | memoryview]") -> bytes:
-    """Join as ``bytes.join`` does, which takes four times as long for buffers that are not ``bytes``."""
-    return b"".join([to_bytes(part) for part in parts])
+def join(parts: "Sequence[bytes | bytearray | memoryview]") -> bytes | bytearray | memoryview:
+    """Join as ``bytes.join`` does, in memory that is valid until the thread's next call."""
+    size = sum(map(len, parts))
+    joined = _memory.joined
+    if len(joined) < size:
+        joined = _memory.joined = bytearray(size)
+    position = 0
+    for part in parts:
+        copy_into(joined, part, position)
+        position += len(part)
+    return memoryview(joined)[:size]
 
 
 def copy_into(target: bytearray, data: bytes | bytearray | memoryview, position: int) -> None:
@@ -99,4 +130,4 @@ def copy_into(target: bytearray, data: bytes | bytearray | memoryview, position:
     if position < 0 or position + size > len(target):
         raise IndexError(f"{size} bytes at {position} do not fit into {len(target)}")
     with memoryview(target)[position:] as view:
-        _cffi.memmove(view, data, size)
+        _cffi.memmove(view, argument(data), size)

@@ -28,13 +28,17 @@ COLUMNS_PAY: Final[bool] = not IS_PYPY
 """Whether it beats a loop over records to take the same byte of many at once, as a slice."""
 
 REUSED_BUFFER_BYTES: Final[int] = 16 * 1024 * 1024 if IS_PYPY else 0
-"""Bytes of buffers of large frames that are kept to be filled again.
+"""Bytes of buffers of frames that are kept to be filled again.
 
 On PyPy a buffer lives until the next major collection, and a new one costs more than to fill it. CPython frees it at once.
 """
 
-JOINED_BYTES: Final[int] = 16 * 1024 if IS_PYPY else 64 * 1024
-"""Bytes of several appends that are joined for one write, at most. On PyPy, to join larger ones costs more than to write each."""
+LEAST_REUSED_BYTES: Final[int] = 1024 if IS_PYPY else 2**31
+"""The smallest frame that is put into a buffer although all of it has arrived.
+
+PyPy passes the address of such a buffer to C, but copies ``bytes`` that the collector may move: each of checksum, patch and write
+would make one or two more copies of a batch.
+"""
 
 MEMORY_SETTINGS: Final[Mapping[str, str]] = (
     {

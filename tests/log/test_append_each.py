@@ -11,9 +11,11 @@ import pytest
 
 from tests.log.crash_disk import CrashDisk
 from tests.log.support import NOW_MS, Bench, append, batch, contents
+from twisted_kafka import buffers
 from twisted_kafka.config.topic_config import LogConfig
 from twisted_kafka.log import unified_log
 from twisted_kafka.log.results import LogAppendInfo
+from twisted_kafka.log.segment import log_segment
 from twisted_kafka.log.segment.log_segment import LogSegment
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.log.validation.types import InvalidChecksumError
@@ -69,13 +71,13 @@ def corrupt() -> bytearray:
 
 def count_writes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     sizes: list[int] = []
-    pwrite = os.pwrite
+    pwrite = buffers.pwrite
 
     def counting(fd: int, data: Any, position: int) -> int:
         sizes.append(len(data))
         return pwrite(fd, data, position)
 
-    monkeypatch.setattr(os, "pwrite", counting)
+    monkeypatch.setattr(log_segment, "pwrite", counting)
     return sizes
 
 

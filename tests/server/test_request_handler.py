@@ -9,6 +9,7 @@ import pytest
 from tests.eventually import eventually
 from tests.network.network_fakes import FakeTransport, Layer, frame
 from twisted_kafka.metrics.registry import MetricsRegistry
+from twisted_kafka.network.connection import framing
 from twisted_kafka.network.connection.framing import FrameBuffers
 from twisted_kafka.network.request_plane import DATA_PLANE, METRIC_PREFIXES, RequestPlane
 from twisted_kafka.network.requests.memory_pool import MemoryPool
@@ -115,17 +116,17 @@ def test_queue_emptied_by_a_callback_has_room_again() -> None:
     assert layer.take() is not None
 
 
-@pytest.mark.parametrize(("is_free", "size", "is_kept"), [(True, 70_000, True), (False, 70_000, False), (True, 60_000, False)])
-def test_a_large_frame_is_used_again_when_its_handler_says_so(
-    is_free: bool, size: int, is_kept: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    buffers = FrameBuffers(1_000_000)
+@pytest.mark.parametrize("is_free", [True, False])
+@pytest.mark.parametrize("size", [70_000, 6_000])
+def test_a_frame_is_used_again_when_its_handler_says_so(is_free: bool, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    buffers = FrameBuffers(1_000_000, 1)
+    monkeypatch.setattr(framing.FrameReader.__init__, "__defaults__", (buffers,))
     monkeypatch.setattr(request_handler, "FRAME_BUFFERS", buffers)
     layer = Layer()
     channel, _ = layer.connect()
     data = frame(1) + bytes(size)
-    channel.dataReceived(struct.pack(">i", len(data) - 4) + data[4:30_000])
-    channel.dataReceived(data[30_000:])
+    channel.dataReceived(struct.pack(">i", len(data) - 4) + data[4:3_000])
+    channel.dataReceived(data[3_000:])
     kept_meanwhile = []
 
     def handle(request: Request) -> None:
@@ -134,7 +135,7 @@ def test_a_large_frame_is_used_again_when_its_handler_says_so(
 
     KafkaRequestHandler(layer.channel, handle, "handler").step(layer.parker)
     assert kept_meanwhile == [0]
-    assert buffers.kept_bytes == (len(data) - 4 if is_kept else 0)
+    assert buffers.kept_bytes == (buffers.size_for(len(data) - 4) if is_free else 0)
 
 
 def test_callback_that_fails_closes_its_connection() -> None:

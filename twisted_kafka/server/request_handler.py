@@ -94,11 +94,7 @@ class KafkaRequestHandler:
             except BaseException as error:  # noqa: BLE001 the thread may be a network thread, which does not end
                 self._end(error)
             finally:
-                if request.context.is_frame_free and request.is_large:
-                    FRAME_BUFFERS.give_back(request.frame)
-                request.frame = b""  # not to be kept while the request waits
-                if request.memory_pool is not None:
-                    request.release_buffer()
+                _release_frame(request)
             return 1
         if isinstance(request, RequestBundle):
             return self._handle_bundle(request)
@@ -135,8 +131,7 @@ class KafkaRequestHandler:
             self._end(error)
         finally:
             for request in bundle.requests:
-                request.frame = b""  # not to be kept while the request waits
-                request.release_buffer()
+                _release_frame(request)
         return len(bundle.requests)
 
     def _end(self, error: BaseException) -> None:
@@ -147,6 +142,15 @@ class KafkaRequestHandler:
         _log.failure("Error when handling a request from connection {id}", id=request.context.connection_id)
         if request.claim():
             self._channel.abandon(request)
+
+
+def _release_frame(request: Request) -> None:
+    """Drop the request's frame, which is not to be kept while the request waits."""
+    if request.context.is_frame_free:
+        FRAME_BUFFERS.give_back(request.frame)
+    request.frame = b""
+    if request.memory_pool is not None:
+        request.release_buffer()
 
 
 class KafkaRequestHandlerPool:

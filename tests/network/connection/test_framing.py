@@ -127,7 +127,7 @@ def test_big_frame_grows_and_is_whole() -> None:
         frames = reader.buffer_updated(count)
         sizes.add(reader.held_bytes)
     assert frames == (data,)
-    assert isinstance(frames[0], bytearray)
+    assert not memoryview(frames[0]).readonly
 
 
 def test_a_size_alone_costs_no_memory() -> None:
@@ -172,41 +172,73 @@ def test_empty_frame() -> None:
 
 
 @settings(deadline=None)
-@given(st.lists(st.binary(max_size=40), max_size=8), st.lists(st.integers(1, 30), min_size=1, max_size=10), st.booleans())
+@given(st.lists(st.binary(max_size=40), max_size=8), st.lists(st.integers(1, 90), min_size=1, max_size=10), st.booleans())
 def test_frames_are_the_same_in_buffers_that_are_used_again(frames: list[bytes], cuts: list[int], into_place: bool) -> None:
-    buffers = FrameBuffers(1000)
-    buffers.give_back(bytearray(b"." * 60))
-    got: list[bytes] = []
-    for ready in receive(FrameReader(1000, buffers), b"".join(map(prefixed, frames)), cuts, into_place=into_place):
-        got.extend(map(bytes, ready))
-        for frame in ready:
-            buffers.give_back(frame)
-    assert got == frames
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(framing, "LEAST_STEP_BYTES", 8)
+        buffers = FrameBuffers(1000, 10)
+        buffers.give_back(bytearray(b"." * 24))
+        got: list[bytes] = []
+        for ready in receive(FrameReader(1000, buffers), b"".join(map(prefixed, frames)), cuts, into_place=into_place):
+            got.extend(map(bytes, ready))
+            for frame in ready:
+                buffers.give_back(frame)
+        assert got == frames
+
+
+def test_a_frame_that_arrives_with_others_has_a_buffer_from_some_size_on() -> None:
+    buffers = FrameBuffers(1_000_000, 2000)
+    reader = FrameReader(1_000_000, buffers)
+    small, large = reader.feed(prefixed(b"s" * 1999) + prefixed(b"l" * 2000))
+    (alone,) = reader.feed(prefixed(b"a" * 2000))
+    assert [bytes(frame) for frame in (small, large, alone)] == [b"s" * 1999, b"l" * 2000, b"a" * 2000]
+    assert type(small) is bytes
+    for frame in (large, alone):
+        assert type(frame) is memoryview
+        assert not frame.readonly
+    buffers.give_back(large)
+    (again,) = reader.feed(prefixed(b"b" * 2001))
+    assert type(again) is type(large) is memoryview
+    assert again.obj is large.obj, "it is filled again"
 
 
 def test_a_buffer_is_used_for_one_frame_at_a_time() -> None:
-    buffers = FrameBuffers(1000)
-    buffers.give_back(first := bytearray(100))
-    buffers.give_back(memoryview(second := bytearray(120))[:110])
-    assert buffers.take(121) is None
-    assert buffers.take(24) is None, "it would be wasted on so small a frame"
-    assert buffers.take(100) is second
-    assert buffers.take(25) is first, "a quarter of it is enough"
-    assert buffers.take(100) is None
-    for size in (100, 10, 10):
-        buffers.give_back(bytearray(size))
-    assert [len(buffers.take(size) or b"") for size in (100, 10, 10, 10)] == [100, 10, 10, 0]
+    buffers = FrameBuffers(1_000_000, 0)
+    size = buffers.size_for(9000)
+    assert 9000 <= size <= 9000 * 5 / 4
+    buffers.give_back(first := bytearray(size))
+    buffers.give_back(memoryview(second := bytearray(size))[:9000])
+    assert buffers.kept_bytes == 2 * size
+    assert buffers.take(size + 1) is None
+    assert buffers.take(1000) is None, "it would be wasted on so small a frame"
+    assert buffers.take(size) is second
+    assert buffers.take(9000) is first
+    assert buffers.take(9000) is None
+    assert buffers.kept_bytes == 0
 
 
-def test_the_buffers_kept_are_bounded_and_the_latest() -> None:
-    buffers = FrameBuffers(1000)
-    for size in (200, 210, 220, 230, 240):
+def test_there_are_few_sizes_of_buffers() -> None:
+    buffers = FrameBuffers(1_000_000, 0)
+    sizes = [buffers.size_for(frame_bytes) for frame_bytes in range(1_000_000)]
+    assert all(frame_bytes <= size for frame_bytes, size in enumerate(sizes))
+    assert all(size <= 5 / 4 * frame_bytes for frame_bytes, size in enumerate(sizes) if frame_bytes > 8192)
+    assert sizes[1025] == 2048
+    assert len(set(sizes)) < 50
+    assert all(buffers.size_for(size) == size for size in set(sizes))
+    assert FrameBuffers(0, 0).size_for(1025) == 1025, "where none is kept, none is larger than its frame"
+
+
+def test_the_buffers_kept_are_bounded() -> None:
+    buffers = FrameBuffers(20_480, 0)
+    for size in (4096, 4096, 5120, 5120, 2048):
         buffers.give_back(bytearray(size))
-    assert buffers.kept_bytes == 210 + 220 + 230 + 240
-    buffers.give_back(bytearray(251))  # more than a quarter of all
-    buffers.give_back(bytes(200))
-    buffers.give_back(memoryview(bytes(200)))
-    assert buffers.kept_bytes == 210 + 220 + 230 + 240
-    for _ in range(5):
-        buffers.give_back(bytearray(250))  # a quarter
-    assert buffers.kept_bytes == 1000
+    assert buffers.kept_bytes == 20_480
+    buffers.give_back(bytearray(6144))  # more than a quarter of all
+    buffers.give_back(bytearray(2000))  # not a size of theirs
+    buffers.give_back(bytes(2048))
+    buffers.give_back(memoryview(bytes(2048)))
+    assert buffers.kept_bytes == 20_480
+    buffers.give_back(bytearray(1024))
+    assert buffers.kept_bytes == 1024, "when there is no room left, the others go"
+    assert buffers.take(5120) is None
+    assert buffers.take(1000) is not None

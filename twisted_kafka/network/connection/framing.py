@@ -1,16 +1,18 @@
 """Splits a byte stream into frames: a size of four bytes, then that many bytes. No I/O here.
 
 Small frames are sliced from what was read. A large frame has a buffer (``get_buffer``) that the transport reads into directly.
-The buffer grows with the bytes that have arrived, so a size alone allocates no memory. On PyPy it is one that is used again.
+The buffer grows with the bytes that have arrived, so a size alone allocates no memory. On PyPy it is one that is used again, and
+frames of a kilobyte have one too.
 """
 
 import threading
+from collections import defaultdict
 from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
 from twisted_kafka.buffers import copy_into
-from twisted_kafka.interpreter import REUSED_BUFFER_BYTES
+from twisted_kafka.interpreter import LEAST_REUSED_BYTES, REUSED_BUFFER_BYTES
 from twisted_kafka.protocol.regions import Buffer
 
 SIZE_BYTES = 4
@@ -21,6 +23,12 @@ FIRST_ALLOCATION_BYTES = 16 * 1024
 GROWTH = 4
 """Factor by which a full buffer grows, up to the size of its frame."""
 
+LEAST_STEP_BYTES = 1024
+"""The sizes of buffers that are used again differ by this much at least."""
+
+LEAST_KEPT = 4
+"""A buffer is not kept if there is no room for so many of its size."""
+
 NOT_NOW: Final = memoryview(b"")
 """Returned in place of a buffer when nothing should be read now."""
 
@@ -30,40 +38,54 @@ _NOTHING: Sequence[Buffer] = ()
 
 
 class FrameBuffers:
-    """Keeps buffers of frames that nobody reads any more, to be filled again: at most ``max_bytes``. Thread-safe."""
+    """Keeps buffers of frames that nobody reads any more, to be filled again: at most ``max_bytes``. Thread-safe.
 
-    def __init__(self, max_bytes: int) -> None:
+    A frame of at least ``least_bytes`` is copied to a buffer even if it has arrived with others.
+    """
+
+    def __init__(self, max_bytes: int, least_bytes: int) -> None:
+        self.least_bytes = least_bytes
         self._max_bytes = max_bytes
-        self._kept: list[bytearray] = []
+        self._kept: defaultdict[int, list[bytearray]] = defaultdict(list)
         self._lock = threading.Lock()
+        self.kept_bytes = 0
+        """The size of the buffers that it keeps."""
 
-    def take(self, size: int) -> bytearray | None:
-        """Return a buffer of at least ``size`` bytes, and not many more, if there is one."""
+    def size_for(self, frame_bytes: int) -> int:
+        """Return the size of the buffer for a frame: one of few sizes, at most a quarter larger than a frame of some kilobytes."""
+        if not self._max_bytes:
+            return frame_bytes
+        step = max(LEAST_STEP_BYTES, 1 << max(0, frame_bytes.bit_length() - 3))
+        return -(-frame_bytes // step) * step
+
+    def take(self, frame_bytes: int) -> bytearray | None:
+        """Return a buffer for a frame of this size, if one is kept."""
+        size = self.size_for(frame_bytes)
         with self._lock:
-            kept = self._kept
-            for index in range(len(kept) - 1, -1, -1):
-                if size <= len(kept[index]) <= size * GROWTH:
-                    return kept.pop(index)
-        return None
+            kept = self._kept.get(size)
+            if not kept:
+                return None
+            self.kept_bytes -= size
+            return kept.pop()
 
     def give_back(self, frame: Buffer) -> None:
         """Keep the buffer of a frame of which no part is used from now on."""
         buffer = frame.obj if type(frame) is memoryview else frame
-        if type(buffer) is not bytearray or len(buffer) * GROWTH > self._max_bytes:
+        if type(buffer) is not bytearray:
+            return
+        size = len(buffer)
+        if size * LEAST_KEPT > self._max_bytes or size != self.size_for(size):
             return
         with self._lock:
-            kept = self._kept
-            kept.append(buffer)
-            while self.kept_bytes > self._max_bytes:
-                del kept[0]
-
-    @property
-    def kept_bytes(self) -> int:
-        """The size of the buffers that it keeps."""
-        return sum(map(len, self._kept))
+            if self.kept_bytes + size > self._max_bytes:
+                # Of all sizes, since clients may have changed to another one.
+                self._kept.clear()
+                self.kept_bytes = 0
+            self._kept[size].append(buffer)
+            self.kept_bytes += size
 
 
-FRAME_BUFFERS: Final = FrameBuffers(REUSED_BUFFER_BYTES)
+FRAME_BUFFERS: Final = FrameBuffers(REUSED_BUFFER_BYTES, LEAST_REUSED_BYTES)
 """Those of all connections. A frame gets there if its handler keeps no part of it (``RequestContext.is_frame_free``)."""
 
 
@@ -74,11 +96,12 @@ class InvalidReceiveError(Exception):
 class FrameReader:
     """Assembles the frames of one connection. ``max_bytes`` is the key ``socket.request.max.bytes``."""
 
-    __slots__ = ("_buffer", "_buffers", "_head", "_max_bytes", "_size", "held_bytes")
+    __slots__ = ("_buffer", "_buffers", "_head", "_max_bytes", "_most_sliced_bytes", "_size", "held_bytes")
 
     def __init__(self, max_bytes: int, buffers: FrameBuffers = FRAME_BUFFERS) -> None:
         self._max_bytes = max_bytes
         self._buffers = buffers
+        self._most_sliced_bytes = min(max_bytes, buffers.least_bytes - 1)
         self._head = b""  # an incomplete size
         self._buffer: bytearray | None = None  # of the incomplete frame
         self._size = 0
@@ -86,7 +109,7 @@ class FrameReader:
         """Bytes held of an incomplete frame."""
 
     def feed(self, data: bytes) -> Sequence[Buffer]:
-        """Add bytes; return the frames that are now complete. Raises InvalidReceiveError."""
+        """Add bytes, of which it keeps copies; return the frames that are now complete. Raises InvalidReceiveError."""
         if self._buffer is not None:
             return self._feed_buffer(data)
         if self._head:
@@ -96,7 +119,7 @@ class FrameReader:
         available = len(data) - SIZE_BYTES
         if available >= 0:
             (size,) = _size_at(data)
-            if size == available and 0 <= size <= self._max_bytes:
+            if size == available and 0 <= size <= self._most_sliced_bytes:
                 return (data[SIZE_BYTES:],)
         return self._cut(data, 0)
 
@@ -119,7 +142,7 @@ class FrameReader:
         assert buffer is not None, "there is no buffer"
         if self.held_bytes < self._size:
             if self.held_bytes == len(buffer):
-                self._buffer = _grown(buffer, min(self._size, len(buffer) * GROWTH))
+                self._buffer = _grown(buffer, min(self._buffers.size_for(self._size), len(buffer) * GROWTH))
             return _NOTHING
         self._buffer = None
         self.held_bytes = 0
@@ -134,20 +157,31 @@ class FrameReader:
                 self._check(size)
             position += SIZE_BYTES
             if end - position < size:
-                self._begin(size, data[position:])
+                self._begin(size, memoryview(data)[position:])
                 return frames
-            frames.append(data[position : position + size])
-            position += size
+            frame_end = position + size
+            if size < self._buffers.least_bytes:
+                frames.append(data[position:frame_end])
+            else:
+                frames.append(self._copied(memoryview(data)[position:frame_end]))
+            position = frame_end
         self._head = data[position:]
         self.held_bytes = end - position
         return frames
 
-    def _begin(self, size: int, data: bytes) -> None:
+    def _copied(self, data: memoryview) -> Buffer:
+        buffer = self._buffers.take(len(data))
+        if buffer is None:
+            buffer = bytearray(self._buffers.size_for(len(data)))
+        copy_into(buffer, data, 0)
+        return buffer if len(buffer) == len(data) else memoryview(buffer)[: len(data)]
+
+    def _begin(self, size: int, data: memoryview) -> None:
         self._size = size
         self.held_bytes = len(data)
         buffer = self._buffers.take(size)
         if buffer is None:
-            self._buffer = _grown(data, min(size, max(FIRST_ALLOCATION_BYTES, GROWTH * len(data))))
+            self._buffer = _grown(data, min(self._buffers.size_for(size), max(FIRST_ALLOCATION_BYTES, GROWTH * len(data))))
         else:
             self._buffer = buffer
             copy_into(buffer, data, 0)
@@ -157,7 +191,7 @@ class FrameReader:
         while self._buffer is not None:
             held = self.held_bytes
             count = min(self._size - held, len(self._buffer) - held, len(data) - position)
-            copy_into(self._buffer, data[position : position + count], held)
+            copy_into(self._buffer, memoryview(data)[position : position + count], held)
             position += count
             frames = self.buffer_updated(count)
             if frames:

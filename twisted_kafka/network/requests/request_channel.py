@@ -17,7 +17,6 @@ from collections.abc import Callable, Container, Hashable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from twisted_kafka.interpreter import JOINED_BYTES
 from twisted_kafka.network.requests.parker import Parker
 from twisted_kafka.network.requests.request import (
     CLOSE_CONNECTION,
@@ -39,7 +38,7 @@ MAX_PARK_S = 60.0
 MAX_BUNDLED_REQUESTS = 32
 """So many requests are handled together, at most."""
 
-MAX_BUNDLE_BYTES = JOINED_BYTES
+MAX_BUNDLE_BYTES = 64 * 1024
 """So many bytes do they have, at most: to handle more takes longer than others should wait."""
 
 

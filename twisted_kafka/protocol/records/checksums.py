@@ -57,14 +57,13 @@ def _load_for_emulation() -> Checksum:
 
 
 def _direct(library: str, *, is_by_hardware: bool) -> Checksum:
-    from twisted_kafka.foreign import BYTES, IN_PLACE_BYTES, SIZE, UINT32, address, load_function
+    from twisted_kafka.foreign import BYTES, SIZE, UINT32, argument, load_function
 
     name = "_crc32c_hw_adler" if is_by_hardware else "_crc32c_sw_slicing_by_8"
     function = load_function(library, name, UINT32, UINT32, BYTES, SIZE)
 
     def checksum(data: Buffer) -> int:
-        size = len(data)
-        value: int = function(0xFFFFFFFF, bytes(data) if size <= IN_PLACE_BYTES else address(data), size)
+        value: int = function(0xFFFFFFFF, argument(data), len(data))
         return value ^ 0xFFFFFFFF
 
     return checksum
