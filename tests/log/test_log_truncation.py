@@ -40,6 +40,16 @@ def test_truncation_keeps_what_was_before(log: UnifiedLog, bench: Bench, offset:
     assert contents(bench.open()) == wanted
 
 
+def test_no_file_of_a_segment_that_is_cut_off_is_left(log: UnifiedLog) -> None:
+    fill(log, 100)
+    log.flush()
+    assert len(log.segments) > 3
+    log.truncate_to(list(log.segments)[1].base_offset + 1)
+    bases = {segment.base_offset for segment in log.segments}
+    assert {int(path.name[:20]) for path in log.dir.iterdir() if path.name[0] == "0"} == bases
+    assert len(bases) == 2
+
+
 def test_truncation_takes_whole_batches(log: UnifiedLog) -> None:
     append(log, b"a", b"b", b"c")
     append(log, b"d", b"e", b"f")
