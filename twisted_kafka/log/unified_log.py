@@ -488,7 +488,7 @@ def _joined(infos: list[LogAppendInfo]) -> LogAppendInfo:
     batches: list[BatchLike] = []
     position = 0
     for info in infos:
-        for batch in cast(Sequence[BatchInfo], info.batches):
+        for batch in cast("Sequence[BatchInfo]", info.batches):  # quoted: it would be made anew for each
             batch.position += position
         batches += info.batches
         position += info.size_bytes
