@@ -147,7 +147,11 @@ class SimBrokers:
         return future
 
     def forget_sender(self) -> None:
-        """Let markers that are under way arrive without anybody who hears of it: their coordinator is dead."""
+        """Let markers that are under way arrive without anybody who hears of it: their coordinator is dead.
+
+        Otherwise it would complete the transaction in its successor's log. The successor would begin the next one without having
+        written markers of its own epoch, and the dead one's other markers would end that.
+        """
         self.under_way = [(markers, Future()) for markers, _ in self.under_way]
 
     def deliver_one(self) -> None:
