@@ -764,6 +764,7 @@ def test_nothing_is_lost_wherever_the_cleaner_dies(tmp_path: Path, loses_power: 
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # some 40 s on an idle machine
 @pytest.mark.parametrize("loses_power", [False, True])
 def test_nothing_is_lost_wherever_the_cleaner_dies_with_more_segments(tmp_path: Path, loses_power: Any) -> None:
     crash_everywhere(tmp_path, loses_power, writes=80, stride=1)
