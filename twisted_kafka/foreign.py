@@ -101,13 +101,10 @@ def receive(connection: socket.socket, max_bytes: int) -> Any:
 
 def to_bytes(data: bytes | bytearray | memoryview) -> bytes:
     """Copy as ``bytes`` does."""
-    size = len(data)
-    if type(data) is bytes or not size:
-        return bytes(data)
     source = argument(data)
     if type(source) is bytes:
         return source
-    copied: bytes = _cffi.buffer(source, size)[:]
+    copied: bytes = _cffi.buffer(source, len(data))[:]
     return copied
 
 
