@@ -1,24 +1,48 @@
-"""Every scenario under tests/data/coordinator/transcripts, one test each."""
+"""Every scenario under tests/data/coordinator, one test each."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.coordinator.transcript import check
+from tests.coordinator.transaction_transcript import TransactionTranscript
+from tests.coordinator.transcript import Transcript
 
-TRANSCRIPTS = sorted((Path(__file__).parent.parent / "data" / "coordinator" / "transcripts").glob("*.txt"))
+DATA = Path(__file__).parent.parent / "data" / "coordinator"
+KINDS: dict[str, type[Transcript] | type[TransactionTranscript]] = {
+    "transcripts": Transcript,
+    "transactions": TransactionTranscript,
+}
+PATHS = sorted(path for kind in KINDS for path in (DATA / kind).glob("*.txt"))
 
 
-@pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
+def happened(text: str, run: Callable[[str], list[str]]) -> str:
+    """Run the commands of a transcript; return what its text should have been."""
+    output, skipping = [], False
+    for line in text.splitlines():
+        if line.startswith("> "):
+            output.append(line)
+            output.extend(run(line[2:]))
+            skipping = True
+        elif not line.strip() or line.startswith("#"):
+            output.append(line)
+            skipping = False
+        elif not skipping:
+            output.append(line)
+    return "\n".join(output) + "\n"
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_transcript(path: Path) -> None:
     written = path.read_text()
-    happened = check(written)
+    found = happened(written, KINDS[path.parent.name]().run)
     if os.environ.get("REWRITE_TRANSCRIPTS"):
-        path.write_text(happened)
+        path.write_text(found)
     else:
-        assert happened == written
+        assert found == written
 
 
-def test_there_are_transcripts() -> None:
-    assert len(TRANSCRIPTS) >= 90
+@pytest.mark.parametrize(("kind", "least"), [("transcripts", 90), ("transactions", 20)])
+def test_there_are_transcripts(kind: str, least: int) -> None:
+    assert len(list((DATA / kind).glob("*.txt"))) >= least

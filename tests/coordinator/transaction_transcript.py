@@ -228,19 +228,3 @@ def show(metadata: TransactionMetadata) -> str:
 def show_record(record: CoordinatorRecord) -> str:
     metadata = transaction_metadata(record)
     return f"{record.key.transactional_id}: tombstone" if metadata is None else show(metadata)
-
-
-def check(text: str) -> str:
-    """Run a whole transcript; returns what its text should have been."""
-    transcript, output, skipping = TransactionTranscript(), [], False
-    for line in text.splitlines():
-        if line.startswith("> "):
-            output.append(line)
-            output.extend(transcript.run(line[2:]))
-            skipping = True
-        elif not line.strip() or line.startswith("#"):
-            output.append(line)
-            skipping = False
-        elif not skipping:
-            output.append(line)
-    return "\n".join(output) + "\n"

@@ -286,7 +286,7 @@ class Transcript(ConsumerCommands):
         self.bench.scheduler.run_due()
 
     def do_resign(self, names: list[Any], options: dict[Any, Any]) -> None:
-        self.bench.groups.on_leadership_change([], [(0, 0)])
+        self.bench.groups.runtime.on_leadership_change([], [(0, 0)])
 
     def do_elect(self, names: list[Any], options: dict[str, str]) -> None:
         self.bench.elect(epoch=int(options.get("epoch", 1)))
@@ -350,19 +350,3 @@ def show(record: CoordinatorRecord) -> str:
     members = " ".join(f"{member.member_id}={read_assignment(member.assignment)}" for member in value.members)
     protocol = f"{value.protocol_type}/{value.protocol}"
     return f"group {key.group}: generation {value.generation} {protocol} led by {value.leader} of {members or 'nobody'}"
-
-
-def check(text: str) -> str:
-    """Run a whole transcript; returns what its text should have been."""
-    transcript, output, skipping = Transcript(), [], False
-    for line in text.splitlines():
-        if line.startswith("> "):
-            output.append(line)
-            output.extend(transcript.run(line[2:]))
-            skipping = True
-        elif not line.strip() or line.startswith("#"):
-            output.append(line)
-            skipping = False
-        elif not skipping:
-            output.append(line)
-    return "\n".join(output) + "\n"
