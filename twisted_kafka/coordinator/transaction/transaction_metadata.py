@@ -40,6 +40,13 @@ class TransactionMetadata(NamedTuple):
         """Return whether the transaction is open for longer than its timeout."""
         return self.state is TransactionState.ONGOING and self.start_ms + self.timeout_ms < now_ms
 
+    def partitions_by_topic(self) -> dict[str, list[int]]:
+        """Return the indexes of each topic's partitions, all in order."""
+        topics: dict[str, list[int]] = {}
+        for topic, index in sorted(self.partitions):
+            topics.setdefault(topic, []).append(index)
+        return topics
+
     @property
     def is_epoch_exhausted(self) -> bool:
         """Whether the producer id has no further epoch for a client."""

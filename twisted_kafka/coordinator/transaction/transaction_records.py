@@ -17,9 +17,6 @@ TRANSACTION_RECORD_KINDS: Final[RecordKinds] = {_KIND: (TransactionLogKey, Trans
 
 def transaction_record(metadata: TransactionMetadata) -> CoordinatorRecord:
     """Return the record of a transactional id's state."""
-    topics: dict[str, list[int]] = {}
-    for topic, index in sorted(metadata.partitions):
-        topics.setdefault(topic, []).append(index)
     is_empty = metadata.state is TransactionState.EMPTY
     value = TransactionLogValue(
         producer_id=metadata.producer.producer_id,
@@ -28,7 +25,7 @@ def transaction_record(metadata: TransactionMetadata) -> CoordinatorRecord:
         transaction_status=metadata.state.value,
         transaction_partitions=None
         if is_empty
-        else [PartitionsSchema(topic=topic, partition_ids=indexes) for topic, indexes in topics.items()],
+        else [PartitionsSchema(topic=topic, partition_ids=indexes) for topic, indexes in metadata.partitions_by_topic().items()],
         transaction_last_update_timestamp_ms=metadata.last_update_ms,
         transaction_start_timestamp_ms=metadata.start_ms,
     )

@@ -33,9 +33,7 @@ class TransactionAdminApis:
         if found is None:
             context.note_error(error)
             return DescribeTransactionsResponseTransactionState(transactional_id=transactional_id, error_code=error)
-        topics: dict[str, list[int]] = {}
-        for topic, index in sorted(found.partitions):
-            topics.setdefault(topic, []).append(index)
+        topics = found.partitions_by_topic()
         for topic, indexes in topics.items():
             context.note_topic(topic, len(indexes), 0, 0)
         return DescribeTransactionsResponseTransactionState(
