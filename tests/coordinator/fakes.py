@@ -154,7 +154,7 @@ class Bench:
             self.elect()
 
     def elect(self, epoch: int = 0, load: bool = True) -> None:
-        self.groups.on_leadership_change([(partition, epoch) for partition in range(self.partitions)], [])
+        self.groups.runtime.on_leadership_change([(partition, epoch) for partition in range(self.partitions)], [])
         if load:
             self.scheduler.run_due()
 

@@ -194,7 +194,7 @@ class Cluster:
         replica: Any = Replica(self.log, self.chance)
         bench = Bench(log=replica, clock=self.clock, **self.settings)
         bench.topics.change(TOPICS)
-        bench.groups.on_leadership_change([], [(0, -1)])
+        bench.groups.runtime.on_leadership_change([], [(0, -1)])
         return bench
 
     # the log and its leader
@@ -207,8 +207,8 @@ class Cluster:
         self.brokers.reverse()
         self.log.fail_over(new.log)
         self.later = [
-            lambda: new.groups.on_leadership_change([(0, epoch)], []),
-            lambda: old.groups.on_leadership_change([], [(0, epoch)]),
+            lambda: new.groups.runtime.on_leadership_change([(0, epoch)], []),
+            lambda: old.groups.runtime.on_leadership_change([], [(0, epoch)]),
         ]
         self.chance.shuffle(self.later)
         self.tell(self.chance.randint(0, 2))

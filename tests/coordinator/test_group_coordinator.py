@@ -579,7 +579,7 @@ def test_no_timer_is_left_behind(ends_by: str) -> None:
     bench.groups.heartbeat(Sender("g", joined.member_id, None, joined.generation))
     assert len(bench.timer) >= 10
     if ends_by == "resigning":
-        bench.groups.on_leadership_change([], [(0, 0)])
+        bench.groups.runtime.on_leadership_change([], [(0, 0)])
     else:
         bench.groups.leave("pending", [LeavingMember(pending.member_id, None)])
         for group_id in ("waiting", "delayed"):

@@ -141,7 +141,7 @@ def test_an_append_that_completes_after_the_partition_has_gone_is_still_answered
     bench = Bench()
     bench.log.holds = True
     answer = commit(bench, 1)
-    bench.groups.on_leadership_change([], [(0, 5)])
+    bench.groups.runtime.on_leadership_change([], [(0, 5)])
     bench.log.release(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert answer.result(0) == ErrorCode.NOT_COORDINATOR
 

@@ -113,12 +113,12 @@ class TransactionBench:
 
     def elect(self, epoch: int, load: bool = True) -> None:
         self.epoch = epoch
-        self.transactions.on_leadership_change([(partition, epoch) for partition in range(self.partitions)], [])
+        self.transactions.runtime.on_leadership_change([(partition, epoch) for partition in range(self.partitions)], [])
         if load:
             self.scheduler.run_due()
 
     def resign(self) -> None:
-        self.transactions.on_leadership_change([], [(partition, self.epoch) for partition in range(self.partitions)])
+        self.transactions.runtime.on_leadership_change([], [(partition, self.epoch) for partition in range(self.partitions)])
 
     def restart(self, load: bool = True) -> None:
         """Stop, and start anew over the same log, as the leader of the next epoch."""

@@ -1,10 +1,11 @@
 """Appends to and reads from the coordinators' internal topics, through the replica manager."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from zope.interface import implementer
 
 from twisted_kafka.coordinator.interfaces import Appended, IPartitionReader, IPartitionWriter
+from twisted_kafka.coordinator.runtime import CoordinatorRuntime
 from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard
 from twisted_kafka.log.results import FetchIsolation
 from twisted_kafka.log.validation.log_validator import AppendOrigin
@@ -69,6 +70,22 @@ class ReplicaReader:
             following = _end_offset(chunk, position)
             yield chunk
             position = following
+
+
+def follow_leadership(replica_manager: ReplicaManager, runtime: CoordinatorRuntime) -> None:
+    """Load and unload the shards of the runtime's topic as the leaders of its partitions change."""
+
+    def on_change(led: Sequence[TopicPartition], not_led: Sequence[TopicPartition]) -> None:
+        def with_epochs(partitions: Sequence[TopicPartition]) -> list[tuple[int, int]]:
+            return [
+                (partition.partition, replica_manager.current_leader(partition)[1])
+                for partition in partitions
+                if partition.topic == runtime.topic
+            ]
+
+        runtime.on_leadership_change(with_epochs(led), with_epochs(not_led))
+
+    replica_manager.add_leadership_listener(on_change)
 
 
 def _end_offset(chunk: Buffer, position: int) -> int:

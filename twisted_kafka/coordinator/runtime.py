@@ -15,7 +15,7 @@ Input and output that an operation starts (``Effects.send``) run without the loc
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from enum import Enum
 from functools import partial
@@ -42,10 +42,11 @@ from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import IScheduler
 from twisted_kafka.timing.timer import Timer, TimerEntry
-from twisted_kafka.waiting.futures import forward
+from twisted_kafka.waiting.futures import forward, recover
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 _log = Logger()
 
@@ -266,6 +267,16 @@ class CoordinatorRuntime:
         for context in contexts:
             self._close(context)
 
+    def on_leadership_change(self, leaders: Iterable[tuple[int, int]], followers: Iterable[tuple[int, int]]) -> None:
+        """Load and unload partitions of the topic, each given as (partition, leader epoch).
+
+        A partition that is no longer on this broker has the unknown epoch -1 and is unloaded in any case.
+        """
+        for partition, epoch in followers:
+            self.resigned(partition, None if epoch < 0 else epoch)
+        for partition, epoch in leaders:
+            self.elected(partition, epoch)
+
     def elected(self, partition: int, leader_epoch: int) -> None:
         """Load the partition's shard in the background, as this broker leads it now; not twice in one leader epoch."""
         with self._contexts_lock:
@@ -448,6 +459,14 @@ class CoordinatorRuntime:
         Raises UncommittedStateError, or fails the future with it, if some of that state is not committed in time.
         """
         return self._run(self._context(key), True, operation, *args, **kwargs)
+
+    def try_read(self, key: str, operation: Callable[[Any], Any], on_error: Callable[[KafkaError], T]) -> Any:
+        """Do as ``read``, with the result of ``on_error`` in place of each KafkaError."""
+        try:
+            answer = self.read(key, operation)
+        except KafkaError as error:
+            return on_error(error)
+        return recover(answer, KafkaError, on_error) if isinstance(answer, Future) else answer
 
     def execute_everywhere(self, operation: Callable[[Any], R]) -> list[R]:
         """Run an operation that returns no Write on every active shard; return the results."""

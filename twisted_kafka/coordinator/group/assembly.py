@@ -1,7 +1,5 @@
 """Builds the group coordinator."""
 
-from collections.abc import Sequence
-
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.coordinator.group.assignors.loading import AssignorError, load_assignors
@@ -11,12 +9,12 @@ from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
 from twisted_kafka.coordinator.group.group_coordinator_config import GroupCoordinatorConfig
 from twisted_kafka.coordinator.group.group_coordinator_metrics import GroupCoordinatorMetrics
 from twisted_kafka.coordinator.group.group_shard import GroupShardFactory
-from twisted_kafka.coordinator.replica_log import ReplicaReader, ReplicaWriter
+from twisted_kafka.coordinator.replica_log import ReplicaReader, ReplicaWriter, follow_leadership
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.records.compression import Compression
-from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition
+from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import IScheduler
@@ -62,18 +60,7 @@ def make_group_coordinator(
         settings, GroupShardFactory(environment), writer, ReplicaReader(replica_manager), scheduler, timer, clock
     )
     groups = GroupCoordinator(runtime, scheduler, environment)
-
-    def follow_leadership(led: Sequence[TopicPartition], not_led: Sequence[TopicPartition]) -> None:
-        def with_epochs(partitions: Sequence[TopicPartition]) -> list[tuple[int, int]]:
-            return [
-                (partition.partition, replica_manager.current_leader(partition)[1])
-                for partition in partitions
-                if partition.topic == GROUP_METADATA_TOPIC
-            ]
-
-        groups.on_leadership_change(with_epochs(led), with_epochs(not_led))
-
-    replica_manager.add_leadership_listener(follow_leadership)
+    follow_leadership(replica_manager, runtime)
     return groups
 
 

@@ -1,6 +1,6 @@
 """The group coordinator's interface for API handlers: validation, routing by group id, errors as values."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
@@ -35,7 +35,7 @@ from twisted_kafka.protocol.messages.consumer_groups import (
 )
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition
 from twisted_kafka.timing.scheduler import IScheduler
-from twisted_kafka.waiting.futures import recover, then
+from twisted_kafka.waiting.futures import then
 
 COUNTS_KEPT_NS = 1_000_000_000
 
@@ -101,16 +101,6 @@ class GroupCoordinator:
             self._expiry.cancel()
         self.runtime.shutdown()
 
-    def on_leadership_change(self, leaders: Iterable[tuple[int, int]], followers: Iterable[tuple[int, int]]) -> None:
-        """Load and unload partitions of ``__consumer_offsets``, each given as (partition, leader epoch).
-
-        A partition that is no longer on this broker has the unknown epoch -1 and is unloaded in any case.
-        """
-        for partition, epoch in followers:
-            self.runtime.resigned(partition, None if epoch < 0 else epoch)
-        for partition, epoch in leaders:
-            self.runtime.elected(partition, epoch)
-
     def partition_for(self, group_id: str) -> int:
         """Return the partition of ``__consumer_offsets`` that stores the group."""
         return self.runtime.partition_for(group_id)
@@ -126,11 +116,7 @@ class GroupCoordinator:
 
     def _read(self, group_id: str, operation: Callable[[GroupShard], Any], on_error: Callable[[ErrorCode], T]) -> Any:
         """Do as ``_execute``, for an operation that may be answered only from committed state."""
-        try:
-            answer = self.runtime.read(group_id, operation)
-        except KafkaError as error:
-            return on_error(error.code)
-        return recover(answer, KafkaError, lambda error: on_error(error.code)) if isinstance(answer, Future) else answer
+        return self.runtime.try_read(group_id, operation, lambda error: on_error(error.code))
 
     # the classic protocol
 
@@ -255,13 +241,10 @@ class GroupCoordinator:
 
     def fetch_offsets(self, request: OffsetFetch) -> "tuple[ErrorCode, Fetched] | Future[tuple[ErrorCode, Fetched]]":
         """Return the group's error and its committed offsets."""
-        try:
-            answer: tuple[ErrorCode, Fetched] | Future[tuple[ErrorCode, Fetched]] = self.runtime.read(
-                request.sender.group_id, lambda shard: shard.offsets.fetch(request)
-            )
-        except KafkaError as error:
-            return _not_fetched(error)
-        return recover(answer, KafkaError, _not_fetched) if isinstance(answer, Future) else answer
+        answer: tuple[ErrorCode, Fetched] | Future[tuple[ErrorCode, Fetched]] = self.runtime.try_read(
+            request.sender.group_id, lambda shard: shard.offsets.fetch(request), _not_fetched
+        )
+        return answer
 
     def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> Any:
         """Delete committed offsets; return (the group's error, the partitions' errors), or a future of it."""

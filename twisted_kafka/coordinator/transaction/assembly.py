@@ -1,9 +1,7 @@
 """Builds the transaction coordinator."""
 
-from collections.abc import Sequence
-
 from twisted_kafka.config.broker_config import KafkaConfig
-from twisted_kafka.coordinator.replica_log import ReplicaReader, ReplicaWriter
+from twisted_kafka.coordinator.replica_log import ReplicaReader, ReplicaWriter, follow_leadership
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
 from twisted_kafka.coordinator.transaction.environment import TransactionConfig, TransactionEnvironment
 from twisted_kafka.coordinator.transaction.marker_writer import EndInGroups, LocalMarkerWriter, MarkerAppender
@@ -13,7 +11,7 @@ from twisted_kafka.coordinator.transaction.transaction_metrics import Transactio
 from twisted_kafka.coordinator.transaction.transaction_shard import TransactionShardFactory
 from twisted_kafka.metadata.store import IMetadataStore
 from twisted_kafka.metrics.registry import MetricsRegistry
-from twisted_kafka.protocol.topic_partition import TRANSACTION_TOPIC, TopicPartition
+from twisted_kafka.protocol.topic_partition import TRANSACTION_TOPIC
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import IScheduler
@@ -57,16 +55,5 @@ def make_transaction_coordinator(
     )
     producer_ids = ProducerIdManager(config.broker_id, store)
     transactions = TransactionCoordinator(runtime, producer_ids, scheduler, clock, values, metrics, appender)
-
-    def follow_leadership(led: Sequence[TopicPartition], not_led: Sequence[TopicPartition]) -> None:
-        def with_epochs(partitions: Sequence[TopicPartition]) -> list[tuple[int, int]]:
-            return [
-                (partition.partition, replica_manager.current_leader(partition)[1])
-                for partition in partitions
-                if partition.topic == TRANSACTION_TOPIC
-            ]
-
-        transactions.on_leadership_change(with_epochs(led), with_epochs(not_led))
-
-    replica_manager.add_leadership_listener(follow_leadership)
+    follow_leadership(replica_manager, runtime)
     return transactions

@@ -1,6 +1,6 @@
 """The transaction coordinator's interface for API handlers: validation, routing by transactional id, errors as values."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,7 +19,6 @@ from twisted_kafka.protocol.errors import ErrorCode, KafkaError
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import IScheduler, ScheduledTask
-from twisted_kafka.waiting.futures import recover
 
 T = TypeVar("T")
 
@@ -83,16 +82,6 @@ class TransactionCoordinator:
             task.cancel()
         self.runtime.shutdown()
 
-    def on_leadership_change(self, leaders: Iterable[tuple[int, int]], followers: Iterable[tuple[int, int]]) -> None:
-        """Load and unload partitions of ``__transaction_state``, each given as (partition, leader epoch).
-
-        A partition that is no longer on this broker has the unknown epoch -1 and is unloaded in any case.
-        """
-        for partition, epoch in followers:
-            self.runtime.resigned(partition, None if epoch < 0 else epoch)
-        for partition, epoch in leaders:
-            self.runtime.elected(partition, epoch)
-
     def partition_for(self, transactional_id: str) -> int:
         """Return the partition of ``__transaction_state`` that stores the transactional id."""
         return self.runtime.partition_for(transactional_id)
@@ -102,11 +91,7 @@ class TransactionCoordinator:
     ) -> Any:
         if not transactional_id:
             return on_error(ErrorCode.INVALID_REQUEST)
-        try:
-            answer = self.runtime.read(transactional_id, operation)
-        except KafkaError as error:
-            return on_error(error.code)
-        return recover(answer, KafkaError, lambda error: on_error(error.code)) if isinstance(answer, Future) else answer
+        return self.runtime.try_read(transactional_id, operation, lambda error: on_error(error.code))
 
     # producers
 

@@ -117,5 +117,5 @@ def test_every_version(version: int) -> None:
 
 def test_a_coordinator_elsewhere_is_named_to_each() -> None:
     broker = Broker()
-    broker.handlers.bench.groups.on_leadership_change([], [(0, 1)])
+    broker.handlers.bench.groups.runtime.on_leadership_change([], [(0, 1)])
     assert broker.commit_each(commit_request({0: 1}), commit_request({0: 2})) == [{0: ErrorCode.NOT_COORDINATOR}] * 2

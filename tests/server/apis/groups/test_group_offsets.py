@@ -125,7 +125,7 @@ def test_fetch_in_every_version(version: Any) -> None:
 @pytest.mark.parametrize("version", [1, 2, 7, 8])
 def test_fetch_errors_of_the_group(version: Any) -> None:
     handlers = Handlers()
-    handlers.bench.groups.on_leadership_change([], [(0, 0)])
+    handlers.bench.groups.runtime.on_leadership_change([], [(0, 0)])
     error, partitions = fetched(handlers.ask(fetch_request(version), version), version)
     if version < 2:
         assert (error, partitions) == (0, {0: (-1, -1, "", 16), 1: (-1, -1, "", 16)})
