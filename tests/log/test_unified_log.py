@@ -1,6 +1,7 @@
 import errno
 import os
 import struct
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from twisted_kafka.protocol.errors import (
     RecordBatchTooLargeError,
 )
 from twisted_kafka.protocol.records.batch import batches
+from twisted_kafka.protocol.regions import FileRegion
 
 SMALL = 1024
 
@@ -193,6 +195,54 @@ def test_a_region_outlives_its_segment(log: UnifiedLog, bench: Bench) -> None:
     bench.scheduler.run_due()
     assert not [name for name in os.listdir(log.dir) if name.endswith(".deleted")]
     assert region.read() == before
+
+
+@pytest.fixture
+def loads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Positions and sizes of what the system was asked to load; it loads at most 100 bytes at a time."""
+    loaded: list[tuple[int, int]] = []
+    sendfile = os.sendfile
+
+    def observed(out: int, file: int, position: int, size: int) -> int:
+        loaded.append((position, size))
+        return sendfile(out, file, position, min(size, 100))
+
+    monkeypatch.setattr(os, "sendfile", observed)
+    return loaded
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux loads files into its cache like this")
+def test_a_read_loads_what_may_not_be_in_the_page_cache(log: UnifiedLog, loads: list[tuple[int, int]]) -> None:
+    fill(log, 30)
+    size = log.segments.floor(0).size_bytes
+    assert log.read(0, 10_000, FetchIsolation.LOG_END).records.size_bytes == size
+    assert loads == [(position, size - position) for position in range(0, size, 100)]
+    loads.clear()
+    active = log.segments.active
+    rest = log.read(active.base_offset, 10_000, FetchIsolation.LOG_END).records
+    assert (len(rest), loads) == (active.size_bytes, []), "the end of the log was just written"
+    log.read(active.base_offset, active.size_bytes - 1, FetchIsolation.LOG_END)
+    assert loads[0] == (0, active.size_bytes - 1)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux loads files into its cache like this")
+def test_a_file_that_cannot_be_loaded_fails_its_directory(log: UnifiedLog, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(log, 30)
+
+    def fail(*_: object) -> int:
+        raise OSError(errno.EIO, "I/O error")
+
+    monkeypatch.setattr(os, "sendfile", fail)
+    with pytest.raises(KafkaStorageError):
+        log.read(0, 1000, FetchIsolation.LOG_END)
+    assert [error.errno for error in bench.failures] == [errno.EIO]
+
+
+def test_a_file_that_was_truncated_is_loaded_up_to_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"abc")
+    with open(path, "rb", buffering=0) as file:
+        FileRegion(file, 1, 10).load()
 
 
 def test_offset_metadata_tells_segment_and_position(log: UnifiedLog) -> None:

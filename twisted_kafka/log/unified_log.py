@@ -420,7 +420,12 @@ class UnifiedLog(LogMaintenance):
                 after = segments.after(segment)
                 upper = limit[0] if after is None else min(limit[0], after.base_offset)
                 aborted = _aborted_between(segments, start_offset, upper)
-            return FetchDataInfo(at, FileRegion(segment.file, position, size) if size > 0 else b"", incomplete, aborted)
+            if size <= 0:
+                return FetchDataInfo(at, b"", incomplete, aborted)
+            records = FileRegion(segment.file, position, size)
+            if position + size < segment.size_bytes or segment is not segments.active:
+                records.load()  # here a slow disk stops one handler, and a network thread with all its connections otherwise
+            return FetchDataInfo(at, records, incomplete, aborted)
         return FetchDataInfo(limit, b"", False, aborted)
 
     def aborted_transactions(self, fetch_offset: int, upper_bound: int) -> list[AbortedTransaction]:
