@@ -192,15 +192,24 @@ def read_kafkajs(bootstrap: str, topic: str, count: int, group: str | None = Non
 
 def java_class_path() -> str | None:
     """Return the class path of Apache Kafka 3.9's tools, fetched through Maven the first time, or None without Java and Maven."""
+    return _class_path("pom.xml", "kafka-3.9.2")
+
+
+def java_library(artifact: str, version: str) -> str | None:
+    """Return the class path of one of Kafka's libraries for programs, such as kafka-clients; None without Java and Maven."""
+    return _class_path("client-pom.xml", f"{artifact}-{version}", f"-Dkafka.artifact={artifact}", f"-Dkafka.version={version}")
+
+
+def _class_path(pom: str, name: str, *properties: str) -> str | None:
     if not (shutil.which("java") and shutil.which("mvn")):
         return None
-    cache = Path.home() / ".cache" / "twisted_kafka" / "kafka-3.9.2"
+    cache = Path.home() / ".cache" / "twisted_kafka" / name
     known = cache / "class-path.txt"
     if not known.exists():
         cache.mkdir(parents=True, exist_ok=True)
-        shutil.copy(HERE / "java" / "pom.xml", cache / "pom.xml")
+        shutil.copy(HERE / "java" / pom, cache / "pom.xml")
         new = cache / "class-path.new"
-        goal = ["dependency:build-classpath", f"-Dmdep.outputFile={new}"]
+        goal = ["dependency:build-classpath", f"-Dmdep.outputFile={new}", *properties]
         run(["mvn", "-q", "-B", "-ntp", "-f", str(cache / "pom.xml"), *goal], timeout_s=900)
         new.rename(known)
     return known.read_text()
@@ -210,8 +219,13 @@ def java_command(name: str, *arguments: str) -> list[str]:
     """Return the command of one of Kafka's tools, given by its class name."""
     class_path = java_class_path()
     assert class_path is not None
+    return [*java_machine(class_path), name, *arguments]
+
+
+def java_machine(class_path: str) -> list[str]:
+    """Return the beginning of a command that runs a class of the class path, or a source file."""
     logging = f"-Dlog4j.configuration=file:{HERE / 'java' / 'log4j.properties'}"
-    return ["java", "-Xmx512M", "-XX:TieredStopAtLevel=1", logging, "-cp", class_path, name, *arguments]
+    return ["java", "-Xmx512M", "-XX:TieredStopAtLevel=1", logging, "-cp", class_path]
 
 
 def java_tool(name: str, *arguments: str, stdin: bytes | None = None) -> str:

@@ -4,19 +4,17 @@ import asyncio
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError as AioKafkaError
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from kafka import KafkaProducer
 from kafka.errors import KafkaError as PythonKafkaError
 
 from tests.clients.served import ServedBroker
+from tests.clients.transactional import TIMEOUT_S, make_topic, read, transactional
 
-TIMEOUT_S = 60
 ABORT_INTERVAL_MS = 200
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
@@ -34,47 +32,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBroker]:
     served.start()
     yield served
     assert served.stop() == 0, served.output.read_text()[-3000:]
-
-
-def make_topic(broker: ServedBroker, name: str, partitions: int = 2) -> str:
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(TIMEOUT_S)
-    return name
-
-
-def transactional(broker: ServedBroker, transactional_id: str, **settings: Any) -> Producer:
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": transactional_id, "log_level": 0} | settings)
-    producer.init_transactions(TIMEOUT_S)
-    return producer
-
-
-def read(broker: ServedBroker, topic: str, isolation: str = "read_committed") -> list[str]:
-    """Return all values of the topic, in order of partitions and offsets."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": broker.bootstrap,
-            "group.id": f"reader-{topic}",
-            "isolation.level": isolation,
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",
-        }
-    )
-    found: dict[tuple[int, int], str] = {}
-    partitions = list(consumer.list_topics(topic, TIMEOUT_S).topics[topic].partitions)
-    consumer.assign([TopicPartition(topic, each, 0) for each in partitions])
-    ended: set[int] = set()
-    deadline = time.monotonic() + TIMEOUT_S
-    while len(ended) < len(partitions) and time.monotonic() < deadline:
-        message = consumer.poll(1)
-        if message is None:
-            continue
-        if message.error() is None:
-            found[message.partition(), message.offset()] = message.value().decode()
-        elif message.error().code() == KafkaError._PARTITION_EOF:
-            ended.add(message.partition())
-    consumer.close()
-    return [found[key] for key in sorted(found)]
 
 
 def test_librdkafka_commits_and_aborts(broker: ServedBroker) -> None:

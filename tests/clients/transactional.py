@@ -1,0 +1,57 @@
+"""What tests of transactions do through librdkafka."""
+
+import time
+from typing import Any, Protocol
+
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+TIMEOUT_S = 60
+
+
+class Bootstrapped(Protocol):
+    """A broker that clients can find."""
+
+    @property
+    def bootstrap(self) -> str: ...
+
+
+def make_topic(broker: Bootstrapped, name: str, partitions: int = 2) -> str:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(TIMEOUT_S)
+    return name
+
+
+def transactional(broker: Bootstrapped, transactional_id: str, **settings: Any) -> Producer:
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": transactional_id, "log_level": 0} | settings)
+    producer.init_transactions(TIMEOUT_S)
+    return producer
+
+
+def read(broker: Bootstrapped, topic: str, isolation: str = "read_committed") -> list[str]:
+    """Return all values of the topic, in order of partitions and offsets."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": f"reader-{topic}",
+            "isolation.level": isolation,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    found: dict[tuple[int, int], str] = {}
+    partitions = list(consumer.list_topics(topic, TIMEOUT_S).topics[topic].partitions)
+    consumer.assign([TopicPartition(topic, each, 0) for each in partitions])
+    ended: set[int] = set()
+    deadline = time.monotonic() + TIMEOUT_S
+    while len(ended) < len(partitions) and time.monotonic() < deadline:
+        message = consumer.poll(1)
+        if message is None:
+            continue
+        if message.error() is None:
+            found[message.partition(), message.offset()] = message.value().decode()
+        elif message.error().code() == KafkaError._PARTITION_EOF:
+            ended.add(message.partition())
+    consumer.close()
+    return [found[key] for key in sorted(found)]
