@@ -7,6 +7,11 @@ import pytest
 
 from tests.clients.clients import HERE, java_tool, kafkajs_ready, kcat, new_group, read_confluent, run, send_confluent
 from tests.clients.served import ServedBroker
+from tests.clients.transactional import TIMEOUT_S, make_topic, read, transactional
+from tests.oracle.scenarios_data import produce
+from tests.oracle.talk import Talk
+from twisted_kafka.protocol.records.builder import build_batch
+from twisted_kafka.protocol.records.record import SimpleRecord
 
 TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
 
@@ -42,6 +47,59 @@ def test_the_copier_of_kafkas_system_tests_copies_each_record_once(served: Serve
     words += ["--max-messages", "2000", "--consumer-group", new_group(), "--transactional-id", "copier", "--transaction-size", "50"]
     java_tool("org.apache.kafka.tools.TransactionalMessageCopier", *words, "--enable-random-aborts", "--use-group-metadata")
     assert committed(served, "copy", 2000) == values
+
+
+@pytest.mark.usefixtures("java")
+def test_a_hanging_transaction_is_found_and_aborted(served: ServedBroker) -> None:
+    """A batch of a transaction arrives when that has ended, and is not verified: no coordinator will end what it begins."""
+    topic = make_topic(served, "hanging", 1)
+    producer, open_all_along = transactional(served, "hanging"), transactional(served, "open")
+    for each in (producer, open_all_along):
+        each.begin_transaction()
+        each.produce(topic, "in time", partition=0)
+        each.flush(TIMEOUT_S)
+    server = ["--bootstrap-server", served.bootstrap]
+    described = java_tool(TRANSACTIONS, *server, "describe", "--transactional-id", "hanging").splitlines()
+    state = dict(zip(described[0].split(), described[1].split(), strict=False))
+    producer.commit_transaction(TIMEOUT_S)
+    set_verification(served, "false")
+    late = produce_late(served, topic, int(state["ProducerId"]), int(state["ProducerEpoch"]))
+    set_verification(served, "true")
+    send_confluent(served.bootstrap, topic, [b"after it"])
+    of = ["--topic", topic, "--partition", "0"]
+
+    def hanging() -> list[list[str]]:
+        """Topic, partition, producer id and epoch, coordinator epoch, start offset. What its coordinator knows does not hang."""
+        told = java_tool(TRANSACTIONS, *server, "find-hanging", *of, "--max-transaction-timeout", "0")
+        return [line.split()[:6] for line in told.splitlines()[1:]]
+
+    found = hanging()
+    assert [each[:4] + each[5:] for each in found] == [[topic, "0", state["ProducerId"], state["ProducerEpoch"], str(late)]]
+    java_tool(TRANSACTIONS, *server, "abort", *of, "--start-offset", str(late))
+    assert hanging() == []
+    assert read(served, topic) == ["in time"]  # the open transaction is next
+    open_all_along.commit_transaction(TIMEOUT_S)
+    assert read(served, topic) == ["in time", "in time", "after it"]
+
+
+def set_verification(served: ServedBroker, value: str) -> None:
+    words = ["--alter", "--entity-type", "brokers", "--entity-default"]
+    setting = f"transaction.partition.verification.enable={value}"
+    java_tool("kafka.admin.ConfigCommand", "--bootstrap-server", served.bootstrap, *words, "--add-config", setting)
+
+
+def produce_late(served: ServedBroker, topic: str, producer_id: int, epoch: int) -> int:
+    """Produce one more transactional batch for a producer that has sent one to the partition; return its offset."""
+    batch = build_batch(
+        [SimpleRecord(0, None, b"late")], producer_id=producer_id, producer_epoch=epoch, base_sequence=1, is_transactional=True
+    )
+    talk = Talk(served.port, "late")
+    request = produce(topic, batch)
+    request.transactional_id = "hanging"
+    (response,) = talk.ask(request, 9).responses[0].partition_responses
+    talk.close()
+    assert response.error_code == 0
+    return response.base_offset
 
 
 @pytest.mark.skipif(kcat() is None, reason="kcat is not installed")

@@ -209,7 +209,15 @@ def test_a_hanging_transaction(both: Both) -> None:
     transactions = f"kafka-transactions --bootstrap-server {BROKER}"
     of = f"--topic {topic} --partition 0"
     assert "None" not in same(both, f"{transactions} describe-producers {of}")[0]
+    for where in (f"--topic {topic}", of, "--broker-id 1"):
+        found = [runner(f"{transactions} find-hanging {where}") for runner in both]
+        # The last column is the time since then, in minutes.
+        theirs, ours = ([line.rpartition(" ")[0] for line in said if line.startswith(topic)] for _, said in found)
+        assert theirs == ours
+        assert len(ours) == 1
+    same(both, f"{transactions} find-hanging {of} --max-transaction-timeout 1000000000")
     same(both, f"{transactions} abort {of} --start-offset 0")
+    same(both, f"{transactions} find-hanging {of}")
     same(both, f"{transactions} abort {of} --start-offset 0")
     same(both, f"{transactions} describe-producers {of}")
     assert "after it" in same(both, f"{read} 20000")
