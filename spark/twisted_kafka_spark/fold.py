@@ -245,6 +245,15 @@ def _bucketed(values: Numbers) -> Coded:
 
 
 def _cells_of(frame: Frame, grain_s: int) -> bundles.Cells:
+    seconds = frame.time_us // _MICROSECOND
+    made: bundles.Cells = [("lines", _lines_read(frame, seconds, grain_s))]
+    if (frame.sequence != NO_SEQUENCE).any():
+        made.append(("runs", _runs(frame, seconds, grain_s)))
+    requests = frame.requests()
+    return made + _cells_of_requests(requests, grain_s) if len(requests) else made
+
+
+def _cells_of_requests(frame: Frame, grain_s: int) -> bundles.Cells:
     weight, amounts, topics = frame.weight, frame.amounts, frame.topics
     seconds = frame.time_us // _MICROSECOND
     rows = _Rows(seconds, frame.identity, frame.identities, weight, {"error": _deduplicated(frame.error)})
@@ -270,10 +279,7 @@ def _cells_of(frame: Frame, grain_s: int) -> bundles.Cells:
         _cells("latency", rows, {}, grain_s),
         _cells("clients", rows, {}, grain_s),
         _cells("connections", rows, {"failed": failed, **sizes, "total_us": times["total_us"]}, grain_s, ends),
-        ("lines", _lines_read(frame, seconds, grain_s)),
     ]
-    if (frame.sequence != NO_SEQUENCE).any():
-        made.append(("runs", _runs(frame, seconds, grain_s)))
     for phase in PHASES:
         rows.keys["bucket"] = _bucketed(amounts[phase])
         rows.keys["phase"] = Coded(np.zeros(len(frame), np.int64), pa.array([phase]))

@@ -27,6 +27,7 @@ IDENTITY = (
 AMOUNTS = ("request_bytes", "response_bytes", *PHASES, "total_us")
 IDENTITY_SCHEMA = pa.schema([(name, pa.int32() if name in ("node", "version") else pa.string()) for name in IDENTITY])
 NO_SEQUENCE = -1
+NO_DURATION = -1
 _LARGEST_CODE = 1 << 62
 _DENSE = 4
 """If the codes are below this many times the number of rows, an array is used to find distinct codes, otherwise a hash table."""
@@ -51,6 +52,21 @@ class Topics:
 
 
 @dataclass(slots=True)
+class Transactions:
+    """The transactions that records name, in the order of the records; `parent` is the index of each one's record."""
+
+    parent: Numbers
+    id: Coded
+    outcome: Coded
+    duration_ms: Numbers
+    """`NO_DURATION` where no transaction ended."""
+    timeout_ms: Numbers
+
+    def __len__(self) -> int:
+        return len(self.parent)
+
+
+@dataclass(slots=True)
 class Frame:
     """Records as columns of equal length."""
 
@@ -62,15 +78,22 @@ class Frame:
     sequence: Numbers
     error: Coded
     topics: Topics
+    transactions: Transactions
 
     def __len__(self) -> int:
         return len(self.time_us)
+
+    def requests(self) -> Frame:
+        """Return the records that are about a request; the others are about a transaction that ended without one."""
+        api = self.identities.column("api").combine_chunks()
+        return self.chosen(api.is_valid().to_numpy(zero_copy_only=False)[self.identity]) if api.null_count else self
 
     def chosen(self, wanted: np.ndarray[Any, np.dtype[np.bool_]]) -> Frame:
         """Return the selected records."""
         if wanted.all():
             return self
         topics, kept = self.topics, wanted[self.topics.parent]
+        transactions, kept_too = self.transactions, wanted[self.transactions.parent]
         new_place = np.cumsum(wanted) - 1
         return Frame(
             self.time_us[wanted],
@@ -86,6 +109,13 @@ class Frame:
                 Coded(topics.error.codes[kept], topics.error.values),
                 topics.records[kept],
                 topics.bytes[kept],
+            ),
+            Transactions(
+                new_place[transactions.parent[kept_too]],
+                Coded(transactions.id.codes[kept_too], transactions.id.values),
+                Coded(transactions.outcome.codes[kept_too], transactions.outcome.values),
+                transactions.duration_ms[kept_too],
+                transactions.timeout_ms[kept_too],
             ),
         )
 
@@ -110,6 +140,13 @@ def concatenated(frames: Sequence[Frame]) -> Frame:
             _joined([frame.topics.error for frame in frames]),
             np.concatenate([frame.topics.records for frame in frames]),
             np.concatenate([frame.topics.bytes for frame in frames]),
+        ),
+        Transactions(
+            np.concatenate([frame.transactions.parent + start for frame, start in zip(frames, starts, strict=True)]),
+            _joined([frame.transactions.id for frame in frames]),
+            _joined([frame.transactions.outcome for frame in frames]),
+            np.concatenate([frame.transactions.duration_ms for frame in frames]),
+            np.concatenate([frame.transactions.timeout_ms for frame in frames]),
         ),
     )
 
@@ -139,6 +176,7 @@ def from_batch(batch: pa.RecordBatch) -> Frame:
         numbers(columns["sequence"], NO_SEQUENCE),
         coded(columns["error"]),
         _topics(columns["topics"]),
+        _transactions(columns["transaction"]),
     )
 
 
@@ -173,6 +211,28 @@ def _topics(column: pa.Array) -> Topics:
         coded(entries.field("error")),
         numbers(entries.field("records")),
         numbers(entries.field("bytes")),
+    )
+
+
+def no_transactions() -> Transactions:
+    """Return the transactions of records that name none."""
+    nothing = np.empty(0, np.int64)
+    return Transactions(
+        nothing, Coded(nothing, pa.nulls(0, pa.string())), Coded(nothing, pa.nulls(0, pa.string())), nothing, nothing
+    )
+
+
+def _transactions(column: pa.Array) -> Transactions:
+    if column.null_count == len(column):
+        return no_transactions()
+    parent = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+    named = column.take(pa.array(parent))
+    return Transactions(
+        parent,
+        coded(named.field("id")),
+        coded(named.field("outcome")),
+        numbers(named.field("duration_ms"), NO_DURATION),
+        numbers(named.field("timeout_ms")),
     )
 
 

@@ -15,7 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from twisted_kafka_spark import kafka_log
-from twisted_kafka_spark.schema import FIELDS, TOPIC_FIELDS
+from twisted_kafka_spark.schema import FIELDS, TOPIC_FIELDS, TRANSACTION_FIELDS, Field
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,10 +60,13 @@ def record_schema() -> pa.Schema:
     """Return the Arrow schema of a record."""
     import pyarrow as pa
 
+    def struct(fields: tuple[Field, ...]) -> Any:
+        return pa.struct([(each.name, arrow_type(each.ddl)) for each in fields])
+
     def arrow_type(ddl: str) -> Any:
         if ddl.startswith("array"):
-            return pa.list_(pa.struct([(each.name, arrow_type(each.ddl)) for each in TOPIC_FIELDS]))
-        return getattr(pa, _ARROW[ddl])()
+            return pa.list_(struct(TOPIC_FIELDS))
+        return struct(TRANSACTION_FIELDS) if ddl.startswith("struct") else getattr(pa, _ARROW[ddl])()
 
     return pa.schema([(each.name, arrow_type(each.ddl)) for each in FIELDS])
 
@@ -189,7 +192,8 @@ def _take(batch: pa.RecordBatch, lines: pa.StringArray, found: Records) -> None:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    whole = pc.and_(pc.is_valid(batch.column("api")), _are_times(batch.column("time")))
+    outcome = pc.struct_field(batch.column("transaction"), "outcome")
+    whole = pc.and_(pc.or_(pc.is_valid(batch.column("api")), pc.is_valid(outcome)), _are_times(batch.column("time")))
     if not pc.all(whole).as_py():
         for line in lines.filter(pc.invert(whole)):
             found.refuse(FOREIGN, line.as_py())
@@ -247,10 +251,17 @@ def _own(line: str) -> tuple[dict[str, Any] | None, str]:
         values = json.loads(line)
     except ValueError:
         return None, GARBLED
-    if not isinstance(values, dict) or not isinstance(values.get("api"), str) or not _is_time(values.get("time")):
+    if not isinstance(values, dict) or not _is_ours(values):
         return None, FOREIGN
     try:
         pa.RecordBatch.from_pylist([values], record_schema())
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         return None, FOREIGN
     return {name: values.get(name) for name in record_schema().names}, ""
+
+
+def _is_ours(values: dict[str, Any]) -> bool:
+    """Return whether the values are about a request, or about a transaction that ended without one."""
+    transaction = values.get("transaction")
+    is_end = isinstance(transaction, dict) and isinstance(transaction.get("outcome"), str)
+    return (isinstance(values.get("api"), str) or is_end) and _is_time(values.get("time"))

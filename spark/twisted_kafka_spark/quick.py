@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from twisted_kafka_spark.frame import AMOUNTS, IDENTITY, IDENTITY_SCHEMA, Coded, Frame, Topics
+from twisted_kafka_spark.frame import AMOUNTS, IDENTITY, IDENTITY_SCHEMA, Coded, Frame, Topics, no_transactions
 
 if TYPE_CHECKING:
     Numbers = np.ndarray[Any, np.dtype[np.int64]]
@@ -353,6 +353,7 @@ class QuickReader:
             reading.sequence,
             Coded(error, self._error_names()),
             topics,
+            no_transactions(),
         )
         return frame.chosen(is_ours), others
 

@@ -34,7 +34,27 @@ TOPIC_FIELDS: tuple[Field, ...] = (
 )
 """The fields of an element of `topics`."""
 
+TRANSACTION_FIELDS: tuple[Field, ...] = (
+    Field("id", "string", "string", "the transactional id"),
+    Field(
+        "outcome",
+        "string",
+        "string",
+        "present only if a transaction ended: `committed`, `aborted`, `fenced` (a new producer with the id had it aborted) or "
+        "`timed-out`",
+    ),
+    Field(
+        "duration_ms",
+        "bigint",
+        "int",
+        "with `outcome`: from the transaction's first AddPartitionsToTxn or AddOffsetsToTxn to that decision",
+    ),
+    Field("timeout_ms", "int", "int", "the timeout of the id's transactions; present only for InitProducerId"),
+)
+"""The fields of `transaction`."""
+
 _TOPIC_DDL = ", ".join(f"{field.name}: {field.ddl}" for field in TOPIC_FIELDS)
+_TRANSACTION_DDL = ", ".join(f"{field.name}: {field.ddl}" for field in TRANSACTION_FIELDS)
 
 FIELDS: tuple[Field, ...] = (
     Field("v", "int", "int", "version of this format: 1"),
@@ -87,6 +107,12 @@ FIELDS: tuple[Field, ...] = (
         "int",
         "int",
         "number of topics that are not listed; present only if the request names more than `access.log.max.topics` (100)",
+    ),
+    Field(
+        "transaction",
+        f"struct<{_TRANSACTION_DDL}>",
+        "object",
+        "the transaction, present only if the request names a transactional id, or if the line is about a transaction's end",
     ),
     Field(
         "sequence",

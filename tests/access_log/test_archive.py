@@ -9,6 +9,7 @@ import pytest
 from tests.access_log.test_record import request
 from twisted_kafka.access_log.archive import Archive
 from twisted_kafka.access_log.record import LineMaker
+from twisted_kafka.network.requests.request_context import TransactionNote, TransactionOutcome
 from twisted_kafka.protocol.records import zstd_frames
 from twisted_kafka.timing.clock import ManualClock
 
@@ -51,12 +52,17 @@ def test_a_settled_file_is_compressed(tmp_path: Path) -> None:
 
 def test_a_settled_file_becomes_parquet_with_the_same_values(tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
-    path = add(tmp_path, "node-1-000001.jsonl")
+    note = TransactionNote("tx", TransactionOutcome.TIMED_OUT, 60_000)
+    own = LineMaker(1, ManualClock(NOW_MS), 10).own_line(note, [("orders", 1, 0, 0, 0)])
+    path = add(tmp_path, "node-1-000001.jsonl", text=line() * 100 + own)
     lines = [json.loads(each) for each in path.read_text().splitlines()]
+    lines[-1]["transaction"]["timeout_ms"] = None
     archive(tmp_path, "parquet").run_once()
     assert names(tmp_path) == ["node-1-000001.parquet"]
     rows = parquet.ParquetFile(path.with_name("node-1-000001.parquet")).read().to_pylist()
-    assert [{name: value for name, value in row.items() if name in lines[0]} for row in rows] == lines
+    assert len(rows) == len(lines)
+    for row, values in zip(rows, lines, strict=True):
+        assert row == dict.fromkeys(row) | values
 
 
 def test_files_that_are_open_fresh_or_another_brokers_are_left_alone(tmp_path: Path) -> None:

@@ -4,10 +4,26 @@ from typing import Any
 from tests.access_log.test_record import NOW_MS, request
 from twisted_kafka.access_log.privacy import FieldPolicy
 from twisted_kafka.access_log.record import LineMaker
-from twisted_kafka.network.requests.request_context import ConnectionInfo
+from twisted_kafka.network.requests.request_context import ConnectionInfo, TransactionNote, TransactionOutcome
 from twisted_kafka.timing.clock import ManualClock
 
 CONNECTION = "10.0.0.1:9092-192.168.7.7:51234-12"
+
+
+def transactional_id(policy: FieldPolicy) -> str | None:
+    note = TransactionNote("billing-1", TransactionOutcome.COMMITTED, 5)
+    found = json.loads(LineMaker(3, ManualClock(NOW_MS), 2, policy).own_line(note, []))["transaction"]
+    assert found["outcome"] == "committed"
+    shown: str | None = found.get("id")
+    return shown
+
+
+def test_transactional_ids_are_left_out_and_hashed_like_fields() -> None:
+    assert transactional_id(FieldPolicy()) == "billing-1"
+    assert transactional_id(FieldPolicy(excluded=("transactional_id",))) is None
+    hashed = [transactional_id(FieldPolicy(hashed=("transactional_id",), key=key)) for key in ("a", "a", "b")]
+    assert hashed[0] == hashed[1]
+    assert len({*hashed, "billing-1"}) == 3
 
 
 def shown(policy: FieldPolicy, connection_id: str = CONNECTION, client_id: str | None = "app") -> dict[Any, Any]:

@@ -1,10 +1,11 @@
 import json
+from typing import Any
 
 import pytest
 
 from twisted_kafka.access_log.record import HOUR_AT, LineMaker, api_name
 from twisted_kafka.network.requests.request import Request
-from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
+from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext, TransactionNote, TransactionOutcome
 from twisted_kafka.timing.clock import ManualClock
 
 NOW_MS = 1_700_000_000_123
@@ -97,6 +98,43 @@ def test_an_unknown_error_code_is_written_as_a_number(lines: LineMaker) -> None:
     made = request()
     made.context.note_error(9999)
     assert json.loads(lines.line(made))["error"] == "9999"
+
+
+@pytest.mark.parametrize(
+    ("note", "written"),
+    [
+        (TransactionNote("tx"), {"id": "tx"}),
+        (TransactionNote("", timeout_ms=-1), {"id": "", "timeout_ms": -1}),
+        (
+            TransactionNote('a"\n\ud800', TransactionOutcome.TIMED_OUT, 12, 60_000),
+            {"id": 'a"\n\ud800', "outcome": "timed-out", "duration_ms": 12, "timeout_ms": 60_000},
+        ),
+    ],
+)
+def test_a_transaction_is_before_the_number(lines: LineMaker, note: TransactionNote, written: dict[str, Any]) -> None:
+    made = request()
+    made.context.note_topic("orders", 2, 0, 0)
+    made.context.transaction = note
+    found = json.loads(lines.line(made, weight=10))
+    assert list(found)[-4:] == ["topics", "transaction", "sequence", "weight"]
+    assert found["transaction"] == written
+
+
+def test_a_transaction_that_no_request_ends_has_a_line_without_a_request(lines: LineMaker) -> None:
+    note = TransactionNote("tx", TransactionOutcome.TIMED_OUT, 60_500)
+    line = lines.own_line(note, [(name, 2, 0, 0, 0) for name in ("a", "b", "c")])
+    assert line.endswith("}\n")
+    assert line[HOUR_AT] == "2023-11-14T22"
+    assert list(json.loads(line).items()) == [
+        ("v", 1),
+        ("time", "2023-11-14T22:13:20.123Z"),
+        ("node", 3),
+        ("topics", [{"topic": name, "partitions": 2, "records": 0, "bytes": 0, "error": None} for name in ("a", "b")]),
+        ("topics_left_out", 1),
+        ("transaction", {"id": "tx", "outcome": "timed-out", "duration_ms": 60_500}),
+        ("sequence", NOW_MS * 1000),
+    ]
+    assert json.loads(lines.line(request()))["sequence"] == NOW_MS * 1000 + 1
 
 
 def test_apis_have_kafkas_names() -> None:

@@ -7,6 +7,7 @@ from tests.access_log.test_record import NOW_MS, request
 from twisted_kafka.access_log.record import LineMaker
 from twisted_kafka.access_log.sampling import Sampler
 from twisted_kafka.network.requests.request import Request
+from twisted_kafka.network.requests.request_context import TransactionNote, TransactionOutcome
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.timing.clock import ManualClock
 
@@ -36,6 +37,14 @@ def made(*, error: int = 0, local_ms: int = 1, remote_ms: int = 0, api: ApiKey =
 )
 def test_the_failed_and_the_slow_are_kept_in_any_case(how: dict[str, Any], weight: int) -> None:
     assert Sampler(10, SLOW_MS, lambda: 0.99).weight(made(**how)) == weight
+
+
+def test_the_end_of_a_transaction_is_kept_and_its_other_requests_are_not() -> None:
+    end = TransactionNote("tx", TransactionOutcome.COMMITTED, 5)
+    for note, weight in ((end, 1), (TransactionNote("tx", timeout_ms=5), 0)):
+        one = made()
+        one.context.transaction = note
+        assert Sampler(10, SLOW_MS, lambda: 0.99).weight(one) == weight
 
 
 def test_of_the_others_one_in_n_stands_for_n() -> None:

@@ -10,6 +10,7 @@ from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSetting
 from twisted_kafka.coordinator.transaction.environment import TransactionConfig, TransactionEnvironment
 from twisted_kafka.coordinator.transaction.marker_writer import MarkerErrors, TransactionMarker
 from twisted_kafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
+from twisted_kafka.coordinator.transaction.transaction_metadata import TransactionEnd
 from twisted_kafka.coordinator.transaction.transaction_metrics import TransactionMetrics
 from twisted_kafka.coordinator.transaction.transaction_records import TRANSACTION_RECORD_KINDS
 from twisted_kafka.coordinator.transaction.transaction_shard import TransactionShardFactory
@@ -82,13 +83,15 @@ class TransactionBench:
         self.config = TransactionConfig(**settings)
         self.metrics = MetricsRegistry(self.clock)
         self.epoch = 0
+        self.ends: list[TransactionEnd] = []
+        """The ends that no request was answered with."""
         self.start()
 
     def start(self, load: bool = True) -> None:
         self.scheduler = ManualScheduler(self.clock)
         self.timer = Timer(self.clock)
         metrics = TransactionMetrics(self.metrics)
-        environment = TransactionEnvironment(self.clock, self.config, self.brokers)
+        environment = TransactionEnvironment(self.clock, self.config, self.brokers, self.ends.append)
         self.runtime = CoordinatorRuntime(
             RuntimeSettings(TRANSACTION_TOPIC, lambda: self.partitions, on_loaded=metrics.partition_loaded),
             TransactionShardFactory(environment),

@@ -32,5 +32,17 @@ def line(api: str, minute: int, **changes: object) -> str:
     return json.dumps(fields | changes, separators=(",", ":")) + "\n"  # as the broker writes them
 
 
+def own_line(minute: int, **changes: object) -> str:
+    """Return the line of a transaction that ended without a request."""
+    fields: dict[str, object] = {
+        "v": 1,
+        "time": f"2026-11-21T08:{minute:02}:30.250Z",
+        "node": 1,
+        "topics": [topic("orders", 0)],
+        "transaction": {"id": "tx", "outcome": "timed-out", "duration_ms": 60_000},
+    }
+    return json.dumps(fields | changes, separators=(",", ":")) + "\n"
+
+
 def topic(name: str, records: int, error: str | None = None) -> dict[str, Any]:
     return {"topic": name, "partitions": 1, "records": records, "bytes": records * 10, "error": error}

@@ -9,7 +9,7 @@ pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 
-from tests.spark.access_lines import line, topic
+from tests.spark.access_lines import line, own_line, topic
 from twisted_kafka_spark.cells import KINDS, MEASURES
 from twisted_kafka_spark.fold import Folding
 
@@ -79,6 +79,17 @@ def test_only_the_period_is_folded() -> None:
 def test_runs_have_their_first_and_last_number() -> None:
     rows = fold(*[line("Fetch", 1, sequence=number) for number in (7, 5, 6)], line("Fetch", 1, node=2, sequence=100))
     assert of("runs", rows, "node", "first_us", "last_us", "requests") == [(1, 5, 7, 3), (2, 100, 100, 1)]
+
+
+def test_a_line_without_a_request_counts_as_a_line_only() -> None:
+    for lines in ([own_line(1, sequence=6)], [line("Fetch", 1, sequence=5), own_line(1, sequence=6), line("Fetch", 1, sequence=7)]):
+        rows = fold(*lines)
+        requests = len(lines) - 1
+        assert of("lines", rows, "error", "requests") == [("read", len(lines))]
+        assert sum(count for (count,) in of("runs", rows, "requests")) == len(lines)
+        for kind in ("requests", "latency", "clients", "connections"):
+            assert sum(count for (count,) in of(kind, rows, "requests")) == requests
+        assert of("topics", rows, "topic") == []
 
 
 def test_lines_of_two_files_are_two_runs() -> None:

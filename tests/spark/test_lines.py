@@ -13,13 +13,13 @@ pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 
-from tests.spark.access_lines import line, topic
+from tests.spark.access_lines import line, own_line, topic
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka_spark import kafka_names
 from twisted_kafka_spark.kafka_log import record
 from twisted_kafka_spark.lines import LineReader, Records
-from twisted_kafka_spark.schema import FIELDS, TOPIC_FIELDS, markdown_table
+from twisted_kafka_spark.schema import FIELDS, TOPIC_FIELDS, TRANSACTION_FIELDS, markdown_table
 
 ROOT = Path(__file__).resolve().parents[2]
 KAFKA_LOGS = sorted((ROOT / "tests" / "data" / "request_log").glob("*.log"))
@@ -44,6 +44,15 @@ def test_a_line_keeps_all_its_values() -> None:
     }
 
 
+def test_the_line_of_a_transaction_that_no_request_ends_keeps_all_its_values() -> None:
+    text = own_line(1, sequence=7)
+    for texts in ((text,), (text, "torn"), (text, line("Fetch", 1))):  # by Arrow's reader, one by one, and with others
+        found = rows(read(*texts))[0]
+        assert {name: value for name, value in found.items() if value is not None} == {
+            name: {**value, "timeout_ms": None} if name == "transaction" else value for name, value in json.loads(text).items()
+        }
+
+
 def test_unknown_fields_are_ignored_and_missing_ones_are_null() -> None:
     (found,) = rows(read(line("Fetch", 1, new_in_version_9={"a": [1]})))
     assert found["api"] == "Fetch"
@@ -59,6 +68,10 @@ def test_unknown_fields_are_ignored_and_missing_ones_are_null() -> None:
         ("}{", "garbled"),
         ('{"level":"info","msg":"hello"}', "foreign"),
         ('{"api":"Fetch","time":"yesterday"}', "foreign"),
+        ('{"time":"2026-11-21T08:15:30.250Z"}', "foreign"),
+        ('{"time":"2026-11-21T08:15:30.250Z","transaction":{"id":"tx"}}', "foreign"),
+        ('{"time":"2026-11-21T08:15:30.250Z","transaction":"begun"}', "foreign"),
+        ('{"time":"yesterday","transaction":{"outcome":"aborted"}}', "foreign"),
         ('{"api":"Fetch","time":"2026-02-30T08:15:30.250Z"}', "foreign"),
         ('{"api":"Fetch","time":"2026-11-21T08:15:61.250Z"}', "foreign"),
         ('{"api":"Fetch","time":"2026-11-21T08:15:30.250Z","local_us":"much"}', "foreign"),
@@ -172,6 +185,7 @@ def test_the_documentation_has_the_fields() -> None:
     document = (ROOT / "docs" / "access-log" / "format.md").read_text()
     assert markdown_table(FIELDS) in document
     assert markdown_table(TOPIC_FIELDS) in document
+    assert markdown_table(TRANSACTION_FIELDS) in document
 
 
 def test_it_needs_neither_the_broker_nor_twisted() -> None:

@@ -15,13 +15,14 @@ from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.config.errors import ConfigError
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.network.requests.request import Request
+from twisted_kafka.network.requests.request_context import TopicNote, TransactionNote
 from twisted_kafka.network.requests.request_observer import IRequestObserver
 from twisted_kafka.timing.clock import IClock
 
 
 @implementer(IRequestObserver)
 class AccessLog:
-    """Writes one line per completed request; keys ``access.log.*``."""
+    """Writes one line per completed request, and one per transaction that ends without one; keys ``access.log.*``."""
 
     def __init__(self, writer: AccessLogWriter, lines: LineMaker, archive: Archive, sampler: Sampler | None = None) -> None:
         self.writer = writer
@@ -43,6 +44,10 @@ class AccessLog:
             self.writer.add(self._lines.line(request, weight))
         else:
             self.writer.count_sampled_out()
+
+    def transaction_ended(self, transaction: TransactionNote, topics: Sequence[TopicNote]) -> None:
+        """Queue the line of a transaction's end that no request's line has, such as a timeout. May be called on any thread."""
+        self.writer.add(self._lines.own_line(transaction, topics))
 
     def publish_to(self, publish: Callable[[Sequence[str]], int]) -> None:
         """Pass written lines to ``publish`` too, which returns how many it could not append."""

@@ -24,6 +24,7 @@ def arrow_schema() -> "pa.Schema":
 
     text, number, long = pa.string(), pa.int32(), pa.int64()
     topic = pa.struct([("topic", text), ("partitions", number), ("records", long), ("bytes", long), ("error", text)])
+    transaction = pa.struct([("id", text), ("outcome", text), ("duration_ms", long), ("timeout_ms", number)])
     return pa.schema(
         [
             ("v", number),
@@ -37,6 +38,7 @@ def arrow_schema() -> "pa.Schema":
             ("error", text),
             ("topics", pa.list_(topic)),
             ("topics_left_out", number),
+            ("transaction", transaction),
             ("sequence", long),
             ("weight", number),
         ]

@@ -5,13 +5,14 @@ for strings that clients choose.
 """
 
 import datetime
+from collections.abc import Sequence
 from itertools import count
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Final
 
 from twisted_kafka.access_log.privacy import FieldPolicy
 from twisted_kafka.network.requests.request import Request
-from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext, TopicNote
+from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext, TopicNote, TransactionNote
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.timing.clock import IClock
@@ -80,15 +81,24 @@ class LineMaker:
         throttle = request.throttle_ns // 1000
         response_queue = (response_dequeued - ready) // 1000
         send = (request.sent_ns - response_dequeued) // 1000
-        topics = context.topics
+        topics = self._topics(context.topics) if context.topics else "[]"
+        if context.transaction is not None:
+            topics += self._transaction(context.transaction)
         error = context.error
         return (
             f'{start}{known[4]}{api}"correlation_id":{context.correlation_id},"request_bytes":{request.request_bytes},'
             f'"response_bytes":{request.response_bytes},"request_queue_us":{queue},"local_us":{local},"remote_us":{remote},'
             f'"throttle_us":{throttle},"response_queue_us":{response_queue},"send_us":{send},'
             f'"total_us":{queue + local + remote + throttle + response_queue + send},'
-            f'"error":{self._error(error) if error else "null"},"topics":{self._topics(topics) if topics else "[]"},'
+            f'"error":{self._error(error) if error else "null"},"topics":{topics},'
             f'"sequence":{self._next_number()}{_END if weight == 1 else _WEIGHTED_END % weight}'
+        )
+
+    def own_line(self, transaction: TransactionNote, topics: Sequence[TopicNote]) -> str:
+        """Return the line of a transaction that this broker ended without a request, or after its answer, with a newline."""
+        return (
+            f'{self._start_of(self._wall_ms())}"node":{self._node_id},"topics":{self._topics(topics)}{self._transaction(transaction)},'
+            f'"sequence":{self._next_number()}{_END}'
         )
 
     def _start_of(self, now_ms: int) -> str:
@@ -136,7 +146,17 @@ class LineMaker:
             self._errors[code] = text
         return text
 
-    def _topics(self, notes: list[TopicNote]) -> str:
+    def _transaction(self, note: TransactionNote) -> str:
+        transactional_id, outcome, duration_ms, timeout_ms = note
+        shown = self._policy.shown({"transactional_id": transactional_id}).get("transactional_id")
+        fields = [] if shown is None else [f'"id":{quoted(shown)}']
+        if outcome is not None:
+            fields.append(f'"outcome":"{outcome}","duration_ms":{duration_ms}')
+        if timeout_ms is not None:
+            fields.append(f'"timeout_ms":{timeout_ms}')
+        return f',"transaction":{{{",".join(fields)}}}'
+
+    def _topics(self, notes: Sequence[TopicNote]) -> str:
         elements = self._elements
         if len(notes) == 1 and self._max_topics:  # the most common case: needs no list and no join
             return f"[{elements.get(notes[0]) or self._element(notes[0])}]"

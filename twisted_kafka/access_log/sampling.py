@@ -1,4 +1,4 @@
-"""Sampling: every failed and every slow request gets a line, and a fraction of the others."""
+"""Sampling: every request that fails, is slow or ends a transaction gets a line, and a fraction of the others."""
 
 import random
 from collections.abc import Callable
@@ -12,7 +12,7 @@ _WAITS_BY_DESIGN: Final = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYN
 
 
 class Sampler:
-    """Samples one in ``one_in`` of the requests that neither failed nor were slow (access.log.sample.rate, .slow.ms)."""
+    """Samples one in ``one_in`` of the other requests (access.log.sample.rate, access.log.sample.slow.ms)."""
 
     def __init__(self, one_in: int, slow_ms: int, draw: Callable[[], float] = random.random) -> None:
         self._one_in = one_in
@@ -21,10 +21,11 @@ class Sampler:
 
     def weight(self, request: Request) -> int:
         """Return how many requests the line of this one represents; 0 if it gets none."""
-        if request.context.error:
+        context = request.context
+        if context.error or (context.transaction is not None and context.transaction.outcome is not None):
             return 1
         took_ns = request.sent_ns - request.received_ns
-        if request.context.api_key in _WAITS_BY_DESIGN:
+        if context.api_key in _WAITS_BY_DESIGN:
             took_ns -= request.response_ready_ns - request.local_complete_ns
         if took_ns >= self._slow_ns:
             return 1

@@ -43,7 +43,8 @@ from twisted_kafka.controller.interfaces import IControlPlane
 from twisted_kafka.controller.kafka_controller import KafkaController
 from twisted_kafka.coordinator.group.assembly import make_group_coordinator
 from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
-from twisted_kafka.coordinator.transaction.assembly import make_transaction_coordinator
+from twisted_kafka.coordinator.transaction.assembly import Ends, make_transaction_coordinator
+from twisted_kafka.coordinator.transaction.environment import OnEnd, ignore_end
 from twisted_kafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
 from twisted_kafka.log.directories.loading_progress import LoadingInterruptedError
 from twisted_kafka.log.directories.log_dir_failure_handler import LogDirFailureHandler
@@ -67,6 +68,7 @@ from twisted_kafka.quota.ip_rates import IpConnectionRates
 from twisted_kafka.replication.control_plane import ControlPlane
 from twisted_kafka.replication.operations.purgatories import Purgatories
 from twisted_kafka.replication.replica_manager import ReplicaManager
+from twisted_kafka.server.apis.transactions.transaction_notes import end_note, topic_notes
 from twisted_kafka.server.dispatch import ApiRegistry
 from twisted_kafka.server.kafka_apis import KafkaApis
 from twisted_kafka.server.request_handler import KafkaRequestHandlerPool
@@ -190,7 +192,7 @@ class KafkaServer:
         running.groups = groups = make_group_coordinator(config, replicas, metadata, scheduler, timer, clock, metrics)
         groups.startup()
         running.transactions = transactions = make_transaction_coordinator(
-            config, replicas, store, groups.end_transaction, scheduler, timer, clock, metrics
+            config, replicas, store, Ends(groups.end_transaction, _on_end(access_log)), scheduler, timer, clock, metrics
         )
         self._register(store, sockets)
         control = ControlPlane(replicas, [groups.on_partitions_deleted])
@@ -445,6 +447,13 @@ class KafkaServer:
             LogDefaults(self.config, logs, controller),
             *([] if logs.cleaner is None else [LogCleaning(logs.cleaner)]),
         ]
+
+
+def _on_end(access_log: AccessLog | None) -> OnEnd:
+    """Return what writes a line about a transaction that no request ends."""
+    if access_log is None:
+        return ignore_end
+    return lambda end: access_log.transaction_ended(end_note(end), list(topic_notes(end)))
 
 
 def _stop(part: _Part | None, stop: Callable[[_Part], object]) -> None:

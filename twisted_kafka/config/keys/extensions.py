@@ -18,9 +18,12 @@ from twisted_kafka.config.keys.declare import (
     at_least,
 )
 
-EXCLUDABLE_FIELDS = ("listener", "protocol", "connection", "principal", "client_id", "software", "software_version")
+EXCLUDABLE_FIELDS = (
+    *("listener", "protocol", "connection", "principal", "client_id", "software", "software_version"),
+    "transactional_id",
+)
 """Fields of the access log that can be excluded: those about the client and its connection."""
-HASHABLE_FIELDS = ("connection", "principal", "client_id")
+HASHABLE_FIELDS = ("connection", "principal", "client_id", "transactional_id")
 
 # A table with two lines per key: the declaration and the documentation. The formatter would break it up.
 # fmt: off

@@ -1,9 +1,11 @@
 """Builds the transaction coordinator."""
 
+from typing import NamedTuple
+
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.coordinator.replica_log import ReplicaReader, ReplicaWriter, follow_leadership
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
-from twisted_kafka.coordinator.transaction.environment import TransactionConfig, TransactionEnvironment
+from twisted_kafka.coordinator.transaction.environment import OnEnd, TransactionConfig, TransactionEnvironment
 from twisted_kafka.coordinator.transaction.marker_writer import EndInGroups, LocalMarkerWriter, MarkerAppender
 from twisted_kafka.coordinator.transaction.producer_id_manager import ProducerIdManager
 from twisted_kafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
@@ -18,11 +20,20 @@ from twisted_kafka.timing.scheduler import IScheduler
 from twisted_kafka.timing.timer import Timer
 
 
+class Ends(NamedTuple):
+    """Who takes part in the end of a transaction."""
+
+    in_groups: EndInGroups
+    """GroupCoordinator.end_transaction."""
+    on_end: OnEnd
+    """Writes a line of the access log."""
+
+
 def make_transaction_coordinator(
     config: KafkaConfig,
     replica_manager: ReplicaManager,
     store: IMetadataStore,
-    end_in_groups: EndInGroups,
+    ends: Ends,
     scheduler: IScheduler,
     timer: Timer,
     clock: IClock,
@@ -30,8 +41,8 @@ def make_transaction_coordinator(
 ) -> TransactionCoordinator:
     """Build the coordinator and subscribe it to leadership changes of ``__transaction_state``; the caller starts and stops it.
 
-    ``store`` has the producer ids. ``end_in_groups`` is GroupCoordinator.end_transaction. ``scheduler`` loads partitions, aborts
-    transactions and removes ids. ``timer`` is started and stopped by the caller.
+    ``store`` has the producer ids. ``scheduler`` loads partitions, aborts transactions and removes ids. ``timer`` is started and
+    stopped by the caller.
     """
     metadata = replica_manager.metadata
     values = TransactionConfig.from_config(config)
@@ -41,9 +52,9 @@ def make_transaction_coordinator(
         return metadata.partition_count(TRANSACTION_TOPIC) or values.num_partitions
 
     # The coordinator is started when the metadata is known, and made before that.
-    appender = MarkerAppender(replica_manager, end_in_groups, clock, values.request_timeout_ms)
+    appender = MarkerAppender(replica_manager, ends.in_groups, clock, values.request_timeout_ms)
     markers = LocalMarkerWriter(appender, metadata, lambda: transactions.is_started)
-    environment = TransactionEnvironment(clock, values, markers)
+    environment = TransactionEnvironment(clock, values, markers, ends.on_end)
     runtime = CoordinatorRuntime(
         RuntimeSettings(TRANSACTION_TOPIC, partition_count, values.load_buffer_size, on_loaded=metrics.partition_loaded),
         TransactionShardFactory(environment),

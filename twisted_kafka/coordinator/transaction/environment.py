@@ -1,9 +1,11 @@
 """What all shards of the transaction coordinator share."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.coordinator.transaction.marker_writer import IMarkerWriter
+from twisted_kafka.coordinator.transaction.transaction_metadata import TransactionEnd
 from twisted_kafka.timing.clock import IClock
 
 
@@ -32,9 +34,18 @@ class TransactionConfig(NamedTuple):
         )
 
 
+OnEnd = Callable[[TransactionEnd], None]
+"""Told of an end that no request was answered with; must be fast, as the shard is locked."""
+
+
+def ignore_end(end: TransactionEnd) -> None:
+    """Do nothing: there is no access log."""
+
+
 class TransactionEnvironment(NamedTuple):
     """The configuration and services that every shard uses."""
 
     clock: IClock
     config: TransactionConfig
     markers: IMarkerWriter
+    on_end: OnEnd = ignore_end

@@ -50,6 +50,10 @@ _EXPECTED: Final = frozenset(
 _log = Logger()
 
 
+def nobody() -> None:
+    """Tell nobody."""
+
+
 class TransactionCompletion:
     """Completes the prepared transactions of one shard; called with the shard's lock held."""
 
@@ -114,12 +118,15 @@ class TransactionCompletion:
         write = self._store.transitions(prepared, done)
         self._effects.write(write.records, write.completed)
 
-    def decided(self, prepared: TransactionMetadata, error: ErrorCode) -> None:
-        """Take the outcome of writing a decision: go on with it, or write it again if it may be in the log."""
+    def decided(self, prepared: TransactionMetadata, error: ErrorCode, on_late: Callable[[], None] = nobody) -> None:
+        """Take the outcome of writing a decision: go on with it, or write it again if it may be in the log.
+
+        ``on_late`` is called when it is committed after an error.
+        """
         if not error:
             self._write_markers(prepared, prepared.partitions)
         elif self._store.get(prepared.transactional_id) == prepared:
-            self._retry_append(prepared, self._confirm)
+            self._retry_append(prepared, lambda again: self._confirm(again, on_late))
 
     # markers
 
@@ -205,8 +212,14 @@ class TransactionCompletion:
         write = self._store.transition(after, done)
         self._effects.write(write.records, write.completed)
 
-    def _confirm(self, prepared: TransactionMetadata) -> None:
-        self._confirm_together([prepared])
+    def _confirm(self, prepared: TransactionMetadata, on_committed: Callable[[], None]) -> None:
+        def done(error: ErrorCode) -> None:
+            if not error:
+                on_committed()
+            self.decided(prepared, error, on_committed)
+
+        write = self._store.transition(prepared, done)
+        self._effects.write(write.records, write.completed)
 
     def _retry_append(self, current: TransactionMetadata, again: Callable[[TransactionMetadata], None]) -> None:
         """Write a record later, unless the id has another state by then."""

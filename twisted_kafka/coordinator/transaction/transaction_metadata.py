@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.transaction.transaction_state import COMPLETED, VALID_PREVIOUS, TransactionState
+from twisted_kafka.network.requests.request_context import TransactionOutcome
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 NO_START_MS: Final = -1
@@ -40,6 +41,11 @@ class TransactionMetadata(NamedTuple):
         """Return whether the transaction is open for longer than its timeout."""
         return self.state is TransactionState.ONGOING and self.start_ms + self.timeout_ms < now_ms
 
+    @property
+    def lasted_ms(self) -> int:
+        """How long the transaction was open when it was decided. Not negative, though the clock may have been set back."""
+        return max(0, self.last_update_ms - self.start_ms)
+
     def partitions_by_topic(self) -> dict[str, list[int]]:
         """Return the indexes of each topic's partitions, all in order."""
         topics: dict[str, list[int]] = {}
@@ -51,6 +57,13 @@ class TransactionMetadata(NamedTuple):
     def is_epoch_exhausted(self) -> bool:
         """Whether the producer id has no further epoch for a client."""
         return self.producer.epoch >= LAST_EPOCH
+
+
+class TransactionEnd(NamedTuple):
+    """A transaction with its decided state, and how it came to that."""
+
+    transaction: TransactionMetadata
+    outcome: TransactionOutcome
 
 
 def initialized(

@@ -17,7 +17,7 @@ from twisted_kafka.coordinator.transaction.environment import TransactionEnviron
 from twisted_kafka.coordinator.transaction.transaction_completion import TransactionCompletion
 from twisted_kafka.coordinator.transaction.transaction_metadata import (
     LAST_EPOCH,
-    NO_PARTITIONS,
+    TransactionEnd,
     TransactionMetadata,
     fenced,
     initialized,
@@ -27,6 +27,7 @@ from twisted_kafka.coordinator.transaction.transaction_metadata import (
 from twisted_kafka.coordinator.transaction.transaction_records import TRANSACTION_RECORD_KINDS
 from twisted_kafka.coordinator.transaction.transaction_state import TransactionState
 from twisted_kafka.coordinator.transaction.transaction_store import TransactionStore
+from twisted_kafka.network.requests.request_context import TransactionOutcome
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
@@ -42,17 +43,18 @@ class ProducerIdNeededError(Exception):
 
 
 class Initialized(NamedTuple):
-    """The answer to InitProducerId: an error, or the producer's id and epoch."""
+    """The answer to InitProducerId: an error, or the producer's id and epoch; the end of the transaction that it aborts."""
 
     error: ErrorCode
     producer: Producer = NO_PRODUCER
+    end: TransactionEnd | None = None
 
 
 class Ended(NamedTuple):
-    """The answer to EndTxn, and the partitions of the transaction that ends."""
+    """The answer to EndTxn, and the transaction's end, which counts if there is no error. None if no transaction is open."""
 
     error: ErrorCode
-    partitions: frozenset[TopicPartition] = NO_PARTITIONS
+    end: TransactionEnd | None = None
 
 
 @implementer(ICoordinatorShard)
@@ -67,6 +69,7 @@ class TransactionShard:
         self._effects = effects
         self._clock = environment.clock
         self._config = environment.config
+        self._on_end = environment.on_end
         self._before_bump: dict[str, Producer] = {}
         """The producer as it was before it had its epoch bumped: it may ask again if it did not get the answer.
 
@@ -112,8 +115,7 @@ class TransactionShard:
         if expected is not None and not self._may_continue(before, expected):
             return Initialized(ErrorCode.PRODUCER_FENCED)
         if before.state is TransactionState.ONGOING:
-            # The producer has to ask again when that is done.
-            return self._abort_fenced(before, lambda error: Initialized(error or ErrorCode.CONCURRENT_TRANSACTIONS))
+            return self._abort_for(before, TransactionOutcome.FENCED if expected is None else TransactionOutcome.ABORTED)
         if before.is_epoch_exhausted and (expected is None or expected.epoch == before.producer.epoch):
             if new_producer_id is None:
                 raise ProducerIdNeededError
@@ -127,17 +129,29 @@ class TransactionShard:
         previous = self._before_bump.get(before.transactional_id)
         return previous is not None and expected.producer_id == previous.producer_id and expected.epoch >= LAST_EPOCH
 
-    def _abort_fenced(self, before: TransactionMetadata, answer: Callable[[ErrorCode], R]) -> Write:
+    def _abort_for(self, before: TransactionMetadata, outcome: TransactionOutcome) -> Write:
+        """Abort an ongoing transaction for a producer, which has to ask again when that is done."""
+
+        def answer(error: ErrorCode, end: TransactionEnd) -> Initialized:
+            return Initialized(error or ErrorCode.CONCURRENT_TRANSACTIONS, end=None if error else end)
+
+        return self._abort_fenced(before, outcome, answer)
+
+    def _abort_fenced(
+        self, before: TransactionMetadata, outcome: TransactionOutcome, answer: Callable[[ErrorCode, TransactionEnd], R]
+    ) -> Write:
         """Abort an ongoing transaction with its epoch bumped, so that its producer can do nothing more."""
         self._before_bump.pop(before.transactional_id, None)
-        return self._decide(prepared(fenced(before), False, self._clock.wall_ms()), answer)
+        return self._decide(TransactionEnd(prepared(fenced(before), False, self._clock.wall_ms()), outcome), answer)
 
-    def _decide(self, after: TransactionMetadata, answer: Callable[[ErrorCode], R]) -> Write:
+    def _decide(self, end: TransactionEnd, answer: Callable[[ErrorCode, TransactionEnd], R]) -> Write:
+        """Return the write of a decision. If it fails and counts all the same, ``on_end`` is told, and not who asked."""
+
         def decided(error: ErrorCode) -> R:
-            self.completion.decided(after, error)
-            return answer(error)
+            self.completion.decided(end.transaction, error, lambda: self._on_end(end))
+            return answer(error, end)
 
-        return self.store.transition(after, decided)
+        return self.store.transition(end.transaction, decided)
 
     def _bump(self, before: TransactionMetadata, timeout_ms: int, expected: Producer | None) -> Initialized | Write:
         producer_id, epoch = before.producer
@@ -211,8 +225,8 @@ class TransactionShard:
         if self.store.is_pending(transactional_id):
             return Ended(ErrorCode.CONCURRENT_TRANSACTIONS)
         if before.state is TransactionState.ONGOING:
-            after = prepared(before, committed, self._clock.wall_ms())
-            return self._decide(after, lambda error: Ended(error, before.partitions))
+            how = TransactionOutcome.COMMITTED if committed else TransactionOutcome.ABORTED
+            return self._decide(TransactionEnd(prepared(before, committed, self._clock.wall_ms()), how), Ended)
         outcome = TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
         return Ended(ErrorCode.NONE if before.state is outcome else ErrorCode.INVALID_TXN_STATE)
 
@@ -230,10 +244,14 @@ class TransactionShard:
                     id=transactional_id,
                     ms=metadata.timeout_ms,
                 )
-                write = self._abort_fenced(metadata, ErrorCode)
+                write = self._abort_fenced(metadata, TransactionOutcome.TIMED_OUT, self._timed_out)
                 self._effects.write(write.records, write.completed)
                 count += 1
         return count
+
+    def _timed_out(self, error: ErrorCode, end: TransactionEnd) -> None:
+        if not error:
+            self._on_end(end)
 
     def remove_expired(self) -> int:
         """Remove the ids that had no transaction for ``transactional.id.expiration.ms``; return how many."""

@@ -1,11 +1,37 @@
 """What is known of a request besides its body: its header, its connection, and what its handler notes about it."""
 
 from collections.abc import Mapping
+from enum import StrEnum
+from typing import NamedTuple
 
 ANONYMOUS = "User:ANONYMOUS"
 
 TopicNote = tuple[str, int, int, int, int]
 """What a request did to one topic: name, partitions, records, bytes, error code."""
+
+
+class TransactionOutcome(StrEnum):
+    """How a transaction ended."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    """By its producer."""
+    FENCED = "fenced"
+    """A new producer with its transactional id had it aborted."""
+    TIMED_OUT = "timed-out"
+    """The coordinator aborted it."""
+
+
+class TransactionNote(NamedTuple):
+    """The transactional id that a request names, and what the access log says about it; None for what the request does not say."""
+
+    transactional_id: str
+    outcome: TransactionOutcome | None = None
+    """Set if a transaction ended."""
+    duration_ms: int | None = None
+    """Time from its begin to its end."""
+    timeout_ms: int | None = None
+    """The timeout of the id's transactions."""
 
 
 class ConnectionInfo:
@@ -55,6 +81,7 @@ class RequestContext:
         "is_frame_free",
         "is_special",
         "topics",
+        "transaction",
     )
 
     def __init__(
@@ -66,6 +93,8 @@ class RequestContext:
         self.client_id = client_id
         self.connection = connection
         self.topics: list[TopicNote] | None = None
+        self.transaction: TransactionNote | None = None
+        """Set by the handlers of requests that name one transactional id."""
         self.error = 0
         self.error_counts: Mapping[int, int] | None = None
         """Counts by error code of the response, including NONE; None if the response has one code, ``error``."""

@@ -5,6 +5,7 @@ import pytest
 from tests.coordinator.transaction_bench import TransactionBench
 from tests.server.apis.group_handlers import ask
 from twisted_kafka.coordinator.coordinator_record import Producer
+from twisted_kafka.network.requests.request_context import TransactionNote, TransactionOutcome
 from twisted_kafka.protocol.errors import CoordinatorLoadInProgressError, ErrorCode
 from twisted_kafka.protocol.messages.transactions import InitProducerIdRequest
 from twisted_kafka.protocol.topic_partition import TopicPartition
@@ -15,11 +16,12 @@ class InitHandlers:
     def __init__(self) -> None:
         self.bench = TransactionBench()
         self.family = ProducerIdApis(self.bench.transactions)
+        self.context: Any = None
 
     def init(self, version: int = 5, **fields: Any) -> tuple[int, int, int]:
         request = InitProducerIdRequest(**({"transactional_id": None, "transaction_timeout_ms": 60_000} | fields))
-        response, context = ask(self.family, request, version)
-        assert context.error == response.error_code
+        response, self.context = ask(self.family, request, version)
+        assert self.context.error == response.error_code
         return response.error_code, response.producer_id, response.producer_epoch
 
 
@@ -67,5 +69,24 @@ def test_an_open_transaction_is_aborted_first() -> None:
     handlers = InitHandlers()
     handlers.init(transactional_id="tx")
     assert not handlers.bench.transactions.add_partitions("tx", Producer(0, 0), [TopicPartition("t", 0)])
+    handlers.bench.advance(700)
     assert handlers.init(transactional_id="tx") == (ErrorCode.CONCURRENT_TRANSACTIONS, -1, -1)
+    assert handlers.context.transaction == TransactionNote("tx", TransactionOutcome.FENCED, 700, 60_000)
+    assert handlers.context.topics == [("t", 1, 0, 0, 0)]
     assert handlers.init(transactional_id="tx") == (0, 0, 2)
+    assert handlers.context.transaction == TransactionNote("tx", timeout_ms=60_000)
+    assert handlers.bench.ends == []
+
+
+def test_a_producer_that_continues_aborts_its_own_transaction() -> None:
+    handlers = InitHandlers()
+    handlers.init(transactional_id="tx")
+    assert not handlers.bench.transactions.add_partitions("tx", Producer(0, 0), [TopicPartition("t", 0)])
+    handlers.init(transactional_id="tx", producer_id=0, producer_epoch=0)
+    assert handlers.context.transaction == TransactionNote("tx", TransactionOutcome.ABORTED, 0, 60_000)
+
+
+def test_a_producer_without_transactions_names_none() -> None:
+    handlers = InitHandlers()
+    handlers.init()
+    assert handlers.context.transaction is None

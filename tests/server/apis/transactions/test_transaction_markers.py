@@ -37,6 +37,8 @@ class MarkerBroker(RealBroker):
         self.replicas.state.become_leader_or_follower(1, [(DATA, b"d" * 16, state)])
         self.family = TransactionMarkerApis(MarkerAppender(self.replicas, self.groups.end_transaction, clock, 1000))
 
+        self.context: Any = None
+
     def marker(
         self,
         committed: bool = True,
@@ -55,7 +57,7 @@ class MarkerBroker(RealBroker):
         )
 
     def write(self, *markers: Any, version: int = 1) -> Any:
-        response, _ = ask(self.family, WriteTxnMarkersRequest(markers=list(markers)), version)
+        response, self.context = ask(self.family, WriteTxnMarkersRequest(markers=list(markers)), version)
         return {
             (each.producer_id, topic.name, partition.partition_index): partition.error_code
             for each in response.markers
@@ -115,6 +117,12 @@ def test_markers_end_transactions_in_the_log(broker: Any, version: Any) -> None:
     assert broker.write(broker.marker(committed=False), version=version) == {(PRODUCER, "orders", 0): 0}
     assert broker.log.last_stable_offset == 4
     assert [(each.producer_id, each.first_offset) for each in broker.log.aborted_transactions(0, 4)] == [(PRODUCER, 2)]
+
+
+def test_the_access_log_hears_of_each_topic_once(broker: Any) -> None:
+    broker.write(broker.marker(partitions=(0, 1, 2)), broker.marker(topic="gone"))
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert sorted(broker.context.topics) == [("gone", 1, 0, 0, unknown), ("orders", 3, 0, 0, unknown)]
 
 
 def test_epochs_fence(broker: Any) -> None:

@@ -5,6 +5,7 @@ import pytest
 from tests.server.apis.group_handlers import Handlers, ask
 from tests.server.apis.groups.test_group_offsets import codes
 from twisted_kafka.coordinator.transaction.verification import UNVERIFIABLE, Verified
+from twisted_kafka.network.requests.request_context import TransactionNote
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.transactions import (
     TxnOffsetCommitRequest,
@@ -32,6 +33,7 @@ class TransactionalHandlers(Handlers):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.verification = FakeVerification()
+        self.context: Any = None
         self.family = TransactionalOffsetApis(self.bench.groups, self.verification, self.metadata, self.bench.clock)  # type: ignore[arg-type]
 
     def commit(self, offsets: Any, version: int = 4, topic: str = "orders", metadata: str = "", **fields: Any) -> Any:
@@ -41,7 +43,8 @@ class TransactionalHandlers(Handlers):
         ]
         fields = {"transactional_id": "tx", "group_id": "g", "producer_id": 7, "producer_epoch": 2} | fields
         request = TxnOffsetCommitRequest(topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=partitions)], **fields)  # type: ignore[arg-type]
-        return ask(self.family, request, version)[0]
+        response, self.context = ask(self.family, request, version)
+        return response
 
 
 @pytest.mark.parametrize("version", range(5))
@@ -57,6 +60,8 @@ def test_each_version_writes_a_batch_of_the_transaction(version: Any) -> None:
     assert first.value.commit_timestamp == handlers.bench.clock.wall_ms()
     [(partition, transactional_id, producer)] = handlers.verification.asked
     assert (partition, transactional_id, producer) == (("__consumer_offsets", 0), "tx", (7, 2))
+    assert handlers.context.transaction == TransactionNote("tx")
+    assert handlers.context.topics == [("orders", 2, 0, 0, 0)]
 
 
 def test_partitions_that_are_not_there_and_metadata_that_is_too_large() -> None:

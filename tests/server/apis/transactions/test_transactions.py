@@ -9,6 +9,7 @@ from tests.coordinator.fakes import Bench
 from tests.coordinator.transaction_bench import TransactionBench
 from tests.server.apis.group_handlers import FakeMetadata, ask
 from twisted_kafka.coordinator.coordinator_record import Producer
+from twisted_kafka.network.requests.request_context import TransactionNote, TransactionOutcome
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.transaction_admin import DescribeTransactionsRequest, ListTransactionsRequest
 from twisted_kafka.protocol.messages.transactions import (
@@ -20,6 +21,7 @@ from twisted_kafka.protocol.messages.transactions import (
 )
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.server.apis.transactions.describe_transactions import TransactionAdminApis
+from twisted_kafka.server.apis.transactions.transaction_notes import end_note, topic_notes
 from twisted_kafka.server.apis.transactions.transactions import TransactionApis
 
 Errors = dict[str, int]
@@ -161,6 +163,62 @@ def test_offsets_and_the_end_in_every_version(version: int) -> None:
     assert handlers.end(version, committed=False) == ErrorCode.INVALID_TXN_STATE
     assert handlers.context.error == ErrorCode.INVALID_TXN_STATE
     assert handlers.context.topics is None
+
+
+def test_the_access_log_hears_how_and_after_what_time_a_transaction_ends() -> None:
+    handlers = TransactionHandlers()
+    for committed, outcome in ((True, TransactionOutcome.COMMITTED), (False, TransactionOutcome.ABORTED)):
+        handlers.add(3, 0, 1)
+        assert handlers.context.transaction == TransactionNote("tx")
+        handlers.bench.advance(700)
+        handlers.add_offsets(3, "g")
+        assert handlers.context.transaction == TransactionNote("tx")
+        handlers.bench.advance(500)
+        assert handlers.end(3, committed) == 0
+        assert handlers.context.transaction == TransactionNote("tx", outcome, 1_200)
+        assert handlers.context.topics == [("__consumer_offsets", 1, 0, 0, 0), ("orders", 2, 0, 0, 0)]
+        assert handlers.end(3, committed) == 0  # asked again: it has ended before
+        assert handlers.context.transaction == TransactionNote("tx")
+    handlers.add(3, 0)
+    assert handlers.end(3, epoch=5) == ErrorCode.PRODUCER_FENCED
+    assert handlers.context.transaction == TransactionNote("tx")
+    assert handlers.bench.ends == []
+
+
+def test_an_end_whose_answer_is_an_error_is_told_when_it_is_certain() -> None:
+    handlers = TransactionHandlers()
+    handlers.add(3, 0)
+    handlers.bench.advance(300)
+    handlers.bench.log.holds = True
+    request = EndTxnRequest(transactional_id="tx", producer_id=0, producer_epoch=0, committed=True)
+    future = handlers.ask(handlers.family, request, 3)
+    handlers.bench.log.release(ErrorCode.REQUEST_TIMED_OUT)
+    assert future.result(0).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert handlers.context.transaction == TransactionNote("tx")
+    assert handlers.bench.ends == []
+    handlers.bench.log.holds = False
+    handlers.bench.advance(200)
+    assert handlers.end(3) == 0
+    assert handlers.context.transaction == TransactionNote("tx")
+    (end,) = handlers.bench.ends
+    assert end_note(end) == TransactionNote("tx", TransactionOutcome.COMMITTED, 300)
+    assert list(topic_notes(end)) == [("orders", 1, 0, 0, 0)]
+
+
+def test_a_timeout_is_told_once() -> None:
+    handlers = TransactionHandlers()
+    handlers.add(3, 0)
+    handlers.bench.advance(60_000)
+    assert handlers.bench.ends == []
+    handlers.bench.advance(100_000)
+    (end,) = handlers.bench.ends
+    note = end_note(end)
+    assert (note.transactional_id, note.outcome) == ("tx", TransactionOutcome.TIMED_OUT)
+    assert note.duration_ms is not None
+    assert 60_000 < note.duration_ms <= 70_000
+    handlers.add(3, 0)
+    assert handlers.context.error == ErrorCode.PRODUCER_FENCED
+    assert handlers.context.transaction == TransactionNote("tx")
 
 
 def test_the_answer_waits_for_replicas() -> None:

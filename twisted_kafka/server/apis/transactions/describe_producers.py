@@ -27,16 +27,15 @@ class ProducerApis:
     @api(DescribeProducersRequest, DescribeProducersResponse, versions=(0, 0))
     def describe_producers(self, context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
         """List each partition's producers with their sequences and open transactions."""
-        return DescribeProducersResponse(
-            topics=[
-                TopicResponse(
-                    name=topic.name, partitions=[self._described(context, topic.name, index) for index in topic.partition_indexes]
-                )
-                for topic in request.topics
-            ]
-        )
+        topics = []
+        for topic in request.topics:
+            partitions = [self._described(topic.name, index) for index in topic.partition_indexes]
+            error = next((each.error_code for each in partitions if each.error_code), 0)
+            context.note_topic(topic.name, len(partitions), 0, 0, error)
+            topics.append(TopicResponse(name=topic.name, partitions=partitions))
+        return DescribeProducersResponse(topics=topics)
 
-    def _described(self, context: RequestContext, topic: str, index: int) -> PartitionResponse:
+    def _described(self, topic: str, index: int) -> PartitionResponse:
         answer = PartitionResponse(partition_index=index)
         try:
             ensure_valid_name(topic)
@@ -46,7 +45,6 @@ class ProducerApis:
             answer.active_producers = [_producer(entry) for entry in partition.log.active_producers()]
         except KafkaError as error:
             answer.error_code, answer.error_message = error_of(error), str(error) or None
-        context.note_topic(topic, 1, 0, 0, answer.error_code)
         return answer
 
 

@@ -9,10 +9,11 @@ from typing import Final
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
 from twisted_kafka.coordinator.transaction.transaction_shard import Initialized
-from twisted_kafka.network.requests.request_context import RequestContext
+from twisted_kafka.network.requests.request_context import RequestContext, TransactionNote
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
 from twisted_kafka.server.apis.transactions.producer_errors import fenced_error
+from twisted_kafka.server.apis.transactions.transaction_notes import end_note, note_topics
 from twisted_kafka.server.dispatch import api
 from twisted_kafka.waiting.futures import when_done
 
@@ -38,11 +39,16 @@ class ProducerIdApis:
             return _response(context, Initialized(ErrorCode.INVALID_REQUEST))
         expected = None if producer.producer_id == NO_PRODUCER_ID else producer
         result = self._transactions.init_producer_id(request.transactional_id, request.transaction_timeout_ms, expected)
+        if request.transactional_id is not None:
+            context.transaction = TransactionNote(request.transactional_id, timeout_ms=request.transaction_timeout_ms)
         return when_done(result, lambda initialized: _response(context, initialized))
 
 
 def _response(context: RequestContext, initialized: Initialized) -> InitProducerIdResponse:
-    error, producer = initialized
+    error, producer, end = initialized
+    if end is not None and context.transaction is not None:
+        note_topics(context, end, ErrorCode.NONE)
+        context.transaction = end_note(end)._replace(timeout_ms=context.transaction.timeout_ms)
     error = fenced_error(error, context.api_version, FENCED_SINCE)
     context.note_error(error)
     return InitProducerIdResponse(error_code=error, producer_id=producer.producer_id, producer_epoch=producer.epoch)

@@ -54,8 +54,9 @@ def _response(context: RequestContext, request: WriteTxnMarkersRequest, results:
             continue
         topics: dict[str, list[WritableTxnMarkerPartitionResult]] = {}
         for (topic, index), error in errors.items():
-            context.note_topic(topic, 1, 0, 0, error)
             topics.setdefault(topic, []).append(WritableTxnMarkerPartitionResult(partition_index=index, error_code=error))
+        for topic, partitions in topics.items():
+            context.note_topic(topic, len(partitions), 0, 0, next((each.error_code for each in partitions if each.error_code), 0))
         answered = [WritableTxnMarkerTopicResult(name=name, partitions=partitions) for name, partitions in topics.items()]
         markers.append(WritableTxnMarkerResult(producer_id=producer_id, topics=answered))
     return WriteTxnMarkersResponse(markers=markers)

@@ -12,7 +12,7 @@ from twisted_kafka.coordinator.group.requests import Sender
 from twisted_kafka.coordinator.group.state.offset_store import Offsets
 from twisted_kafka.coordinator.transaction.verification import UNVERIFIABLE, TransactionVerification
 from twisted_kafka.metadata.cache import MetadataCache
-from twisted_kafka.network.requests.request_context import RequestContext
+from twisted_kafka.network.requests.request_context import RequestContext, TransactionNote
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError
 from twisted_kafka.protocol.messages.coordinator_records import OffsetCommitValue
 from twisted_kafka.protocol.messages.transactions import (
@@ -51,6 +51,7 @@ class TransactionalOffsetApis:
         self, context: RequestContext, request: TxnOffsetCommitRequest
     ) -> "TxnOffsetCommitResponse | Future[TxnOffsetCommitResponse]":
         """Write offsets, which stay pending until the transaction's marker is written; respond when they are replicated."""
+        context.transaction = TransactionNote(request.transactional_id)
         offsets: Offsets = {}
         refused: Refused = {}
         self._sort(request, offsets, refused)

@@ -4,7 +4,6 @@ v2 of each PRODUCER_FENCED (KIP-588). AddPartitionsToTxn v4 and v5 are for broke
 instead of changed (KIP-890).
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Final
@@ -14,7 +13,7 @@ from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
 from twisted_kafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
 from twisted_kafka.coordinator.transaction.transaction_shard import Ended
 from twisted_kafka.metadata.cache import MetadataCache
-from twisted_kafka.network.requests.request_context import RequestContext
+from twisted_kafka.network.requests.request_context import RequestContext, TransactionNote
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
@@ -30,6 +29,7 @@ from twisted_kafka.protocol.messages.transactions import (
 )
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, INTERNAL_TOPICS, TopicPartition
 from twisted_kafka.server.apis.transactions.producer_errors import fenced_error
+from twisted_kafka.server.apis.transactions.transaction_notes import end_note, note_topics
 from twisted_kafka.server.dispatch import api
 from twisted_kafka.waiting.futures import gather, when_done
 
@@ -55,6 +55,8 @@ class TransactionApis:
         """Add partitions to transactions, or verify that they belong to them; respond when all are written."""
         version = context.api_version
         transactions = request.transactions if version >= SEVERAL_SINCE else [_only_transaction(request)]
+        if len(transactions) == 1 and not transactions[0].verify_only:
+            context.transaction = TransactionNote(transactions[0].transactional_id)
         errors = [self._add(transaction, version) for transaction in transactions]
         return gather(errors, lambda each: _added(context, transactions, each))
 
@@ -84,6 +86,7 @@ class TransactionApis:
         self, context: RequestContext, request: AddOffsetsToTxnRequest
     ) -> "AddOffsetsToTxnResponse | Future[AddOffsetsToTxnResponse]":
         """Add the partition of ``__consumer_offsets`` with the group's offsets to the transaction."""
+        context.transaction = TransactionNote(request.transactional_id)
         partition = TopicPartition(GROUP_METADATA_TOPIC, self._groups.partition_for(request.group_id))
         producer = Producer(request.producer_id, request.producer_epoch)
         added = self._transactions.add_partitions(request.transactional_id, producer, (partition,))
@@ -98,14 +101,16 @@ class TransactionApis:
     @api(EndTxnRequest, EndTxnResponse, versions=(0, 4))
     def end_txn(self, context: RequestContext, request: EndTxnRequest) -> "EndTxnResponse | Future[EndTxnResponse]":
         """Commit or abort a transaction; respond when the outcome is certain."""
+        context.transaction = TransactionNote(request.transactional_id)
         producer = Producer(request.producer_id, request.producer_epoch)
         ended = self._transactions.end_transaction(request.transactional_id, producer, request.committed)
 
         def respond(ended: Ended) -> EndTxnResponse:
             error = fenced_error(ended.error, context.api_version, FENCED_SINCE)
-            for topic, count in sorted(Counter(partition.topic for partition in ended.partitions).items()):
-                context.note_topic(topic, count, 0, 0, error)
+            note_topics(context, ended.end, error)
             context.note_error(error)
+            if ended.end is not None and not error:
+                context.transaction = end_note(ended.end)
             return EndTxnResponse(error_code=error)
 
         return when_done(ended, respond)
