@@ -76,6 +76,7 @@ def test_the_nodes_are_those_of_a_real_kafka(cluster: Cluster) -> None:
         "consumers",
         "controller",
         "controller_epoch",
+        "feature",
         "isr_change_notification",
         "latest_producer_id_block",
         "log_dir_event_notification",

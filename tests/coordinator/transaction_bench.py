@@ -83,6 +83,7 @@ class TransactionBench:
         self.config = TransactionConfig(**settings)
         self.metrics = MetricsRegistry(self.clock)
         self.epoch = 0
+        self.transaction_version = 0
         self.ends: list[TransactionEnd] = []
         """The ends that no request was answered with."""
         self.start()
@@ -91,7 +92,9 @@ class TransactionBench:
         self.scheduler = ManualScheduler(self.clock)
         self.timer = Timer(self.clock)
         metrics = TransactionMetrics(self.metrics)
-        environment = TransactionEnvironment(self.clock, self.config, self.brokers, self.ends.append)
+        environment = TransactionEnvironment(
+            self.clock, self.config, self.brokers, lambda: self.transaction_version, self.ends.append
+        )
         self.runtime = CoordinatorRuntime(
             RuntimeSettings(TRANSACTION_TOPIC, lambda: self.partitions, on_loaded=metrics.partition_loaded),
             TransactionShardFactory(environment),

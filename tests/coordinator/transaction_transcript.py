@@ -145,7 +145,7 @@ class TransactionTranscript:
             self.bench.clock.wall_ms(),
             self.bench.clock.wall_ms(),
         )
-        record = transaction_record(metadata)
+        record = transaction_record(metadata, self.bench.transaction_version)
         batch = build_batch([SimpleRecord(0, record.encode_key(), record.encode_value())])
         self.bench.log.append(TopicPartition(TRANSACTION_TOPIC, 0), batch, None)
         self.shown_records += 1

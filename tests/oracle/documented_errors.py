@@ -22,7 +22,7 @@ NO_DELETION = "delete.topic.enable=false would keep the other scenarios from del
 DISK = "takes a disk that fails; tests/clients/test_log_dirs.py"
 MUTATION_QUOTA = "takes quotas of controller mutations, which are not enforced yet"
 NO_MAGIC = "all logs have records of format 2"
-NO_FEATURES = "a broker with ZooKeeper has no features to update: everything else is INVALID_REQUEST before"
+NO_FEATURES = "Apache Kafka with ZooKeeper has no features to update; here see tests/server/apis/administration/test_features.py"
 PLUGIN = "Apache Kafka serves it with a Java plug-in only; tests/telemetry"
 QUICK = "an operation with one broker is over before it could be met"
 MARKERS = "while markers are written, which takes what it takes; the scenarios ask again; tests/data/coordinator/transactions"

@@ -43,6 +43,7 @@ EXPECTED: tuple[Difference, ...] = (
     Difference("isolation-level", r"^fetch_bad v[4-8]: 4 .*\.error_code$"),
     Difference("isolation-level", r"^fetch_bad v(9|1\d): 6 .*\.error_code$"),
     Difference("refused-join", r"^join_group v\d+: (9|10) DescribeGroupsRequest .*\.group_state$"),
+    Difference("supported-features", r"^features v4: 0 supported "),
     Difference("invalid-utf8", r"^text_that_is_none v\d+: 0 "),
     Difference("repeated-entries", r"^several_partitions_at_once v\d+: [23] .*\.responses(\[0\]\.partition_responses)?$"),
     Difference("config-operations", r"^incremental_alter_configs_of_topics v\d+: (36|37) .*\.error_code$"),

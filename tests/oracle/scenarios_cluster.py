@@ -40,6 +40,13 @@ def api_versions_bad(talk: Talk, version: int) -> None:
     talk.ask_bytes(ApiVersionsRequest, 0, b"trailing bytes", note=False)
 
 
+@scenario(ApiVersionsRequest, 3)
+def features(talk: Talk, version: int) -> None:
+    answer = talk.ask(ApiVersionsRequest(client_software_name="c", client_software_version="1"), version, note=False)
+    talk.answers.append(("supported", [(each.name, each.min_version, each.max_version) for each in answer.supported_features]))
+    talk.answers.append(("finalized", [(each.name, each.max_version_level) for each in answer.finalized_features]))
+
+
 @scenario(MetadataRequest)
 def metadata_good(talk: Talk, version: int) -> None:
     topic, other = talk.create("a", 3), talk.create("b")

@@ -16,6 +16,7 @@ from tests.oracle.apache_kafka import ApacheKafka
 from tests.oracle.scenarios_transactions import transactional
 from tests.oracle.talk import Talk
 from tests.processes import start_tied
+from twisted_kafka.metadata.features import SUPPORTED, TRANSACTION_VERSION
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -49,6 +50,7 @@ SAID_OTHERWISE = (
     (r"\b1[6-9]\d{11}\b", "<time>"),
     # Asked with DescribeTopicPartitions, which Apache Kafka serves in KRaft mode only.
     (r"\tElr:.*$", ""),
+    (r"(Could not \w+ [\w.]+( to \d+)?\.) .*$", r"\1 <text>"),
     (r"(Exception|topic command ?): .*$", r"\1: <text>"),
 )
 """What differs between any two brokers, or is compared elsewhere (tests/oracle/scenarios_configs.py)."""
@@ -244,9 +246,32 @@ def test_elections_and_reassignments(both: Both) -> None:
 def test_the_cluster(both: Both) -> None:
     same(both, "kafka-cluster cluster-id")
     same(both, "kafka-cluster unregister --id 9")
-    same(both, f"kafka-features --bootstrap-server {BROKER} describe")
     statuses = [runner("kafka-broker-api-versions")[0] for runner in both]
     assert statuses == [0, 0]
+
+
+def test_features(both: Both) -> None:
+    tool = f"kafka-features --bootstrap-server {BROKER}"
+    feature = "--feature transaction.version"
+    for command in ("upgrade --feature unheard.of=1", "downgrade --feature unheard.of=1", "disable --feature unheard.of"):
+        same(both, f"{tool} {command}")
+    kafka, ours = both
+    assert kafka(f"{tool} describe") == (0, [])
+
+    def described(level: str, epoch: int) -> None:
+        (line,) = ours(f"{tool} describe")[1]
+        supported = f"SupportedMinVersion: 0 SupportedMaxVersion: {SUPPORTED[TRANSACTION_VERSION].high}"
+        assert line == f"Feature: transaction.version {supported} FinalizedVersionLevel: {level} Epoch: {epoch}"
+
+    described("0", 0)
+    assert ours(f"{tool} upgrade --dry-run {feature}=1")[0] == 0
+    described("0", 0)
+    assert ours(f"{tool} upgrade {feature}=1")[0] == 0
+    described("1", 1)
+    assert ours(f"{tool} upgrade {feature}=1")[0] != 0
+    assert ours(f"{tool} upgrade {feature}=9")[0] != 0
+    assert ours(f"{tool} disable {feature}")[0] == 0
+    described("0", 2)
 
 
 def test_resetting_a_streams_application(both: Both) -> None:

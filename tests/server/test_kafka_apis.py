@@ -6,6 +6,7 @@ import pytest
 from twisted.logger import ILogObserver, capturedLogs, globalLogPublisher
 
 from tests.network.network_fakes import FakeTransport, Layer
+from twisted_kafka.metadata.features import SUPPORTED, FeatureCache
 from twisted_kafka.network.log_rate_limit import LINES
 from twisted_kafka.network.requests.memory_pool import MemoryPool
 from twisted_kafka.network.requests.request_context import RequestContext
@@ -95,7 +96,13 @@ class Broker:
         self.heartbeats = Heartbeats()
         self.commits = Commits()
         self.registry = ApiRegistry(
-            [VersionsApis(lambda: self.registry.supported), self.heartbeats, Produces(), self.fetches, self.commits]
+            [
+                VersionsApis(lambda: self.registry.supported, FeatureCache(store=None)),
+                self.heartbeats,
+                Produces(),
+                self.fetches,
+                self.commits,
+            ]
         )
         self.apis = KafkaApis(self.registry, self.layer.channel, self.layer.clock)
         self.layer.channel.bundled = self.apis.bundled
@@ -267,7 +274,9 @@ def test_api_versions_tells_what_is_registered(broker: Broker) -> None:
             18: (0, 4),
         }
         assert answer.finalized_features_epoch == (0 if version >= 3 else -1)
-        assert not answer.supported_features
+        told = {each.name: (each.min_version, each.max_version) for each in answer.supported_features}
+        assert told == (SUPPORTED if version >= 4 else {})
+        assert answer.finalized_features == []
     context = broker.layer.observer.completed[-1].context
     assert (context.software_name, context.software_version) == ("lib", "1.2.3")
 

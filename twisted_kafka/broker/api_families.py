@@ -21,6 +21,7 @@ from twisted_kafka.coordinator.transaction.verification import TransactionVerifi
 from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.config_repository import ConfigRepository
+from twisted_kafka.metadata.features import FeatureCache
 from twisted_kafka.metadata.store import IMetadataStore
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import ErrorCode
@@ -62,6 +63,7 @@ class ApiDependencies(NamedTuple):
     clock: IClock
     metrics: MetricsRegistry
     store: IMetadataStore
+    features: FeatureCache
     configs: ConfigRepository
     metadata: MetadataCache
     logs: LogManager
@@ -92,12 +94,12 @@ def make_families(dependencies: ApiDependencies) -> list[object]:
     verification = TransactionVerification(replicas, transactions.verify, dependencies.metrics)
     describer = ConfigDescriber(config, dependencies.configs)
     return [
-        VersionsApis(dependencies.supported),
+        VersionsApis(dependencies.supported, dependencies.features),
         MetadataApis(metadata, config, topics),
         TopicApis(topics, metadata, describer),
         PartitionApis(PartitionAdmin(metadata, dependencies.controller, waits), metadata),
         *administration.families(metadata, describer, groups.group_config_manager),
-        FeatureApis(dependencies.controller),
+        FeatureApis(dependencies.controller, dependencies.features),
         ProduceApis(replicas, verification),
         ProducerApis(replicas, metadata),
         FetchApis(replicas, sessions, config, clock),

@@ -54,6 +54,7 @@ from twisted_kafka.log.log_manager import LogManager
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metadata.embedded import SqliteStore
+from twisted_kafka.metadata.features import FeatureCache
 from twisted_kafka.metadata.registration import broker_node, notify_log_dir_event, prepare_store, register_broker
 from twisted_kafka.metadata.store import IMetadataStore, StoreError
 from twisted_kafka.metrics.registry import MetricsRegistry
@@ -110,6 +111,7 @@ class _Running:
     directory_failures: LogDirFailureHandler | None = None
     logs: LogManager | None = None
     store: IMetadataStore | None = None
+    features: FeatureCache | None = None
     configs: ConfigRepository | None = None
     access_log: AccessLog | None = None
     sockets: SocketServer | None = None
@@ -179,7 +181,7 @@ class KafkaServer:
         """Start the parts. Each is set in ``running`` before it starts: a start that fails stops what it began."""
         config, clock, metrics = self.config, self._clock, self.metrics
         scheduler, timer = self._start_timing(running)
-        logs, store, configs, broker_configs = self._start_storage(running, scheduler)
+        logs, store, features, configs, broker_configs = self._start_storage(running, scheduler)
         metadata = self.metadata = MetadataCache(config.broker_id, self.cluster_id)
 
         running.access_log = access_log = make_access_log(config, config.broker_id, clock, metrics)
@@ -192,7 +194,7 @@ class KafkaServer:
         running.groups = groups = make_group_coordinator(config, replicas, metadata, scheduler, timer, clock, metrics)
         groups.startup()
         running.transactions = transactions = make_transaction_coordinator(
-            config, replicas, store, Ends(groups.end_transaction, _on_end(access_log)), scheduler, timer, clock, metrics
+            config, replicas, store, features, Ends(groups.end_transaction, _on_end(access_log)), scheduler, timer, metrics
         )
         self._register(store, sockets)
         control = ControlPlane(replicas, [groups.on_partitions_deleted])
@@ -209,6 +211,7 @@ class KafkaServer:
             clock=clock,
             metrics=metrics,
             store=store,
+            features=features,
             configs=configs,
             metadata=metadata,
             logs=logs,
@@ -251,6 +254,7 @@ class KafkaServer:
         _stop(running.controller, KafkaController.shutdown)
         _stop(running.administration, Administration.stop)
         _stop(running.configs, ConfigRepository.shutdown)
+        _stop(running.features, FeatureCache.shutdown)
         _stop(running.store, lambda store: store.close())
         _stop(running.sockets, SocketServer.shutdown)
         _stop(running.metrics_listener, self._close_metrics_listener)
@@ -283,20 +287,22 @@ class KafkaServer:
 
     def _start_storage(
         self, running: _Running, scheduler: KafkaScheduler
-    ) -> tuple[LogManager, IMetadataStore, ConfigRepository, BrokerConfigHandler]:
-        """Lock the log directories, open the metadata store, establish the identity, read the configs, load the logs."""
+    ) -> tuple[LogManager, IMetadataStore, FeatureCache, ConfigRepository, BrokerConfigHandler]:
+        """Lock the log directories, open the metadata store, establish the identity, read features and configs, load the logs."""
         running.logs = logs = self.logs = self._make_log_manager(running, scheduler)
         logs.acquire_directories()
         running.store = store = self._open_metadata_store(logs)
         prepare_store(store)
         self.cluster_id = establish(self.config, logs, store)
+        running.features = features = FeatureCache(store)
+        features.startup()
         running.configs = configs = self.configs = ConfigRepository(store, self._clock)
         configs.startup()
         broker_configs = BrokerConfigHandler(self.config, configs)
         self.dynamic = broker_configs.dynamic
         self._load_logs(logs, configs)
         follow_topic_configs(configs, logs)
-        return logs, store, configs, broker_configs
+        return logs, store, features, configs, broker_configs
 
     def _make_log_manager(self, running: _Running, scheduler: KafkaScheduler) -> LogManager:
         running.directory_failures = failures = LogDirFailureHandler(self._directory_failed)

@@ -18,6 +18,7 @@ from twisted_kafka.controller.controlled_shutdown import ControlledShutdown
 from twisted_kafka.controller.controller_election import ControllerElection
 from twisted_kafka.controller.controller_metrics import ControllerMetrics
 from twisted_kafka.controller.controller_metrics import ControllerState as State
+from twisted_kafka.controller.feature_updates import FeatureUpdates
 from twisted_kafka.controller.interfaces import IBrokerChannels
 from twisted_kafka.controller.leader_elections import LeaderElections
 from twisted_kafka.controller.machinery import Machinery
@@ -85,6 +86,7 @@ class KafkaController:
         self.elections = LeaderElections(self.context, self._partitions.elect_online)
         self.controlled_shutdown = ControlledShutdown(machinery)
         self.reassignments = Reassignments(machinery)
+        self.features = FeatureUpdates(self.context, store)
         self._metrics.show(self.context, lambda: self.is_active, lambda: self._worker.waiting)
 
     # Called by other threads
@@ -216,6 +218,7 @@ class KafkaController:
         """Load the cluster's state, send it to all brokers, and resume what is in progress (Kafka: onControllerFailover)."""
         context = self.context
         context.clear()
+        self.features.startup()
         self._watches = [
             self._store.watch(znodes.BROKER_IDS, self._on_change(self._brokers_changed, State.BROKER_CHANGE)),
             self._store.watch(znodes.TOPICS, self._topics_watched),

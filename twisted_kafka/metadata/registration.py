@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from twisted_kafka.config.endpoints import EndPoint
 from twisted_kafka.metadata import znodes
+from twisted_kafka.metadata.features import SUPPORTED
 from twisted_kafka.metadata.store import Create, IMetadataStore, NodeExistsError, NoNodeError, StoreError, split_path
 from twisted_kafka.metadata.znodes import BrokerNode, ClusterIdNode
 from twisted_kafka.metadata.znodes_admin import LogDirEventNode
@@ -54,6 +55,7 @@ def broker_node(end_points: Iterable[EndPoint], *, rack: str | None, now_ms: int
         rack=rack,
         host=None if plain is None else plain.host,
         port=-1 if plain is None else plain.port,
+        features={name: {"min_version": low, "max_version": high} for name, (low, high) in SUPPORTED.items()},
     )
 
 

@@ -1,6 +1,7 @@
 """The rarer nodes of the metadata tree: administrative requests, notifications, ACLs and delegation tokens."""
 
 import re
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, Protocol, Self
 
 from twisted_kafka.metadata import znodes
@@ -64,11 +65,29 @@ class LogDirEventNode(NamedTuple):
 
 
 class FeatureNode(NamedTuple):
-    """``/feature``: the finalized features; ``status`` 1 means enabled."""
+    """``/feature``: the finalized features; ``status`` 1 means enabled.
+
+    Version 2 has ``max_version_level`` for each feature, version 1 ``min_version_level`` as well.
+    """
 
     features: dict[str, Any]
     status: int = 1
     version: int = 2
+
+    @classmethod
+    def of(cls, levels: Mapping[str, int]) -> Self:
+        """Return an enabled node with these levels."""
+        return cls({feature: {"max_version_level": level} for feature, level in levels.items()})
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether its features count."""
+        return self.status == 1
+
+    def levels(self) -> dict[str, int]:
+        """Return the level of each feature. Raises BadNodeError."""
+        with reading("feature"):
+            return {feature: int(value["max_version_level"]) for feature, value in self.features.items()}
 
     def encode(self) -> bytes:
         """Encode the node's data."""

@@ -21,6 +21,7 @@ from twisted_kafka.coordinator.group.group_coordinator_config import GroupCoordi
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metadata.config_repository import ConfigRepository
 from twisted_kafka.metadata.embedded import SqliteStore
+from twisted_kafka.metadata.features import FeatureCache
 from twisted_kafka.metadata.registration import broker_node, cluster_id, prepare_store, register_broker
 from twisted_kafka.network.requests.request_context import ConnectionInfo, RequestContext
 from twisted_kafka.protocol.codec import Message
@@ -39,6 +40,7 @@ from twisted_kafka.server.apis.administration.describe_configs import DescribeCo
 from twisted_kafka.server.apis.administration.features import FeatureApis
 from twisted_kafka.server.apis.administration.partitions import PartitionApis
 from twisted_kafka.server.apis.administration.topics import TopicApis
+from twisted_kafka.server.apis.cluster.api_versions import VersionsApis
 from twisted_kafka.server.apis.cluster.metadata import MetadataApis
 from twisted_kafka.server.dispatch import ApiRegistry, FrozenResponse
 from twisted_kafka.timing.clock import ManualClock
@@ -73,6 +75,8 @@ class OneBroker:
         self.clock = ManualClock()
         self.store = SqliteStore(path / "metadata.sqlite", self.clock, threaded=False)
         prepare_store(self.store)
+        self.features = FeatureCache(self.store)
+        self.features.startup()
         self.cache = MetadataCache(1, cluster_id(self.store, "a-cluster"))
         self.configs = ConfigRepository(self.store, self.clock, threaded=False)
         channels = InProcessChannels(1, Control(self.cache))  # type: ignore[arg-type]
@@ -98,7 +102,8 @@ class OneBroker:
             DescribeConfigApis(self.config, self.configs, self.cache, describer, self.loggers, groups),
             AlterConfigApis(ConfigAdmin(self.store, self.configs, policies), resources, self.loggers, 1),
             PartitionApis(PartitionAdmin(self.cache, self.controller, waits), self.cache),
-            FeatureApis(self.controller),
+            FeatureApis(self.controller, self.features),
+            VersionsApis(dict, self.features),
         ]
         self.apis = ApiRegistry(families).apis
         self.errors: list[Any] = []

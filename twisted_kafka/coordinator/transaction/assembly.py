@@ -11,11 +11,11 @@ from twisted_kafka.coordinator.transaction.producer_id_manager import ProducerId
 from twisted_kafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
 from twisted_kafka.coordinator.transaction.transaction_metrics import TransactionMetrics
 from twisted_kafka.coordinator.transaction.transaction_shard import TransactionShardFactory
+from twisted_kafka.metadata.features import TRANSACTION_VERSION, FeatureCache
 from twisted_kafka.metadata.store import IMetadataStore
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.topic_partition import TRANSACTION_TOPIC
 from twisted_kafka.replication.replica_manager import ReplicaManager
-from twisted_kafka.timing.clock import IClock
 from twisted_kafka.timing.scheduler import IScheduler
 from twisted_kafka.timing.timer import Timer
 
@@ -33,17 +33,18 @@ def make_transaction_coordinator(
     config: KafkaConfig,
     replica_manager: ReplicaManager,
     store: IMetadataStore,
+    features: FeatureCache,
     ends: Ends,
     scheduler: IScheduler,
     timer: Timer,
-    clock: IClock,
     registry: MetricsRegistry,
 ) -> TransactionCoordinator:
     """Build the coordinator and subscribe it to leadership changes of ``__transaction_state``; the caller starts and stops it.
 
-    ``store`` has the producer ids. ``scheduler`` loads partitions, aborts transactions and removes ids. ``timer`` is started and
-    stopped by the caller.
+    ``store`` has the producer ids, ``features`` the level of ``transaction.version``. ``scheduler`` loads partitions, aborts
+    transactions and removes ids. ``timer`` is started and stopped by the caller.
     """
+    clock = registry.clock
     metadata = replica_manager.metadata
     values = TransactionConfig.from_config(config)
     metrics = TransactionMetrics(registry)
@@ -54,7 +55,7 @@ def make_transaction_coordinator(
     # The coordinator is started when the metadata is known, and made before that.
     appender = MarkerAppender(replica_manager, ends.in_groups, clock, values.request_timeout_ms)
     markers = LocalMarkerWriter(appender, metadata, lambda: transactions.is_started)
-    environment = TransactionEnvironment(clock, values, markers, ends.on_end)
+    environment = TransactionEnvironment(clock, values, markers, lambda: features.level(TRANSACTION_VERSION), ends.on_end)
     runtime = CoordinatorRuntime(
         RuntimeSettings(TRANSACTION_TOPIC, partition_count, values.load_buffer_size, on_loaded=metrics.partition_loaded),
         TransactionShardFactory(environment),

@@ -48,4 +48,6 @@ class TransactionEnvironment(NamedTuple):
     clock: IClock
     config: TransactionConfig
     markers: IMarkerWriter
+    transaction_version: Callable[[], int]
+    """Returns the finalized level of the feature ``transaction.version``."""
     on_end: OnEnd = ignore_end

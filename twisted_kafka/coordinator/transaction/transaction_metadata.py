@@ -13,6 +13,7 @@ from twisted_kafka.network.requests.request_context import TransactionOutcome
 from twisted_kafka.protocol.topic_partition import TopicPartition
 
 NO_START_MS: Final = -1
+NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
 MAX_EPOCH: Final = 32_767
 LAST_EPOCH: Final = MAX_EPOCH - 1
@@ -36,6 +37,12 @@ class TransactionMetadata(NamedTuple):
     start_ms: int
     """When the transaction's first partition was added, NO_START_MS for a new producer."""
     last_update_ms: int
+    previous_producer_id: int = NO_PRODUCER_ID
+    """The producer id of the state before this one, NO_PRODUCER_ID if it was the same."""
+    next_producer_id: int = NO_PRODUCER_ID
+    """The producer id that the id gets when its transaction is complete, NO_PRODUCER_ID if it keeps the present one."""
+    client_version: int = 0
+    """The ``transaction.version`` that the producer of the last transaction spoke."""
 
     def is_timed_out(self, now_ms: int) -> bool:
         """Return whether the transaction is open for longer than its timeout."""

@@ -64,7 +64,7 @@ class TransactionShard:
     log = Logger()
 
     def __init__(self, effects: Effects, environment: TransactionEnvironment, leader_epoch: int) -> None:
-        self.store = TransactionStore()
+        self.store = TransactionStore(environment.transaction_version)
         self.completion = TransactionCompletion(self.store, effects, environment.markers, environment.clock, leader_epoch)
         self._effects = effects
         self._clock = environment.clock

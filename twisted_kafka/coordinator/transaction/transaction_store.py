@@ -23,9 +23,11 @@ from twisted_kafka.protocol.errors import ErrorCode
 class TransactionStore:
     """The stored states by transactional id."""
 
-    __slots__ = ("_in_doubt", "_pending", "_stored")
+    __slots__ = ("_in_doubt", "_pending", "_stored", "_transaction_version")
 
-    def __init__(self) -> None:
+    def __init__(self, transaction_version: Callable[[], int]) -> None:
+        """``transaction_version`` returns the finalized level: the records' version depends on it."""
+        self._transaction_version = transaction_version
         self._stored: dict[str, TransactionMetadata] = {}
         self._pending: set[str] = set()
         self._in_doubt: dict[str, TransactionMetadata | None] = {}
@@ -77,7 +79,9 @@ class TransactionStore:
 
     def transitions(self, after: Sequence[TransactionMetadata], answer: Callable[[ErrorCode], Any]) -> Write:
         """Return the write of the next states of several ids."""
-        return self._write([each.transactional_id for each in after], [transaction_record(each) for each in after], answer)
+        version = self._transaction_version()
+        records = [transaction_record(each, version) for each in after]
+        return self._write([each.transactional_id for each in after], records, answer)
 
     def removal(self, transactional_ids: Iterable[str], answer: Callable[[ErrorCode], Any]) -> Write:
         """Return the write that removes expired ids."""

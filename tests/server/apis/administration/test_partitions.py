@@ -1,4 +1,4 @@
-"""Elections, reassignments, features and producers on one broker, through the codec."""
+"""Elections, reassignments and producers on one broker, through the codec."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +8,6 @@ import pytest
 
 from tests.server.apis.topic_harness import OneBroker
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.cluster import FeatureUpdateKey, UpdateFeaturesRequest
 from twisted_kafka.protocol.messages.partitions import (
     AlterPartitionReassignmentsRequest,
     ElectLeadersRequest,
@@ -53,11 +52,3 @@ def test_a_move_to_the_same_replicas_is_complete_at_once(broker: OneBroker) -> N
 def test_the_number_of_replicas_is_kept_when_asked_for(broker: OneBroker) -> None:
     assert reassign(broker, [1, 2], allow_replication_factor_change=False) == ErrorCode.INVALID_REPLICATION_FACTOR
     assert reassign(broker, [1, 2]) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
-
-
-@pytest.mark.parametrize(("feature", "level", "said"), [("", 1, "name"), ("f", 0, "cannot be deleted"), ("f", 2, "not supported")])
-def test_there_is_no_feature_to_update(broker: OneBroker, feature: str, level: int, said: str) -> None:
-    update = FeatureUpdateKey(feature=feature, max_version_level=level)
-    (result,) = broker.ask(UpdateFeaturesRequest(feature_updates=[update]), 1).results
-    assert result.error_code == ErrorCode.INVALID_REQUEST
-    assert said in result.error_message

@@ -1,10 +1,13 @@
 """UpdateFeatures v0-1: v1 upgrade types and validate only (KIP-584, KIP-778). Kafka 4's version 2 is not supported."""
 
-from typing import Final
+from concurrent.futures import Future
 
+from twisted_kafka.controller.controller_metrics import ControllerState
+from twisted_kafka.controller.feature_updates import FeatureUpdate, UpgradeType
 from twisted_kafka.controller.kafka_controller import KafkaController
+from twisted_kafka.metadata.features import FeatureCache
 from twisted_kafka.network.requests.request_context import RequestContext
-from twisted_kafka.protocol.errors import ErrorCode, NotControllerError
+from twisted_kafka.protocol.errors import ErrorCode, KafkaError, error_of
 from twisted_kafka.protocol.messages.cluster import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
@@ -12,36 +15,46 @@ from twisted_kafka.protocol.messages.cluster import (
     UpdateFeaturesResponse,
 )
 from twisted_kafka.server.dispatch import api
-
-_UPGRADE_TYPES: Final = (1, 2, 3)
-"""Upgrade, safe and unsafe downgrade."""
+from twisted_kafka.waiting.futures import then
 
 
 class FeatureApis:
-    """Feature levels; like every broker in ZooKeeper mode, this one has no features to update."""
+    """Changes the levels of the cluster's features."""
 
-    def __init__(self, controller: KafkaController) -> None:
+    def __init__(self, controller: KafkaController, features: FeatureCache) -> None:
         self._controller = controller
+        self._features = features
 
     @api(UpdateFeaturesRequest, UpdateFeaturesResponse, versions=(0, 1))
-    def update_features(self, context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-        """Refuse each update."""
-        if not self._controller.is_active:
-            raise NotControllerError("This broker is not the active controller")
-        results = [
-            UpdatableFeatureResult(feature=each.feature, error_code=ErrorCode.INVALID_REQUEST, error_message=_refusal(each))
-            for each in request.feature_updates
-        ]
-        if results:
-            context.note_error(ErrorCode.INVALID_REQUEST)
-        return UpdateFeaturesResponse(error_message=None, results=results)
+    def update_features(self, context: RequestContext, request: UpdateFeaturesRequest) -> "Future[UpdateFeaturesResponse]":
+        """Change the levels that may be changed; respond when they are stored, and this broker tells them its clients.
+
+        That takes one write to the metadata store, whatever ``timeout_ms`` is.
+        """
+        updates = [_update(each, context.api_version) for each in request.feature_updates]
+
+        def respond(errors: list[KafkaError | None]) -> UpdateFeaturesResponse:
+            self._features.refresh()
+            results = [_result(update, error) for update, error in zip(updates, errors, strict=True)]
+            context.note_error(next((each.error_code for each in results if each.error_code), 0))
+            return UpdateFeaturesResponse(error_message=None, results=results)
+
+        updated = self._controller.run(
+            lambda: self._controller.features.update(updates, request.validate_only), ControllerState.UPDATE_FEATURES
+        )
+        return then(updated, respond)
 
 
-def _refusal(update: FeatureUpdateKey) -> str:
-    if not update.feature:
-        return "Invalid feature: the name is empty"
-    if update.upgrade_type not in _UPGRADE_TYPES:
-        return f"Unknown upgrade type {update.upgrade_type}"
-    if update.max_version_level < 1:
-        return f"Feature {update.feature!r} is not finalized and cannot be deleted"
-    return f"Feature {update.feature!r} is not supported by this broker"
+def _update(update: FeatureUpdateKey, version: int) -> FeatureUpdate:
+    upgrade_type: UpgradeType | None
+    if version == 0:
+        upgrade_type = UpgradeType.SAFE_DOWNGRADE if update.allow_downgrade else UpgradeType.UPGRADE
+    else:
+        upgrade_type = next((each for each in UpgradeType if each == update.upgrade_type), None)
+    return FeatureUpdate(update.feature, update.max_version_level, upgrade_type)
+
+
+def _result(update: FeatureUpdate, error: KafkaError | None) -> UpdatableFeatureResult:
+    if error is None:
+        return UpdatableFeatureResult(feature=update.feature, error_code=ErrorCode.NONE, error_message=None)
+    return UpdatableFeatureResult(feature=update.feature, error_code=error_of(error), error_message=str(error))

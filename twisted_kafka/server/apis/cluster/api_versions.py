@@ -2,25 +2,35 @@
 
 import re
 from collections.abc import Callable, Mapping
+from typing import Final
 
+from twisted_kafka.metadata.features import SUPPORTED, FeatureCache, FinalizedFeatures
 from twisted_kafka.network.requests.request_context import RequestContext
 from twisted_kafka.protocol.api import ApiKey
 from twisted_kafka.protocol.errors import ErrorCode
-from twisted_kafka.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from twisted_kafka.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 from twisted_kafka.server.dispatch import FrozenResponse, api
 
-FINALIZED_FEATURES_EPOCH = 0
-"""The epoch of a broker in ZooKeeper mode, which has no finalized features."""
+LEVEL_0_SINCE: Final = 4
+"""Older clients take a feature with the minimum 0 for an error, so it is not told (KAFKA-17011)."""
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 class VersionsApis:
-    """Returns the supported APIs. ``supported`` is called once, at the first request."""
+    """Returns the supported APIs and the features. ``supported`` is called at the first request, and when a feature changes."""
 
-    def __init__(self, supported: Callable[[], Mapping[int, tuple[int, int]]]) -> None:
+    def __init__(self, supported: Callable[[], Mapping[int, tuple[int, int]]], features: FeatureCache) -> None:
         self._supported = supported
-        self._answer: FrozenResponse | None = None
+        self._features = features
+        self._answers: tuple[FinalizedFeatures, FrozenResponse, FrozenResponse] | None = None
+        """The features that they tell, the answer to old versions, and the one that tells features with level 0."""
 
     @api(ApiVersionsRequest, ApiVersionsResponse, versions=(0, 4))
     def api_versions(self, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse | FrozenResponse:
@@ -31,16 +41,28 @@ class VersionsApis:
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
             context.connection.software_name = name
             context.connection.software_version = version
-        if self._answer is None:
-            self._answer = FrozenResponse(versions_response(self._supported()))
-        return self._answer
+        answers = self._answers
+        features = self._features.current
+        if answers is None or answers[0] is not features:
+            old, new = (FrozenResponse(_response(self._supported(), features, lowest)) for lowest in (1, 0))
+            self._answers = answers = (features, old, new)
+        return answers[1] if context.api_version < LEVEL_0_SINCE else answers[2]
 
 
-def versions_response(supported: Mapping[int, tuple[int, int]]) -> ApiVersionsResponse:
-    """Return the response that lists these APIs."""
+def _response(supported: Mapping[int, tuple[int, int]], features: FinalizedFeatures, lowest: int) -> ApiVersionsResponse:
+    """Return the response that lists these APIs, and the features that are supported from level ``lowest`` on, or above."""
     return ApiVersionsResponse(
         api_keys=[ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in supported.items()],
-        finalized_features_epoch=FINALIZED_FEATURES_EPOCH,
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=low, max_version=high)
+            for name, (low, high) in SUPPORTED.items()
+            if low >= lowest
+        ],
+        finalized_features_epoch=features.epoch,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in sorted(features.levels.items())
+        ],
     )
 
 

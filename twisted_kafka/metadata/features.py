@@ -1,0 +1,101 @@
+"""The features of the cluster (KIP-584): what this broker supports, and the finalized levels in the node ``/feature``.
+
+A level says which protocol the cluster speaks; an operator raises it with UpdateFeatures. Level 0 is that of a feature which is not
+in the node.
+"""
+
+import threading
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from twisted.logger import Logger
+
+from twisted_kafka.metadata import znodes
+from twisted_kafka.metadata.store import IMetadataStore, IWatch, StoreClosedError, StoreError
+from twisted_kafka.metadata.znode_json import BadNodeError
+from twisted_kafka.metadata.znodes_admin import FeatureNode
+
+
+class SupportedLevels(NamedTuple):
+    """The levels of a feature that a broker supports."""
+
+    low: int
+    high: int
+
+
+TRANSACTION_VERSION: Final = "transaction.version"
+"""Level 1: records of ``__transaction_state`` have tagged fields. Level 2: each transaction has an epoch of its own (KIP-890)."""
+
+SUPPORTED: Final[Mapping[str, SupportedLevels]] = {TRANSACTION_VERSION: SupportedLevels(0, 1)}
+
+
+class UnsupportedFeatureError(StoreError):
+    """A finalized feature has a level that this broker does not support: it cannot serve this cluster."""
+
+
+class FinalizedFeatures(NamedTuple):
+    """The finalized levels, each above 0, and their epoch, which grows with every change (the node's version)."""
+
+    levels: Mapping[str, int]
+    epoch: int
+
+
+NO_FEATURES: Final = FinalizedFeatures({}, 0)
+
+
+def read_features(store: IMetadataStore) -> FinalizedFeatures:
+    """Return what the node says, NO_FEATURES if there is none. Raises BadNodeError."""
+    found = store.get(znodes.FEATURE)
+    if found is None:
+        return NO_FEATURES
+    data, stat = found
+    node = FeatureNode.decode(data)
+    return FinalizedFeatures(node.levels() if node.is_enabled else {}, stat.version)
+
+
+class FeatureCache:
+    """The finalized features as this broker knows them (Kafka: FinalizedFeatureCache). For any thread."""
+
+    log = Logger()
+
+    def __init__(self, store: IMetadataStore) -> None:
+        self.current = NO_FEATURES
+        """Replaced as a whole at each change."""
+        self._store = store
+        self._lock = threading.Lock()
+        self._watch: IWatch | None = None
+
+    def startup(self) -> None:
+        """Read the features, and follow their changes. Raises UnsupportedFeatureError, BadNodeError."""
+        self._watch = self._store.watch(znodes.FEATURE, lambda _: self._changed())
+        self.refresh()
+
+    def shutdown(self) -> None:
+        """Stop following changes."""
+        if self._watch is not None:
+            self._watch.cancel()
+
+    def level(self, feature: str) -> int:
+        """Return the feature's finalized level, 0 if it is not finalized."""
+        return self.current.levels.get(feature, 0)
+
+    def refresh(self) -> None:
+        """Read the features now. Raises UnsupportedFeatureError, and keeps what was known then; BadNodeError."""
+        with self._lock:  # what is read first must not replace what is read later
+            found = read_features(self._store)
+            for feature, level in found.levels.items():
+                supported = SUPPORTED.get(feature)
+                if supported is None or not supported.low <= level <= supported.high:
+                    raise UnsupportedFeatureError(
+                        f"The cluster's feature {feature} has level {level}, which this broker does not support"
+                    )
+            self.current = found
+
+    def _changed(self) -> None:
+        try:
+            self.refresh()
+        except StoreClosedError:
+            return
+        except (UnsupportedFeatureError, BadNodeError) as error:
+            # The controller raises no level that a live broker does not support: somebody changed the node by hand.
+            self.log.error("The finalized features stay as they were: {error}", error=error)
