@@ -32,6 +32,23 @@ def answers(port: int) -> bool:
         return False
 
 
+def lists_brokers(port: int) -> bool:
+    """Whether the Metadata of a broker that answers names one: a topic created before that has no brokers for its replicas."""
+    request = struct.pack(">hhihi", 3, 1, 1, -1, 0)
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            received = b""
+            while len(received) < 12:
+                more = connection.recv(4096)
+                if not more:
+                    return False
+                received += more
+            return bool(struct.unpack_from(">i", received, 8)[0] > 0)
+    except OSError:
+        return False
+
+
 def cpu_s(pid: int) -> float:
     """Return the processor time that a process has had; 0 when there is none."""
     try:

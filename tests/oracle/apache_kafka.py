@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from tests.clients.clients import HERE, java_class_path
-from tests.clients.served import answers
+from tests.clients.served import answers, lists_brokers
 from tests.ports import free_port
 from tests.processes import start_tied
 
@@ -68,7 +68,7 @@ class ApacheKafka:
         return f"127.0.0.1:{self._zookeeper_port}"
 
     def start(self) -> None:
-        """Start both and wait for the broker's first answer; raises AssertionError with the log's end when it does not come."""
+        """Start both and wait until the broker knows of itself; raises AssertionError with the log's end when it does not come."""
         if not self._kraft:
             self.start_zookeeper()
         self.start_broker()
@@ -86,7 +86,7 @@ class ApacheKafka:
             self._processes.remove(format_storage)
         broker = self._run("kafka.Kafka", str(server))
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not answers(self.port):
+        while not (answers(self.port) and lists_brokers(self.port)):
             if broker.poll() is not None or time.monotonic() > deadline:
                 log = (self.directory / "kafka.Kafka.log").read_text()
                 raise AssertionError(f"Apache Kafka did not start:\n{log[-3000:]}")
