@@ -217,7 +217,7 @@ def test_a_transaction_s_offsets_count_when_it_commits() -> None:
     assert bench.groups.fetch_offsets(OffsetFetch(Sender("g"), [PARTITION], True))[1][PARTITION].offset == 2
 
 
-def marker(producer_id: int, commit: bool) -> bytes:
+def marker(producer_id: int, commit: bool) -> bytearray:
     return end_transaction_marker(commit=commit, producer_id=producer_id, producer_epoch=0, coordinator_epoch=0, timestamp_ms=0)
 
 

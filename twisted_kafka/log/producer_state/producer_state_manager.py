@@ -5,6 +5,8 @@ Snapshots of it (``producer_snapshot``) save reading the whole log at a start. C
 """
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Final
 
 from twisted_kafka.log.batch_headers import BatchLike, advance_sequence, retreat_sequence
 from twisted_kafka.log.results import AbortedTransaction
@@ -15,7 +17,7 @@ from twisted_kafka.protocol.errors import (
     OutOfOrderSequenceError,
     TransactionCoordinatorFencedError,
 )
-from twisted_kafka.protocol.records.batch import DefaultBatch
+from twisted_kafka.protocol.records.batch import DefaultBatch, parse_records
 from twisted_kafka.protocol.records.builder import end_transaction_coordinator_epoch
 from twisted_kafka.protocol.records.record import ControlRecordType, control_record_type
 from twisted_kafka.protocol.regions import Buffer
@@ -29,6 +31,10 @@ NO_SEQUENCE = -1
 NO_OFFSET = -1
 NO_COORDINATOR_EPOCH = -1
 NO_TIMESTAMP = -1
+
+_MARKER_BYTES: Final = 64
+"""Markers are smaller, as their versions are today; other batches are not kept."""
+_MARKERS_KEPT: Final = 128
 
 MAX_VERIFICATIONS = 10_000
 """Verifications in progress in a partition. Beyond that the oldest ends: its producer has to begin its transaction again."""
@@ -339,13 +345,18 @@ def _has_open_transaction(entry: ProducerEntry | None, epoch: int) -> bool:
 
 def read_marker(records: Buffer, batch: BatchLike) -> tuple[bool, int] | None:
     """Return (is aborted, coordinator epoch) of a transaction marker; None for another type of control batch, or an invalid one."""
-    data = memoryview(records)[batch.position : batch.position + batch.size_bytes]
+    control = DefaultBatch(memoryview(records)[batch.position : batch.position + batch.size_bytes])
+    if not control.count:
+        return None  # the cleaner removed it
     try:
-        record = next(DefaultBatch(data).records(), None)
+        payload = control.payload()
+        return _known_marker(payload) if len(payload) <= _MARKER_BYTES else _parse_marker(payload)
     except InvalidRecordError:
         return None
-    if record is None:
-        return None  # the cleaner removed it
+
+
+def _parse_marker(payload: bytes) -> tuple[bool, int] | None:
+    record = next(parse_records(payload, 1, 0, 0))
     kind = control_record_type(record.key)
     if kind not in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
         return None
@@ -354,3 +365,7 @@ def read_marker(records: Buffer, batch: BatchLike) -> tuple[bool, int] | None:
     except ValueError:
         coordinator_epoch = NO_COORDINATOR_EPOCH
     return kind == ControlRecordType.ABORT, coordinator_epoch
+
+
+_known_marker = lru_cache(_MARKERS_KEPT)(_parse_marker)
+"""As a rule a coordinator's markers are all alike: what tells them apart is in the batch's header."""

@@ -3,7 +3,8 @@
 import struct
 import zlib
 from collections.abc import Iterable, Sequence
-from typing import Protocol, TypedDict, Unpack
+from functools import lru_cache
+from typing import Final, Protocol, TypedDict, Unpack
 
 from twisted_kafka.protocol.errors import UnsupportedCompressionTypeError
 from twisted_kafka.protocol.records.batch import CRC_START, HEADER, HEADER_SIZE, LOG_OVERHEAD
@@ -38,6 +39,8 @@ _INT64 = struct.Struct(">q")
 _NULL_LENGTH = _LENGTH.pack(-1)
 _NO_FIELD = b"\x01"
 _EMPTY_HEADERS = b"\x00"
+_MARKERS_KEPT: Final = 128
+"""Two for each coordinator epoch that is in use: the partitions of ``__transaction_state`` have few different ones."""
 
 
 class WritableRecord(Protocol):
@@ -187,12 +190,23 @@ def control_batch(kind: ControlRecordType, value: bytes, *, timestamp_ms: int, *
     return build_batch([record], **options)
 
 
-def end_transaction_marker(*, commit: bool, coordinator_epoch: int, timestamp_ms: int, **options: Unpack[BatchOptions]) -> bytes:
+def end_transaction_marker(
+    *, commit: bool, coordinator_epoch: int, timestamp_ms: int, producer_id: int, producer_epoch: int, base_offset: int = 0
+) -> bytearray:
     """Return the control batch that ends the transaction of the given producer id and epoch (Kafka: EndTransactionMarker)."""
-    options["is_transactional"] = True
-    kind = ControlRecordType.COMMIT if commit else ControlRecordType.ABORT
+    records = _marker_records(ControlRecordType.COMMIT if commit else ControlRecordType.ABORT, coordinator_epoch)
+    attributes = TRANSACTIONAL_FLAG | CONTROL_FLAG
+    producer = (producer_id, producer_epoch, NO_SEQUENCE)
+    return assemble_batch(
+        records, (base_offset, NO_PARTITION_LEADER_EPOCH, attributes, 0, timestamp_ms, timestamp_ms, *producer, 1)
+    )
+
+
+@lru_cache(_MARKERS_KEPT)
+def _marker_records(kind: ControlRecordType, coordinator_epoch: int) -> bytes:
+    """Return the record of a marker: it is the same in each partition, as its time is in the batch's header."""
     value = _END_TRANSACTION_VALUE.pack(_CONTROL_VERSION, coordinator_epoch)
-    return control_batch(kind, value, timestamp_ms=timestamp_ms, **options)
+    return bytes(encode_records([SimpleRecord(0, _CONTROL_KEY.pack(_CONTROL_VERSION, kind), value)], 0))
 
 
 def end_transaction_coordinator_epoch(value: bytes | None) -> int:
