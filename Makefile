@@ -118,7 +118,7 @@ mutants: $(VENV)/.dev-installed
 report: $(VENV)/.spark-installed
 	$(BIN)/python -m twisted_kafka_spark report $(ACCESS_LOG) --out $(REPORT)
 
-# The report of a synthetic day with six incidents.
+# The report of a synthetic day with eight incidents.
 demo-report: $(VENV)/.spark-installed
 	$(BIN)/python -m twisted_kafka_spark demo $(DATA_DIR)/demo
 	$(BIN)/python -m twisted_kafka_spark report $(DATA_DIR)/demo --out demo-report.html

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from twisted_kafka_spark import cells
+from twisted_kafka_spark import cells, transactions
 from twisted_kafka_spark.cells import KINDS, MEASURES, TIME
 
 if TYPE_CHECKING:
@@ -50,7 +50,10 @@ def _merged(kind: str, tables: list[pa.Table]) -> pa.Table:
     whole = pa.concat_tables([_own(kind, table) for table in tables])
     grouped = whole.group_by(keys, use_threads=False).aggregate([(name, _HOW[name]) for name in declared.measures])
     names = [f"{name}_{_HOW[name]}" for name in declared.measures]
-    return grouped.select([*keys, *names]).rename_columns([*keys, *declared.measures])
+    made = grouped.select([*keys, *names]).rename_columns([*keys, *declared.measures])
+    if kind == "transactions" and (fewer := transactions.limited(made)) is not made:
+        return _merged(kind, [fewer])
+    return made
 
 
 def _own(kind: str, table: pa.Table) -> pa.Table:

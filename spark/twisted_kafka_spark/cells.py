@@ -53,6 +53,8 @@ KEYS: tuple[Key, ...] = (
     Key("phase", "string"),
     Key("bucket", "int"),
     Key("note", "string"),
+    Key("transactional_id", "string"),
+    Key("event", "string"),
 )
 TIMES = ("total_us", *PHASES)
 MEASURES: tuple[Measure, ...] = (
@@ -68,6 +70,7 @@ MEASURES: tuple[Measure, ...] = (
     Measure("max_us", "max"),
     Measure("first_us", "min"),
     Measure("last_us", "max"),
+    Measure("timeout_us", "max"),
 )
 KEY_NAMES = tuple(key.name for key in KEYS)
 MEASURE_NAMES = tuple(measure.name for measure in MEASURES)
@@ -100,12 +103,18 @@ KINDS: dict[str, Kind] = {
         ("connection", *CLIENT, "software", "software_version"),
         ("requests", "failed", "request_bytes", "response_bytes", "total_us", "first_us", "last_us"),
     ),
+    "transactions": Kind(
+        HOUR_S,
+        ("transactional_id", *CLIENT, "event", "bucket"),
+        ("requests", "total_us", "max_us", "first_us", "last_us", "timeout_us"),
+    ),
     "runs": Kind(DAY_S, ("node", "note"), ("requests", "first_us", "last_us")),
     "lines": Kind(DAY_S, ("note", "error"), ("requests",)),
     "topic_ids": Kind(DAY_S, ("topic", "note"), ("requests",)),
 }
-"""`runs`: first and last number of consecutively read lines, by broker; `lines`: lines that were read or unreadable, with a sample
-in `note`; `topic_ids`: the name of a topic id that a fetch used."""
+"""`transactions`: what happened to the transactions of an id (`transactions.EVENTS`), and their durations; `runs`: first and last
+number of consecutively read lines, by broker; `lines`: lines that were read or unreadable, with a sample in `note`; `topic_ids`:
+the name of a topic id that a fetch used."""
 
 
 def ddl() -> str:

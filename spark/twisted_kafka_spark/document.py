@@ -13,7 +13,8 @@ from twisted_kafka_spark.findings.find import find, find_over_all
 from twisted_kafka_spark.histogram import middle, quantiles
 from twisted_kafka_spark.kafka_names import WAITS_BY_DESIGN
 from twisted_kafka_spark.schema import PHASES
-from twisted_kafka_spark.views import HEAT_BUCKETS
+from twisted_kafka_spark.transactions import OUTCOMES, REFUSED
+from twisted_kafka_spark.views import HEAT_BUCKETS, TOP
 
 if TYPE_CHECKING:
     from twisted_kafka_spark.views import Row, Tables
@@ -77,6 +78,7 @@ def build(tables: Tables, about: About, tick_s: int) -> Values:
             for row in tables["connection"]
         ],
         "listeners": [_busy(row, "node", "listener", "protocol") for row in tables["listener"]],
+        "transactions": _transactions(tables["transaction"]),
         "topics": [_topic(row) for row in tables["topic"]],
         "topic_total": _topic(tables["topic_total"][0]) if tables["topic_total"] else {},
         "topic_apis": [{name: row[name] for name in ("topic", "api", "requests", "bytes")} for row in tables["topic_api"]],
@@ -205,6 +207,54 @@ def _clients(tables: Tables) -> list[Values]:
         }
         for row in tables["client"]
     ]
+
+
+def _transactions(rows: Sequence[Row]) -> Values:
+    """Return the producers with the most transactions, all others together, all together, and the durations by outcome."""
+    named = [row for row in rows if row["transactional_id"] is not None]
+    rest = [*named[TOP:], *rows[len(named) :]]
+    return {
+        "total": _producer(_sum(rows)),
+        "producers": [_producer(row) for row in named[:TOP]],
+        "others": {**_producer(_sum(rest)), "ids": len(named[TOP:])} if rest else None,
+        "outcomes": [_outcome(rows, outcome) for outcome in OUTCOMES],
+    }
+
+
+_COUNTS = ("begun", *(outcome.replace("-", "_") for outcome in OUTCOMES), REFUSED, "open")
+
+
+def _sum(rows: Sequence[Row]) -> Row:
+    found: Row = {name: sum(row[name] for row in rows) for name in (*_COUNTS, "total_us")}
+    found["max_us"] = max((row["max_us"] for row in rows), default=0)
+    found["buckets"] = {outcome: _added(row["buckets"][outcome] for row in rows) for outcome in OUTCOMES}
+    return found
+
+
+def _added(histograms: Iterable[dict[int, int]]) -> dict[int, int]:
+    found: dict[int, int] = defaultdict(int)
+    for histogram in histograms:
+        for bucket, count in histogram.items():
+            found[bucket] += count
+    return found
+
+
+def _producer(row: Row) -> Values:
+    durations = _added(row["buckets"].values())
+    timed = sum(durations.values())
+    names = [name for name in ("transactional_id", "client_id", "principal", *_COUNTS) if name in row]
+    return {
+        **{name: row[name] for name in names},
+        "mean_us": round(row["total_us"] / timed) if timed else None,
+        "max_us": row["max_us"] if timed else None,
+        "duration_us": quantiles(durations),
+    }
+
+
+def _outcome(rows: Sequence[Row], outcome: str) -> Values:
+    durations = _added(row["buckets"][outcome] for row in rows)
+    count = sum(row[outcome.replace("-", "_")] for row in rows)
+    return {"outcome": outcome, "transactions": count, "duration_us": quantiles(durations)}
 
 
 def _topic(row: Row) -> Values:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from twisted_kafka_spark import bundles, cells, histogram
+from twisted_kafka_spark import bundles, cells, histogram, transactions
 from twisted_kafka_spark.cells import KINDS, TIMES
 from twisted_kafka_spark.frame import IDENTITY, NO_SEQUENCE, Coded, Frame, concatenated, distinct, from_batch
 from twisted_kafka_spark.lines import LineReader, Records, record_schema
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 FOLD_ROWS = 1 << 17
 """Records that are folded at a time: more records give fewer cells, but take more memory."""
 _MICROSECOND = 1_000_000
+_MILLISECOND = 1_000
 
 _LARGEST_GAP = 10_000
 """The largest gap between the numbers of consecutive lines of one run."""
@@ -249,8 +250,35 @@ def _cells_of(frame: Frame, grain_s: int) -> bundles.Cells:
     made: bundles.Cells = [("lines", _lines_read(frame, seconds, grain_s))]
     if (frame.sequence != NO_SEQUENCE).any():
         made.append(("runs", _runs(frame, seconds, grain_s)))
+    if len(frame.transactions):
+        made += _transactions(frame, grain_s)
     requests = frame.requests()
     return made + _cells_of_requests(requests, grain_s) if len(requests) else made
+
+
+def _transactions(frame: Frame, grain_s: int) -> bundles.Cells:
+    found = transactions.events(frame)
+    kept = np.flatnonzero(found >= 0)
+    if not len(kept):
+        return []
+    named, parent = frame.transactions, frame.transactions.parent[kept]
+    duration_us = named.duration_ms[kept] * _MILLISECOND
+    durations = _bucketed(duration_us)
+    unknown = duration_us < 0
+    keys = {
+        "transactional_id": _deduplicated(Coded(named.id.codes[kept], named.id.values)),
+        "event": Coded(found[kept], pa.array(transactions.EVENTS)),
+        "bucket": Coded(
+            np.where(unknown, len(durations.values), durations.codes), pa.concat_arrays([durations.values, pa.nulls(1, pa.int32())])
+        ),
+    }
+    time_us, weight = frame.time_us[parent], frame.weight[parent]
+    rows = _Rows(time_us // _MICROSECOND, frame.identity[parent], frame.identities, weight, keys)
+    known_us = np.where(unknown, 0, duration_us)
+    extremes = {"max_us": known_us, "first_us": time_us, "last_us": time_us, "timeout_us": named.timeout_ms[kept] * _MILLISECOND}
+    kind, table = _cells("transactions", rows, {"total_us": known_us * weight}, grain_s, extremes)
+    fewer = transactions.limited(table)
+    return [(kind, table)] if fewer is table else list(bundles.merged([(kind, fewer)]).items())
 
 
 def _cells_of_requests(frame: Frame, grain_s: int) -> bundles.Cells:

@@ -16,6 +16,7 @@ from typing import Any
 
 from twisted_kafka_spark.kafka_names import ERROR_NAMES
 from twisted_kafka_spark.schema import PHASES
+from twisted_kafka_spark.transactions import ABORTED, COMMITTED
 
 _MARK = "Completed request:{"
 _OTHER = (
@@ -39,14 +40,18 @@ _NAMES = ("name", "topic", "topicName", "topicId")
 _SIZES = ("recordsSizeInBytes", "recordSetSizeInBytes")
 """The second is the name in fetches before Kafka 3.0."""
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-_PARTITIONS = ("partitions", "partitionData", "partitionResponses", "partitionIndexes", "partitionStates")
+_PARTITIONS = ("partitions", "partitionData", "partitionResponses", "partitionIndexes", "partitionStates", "resultsByPartition")
+_TOPIC_LISTS = ("topics", "topicData", "responses", "v3AndBelowTopics", "resultsByTopicV3AndBelow", "topicResults")
+_GROUP_LISTS = ("groups", "transactions", "resultsByTransaction")
 _NAMES_TOPICS = ("Metadata", "CreateTopics", "LeaderAndIsr", "UpdateMetadata", "DescribeTopicPartitions")
 """APIs whose messages contain both the name and the id of a topic."""
 _LISTS_TOPICS = (
     *("Produce", "Fetch", "ListOffsets", "OffsetForLeaderEpoch", "OffsetCommit", "OffsetFetch", "TxnOffsetCommit", "OffsetDelete"),
-    *("CreateTopics", "DeleteTopics", "DeleteRecords"),
+    *("CreateTopics", "DeleteTopics", "DeleteRecords", "AddPartitionsToTxn"),
 )
 """APIs whose topics the record lists: the same as in this broker's own log."""
+
+_TRANSACTIONAL = ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
 
 
 def is_request(line: str) -> bool:
@@ -82,7 +87,7 @@ def _record(content: dict[str, Any], time: str, topic_ids: dict[str, str]) -> di
     if api in _NAMES_TOPICS:
         topic_ids.update(_ids(content))
     error = _ERROR.search(json.dumps(response, separators=(",", ":")))
-    client = content.get("clientInformation") or {}
+    client, request = content.get("clientInformation") or {}, content.get("request") or {}
     return {
         "v": 1,
         "time": time,
@@ -100,7 +105,8 @@ def _record(content: dict[str, Any], time: str, topic_ids: dict[str, str]) -> di
         **phases,
         "total_us": sum(phases.values()),
         "error": _error_name(int(error[1])) if error else None,
-        "topics": _topics(content.get("request") or {}, response) if api in _LISTS_TOPICS else [],
+        "topics": _topics(request, response) if api in _LISTS_TOPICS else [],
+        "transaction": _transaction(api, request, has_failed=error is not None) if api in _TRANSACTIONAL else None,
     }
 
 
@@ -115,6 +121,20 @@ def _error_name(code: int) -> str:
 def _utc(date: re.Match[str], utc_offset_s: int) -> str:
     moment = datetime.datetime.fromisoformat(f"{date[1]}T{date[2]}.{date[3]}") - datetime.timedelta(seconds=utc_offset_s)
     return moment.isoformat(timespec="milliseconds") + "Z"
+
+
+def _transaction(api: str, request: dict[str, Any], *, has_failed: bool) -> dict[str, Any] | None:
+    """Return what a request says about a transactional id; only EndTxn tells of an end, and nothing tells how long it took."""
+    named = request
+    if "transactions" in request:  # several of them, or to verify one, are what brokers ask
+        named = request["transactions"][0] if len(request["transactions"]) == 1 else {}
+        if named.get("verifyOnly"):
+            return None
+    transactional_id = named.get("transactionalId", named.get("v3AndBelowTransactionalId"))
+    if not transactional_id:
+        return None
+    outcome = (COMMITTED if request.get("committed") else ABORTED) if api == "EndTxn" and not has_failed else None
+    return {"id": transactional_id, "outcome": outcome, "timeout_ms": request.get("transactionTimeoutMs")}
 
 
 def _topics(request: dict[str, Any], response: dict[str, Any]) -> list[dict[str, Any]]:
@@ -140,10 +160,10 @@ def _topics(request: dict[str, Any], response: dict[str, Any]) -> list[dict[str,
 
 
 def _parts(message: dict[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]], int]]:
-    """Yield the topics at the top level of a message, or of a group in it: name, partitions, error code."""
-    holders = [message, *(group for group in message.get("groups") or () if isinstance(group, dict))]
+    """Yield the topics at the top level of a message, or of a group or a transaction in it: name, partitions, error code."""
+    holders = [message, *(group for key in _GROUP_LISTS for group in message.get(key) or () if isinstance(group, dict))]
     for holder in holders:
-        for key in ("topics", "topicData", "responses"):
+        for key in _TOPIC_LISTS:
             for topic in holder.get(key) or ():
                 if not isinstance(topic, dict):
                     continue

@@ -72,3 +72,15 @@ OLD_VERSION_FLOOR = 1
 """Requests with a version that Kafka 4 does not support; one is enough, because that client will stop working."""
 UNREADABLE_SHARE = 0.01
 """Share of the lines that could not be parsed."""
+
+TIMED_OUT_FLOOR = 1
+"""Transactions of one id that timed out; one is enough, because consumers waited for it until then."""
+HANGING_SLACK_US = 60_000_000
+"""How much longer than its timeout a transaction is open without being used before it counts as left: the coordinator looks for
+timeouts every 10 s."""
+UNKNOWN_TIMEOUT_US = 900_000_000
+"""The timeout of an id whose InitProducerId is not in the period: the default of transaction.max.timeout.ms."""
+ABORTS_FLOOR = 10
+"""Transactions of one id that ended."""
+ABORTS_SHARE = 0.5
+"""Share of them that their producer aborted, or that were aborted because a new producer came; timeouts are another finding."""

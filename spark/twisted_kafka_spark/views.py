@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from twisted_kafka_spark import without_pandas  # noqa: F401 - for the side effect of the import
+from twisted_kafka_spark import transactions, without_pandas  # noqa: F401 - for the side effect of the import
 from twisted_kafka_spark.cells import CLIENT, KINDS, MEASURES, TIME
 from twisted_kafka_spark.kafka_names import OLDEST_IN_KAFKA_4
 from twisted_kafka_spark.thresholds import MINUTE_FLOOR, NEW_CONNECTIONS_FLOOR
@@ -100,7 +100,7 @@ _FOR_FINDINGS = (
     *("tick", "listener", "client", "client_api", "client_minute", "throttled_minute", "old_version"),
     *("error_minute", "error_client", "topic", "topic_total", "topic_error", "line"),
 )
-KINDS_FOR_FINDINGS = ("requests", "connections", "topics", "topic_ids", "lines")
+KINDS_FOR_FINDINGS = ("requests", "connections", "topics", "topic_ids", "lines", "transactions")
 """The kinds of cells from which those views and the new connections are computed."""
 
 
@@ -131,6 +131,7 @@ def _tables(kinds: dict[str, pa.Table], views: dict[str, View]) -> Tables:
     for row in tables["topic_total"]:
         row["topics"] = pc.count_distinct(kinds["topics"]["topic"]).as_py()
     tables["new_connection"] = _new_connections(kinds["connections"])
+    tables["transaction"] = transactions.rows(kinds["transactions"], _last_us(kinds))
     return tables
 
 
@@ -212,6 +213,11 @@ def _new_connections(connections: pa.Table) -> list[Row]:
         for row in counted.to_pylist()
         if row["count_all"] >= NEW_CONNECTIONS_FLOOR
     ]
+
+
+def _last_us(kinds: dict[str, pa.Table]) -> int:
+    """Return the time of the last line in microseconds since 1970, 0 if there is none."""
+    return max(pc.max(kinds[kind]["last_us"]).as_py() or 0 for kind in ("connections", "transactions"))
 
 
 def _moment(microseconds: int) -> datetime.datetime:

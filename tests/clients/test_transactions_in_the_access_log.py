@@ -1,6 +1,8 @@
 """What the access log has about the transactions of a real client."""
 
 import json
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -91,6 +93,35 @@ def test_a_timeout_has_a_line_without_a_request(log: Path) -> None:
     assert line["transaction"]["id"] == "left"
     assert line["transaction"]["duration_ms"] >= LEFT_OPEN_MS
     assert [topic["topic"] for topic in line["topics"]] == ["orders"]
+
+
+@pytest.mark.slow
+def test_the_report_counts_them_and_finds_what_was_left_open(log: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    command = [
+        sys.executable,
+        "-m",
+        "twisted_kafka_spark",
+        "report",
+        str(log),
+        "--out",
+        str(page),
+        "--fail-on",
+        "hanging-transaction",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S * 2, check=False)
+    assert done.returncode == 3, done.stderr
+    document = json.loads(page.with_suffix(".json").read_text())
+    counts = ("begun", "committed", "aborted", "fenced", "timed_out", "open")
+    assert {row["transactional_id"]: tuple(row[name] for name in counts) for row in document["transactions"]["producers"]} == {
+        "copier": (COMMITS + ABORTS, COMMITS, ABORTS, 0, 0, 0),
+        "left": (1, 0, 0, 0, 1, 0),
+        "twins": (1, 0, 0, 1, 0, 0),
+    }
+    assert document["transactions"]["producers"][0]["client_id"] == "client-copier"
+    (found,) = [each for each in document["findings"] if each["name"] == "hanging-transaction"]
+    assert (found["evidence"]["transactional_id"], found["evidence"]["client_id"]) == ("left", "client-left")
+    assert '<section id="transactions">' in page.read_text()
 
 
 def test_the_lines_of_a_producers_requests_name_its_id_and_their_topics(log: Path) -> None:

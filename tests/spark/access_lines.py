@@ -1,5 +1,6 @@
 """Lines of an access log with known values."""
 
+import datetime
 import json
 from typing import Any
 
@@ -42,6 +43,25 @@ def own_line(minute: int, **changes: object) -> str:
         "transaction": {"id": "tx", "outcome": "timed-out", "duration_ms": 60_000},
     }
     return json.dumps(fields | changes, separators=(",", ":")) + "\n"
+
+
+def in_transaction(
+    api: str, transactional_id: str | None, at_ms: int, outcome: str = "", duration_ms: int = 0, **changes: Any
+) -> str:
+    """Return the line of a request about a transaction, so many milliseconds after 08:00."""
+    named: dict[str, Any] = {"id": transactional_id} if transactional_id is not None else {}
+    if outcome:
+        named |= {"outcome": outcome, "duration_ms": duration_ms}
+    if api == "InitProducerId":
+        named["timeout_ms"] = 60_000
+    fields = {"time": moment(at_ms), "transaction": named} | changes
+    return own_line(0, **fields) if outcome == "timed-out" else line(api, 0, **fields)
+
+
+def moment(at_ms: int) -> str:
+    """Return the time so many milliseconds after 08:00."""
+    at = datetime.datetime(2026, 11, 21, 8) + datetime.timedelta(milliseconds=at_ms)
+    return at.isoformat(timespec="milliseconds") + "Z"
 
 
 def topic(name: str, records: int, error: str | None = None) -> dict[str, Any]:

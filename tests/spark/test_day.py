@@ -38,6 +38,8 @@ def duck(day: Path) -> Any:
     duckdb = pytest.importorskip("duckdb")
     connection = duckdb.connect()
     connection.execute(f"CREATE TABLE log AS SELECT * FROM read_json('{day}/*/*/*.jsonl', format='newline_delimited')")
+    connection.execute('CREATE TABLE transactions AS SELECT unnest("transaction") FROM log WHERE "transaction" IS NOT NULL')
+    connection.execute("DELETE FROM log WHERE api IS NULL")
     connection.execute(
         "CREATE TABLE topics AS SELECT *, unnest(topics, recursive := true) AS entry FROM (SELECT api, topics FROM log)"
     )
@@ -101,10 +103,15 @@ def test_quantiles_of_each_phase_are_within_the_stated_error(document: dict[str,
 
 def check_quantiles(quantiles: dict[str, Any], duck: Any, column: str, api: str) -> int:
     """Compare with the values of these ranks; return how many are not zero."""
-    times = sorted(value for (value,) in duck.execute(f"SELECT {column} FROM log WHERE api = ?", [api]).fetchall())
+    times = [value for (value,) in duck.execute(f"SELECT {column} FROM log WHERE api = ?", [api]).fetchall()]
+    return check_ranks(quantiles, times)
+
+
+def check_ranks(quantiles: dict[str, Any], times: list[int]) -> int:
+    times.sort()
     exact = {share: times[max(1, math.ceil(share * len(times))) - 1] for share in QUANTILES}
     for share, value in exact.items():
-        assert quantiles[quantile_name(share)] == pytest.approx(value, rel=WORST_ERROR + 0.001), (api, column, share)
+        assert quantiles[quantile_name(share)] == pytest.approx(value, rel=WORST_ERROR + 0.001), share
     return sum(value > 0 for value in exact.values())
 
 
@@ -137,6 +144,28 @@ def test_clients_topics_versions_errors(document: dict[str, Any], duck: Any) -> 
     assert {(row["api"], row["error"], row["requests"]) for row in document["errors"]} == set(errors)
     connections = dict(duck.execute("SELECT connection, count(*) FROM log GROUP BY 1").fetchall())
     assert all(connections[row["connection"]] == row["requests"] for row in document["connections"])
+
+
+def test_transactions(document: dict[str, Any], duck: Any) -> None:
+    found = document["transactions"]
+    ended = duck.execute(
+        "SELECT id, outcome, count(*), sum(duration_ms), max(duration_ms) FROM transactions GROUP BY ALL"
+    ).fetchall()
+    rows = {row["transactional_id"]: row for row in found["producers"]}
+    assert set(rows) == {row[0] for row in ended}
+    for name, row in rows.items():
+        mine = {outcome: (count, total, longest) for each, outcome, count, total, longest in ended if each == name and outcome}
+        for outcome in ("committed", "aborted", "fenced", "timed-out"):
+            assert row[outcome.replace("-", "_")] == mine.get(outcome, (0,))[0]
+        count = sum(values[0] for values in mine.values())
+        assert (row["begun"], row["open"]) == (count, 0)
+        assert row["max_us"] == 1000 * max(values[2] for values in mine.values())
+        assert row["mean_us"] == pytest.approx(1000 * sum(int(values[1]) for values in mine.values()) / count, abs=1)
+    for each in found["outcomes"]:
+        times = duck.execute("SELECT duration_ms * 1000 FROM transactions WHERE outcome = ?", [each["outcome"]]).fetchall()
+        assert each["transactions"] == len(times)
+        if times:
+            check_ranks(each["duration_us"], [time for (time,) in times])
 
 
 def test_the_page_of_a_busy_day_is_small(document: dict[str, Any]) -> None:

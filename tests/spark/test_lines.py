@@ -174,6 +174,62 @@ def test_topics_and_errors_of_kafkas_log() -> None:
     ]
 
 
+KAFKA_REQUEST = (
+    '[2026-11-21 06:46:48,165] INFO Completed request:{{"requestHeader":{{"requestApiKey":0,"requestApiVersion":3,'
+    '"correlationId":7,"clientId":"p","requestApiKeyName":"{api}"}},"request":{request},"response":{response},"connection":"c","totalTimeMs":1.5,'
+    '"requestQueueTimeMs":0.5,"localTimeMs":1,"remoteTimeMs":0.0,"throttleTimeMs":0,"responseQueueTimeMs":0.0,"sendTimeMs":0.0,'
+    '"securityProtocol":"SSL","principal":"User:x","listener":"L"}} (kafka.request.logger)'
+)
+
+
+@pytest.mark.parametrize(
+    ("api", "request_json", "error", "transaction"),
+    [
+        ("END_TXN", '{"transactionalId":"tx","committed":true}', 0, {"id": "tx", "outcome": "committed"}),
+        ("END_TXN", '{"transactionalId":"tx","committed":false}', 0, {"id": "tx", "outcome": "aborted"}),
+        ("END_TXN", '{"transactionalId":"tx","committed":true}', 90, {"id": "tx"}),
+        ("INIT_PRODUCER_ID", '{"transactionalId":"tx","transactionTimeoutMs":9}', 0, {"id": "tx", "timeout_ms": 9}),
+        ("INIT_PRODUCER_ID", '{"transactionalId":null,"transactionTimeoutMs":9}', 0, None),
+        ("ADD_OFFSETS_TO_TXN", '{"transactionalId":"tx","groupId":"g"}', 0, {"id": "tx"}),
+        ("ADD_PARTITIONS_TO_TXN", '{"v3AndBelowTransactionalId":"tx","v3AndBelowTopics":[]}', 0, {"id": "tx"}),
+        ("ADD_PARTITIONS_TO_TXN", '{"transactions":[{"transactionalId":"tx","verifyOnly":false}]}', 0, {"id": "tx"}),
+        ("ADD_PARTITIONS_TO_TXN", '{"transactions":[{"transactionalId":"tx","verifyOnly":true}]}', 0, None),
+        ("ADD_PARTITIONS_TO_TXN", '{"transactions":[{"transactionalId":"a"},{"transactionalId":"b"}]}', 0, None),
+        ("ADD_PARTITIONS_TO_TXN", '{"transactions":[]}', 0, None),
+        ("DESCRIBE_TRANSACTIONS", '{"transactionalIds":["tx"]}', 0, None),
+        ("END_TXN", "null", 0, None),
+    ],
+)
+def test_transactions_of_kafkas_log(api: str, request_json: str, error: int, transaction: dict[str, Any] | None) -> None:
+    found = record(KAFKA_REQUEST.format(api=api, request=request_json, response=f'{{"errorCode":{error}}}'), 0, {})
+    assert found is not None
+    named = found["transaction"]
+    assert (named and {name: value for name, value in named.items() if value is not None}) == transaction
+
+
+def test_kafka_lists_the_topics_that_are_added_to_a_transaction() -> None:
+    topics = {
+        '{"v3AndBelowTransactionalId":"tx","v3AndBelowTopics":[{"name":"a","partitions":[0,1]}]}': (
+            '{"resultsByTopicV3AndBelow":[{"name":"a","resultsByPartition":[{"partitionIndex":1,"partitionErrorCode":47}]}]}'
+        ),
+        '{"transactions":[{"transactionalId":"tx","topics":[{"name":"a","partitions":[0,1]}]}]}': (
+            '{"resultsByTransaction":[{"topicResults":[{"name":"a","resultsByPartition":[{"partitionErrorCode":47}]}]}]}'
+        ),
+    }
+    for request_json, response_json in topics.items():
+        found = record(KAFKA_REQUEST.format(api="ADD_PARTITIONS_TO_TXN", request=request_json, response=response_json), 0, {})
+        assert found is not None
+        assert [(each["topic"], each["partitions"], each["error"]) for each in found["topics"]] == [
+            ("a", 2, "INVALID_PRODUCER_EPOCH")
+        ]
+
+
+def test_transactions_in_the_logs_of_kafka_releases() -> None:
+    texts = [text for path in KAFKA_LOGS for text in path.read_text().splitlines()]
+    found = Counter((row["transaction"]["id"], row["transaction"]["outcome"]) for row in rows(read(*texts)) if row["transaction"])
+    assert found["tx-2", "committed"] > 0
+
+
 def test_names_are_those_of_the_broker() -> None:
     assert {key: ErrorCode(key).name for key in kafka_names.ERROR_NAMES if key in set(ErrorCode)} == {
         key: name for key, name in kafka_names.ERROR_NAMES.items() if key in set(ErrorCode)

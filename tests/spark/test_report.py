@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
-from tests.spark.access_lines import line, topic
+from tests.spark.access_lines import in_transaction, line, topic
 from twisted_kafka_spark import cli, session
 from twisted_kafka_spark.cli import main
 from twisted_kafka_spark.pieces import Piece, blocks, file_size
@@ -142,6 +142,44 @@ def test_rollups_of_days_are_merged_without_the_logs(tmp_path: Path) -> None:
     for part in ("total", "apis", "clients", "topics", "versions", "waiting"):
         assert merged[part] == whole[part], part
     assert (tmp_path / "rollup" / "all" / "grain=3600").is_dir()
+
+
+def test_a_transaction_that_spans_two_logs_is_counted_once_however_they_are_read(tmp_path: Path) -> None:
+    parts = (
+        [
+            in_transaction("InitProducerId", "across", 0),
+            in_transaction("AddPartitionsToTxn", "across", 50_000),
+            in_transaction("AddPartitionsToTxn", "left", 50_000),
+        ],
+        [
+            in_transaction("EndTxn", "across", 70_000, "committed", 20_000),
+            in_transaction("EndTxn", "left", 900_000, "timed-out", 850_000),
+            in_transaction("AddOffsetsToTxn", "open", 1_000_000),
+            line("Fetch", 59),
+        ],
+    )
+    logs, rollups = [], []
+    for number, lines in enumerate(parts):
+        logs.append(tmp_path / "logs" / str(number))
+        logs[-1].mkdir(parents=True)
+        (logs[-1] / "node-1-000001.jsonl").write_text("".join(lines))
+        rollups.append(str(tmp_path / f"rollup-{number}"))
+        report(logs[-1], tmp_path, "--rollup", rollups[-1], "--quiet")
+    whole, page = report(tmp_path / "logs", tmp_path, "--quiet")
+    assert [(row["transactional_id"], row["begun"], row["open"]) for row in whole["transactions"]["producers"]] == [
+        ("across", 1, 0),
+        ("left", 1, 0),
+        ("open", 1, 1),
+    ]
+    assert [found["name"] for found in whole["findings"]] == ["hanging-transaction"] * 2
+    assert '<section id="transactions">' in page
+    filtered, _ = report(tmp_path / "logs", tmp_path, "--filter", "transaction.id = 'across'", "--quiet")
+    assert filtered["transactions"]["producers"] == whole["transactions"]["producers"][:1]
+    for grain in ("minute", "hour", "day"):
+        out = tmp_path / "merged.html"
+        assert main(["report", "--merge", *rollups, "--out", str(out), "--grain", grain, "--quiet"]) == 0
+        merged = json.loads(out.with_suffix(".json").read_text())
+        assert (merged["transactions"], merged["findings"]) == (whole["transactions"], whole["findings"]), grain
 
 
 def test_the_log_of_a_running_broker_is_read_up_to_now(tmp_path: Path) -> None:

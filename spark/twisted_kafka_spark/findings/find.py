@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from twisted_kafka_spark.findings.anomalies import SLOW_PHASES, error_bursts, skew, slow_phases, unreadable_lines, unusual_traffic
 from twisted_kafka_spark.findings.detectors import CLIENT_DETECTORS, idle_pollers, old_clients, throttled_clients, tiny_batches
 from twisted_kafka_spark.findings.finding import Finding
+from twisted_kafka_spark.findings.transactions import TRANSACTION_DETECTORS
 
 if TYPE_CHECKING:
     from twisted_kafka_spark.views import Tables
@@ -14,12 +15,14 @@ if TYPE_CHECKING:
 NAMES: tuple[str, ...] = (
     "error-burst",
     *(slow.finding for slow in SLOW_PHASES),
+    "hanging-transaction",
     "rebalance-storm",
     "throttled-client",
     "metadata-storm",
     "reconnect-storm",
     "fetch-storm",
     "commit-flood",
+    "mostly-aborts",
     "old-client",
     "hot-topic",
     "hot-broker",
@@ -34,7 +37,7 @@ NAMES: tuple[str, ...] = (
 def find(tables: Tables) -> list[Finding]:
     """Return the findings in the order of NAMES, and within a name by descending weight."""
     found = [*error_bursts(tables), *slow_phases(tables)]
-    for detector in CLIENT_DETECTORS:
+    for detector in (*CLIENT_DETECTORS, *TRANSACTION_DETECTORS):
         found += detector(tables)
     found += [*skew(tables), *unreadable_lines(tables)]
     found += unusual_traffic(tables, found)
@@ -44,7 +47,7 @@ def find(tables: Tables) -> list[Finding]:
 def find_over_all(tables: Tables) -> list[Finding]:
     """Return the findings that do not depend on minutes, for a rollup whose minutes were merged into hours or days."""
     found: list[Finding] = []
-    for detector in (throttled_clients, old_clients, tiny_batches, idle_pollers):
+    for detector in (throttled_clients, old_clients, tiny_batches, idle_pollers, *TRANSACTION_DETECTORS):
         found += detector(tables)
     found += [*skew(tables), *unreadable_lines(tables)]
     return sorted(found, key=lambda each: (NAMES.index(each.name), -each.weight))

@@ -169,6 +169,43 @@ def _clients(document: Values) -> str:
     )
 
 
+def _transactions(document: Values) -> str:
+    found = document["transactions"]
+    total, outcomes = found["total"], found["outcomes"]
+    if not total["begun"] and not total["refused"]:
+        return ""
+    others = found["others"]
+    rows = [*found["producers"], *([{**others, "transactional_id": _others(others["ids"])}] if others else [])]
+    columns = [
+        text("transactional id", "transactional_id"),
+        *_CLIENT,
+        *(count(name.replace("_", " "), name) for name in ("begun", "committed", "aborted", "fenced", "timed_out", "open")),
+        count("refused requests", "refused"),
+        time_of("mean", "mean_us"),
+        time_of("p50", "duration_us", "p50"),
+        time_of("p99", "duration_us", "p99"),
+        time_of("max", "max_us"),
+        bar("", "begun", rows),
+    ]
+    ended = [text("outcome", "outcome"), count("transactions", "transactions")]
+    ended += [time_of(name, "duration_us", name) for name in _QUANTILES]
+    shares = {each["outcome"]: each["transactions"] for each in outcomes}
+    return (
+        charts.legend(list(shares))
+        + f"<p>{total['begun']:,} transactions, {total['open']:,} of them open at the end: "
+        + charts.share_bar(shares, "transactions")
+        + "</p>"
+        + table("Transactions by transactional id", rows, columns, most=len(rows))
+        + table("Durations by outcome", [each for each in outcomes if each["transactions"]], ended)
+        + '<p class="soft">Fenced: aborted because a new producer with the transactional id came. Refused requests are those of '
+        "earlier producers.</p>"
+    )
+
+
+def _others(ids: int) -> str:
+    return f"{ids:,} others" if ids else "others"
+
+
 def _topics(document: Values) -> str:
     topics = document["topics"]
     columns = [
@@ -234,6 +271,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[Values], str]], ...] = (
     ("latency", "Latency", _latency),
     ("phases", "Where the time goes", _phases),
     ("clients", "Clients", _clients),
+    ("transactions", "Transactions", _transactions),
     ("topics", "Topics", _topics),
     ("versions", "Versions", _versions),
     ("errors", "Errors", _errors),

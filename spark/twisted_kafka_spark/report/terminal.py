@@ -43,6 +43,7 @@ def _lines(document: Values, is_unicode: bool) -> Iterator[str]:
         is_unicode,
     )
     yield from _bars("topic", [(row["topic"], row["bytes"] or 0, size(row["bytes"])) for row in document["topics"]], is_unicode)
+    yield from _transactions(document["transactions"])
     shares = document["waiting"]["share"]
     yield "where the time goes: " + ", ".join(f"{phase(name)} {share:.0%}" for name, share in shares.items())
 
@@ -56,6 +57,14 @@ def _findings(findings: Sequence[Values]) -> Iterator[str]:
         if found["where"]:
             yield f"  filter: {found['where']}"
     yield ""
+
+
+def _transactions(found: Values) -> Iterator[str]:
+    total = found["total"]
+    if total["begun"]:
+        ends = ", ".join(f"{each['transactions']:,} {each['outcome']}" for each in found["outcomes"])
+        yield f"transactions: {total['begun']:,}, {ends}, {total['open']:,} open; p99 {duration(total['duration_us']['p99'])}"
+        yield ""
 
 
 def _times(row: Values) -> str:

@@ -11,11 +11,14 @@ from pathlib import Path
 from twisted_kafka_spark.kafka_names import API_KEYS
 from twisted_kafka_spark.synthetic.flows import Flow, usual_flows
 from twisted_kafka_spark.synthetic.incidents import Incident
+from twisted_kafka_spark.synthetic.transactions import REQUESTS, usual_transactions
 
 MINUTES = 24 * 60
 NODE = 1
 _POOL = 1 << 12
 _MICROSECOND = 1_000_000
+_TRANSACTION = ',"transaction":{%s}'
+_OWN = f'"node":{NODE},"topics":[{{"topic":"%s","partitions":1,"records":0,"bytes":0,"error":null}}]'
 _SPREAD = 0.45
 """Standard deviation of the logarithm of a time."""
 
@@ -33,7 +36,8 @@ class Day:
         self._incidents = incidents
         self._random = random.Random(seed)
         self._flows = usual_flows(topics, extra_clients=topics // 20)
-        self._weight = sum(flow.weight for flow in self._flows)
+        self._transactions = usual_transactions(topics)
+        self._weight = sum(flow.weight for flow in self._flows) + sum(each.weight for each in self._transactions)
         self._factors = [math.exp(self._random.gauss(0, _SPREAD)) for _ in range(_POOL)]
         self._midnight = datetime.datetime.fromisoformat(date).replace(tzinfo=datetime.UTC)
         # Like the line numbers of a broker that was started at midnight.
@@ -68,6 +72,8 @@ class Day:
             for _ in range(int(expected + self._random.random())):
                 at = self._random.random() * 60
                 made.append((at, self._line(flow, slower)))
+        for incident in (None, *present):
+            made += self._of_transactions(incident, minute, busy)
         made.sort()
         start = self._midnight + datetime.timedelta(minutes=minute)
         prefix = start.strftime('{"v":1,"time":"%Y-%m-%dT%H:%M:')
@@ -76,6 +82,20 @@ class Day:
             self._sequence += 1
             lines.append(f'{prefix}{at if at < 59.9995 else 59.999:06.3f}Z",{rest},"sequence":{self._sequence}}}\n')
         return lines
+
+    def _of_transactions(self, incident: Incident | None, minute: int, busy: float) -> Iterator[tuple[float, str]]:
+        """Yield the lines of the transactions of an incident, or the usual ones, in a minute."""
+        is_first = minute == (incident.first_minute if incident else 0)
+        for each in incident.transactions if incident else self._transactions:
+            if is_first:
+                flow, said = each.start()
+                yield 0.0, self._line(flow, 1.0) + _TRANSACTION % said
+            expected = each.per_minute or busy * self._rows_per_minute * each.weight / self._weight / REQUESTS
+            for _ in range(int(expected + self._random.random())):
+                factor = self._factors[int(self._random.random() * _POOL)]
+                for at, request, said in each.lines(self._random, factor):
+                    start = _OWN % each.topics[0] if request is None else self._line(request, 1.0)
+                    yield at, start + _TRANSACTION % said
 
     def _line(self, flow: Flow, slower_writes: float) -> str:
         pick, factors = self._random.random, self._factors

@@ -5,17 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from twisted_kafka_spark.synthetic.flows import CONSUMERS, PRODUCERS, Client, Flow
+from twisted_kafka_spark.synthetic.transactions import Transactions
 
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """An incident at a time of the day: additional flows, or an increase of the local time of Produce."""
+    """An incident at a time of the day: additional flows and transactions, or an increase of the local time of Produce."""
 
     finding: str
     first_minute: int
     minutes: int
     flows: tuple[Flow, ...] = ()
     slower_writes: float = 1.0
+    transactions: tuple[Transactions, ...] = ()
 
     def covers(self, minute: int) -> bool:
         """Return whether it takes place in this minute of the day."""
@@ -41,6 +43,21 @@ _WRITE = Flow(
     batch_bytes=59_000,
 )
 _JOIN = Flow(client=_BILLING, api="JoinGroup", version=9, per_minute=50, local_us=80, remote_us=400_000)
+_STUCK = Transactions(
+    client=Client("invoice-writer", "librdkafka", "2.8.0", "User:invoice"),
+    transactional_id="invoice-writer-1",
+    topics=("orders.000",),
+    per_minute=1,
+    timeout_ms=30_000,
+    ends=False,
+)
+_ABORTING = Transactions(
+    client=Client("price-updater", "apache-kafka-java", "3.7.1", "User:price"),
+    transactional_id="price-updater-1",
+    topics=("stock.000",),
+    per_minute=0.3,
+    aborted_share=0.8,
+)
 
 INCIDENTS: tuple[Incident, ...] = (
     Incident("slow-disk", 3 * 60, 6, slower_writes=150.0),
@@ -76,12 +93,14 @@ INCIDENTS: tuple[Incident, ...] = (
             ),
         ),
     ),
+    Incident("hanging-transaction", 16 * 60, 10, transactions=(_STUCK,)),
     Incident(
         "metadata-storm",
         17 * 60,
         10,
         (Flow(client=_DASHBOARD, api="Metadata", version=12, per_minute=900, response_bytes=48_000, local_us=900),),
     ),
+    Incident("mostly-aborts", 0, 24 * 60, transactions=(_ABORTING,)),
     Incident(
         "old-client",
         0,

@@ -1,0 +1,77 @@
+"""Findings about transactions: those that are left open, and producers that mostly abort theirs."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from twisted_kafka_spark import thresholds as limits
+from twisted_kafka_spark.findings.finding import Finding, equal, text
+
+if TYPE_CHECKING:
+    from twisted_kafka_spark.views import Row, Tables
+
+_MICROSECOND = 1_000_000
+
+
+def hanging_transactions(tables: Tables) -> Iterator[Finding]:
+    """Find producers that leave transactions open: until they time out, or until now."""
+    for row in _named(tables):
+        left = _is_left(row)
+        if row["timed_out"] < limits.TIMED_OUT_FLOOR and not left:
+            continue
+        title = f"{row['transactional_id']} left {row['timed_out']:,} of {row['begun']:,} transactions open until they timed out"
+        yield Finding(
+            "hanging-transaction",
+            f"{row['transactional_id']} has a transaction open for longer than its timeout" if left else title,
+            {
+                **_who(row),
+                "timed out": row["timed_out"],
+                "transactions": row["begun"],
+                "open and not used for s": round(row["idle_us"] / _MICROSECOND) if left else None,
+                "timeout s": row["timeout_us"] / _MICROSECOND if row["timeout_us"] else None,
+            },
+            equal(**{"transaction.id": row["transactional_id"]}),
+            "Find out why its producer stops between begin and commit: until then, read_committed consumers of the same partitions "
+            "wait. kafka-transactions.sh find-hanging and abort end a transaction that the coordinator does not.",
+            first=_minute(row["active_us"] if left else row["first_timed_out_us"]),
+            last=None if left else _minute(row["last_timed_out_us"]),
+            weight=row["timed_out"] + int(left),
+        )
+
+
+def _is_left(row: Row) -> bool:
+    timeout_us = row["timeout_us"] or limits.UNKNOWN_TIMEOUT_US
+    return bool(row["open"]) and row["idle_us"] > timeout_us + limits.HANGING_SLACK_US
+
+
+def mostly_aborts(tables: Tables) -> Iterator[Finding]:
+    """Find producers most of whose transactions are aborted."""
+    for row in _named(tables):
+        ended, aborted = row["begun"] - row["open"], row["aborted"] + row["fenced"]
+        if ended < limits.ABORTS_FLOOR or aborted < limits.ABORTS_SHARE * ended:
+            continue
+        yield Finding(
+            "mostly-aborts",
+            f"{aborted:,} of {ended:,} transactions of {row['transactional_id']} were aborted",
+            {**_who(row), "aborted": row["aborted"], "fenced": row["fenced"], "committed": row["committed"], "ended": ended},
+            equal(**{"transaction.id": row["transactional_id"]}),
+            "Check its log for the exception that makes it abort; if most are fenced, two instances use one transactional.id.",
+            weight=aborted,
+        )
+
+
+def _named(tables: Tables) -> list[Row]:
+    return [row for row in tables["transaction"] if row["transactional_id"] is not None]
+
+
+def _who(row: Row) -> dict[str, str | None]:
+    return {name: row[name] for name in ("transactional_id", "client_id", "principal")}
+
+
+def _minute(microseconds: int) -> str:
+    return text(datetime.datetime.fromtimestamp(microseconds // _MICROSECOND, datetime.UTC))
+
+
+TRANSACTION_DETECTORS = (hanging_transactions, mostly_aborts)
