@@ -6,20 +6,17 @@ The metadata go along: what ZooKeeper has is copied into the embedded store and 
 import hashlib
 import re
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from kazoo.client import KazooClient
 
 from tests.clients.clients import java_class_path, java_tool
 from tests.clients.served import ServedBroker
 from tests.oracle.apache_kafka import ApacheKafka
+from tests.oracle.metadata_trees import put_into_store, put_into_zookeeper, tree_of_store, tree_of_zookeeper
 from twisted_kafka.metadata import znodes
-from twisted_kafka.metadata.embedded import SqliteStore
 
 TURNS = 10
 PARTITIONS = 3
@@ -36,87 +33,11 @@ SETTINGS = {
     "log.cleaner.enable": "false",
     "auto.create.topics.enable": "false",
 }
-PASSING = (
-    "/brokers/ids",
-    "/controller",
-    "/config/changes",
-    "/isr_change_notification",
-    "/log_dir_event_notification",
-    "/zookeeper",
-)
-"""Nodes of brokers that run, and notices of what happened."""
 COMPLAINTS = re.compile(
     r"isvalid: false|mismatch|out of order|non-consecutive|not found|exception|corrupt|could not", re.IGNORECASE
 )
 
 pytestmark = [pytest.mark.slow, pytest.mark.oracle, pytest.mark.timeout(1200)]
-
-Tree = dict[str, bytes]
-
-
-def is_passing(path: str) -> bool:
-    return any(path == name or path.startswith(f"{name}/") for name in PASSING)
-
-
-def tree_of_store(path: Path) -> Tree:
-    store = SqliteStore(path)
-    found: Tree = {}
-
-    def walk(node: str) -> None:
-        for name in store.children(node):
-            child = f"{node.rstrip('/')}/{name}"
-            value = store.get(child)
-            if value is not None and not value[1].ephemeral_owner and not is_passing(child):
-                found[child] = value[0]
-                walk(child)
-
-    walk("/")
-    store.close()
-    return found
-
-
-def put_into_store(path: Path, tree: Tree) -> None:
-    store = SqliteStore(path)
-    for node, data in sorted(tree.items()):
-        if store.exists(node) is None:
-            store.create(node, data, make_parents=True)
-        else:
-            store.set(node, data)
-    store.close()
-
-
-@contextmanager
-def zookeeper(address: str) -> Iterator[KazooClient]:
-    client = KazooClient(address, timeout=20)
-    client.start(30)
-    yield client
-    client.stop()
-    client.close()
-
-
-def put_into_zookeeper(address: str, tree: Tree) -> None:
-    with zookeeper(address) as client:
-        for node, data in sorted(tree.items()):
-            client.ensure_path(node)
-            client.set(node, data)
-
-
-def tree_of_zookeeper(address: str) -> Tree:
-    found: Tree = {}
-    with zookeeper(address) as client:
-
-        def walk(node: str) -> None:
-            for name in client.get_children(node):
-                child = f"{node.rstrip('/')}/{name}"
-                if is_passing(child):
-                    continue
-                data, stat = client.get(child)
-                if not stat.ephemeralOwner:
-                    found[child] = data or b""
-                    walk(child)
-
-        walk("/")
-    return found
 
 
 class Work:
