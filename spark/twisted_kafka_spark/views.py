@@ -135,9 +135,9 @@ def _tables(kinds: dict[str, pa.Table], views: dict[str, View]) -> Tables:
     return tables
 
 
-def period(cells: pa.Table) -> tuple[datetime.datetime, datetime.datetime] | None:
-    """Return the first and the last minute (hour, day) of the requests, None if there are none."""
-    times = cells.filter(pc.equal(cells["kind"], "requests"))[TIME.name]
+def period(cells: pa.Table, kinds: Sequence[str] = ("requests",)) -> tuple[datetime.datetime, datetime.datetime] | None:
+    """Return the first and the last minute (hour, day) of cells of these kinds, None if there are none."""
+    times = cells.filter(pc.is_in(cells["kind"], pa.array(kinds)))[TIME.name]
     if not len(times):
         return None
     ends = pc.min_max(times)

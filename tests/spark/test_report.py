@@ -10,6 +10,8 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
+from pyarrow import parquet
+
 from tests.spark.access_lines import in_transaction, line, topic
 from twisted_kafka_spark import cli, session
 from twisted_kafka_spark.cli import main
@@ -180,6 +182,21 @@ def test_a_transaction_that_spans_two_logs_is_counted_once_however_they_are_read
         assert main(["report", "--merge", *rollups, "--out", str(out), "--grain", grain, "--quiet"]) == 0
         merged = json.loads(out.with_suffix(".json").read_text())
         assert (merged["transactions"], merged["findings"]) == (whole["transactions"], whole["findings"]), grain
+
+
+def test_a_rollup_from_before_there_were_transactions_is_merged(log: Path, tmp_path: Path) -> None:
+    document, _ = report(log, tmp_path, "--rollup", str(tmp_path / "rollup"), "--quiet")
+    (path,) = (tmp_path / "rollup" / "grain=60").glob("*.parquet")
+    table = parquet.ParquetFile(path).read().drop_columns(["transactional_id", "event", "timeout_us"])
+    for checksum in path.parent.glob(".*.crc"):
+        checksum.unlink()
+    parquet.write_table(table, path, coerce_timestamps="us")
+    out = tmp_path / "merged.html"
+    assert main(["report", "--merge", str(tmp_path / "rollup"), "--out", str(out), "--quiet"]) == 0
+    merged = json.loads(out.with_suffix(".json").read_text())
+    assert {part: merged[part] for part in ("total", "transactions")} == {
+        part: document[part] for part in ("total", "transactions")
+    }
 
 
 def test_the_log_of_a_running_broker_is_read_up_to_now(tmp_path: Path) -> None:

@@ -162,14 +162,14 @@ def test_following_a_log_counts_each_transaction_once(tmp_path: Path) -> None:
     model.check(counted(written))
 
 
-def test_rollups_from_before_there_were_transactions_are_read() -> None:
-    table = cells([in_transaction("EndTxn", "a", 0, "committed", 5), line("Fetch", 1)])
-    old = table.filter(pa.compute.not_equal(table["kind"], "transactions")).drop_columns(
-        ["transactional_id", "event", "timeout_us"]
-    )
-    filled = pa.concat_tables([old, table.slice(0, 0)], promote_options="default")
-    assert counted(filled) == []
-    assert sum(row["requests"] for row in views.compute(filled, MINUTE_S)["total"]) == 2
+def test_a_followed_log_goes_on_after_rollups_from_before_there_were_transactions(tmp_path: Path) -> None:
+    following = Following(tmp_path / "rolled")
+    following.batch(0, [line("Fetch", minute) for minute in range(5)])
+    (path,) = following.directory.glob("grain=60/*/*.parquet")
+    parquet.write_table(parquet.ParquetFile(path).read().drop_columns(["transactional_id", "event", "timeout_us"]), path)
+    following.start()
+    following.batch(1, [in_transaction("EndTxn", "tx", 5 * MINUTE_MS, "timed-out", 60_000), line("Fetch", 8)])
+    assert [found.name for found in following.reported] == ["hanging-transaction"]
 
 
 def test_durations_are_within_the_stated_error() -> None:

@@ -20,6 +20,8 @@ _STEP = WINDOW
 """The maximum part of a backlog that is added between two searches."""
 _AGAIN = datetime.timedelta(minutes=30)
 """A finding that persists is reported again after this time."""
+_TIMED = ("requests", "transactions")
+"""The kinds of cells whose minutes are searched: in some, nothing happens but that a transaction times out."""
 
 Reported = dict[str, str]
 """The time when a finding was last reported, in ISO 8601, by finding."""
@@ -40,13 +42,13 @@ class Watch:
     def remember(self, tables: Iterable[pa.Table]) -> None:
         """Restore the cells from before a restart."""
         self._recent = [_needed(table) for table in tables]
-        ends = views.period(pa.concat_tables(self._recent)) if self._recent else None
+        ends = views.period(pa.concat_tables(self._recent), _TIMED) if self._recent else None
         self._last = ends[1] if ends is not None else None
 
     def add(self, closed: pa.Table) -> None:
         """Search the minutes that have just ended, together with the previous ones."""
         closed = _needed(closed)
-        ends = views.period(closed)
+        ends = views.period(closed, _TIMED)
         if ends is None:
             return
         first, last = ends
