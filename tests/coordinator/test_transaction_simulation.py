@@ -6,6 +6,7 @@ import pytest
 
 from tests.cases import case
 from tests.coordinator.transaction_simulation import Simulation
+from twisted_kafka.network.requests.request_context import TransactionOutcome
 
 SEEDS = 300
 ALL_SEEDS = 10_000
@@ -27,6 +28,20 @@ def run(seeds: range) -> None:
     # Every kind of run has to be among them.
     assert min(outcomes.values()) > len(seeds) / 2, outcomes
     assert crashes > len(seeds) / 2
+
+
+def test_a_coordinator_that_stays_tells_of_each_end_once() -> None:
+    """``check`` compares what it told with its log."""
+    told = late = 0
+    for seed in range(SEEDS // 5):
+        with case(seed=seed):
+            simulation = Simulation(seed, keeps_coordinator=True)
+            simulation.run()
+            simulation.check()
+            told += len(simulation.answered_ends)
+            late += sum(end.outcome is TransactionOutcome.COMMITTED for end in simulation.bench.ends)
+    assert told > SEEDS
+    assert late > 0  # commits that were answered with an error
 
 
 def test_transactions_survive_everything() -> None:

@@ -5,6 +5,7 @@ leadership moves to one that lacks what was not committed. The partitions follow
 """
 
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -14,7 +15,10 @@ from tests.coordinator.transaction_bench import TransactionBench
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.interfaces import Appended
 from twisted_kafka.coordinator.transaction.marker_writer import MarkerErrors, TransactionMarker
+from twisted_kafka.coordinator.transaction.transaction_metadata import TransactionEnd
+from twisted_kafka.coordinator.transaction.transaction_records import transaction_metadata
 from twisted_kafka.coordinator.transaction.transaction_shard import Ended, Initialized
+from twisted_kafka.coordinator.transaction.transaction_state import TransactionState
 from twisted_kafka.log.batch_headers import BatchHeader
 from twisted_kafka.log.producer_state.producer_state_manager import ProducerStateManager, VerificationGuard, read_marker
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError
@@ -327,16 +331,18 @@ class SimClient:
 
 
 class Simulation:
-    """One seed's world."""
+    """One seed's world. With ``keeps_coordinator`` the broker neither crashes nor resigns."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, keeps_coordinator: bool = False) -> None:
         self.random = random.Random(seed)
+        self.keeps_coordinator = keeps_coordinator
         self.is_healed = False
         self.is_dead = False
         self.crashes = 0
         self._values = 0
         self.partitions = {partition.name: partition for partition in (SimPartition(self, index) for index in range(PARTITIONS))}
         self.transactions: list[SimTransaction] = []
+        self.answered_ends: list[TransactionEnd] = []
         self.late: list[Callable[[], Any]] = []
         self.bench = TransactionBench(partitions=2, log=SimLog(self), abort_interval_ms=1000, id_expiration_ms=3_600_000)
         self.bench.brokers = self.brokers = SimBrokers(self)  # type: ignore[assignment]
@@ -351,7 +357,7 @@ class Simulation:
         return b"v%d" % self._values
 
     def crash_point(self) -> None:
-        if self.is_dead or self.chance(0.01):
+        if self.is_dead or (not self.keeps_coordinator and self.chance(0.01)):
             self.is_dead = True
             raise Crash
 
@@ -390,8 +396,16 @@ class Simulation:
         if self.chance(0.03):
             return None
         if self.chance(0.05):
-            self._attempt(send)
-        return self._attempt(send)
+            self._attempt(lambda: self._noted(send()))
+        return self._attempt(lambda: self._noted(send()))
+
+    def _noted(self, result: Any) -> Any:
+        """Note the end that an answer tells of, as the access log does whether the client gets the answer or not."""
+        if isinstance(result, Future):
+            result.add_done_callback(lambda done: self._noted(done.result()))
+        elif (isinstance(result, Ended) and not result.error) or isinstance(result, Initialized):
+            self.answered_ends += [] if result.end is None else [result.end]
+        return result
 
     def produce(self, name: TopicPartition, transactional_id: str, producer: Producer, sequence: int, value: bytes) -> ErrorCode:
         """Append a value as the partition's leader does: the coordinator is asked before a transaction begins here."""
@@ -426,9 +440,11 @@ class Simulation:
             self.bench.clock.advance_ms(TIMEOUT_MS * 2)
             self.bench.advance(100)
         elif choice < 0.8 and self.late:
-            self.late.pop(self.random.randrange(len(self.late)))()
+            self._noted(self.late.pop(self.random.randrange(len(self.late)))())
         elif choice < 0.9 and log.holds:
             log.release(self.random.choice((ErrorCode.NONE, ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT)))
+        elif self.keeps_coordinator:
+            pass
         elif choice < 0.92:
             self._fail_over()
         elif choice < 0.94:
@@ -466,7 +482,7 @@ class Simulation:
             self.brokers.deliver_one()
         self.bench.advance(HEALING_MS)
         for late in self.late:
-            late()
+            self._noted(late())
         self.bench.advance(HEALING_MS)
 
     def check(self) -> None:
@@ -478,8 +494,23 @@ class Simulation:
         for name, (committed, _, left) in seen.items():
             assert left == [], f"open in {name}"
             assert len(committed) == len(set(committed)), f"twice in {name}"
+        self._check_ends()
         for transaction in self.transactions:
             self._check_transaction(transaction, {name: committed for name, (committed, _, _) in seen.items()})
+
+    def _check_ends(self) -> None:
+        """Assert that the access log hears of each end once; of none if the coordinator that decides does not live to tell."""
+        told = Counter(end.transaction.transactional_id for end in (*self.answered_ends, *self.bench.ends))
+        decided: Counter[str] = Counter()
+        before: dict[str, TransactionState] = {}
+        for record in self.bench.records():
+            name, metadata = record.key.transactional_id, transaction_metadata(record)
+            state = TransactionState.DEAD if metadata is None else metadata.state
+            decided[name] += state.is_prepared and before.get(name) is TransactionState.ONGOING
+            before[name] = state
+        assert told <= decided, (told, decided)
+        if self.keeps_coordinator:
+            assert told == +decided
 
     def _check_transaction(self, transaction: SimTransaction, committed: dict[TopicPartition, list[bytes]]) -> None:
         visible = {name: [value for value in committed[name] if value in transaction.sent] for name in committed}
