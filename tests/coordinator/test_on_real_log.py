@@ -188,11 +188,14 @@ def test_a_transaction_is_verified_before_its_first_append(tmp_path: Path, clock
     partition = broker.groups.transactional_partition("g")
     producer = Producer(7, 0)
 
+    def never(*_: Any) -> ErrorCode:
+        raise AssertionError
+
     def ask(*question: Any) -> ErrorCode:
         asked.append(question)
         return ErrorCode.NONE if len(asked) > 1 else ErrorCode.INVALID_TXN_STATE
 
-    verification = TransactionVerification(broker.replicas, ask, broker.metrics)
+    verification = TransactionVerification(broker.replicas, ask, never, broker.metrics)
     assert verification.verify(TopicPartition(TOPIC, 99), "tx", producer) == (ErrorCode.NONE, None)
     assert asked == []
     assert verification.verify(partition, "tx", producer).error == ErrorCode.INVALID_TXN_STATE
@@ -208,7 +211,7 @@ def test_a_transaction_is_verified_before_its_first_append(tmp_path: Path, clock
     assert len(asked) == 2
 
     def error_for(answer: ErrorCode, **options: bool) -> ErrorCode:
-        asked_once = TransactionVerification(broker.replicas, lambda *_: answer, broker.metrics)
+        asked_once = TransactionVerification(broker.replicas, lambda *_: answer, never, broker.metrics)
         return asked_once.verify(partition, "tx", Producer(8, 0), **options).error
 
     assert error_for(ErrorCode.INVALID_PRODUCER_ID_MAPPING) == ErrorCode.INVALID_PRODUCER_ID_MAPPING

@@ -5,7 +5,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from tests.coordinator.fakes import MemoryLog
-from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, Producer, decode_record
+from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, decode_record
 from twisted_kafka.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
 from twisted_kafka.coordinator.transaction.environment import TransactionConfig, TransactionEnvironment
 from twisted_kafka.coordinator.transaction.marker_writer import MarkerErrors, TransactionMarker
@@ -41,7 +41,7 @@ class FakeBrokers:
     """Write markers: at once, with errors by partition, or when told to."""
 
     def __init__(self) -> None:
-        self.written: list[tuple[TopicPartition, Producer, int, bool]] = []
+        self.written: list[tuple[TopicPartition, TransactionMarker]] = []
         self.errors: dict[TopicPartition, ErrorCode] = {}
         self.holds = False
         self.held: list[tuple[Sequence[TransactionMarker], Future[list[MarkerErrors]]]] = []
@@ -67,7 +67,7 @@ class FakeBrokers:
         errors = {partition: self.errors.get(partition, ErrorCode.NONE) for partition in sorted(marker.partitions)}
         for partition, error in errors.items():
             if not error:
-                self.written.append((partition, marker.producer, marker.coordinator_epoch, marker.committed))
+                self.written.append((partition, marker))
         return errors
 
 

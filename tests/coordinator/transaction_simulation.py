@@ -2,6 +2,9 @@
 
 Requests are lost, doubled and late, markers too; clocks jump; the broker is killed before and after each record that it writes; its
 leadership moves to one that lacks what was not committed. The partitions follow the log's own rules for producers.
+
+Some clients speak ``transaction.version`` 2, also with the same transactional id as others that do not, and whatever level is
+finalized.
 """
 
 import random
@@ -20,12 +23,18 @@ from twisted_kafka.coordinator.transaction.transaction_records import transactio
 from twisted_kafka.coordinator.transaction.transaction_shard import Ended, Initialized
 from twisted_kafka.coordinator.transaction.transaction_state import TransactionState
 from twisted_kafka.log.batch_headers import BatchHeader
-from twisted_kafka.log.producer_state.producer_state_manager import ProducerStateManager, VerificationGuard, read_marker
-from twisted_kafka.protocol.errors import ErrorCode, KafkaError
+from twisted_kafka.log.producer_state.producer_state_manager import (
+    ProducerStateManager,
+    VerificationGuard,
+    marker_guard,
+    read_marker,
+)
+from twisted_kafka.protocol.errors import ErrorCode, InvalidProducerEpochError, KafkaError
 from twisted_kafka.protocol.records.batch import batches
 from twisted_kafka.protocol.records.builder import build_batch, end_transaction_marker
 from twisted_kafka.protocol.records.record import SimpleRecord
 from twisted_kafka.protocol.topic_partition import TopicPartition
+from twisted_kafka.waiting.futures import then
 
 PARTITIONS = 4
 IDS = ("tx-a", "tx-b", "tx-c")
@@ -69,7 +78,7 @@ class SimPartition:
         header = BatchHeader(data, 0, 0)
         try:
             if header.is_control:
-                self.state.check_marker(header, data)
+                self.state.check_marker(header, data, guard)
             elif self.state.check(header, guard, is_client=True) is not None:
                 return ErrorCode.NONE
         except KafkaError as error:
@@ -184,7 +193,7 @@ class SimBrokers:
             producer_id=marker.producer.producer_id,
             producer_epoch=marker.producer.epoch,
         )
-        error = self._simulation.partitions[partition].append(batch)
+        error = self._simulation.partitions[partition].append(batch, marker_guard(marker.transaction_version))
         return ErrorCode.REQUEST_TIMED_OUT if not error and chance(0.1) else error
 
 
@@ -207,6 +216,8 @@ class SimClient:
     def __init__(self, simulation: "Simulation", transactional_id: str) -> None:
         self._simulation = simulation
         self.transactional_id = transactional_id
+        self.has_epochs = simulation.random.random() < 0.5
+        """Whether each of its transactions has an epoch: it speaks version 2."""
         self.producer: Producer | None = None
         self.does = "init"
         self.is_fenced = False
@@ -256,7 +267,7 @@ class SimClient:
         simulation.transactions.append(self.transaction)
         self.to_send = [(name, simulation.new_value()) for name in names for _ in range(simulation.random.randint(1, 2))]
         simulation.random.shuffle(self.to_send)
-        self.does = "add"
+        self.does = "produce" if self.has_epochs else "add"
 
     # AddPartitionsToTxn
 
@@ -280,7 +291,8 @@ class SimClient:
         assert self.transaction is not None
         self.transaction.sent.add(value)
         sequence = self.sequences.get(name, 0)
-        return lambda: self._simulation.produce(name, self.transactional_id, producer, sequence, value)
+        produce = self._simulation.produce_and_add if self.has_epochs else self._simulation.produce
+        return lambda: produce(name, self.transactional_id, producer, sequence, value)
 
     def got_produce(self, error: ErrorCode) -> None:
         assert self.transaction is not None
@@ -291,7 +303,7 @@ class SimClient:
             return
         if error:
             # It cannot know what is in the log: it aborts, and goes on with a new epoch.
-            self.transaction.commits, self.must_continue, self.does = False, True, "end"
+            self.transaction.commits, self.must_continue, self.does = False, not self.has_epochs, "end"
             return
         name, value = self.to_send.pop(0)
         self.transaction.acknowledged[name].append(value)
@@ -307,10 +319,14 @@ class SimClient:
         assert transaction is not None
         transaction.asked_to_commit = transaction.asked_to_commit or transaction.commits
 
+        commits = transaction.commits
+        if self.has_epochs:
+            return lambda: self._simulation.bench.transactions.end_transaction_with_bump(self.transactional_id, producer, commits)
+
         def end() -> Any:
-            # An end names no transaction: one that comes when the next one has begun would end that (KIP-890 part 2 prevents it).
+            # Without an epoch, an end names no transaction: one that comes when the next one has begun would end that.
             if self.transaction is transaction:
-                return self._simulation.bench.transactions.end_transaction(self.transactional_id, producer, transaction.commits)
+                return self._simulation.bench.transactions.end_transaction(self.transactional_id, producer, commits)
             return None
 
         return end
@@ -324,6 +340,8 @@ class SimClient:
             self.is_fenced = True
             return
         self.transaction.ended = self.transaction.commits
+        if self.has_epochs:
+            self.producer, self.sequences = ended.producer, {}
         if self.must_continue:
             self.does = "init"
         else:
@@ -345,6 +363,7 @@ class Simulation:
         self.answered_ends: list[TransactionEnd] = []
         self.late: list[Callable[[], Any]] = []
         self.bench = TransactionBench(partitions=2, log=SimLog(self), abort_interval_ms=1000, id_expiration_ms=3_600_000)
+        self.bench.transaction_version = self.random.randrange(3)
         self.bench.brokers = self.brokers = SimBrokers(self)  # type: ignore[assignment]
         self._restart()
         self.clients = [SimClient(self, name) for name in IDS]
@@ -419,14 +438,39 @@ class Simulation:
                 return error
             if self.chance(0.1):
                 self.anything()
-        batch = build_batch(
+        return partition.append(self._batch(producer, sequence, value), guard)
+
+    def produce_and_add(
+        self, name: TopicPartition, transactional_id: str, producer: Producer, sequence: int, value: bytes
+    ) -> "ErrorCode | Future[ErrorCode]":
+        """Append a value as the partition's leader does for version 2: the coordinator adds the partition before."""
+        partition = self.partitions[name]
+        batch = self._batch(producer, sequence, value)
+        try:
+            guard = partition.state.start_verification(*producer, sequence, self.bench.clock.wall_ms(), bumps_epoch=True)
+        except InvalidProducerEpochError as error:
+            return error.code
+        if guard is None:
+            return partition.append(batch)
+        if self.chance(0.1):
+            self.anything()
+
+        def append(error: ErrorCode) -> ErrorCode:
+            if not error and self.chance(0.1):
+                self.anything()
+            return error or partition.append(batch, guard)
+
+        added = self.bench.transactions.add_partitions(transactional_id, producer, (name,), 2)
+        return then(added, append) if isinstance(added, Future) else append(added)
+
+    def _batch(self, producer: Producer, sequence: int, value: bytes) -> bytes:
+        return build_batch(
             [SimpleRecord(0, None, value)],
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
             base_sequence=sequence,
             is_transactional=True,
         )
-        return partition.append(batch, guard)
 
     def anything(self) -> None:
         """Let something happen that no client waits for."""
@@ -447,6 +491,8 @@ class Simulation:
             pass
         elif choice < 0.92:
             self._fail_over()
+        elif choice < 0.93:
+            self.bench.transaction_version = self.random.randrange(3)
         elif choice < 0.94:
             self.bench.resign()
             self.bench.elect(self.bench.epoch + 1)

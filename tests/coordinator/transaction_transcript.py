@@ -19,7 +19,7 @@ from tests.coordinator.transaction_bench import TransactionBench
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, Producer
 from twisted_kafka.coordinator.transaction.transaction_metadata import TransactionMetadata
 from twisted_kafka.coordinator.transaction.transaction_records import transaction_metadata, transaction_record
-from twisted_kafka.coordinator.transaction.transaction_shard import Initialized
+from twisted_kafka.coordinator.transaction.transaction_shard import Ended, Initialized
 from twisted_kafka.coordinator.transaction.transaction_state import TransactionState
 from twisted_kafka.protocol.errors import CoordinatorLoadInProgressError, ErrorCode
 from twisted_kafka.protocol.records.builder import build_batch
@@ -72,9 +72,13 @@ class TransactionTranscript:
             else:
                 self.waiting.append((future, tell))
         markers = self.bench.brokers.written
-        for partition, producer, epoch, committed in markers[self.shown_markers :]:
-            outcome = "commit" if committed else "abort"
-            self.lines.append(f"marker in {partition}: {outcome} of {show_producer(producer)}, coordinator epoch {epoch}")
+        for partition, marker in markers[self.shown_markers :]:
+            outcome = "commit" if marker.committed else "abort"
+            version = f", version {marker.transaction_version}" if marker.transaction_version else ""
+            epoch = marker.coordinator_epoch
+            self.lines.append(
+                f"marker in {partition}: {outcome} of {show_producer(marker.producer)}, coordinator epoch {epoch}{version}"
+            )
         self.shown_markers = len(markers)
         now = {each.transactional_id: show(each) for shard in self.bench.runtime.peek() for each in shard.store}
         for name in sorted(now.keys() | self.states.keys()):
@@ -103,7 +107,8 @@ class TransactionTranscript:
 
     def do_add(self, names: list[str], options: dict[str, str]) -> None:
         name, *added = names
-        result = self.bench.transactions.add_partitions(name, self.producer(name, options), [partition(each) for each in added])
+        partitions, version = [partition(each) for each in added], int(options.get("version", 0))
+        result = self.bench.transactions.add_partitions(name, self.producer(name, options), partitions, version)
         self.answered(result, lambda error: self.lines.append(f"{name} adds: {error.name}"))
 
     def do_verify(self, names: list[str], options: dict[str, str]) -> None:
@@ -114,8 +119,19 @@ class TransactionTranscript:
 
     def do_end(self, names: list[str], options: dict[str, str]) -> None:
         name, outcome = names
-        result = self.bench.transactions.end_transaction(name, self.producer(name, options), outcome == "commit")
-        self.answered(result, lambda ended: self.lines.append(f"{name} ends: {ended.error.name}"))
+        transactions = self.bench.transactions
+        has_epochs = options.get("version") == "2"
+        end = transactions.end_transaction_with_bump if has_epochs else transactions.end_transaction
+
+        def tell(ended: Ended) -> None:
+            text = f"{name} ends: {ended.error.name}"
+            assert (ended.producer == Producer(-1, -1)) == (not has_epochs or bool(ended.error))
+            if has_epochs and not ended.error:
+                self.producers[name] = ended.producer
+                text += f", is {show_producer(ended.producer)}"
+            self.lines.append(text)
+
+        self.answered(end(name, self.producer(name, options), outcome == "commit"), tell)
 
     # administrators
 
@@ -149,6 +165,10 @@ class TransactionTranscript:
         batch = build_batch([SimpleRecord(0, record.encode_key(), record.encode_value())])
         self.bench.log.append(TopicPartition(TRANSACTION_TOPIC, 0), batch, None)
         self.shown_records += 1
+
+    def do_level(self, names: list[str], options: dict[str, str]) -> None:
+        """Finalize a level of ``transaction.version``."""
+        self.bench.transaction_version = int(names[0])
 
     def do_advance(self, names: list[str], options: dict[str, str]) -> None:
         self.bench.advance(int(names[0]))
@@ -222,9 +242,14 @@ def show_producer(producer: Producer) -> str:
 
 def show(metadata: TransactionMetadata) -> str:
     partitions = "".join(f" {each}" for each in sorted(metadata.partitions))
-    return f"{metadata.transactional_id} {metadata.state.label} {show_producer(metadata.producer)}{partitions}"
+    ids = {"next": metadata.next_producer_id, "previous": metadata.previous_producer_id}
+    others = "".join(f", {name} id {producer_id}" for name, producer_id in ids.items() if producer_id >= 0)
+    return f"{metadata.transactional_id} {metadata.state.label} {show_producer(metadata.producer)}{partitions}{others}"
 
 
 def show_record(record: CoordinatorRecord) -> str:
     metadata = transaction_metadata(record)
-    return f"{record.key.transactional_id}: tombstone" if metadata is None else show(metadata)
+    if metadata is None:
+        return f"{record.key.transactional_id}: tombstone"
+    version = f" (record version {record.value_version}, client {metadata.client_version})" if record.value_version else ""
+    return show(metadata) + version

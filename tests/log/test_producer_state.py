@@ -9,7 +9,7 @@ from tests.log.support import NOW_MS, Bench, append, batch, contents
 from twisted_kafka.log.batch_headers import advance_sequence, retreat_sequence
 from twisted_kafka.log.producer_state import producer_state_manager
 from twisted_kafka.log.producer_state.producer_snapshot import CorruptSnapshotError, decode_snapshot, encode_snapshot
-from twisted_kafka.log.producer_state.producer_state_manager import ProducerEntry
+from twisted_kafka.log.producer_state.producer_state_manager import BUMPED_EPOCH, NO_OFFSET, ProducerEntry, marker_guard
 from twisted_kafka.log.results import AbortedTransaction, FetchIsolation, LogAppendInfo
 from twisted_kafka.log.unified_log import UnifiedLog
 from twisted_kafka.log.validation.log_validator import AppendOrigin
@@ -59,11 +59,13 @@ def produce(
     return log.append_as_leader(data, 0, origin, guard)
 
 
-def end(log: UnifiedLog, *, commit: Any, producer: int = 7, epoch: int = 0, coordinator_epoch: int = 0) -> LogAppendInfo:
+def end(
+    log: UnifiedLog, *, commit: Any, producer: int = 7, epoch: int = 0, coordinator_epoch: int = 0, guard: Any = None
+) -> LogAppendInfo:
     data = end_transaction_marker(
         commit=commit, producer_id=producer, producer_epoch=epoch, coordinator_epoch=coordinator_epoch, timestamp_ms=NOW_MS
     )
-    return log.append_as_leader(bytearray(data), 0, AppendOrigin.COORDINATOR)
+    return log.append_as_leader(bytearray(data), 0, AppendOrigin.COORDINATOR, guard)
 
 
 def test_a_repeated_batch_gets_the_offsets_of_the_first_time(log: UnifiedLog) -> None:
@@ -503,3 +505,53 @@ class TestVerification:
         bench.are_transactions_verified = False
         assert log.start_verification(7, 0, 0) is None
         produce(log, 0, transactional=True)
+
+
+class TestEpochOfEachTransaction:
+    """With ``transaction.version`` 2, a marker has the epoch after that of its transaction's records (KIP-1228)."""
+
+    def test_a_marker_with_the_epoch_of_the_open_transaction_comes_too_late(self, log: UnifiedLog) -> None:
+        produce(log, 0, transactional=True)
+        with pytest.raises(InvalidProducerEpochError, match="not a higher one"):
+            end(log, commit=True, guard=BUMPED_EPOCH)
+        end(log, commit=True, epoch=1, guard=BUMPED_EPOCH)
+        assert log.active_producers()[0].transaction_first_offset == NO_OFFSET
+        end(log, commit=True, epoch=1, guard=BUMPED_EPOCH)  # sent again, as its answer was lost
+        produce(log, 0, epoch=1, transactional=True)
+        for epoch in (0, 1):
+            with pytest.raises(InvalidProducerEpochError):
+                end(log, commit=False, epoch=epoch, guard=BUMPED_EPOCH)
+        end(log, commit=False, epoch=1)  # as of a producer without such epochs
+        assert log.active_producers()[0].transaction_first_offset == NO_OFFSET
+
+    def test_a_marker_for_a_producer_that_is_unknown_here(self, log: UnifiedLog) -> None:
+        end(log, commit=False, epoch=3, guard=BUMPED_EPOCH)
+        assert log.active_producers()[0].epoch == 3
+
+    def test_the_versions_that_bump(self) -> None:
+        assert [marker_guard(version) for version in range(4)] == [None, None, BUMPED_EPOCH, BUMPED_EPOCH]
+
+    @pytest.mark.parametrize("is_verified", [True, False])
+    def test_the_first_batch_has_sequence_number_0(self, bench: Bench, is_verified: bool) -> None:
+        bench.are_transactions_verified = is_verified
+        log = bench.open()
+        for epoch in (0, 1):
+            guard = log.start_verification(7, epoch, 2, bumps_epoch=True)
+            with pytest.raises(OutOfOrderSequenceError):
+                produce(log, 2, epoch=epoch, transactional=True, guard=guard)
+            guard = log.start_verification(7, epoch, 0, bumps_epoch=True)
+            produce(log, 0, epoch=epoch, transactional=True, guard=guard)
+            assert log.start_verification(7, epoch, 1, bumps_epoch=True) is None
+            produce(log, 1, epoch=epoch, transactional=True)
+            end(log, commit=True, epoch=epoch + 1, guard=BUMPED_EPOCH)
+
+    def test_a_coordinators_batches_have_no_such_number(self, log: UnifiedLog) -> None:
+        guard = log.start_verification(7, 0, -1, bumps_epoch=True)
+        produce(log, 4, transactional=True, guard=guard, origin=AppendOrigin.COORDINATOR)
+
+    def test_a_fenced_producer_is_told_before_its_coordinator_is_asked(self, log: UnifiedLog) -> None:
+        produce(log, 0, epoch=2)
+        with pytest.raises(InvalidProducerEpochError):
+            log.start_verification(7, 1, 0, bumps_epoch=True)
+        assert log.start_verification(7, 2, 0, bumps_epoch=True) is not None
+        assert log.start_verification(7, 3, 0, bumps_epoch=True) is not None

@@ -55,7 +55,7 @@ EXPECTED: tuple[Difference, ...] = (
     Difference("several-descriptions", r"^consumer_group_describe v0: \d+ .*\.groups$"),
 )
 
-NEWER = {3: 13, 45: 1, 60: 2, 68: 1, 69: 1, 71: 0, 72: 0, 74: 0, 75: 0}
+NEWER = {0: 12, 3: 13, 26: 5, 27: 2, 28: 5, 45: 1, 60: 2, 68: 1, 69: 1, 71: 0, 72: 0, 74: 0, 75: 0}
 """APIs of which more is served than by Apache Kafka 3.9 with ZooKeeper, by key: the last version."""
 
 NOT_YET: dict[str, dict[int, str]] = {

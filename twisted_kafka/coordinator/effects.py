@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from zope.interface import Interface
 
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, Producer, encode_batch
-from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard
+from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard, marker_guard
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.records.builder import end_transaction_marker
 from twisted_kafka.protocol.records.compression import Compression
@@ -104,9 +104,16 @@ class EndTransaction(Write):
 
     __slots__ = ("committed", "coordinator_epoch", "ended")
 
-    def __init__(self, producer: Producer, coordinator_epoch: int, committed: bool, completed: Callable[[ErrorCode], Any]) -> None:
+    def __init__(
+        self,
+        producer: Producer,
+        coordinator_epoch: int,
+        committed: bool,
+        completed: Callable[[ErrorCode], Any],
+        transaction_version: int = 0,
+    ) -> None:
         """``coordinator_epoch`` is the transaction coordinator's; a marker with an older epoch than the last one is refused."""
-        super().__init__([], completed, producer)
+        super().__init__([], completed, producer, marker_guard(transaction_version))
         self.ended = producer
         self.coordinator_epoch = coordinator_epoch
         self.committed = committed

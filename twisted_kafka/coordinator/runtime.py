@@ -530,7 +530,7 @@ class CoordinatorRuntime:
                 self._perform_effects(context)
 
     def end_transaction(
-        self, partition: int, producer: Producer, coordinator_epoch: int, committed: bool
+        self, partition: int, producer: Producer, coordinator_epoch: int, committed: bool, transaction_version: int = 0
     ) -> "ErrorCode | Future[ErrorCode]":
         """Append the marker that ends a producer's transaction in the partition, and commit or discard its pending records.
 
@@ -542,7 +542,7 @@ class CoordinatorRuntime:
             self._refuse(context)
 
         def end(_: Any) -> EndTransaction:
-            return EndTransaction(producer, coordinator_epoch, committed, ErrorCode)
+            return EndTransaction(producer, coordinator_epoch, committed, ErrorCode, transaction_version)
 
         answer: ErrorCode | Future[ErrorCode] = self._run(context, False, end)  # type: ignore[arg-type]  # _refuse never returns
         return answer

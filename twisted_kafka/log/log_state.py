@@ -82,13 +82,17 @@ class LogState:
         with self._lock:
             return list(self.producer_state.producers.values())
 
-    def start_verification(self, producer_id: int, producer_epoch: int, sequence: int) -> VerificationGuard | None:
+    def start_verification(
+        self, producer_id: int, producer_epoch: int, sequence: int, bumps_epoch: bool = False
+    ) -> VerificationGuard | None:
         """Return the guard that ``append_as_leader`` needs to begin the producer's transaction here; None if it needs none.
 
-        Call this before the request to the transaction coordinator: a marker after that invalidates the guard.
+        Call this before the request to the transaction coordinator: a marker after that invalidates the guard. With
+        ``bumps_epoch``, which says that each of the producer's transactions has an epoch of its own, it raises
+        InvalidProducerEpochError for a fenced producer.
         """
         with self._lock:
-            return self.producer_state.start_verification(producer_id, producer_epoch, sequence, self._clock.wall_ms())
+            return self.producer_state.start_verification(producer_id, producer_epoch, sequence, self._clock.wall_ms(), bumps_epoch)
 
     @property
     def high_watermark(self) -> int:

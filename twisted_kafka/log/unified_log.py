@@ -300,7 +300,7 @@ class UnifiedLog(LogMaintenance):
             if batch.producer_id == NO_PRODUCER_ID:
                 continue
             if batch.is_control:
-                state.check_marker(batch, info.records)
+                state.check_marker(batch, info.records, guard)
             elif (duplicate := state.check(batch, guard, is_client=origin == AppendOrigin.CLIENT)) is not None:
                 return duplicate
         return None

@@ -26,7 +26,7 @@ class SupportedLevels(NamedTuple):
 TRANSACTION_VERSION: Final = "transaction.version"
 """Level 1: records of ``__transaction_state`` have tagged fields. Level 2: each transaction has an epoch of its own (KIP-890)."""
 
-SUPPORTED: Final[Mapping[str, SupportedLevels]] = {TRANSACTION_VERSION: SupportedLevels(0, 1)}
+SUPPORTED: Final[Mapping[str, SupportedLevels]] = {TRANSACTION_VERSION: SupportedLevels(0, 2)}
 
 
 class UnsupportedFeatureError(StoreError):

@@ -58,13 +58,17 @@ def when_done(value: "R | Future[R]", convert: Callable[[R], T]) -> "T | Future[
     return then(value, convert) if isinstance(value, Future) else convert(value)
 
 
-def and_then(future: "Future[R]", continuation: "Callable[[R], Future[T]]") -> "Future[T]":
-    """Return a future of the result of the future that ``continuation(result)`` returns. Exceptions are propagated."""
+def and_then(future: "Future[R]", continuation: "Callable[[R], T | Future[T]]") -> "Future[T]":
+    """Return a future of what ``continuation(result)`` returns, or of the result of its future. Exceptions are propagated."""
     answer: Future[T] = Future()
 
     def done(finished: "Future[R]") -> None:
         try:
-            forward(continuation(finished.result()), answer)
+            following = continuation(finished.result())
+            if isinstance(following, Future):
+                forward(following, answer)
+            else:
+                answer.set_result(following)
         except Exception as error:  # noqa: BLE001 set on the future
             answer.set_exception(error)
 

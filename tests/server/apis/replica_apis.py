@@ -29,11 +29,16 @@ class Apis(Harness):
         super().__init__(directory, **properties)
         self.ask_coordinator: Callable[..., ErrorCode] = lambda *_: ErrorCode.INVALID_PRODUCER_ID_MAPPING
         """The coordinator of all transactional ids; by default it knows none."""
+        self.add_partitions: Callable[..., ErrorCode | Future[ErrorCode]] = lambda *_: ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        """What it does to add partitions."""
         self.sessions = FetchSessionCache(10, self.clock, self.metrics)
         self.registry = ApiRegistry(
             [
                 ProduceApis(
-                    self.replicas, TransactionVerification(self.replicas, lambda *of: self.ask_coordinator(*of), self.metrics)
+                    self.replicas,
+                    TransactionVerification(
+                        self.replicas, lambda *of: self.ask_coordinator(*of), lambda *of: self.add_partitions(*of), self.metrics
+                    ),
                 ),
                 FetchApis(self.replicas, self.sessions, self.config, self.clock),
                 OffsetApis(self.replicas),

@@ -228,14 +228,14 @@ class GroupCoordinator:
         return answer
 
     def end_transaction(
-        self, partition: int, producer: Producer, coordinator_epoch: int, committed: bool
+        self, partition: int, producer: Producer, coordinator_epoch: int, committed: bool, transaction_version: int = 0
     ) -> "ErrorCode | Future[ErrorCode]":
         """Write a transaction's marker into a partition of ``__consumer_offsets`` and commit or discard its offsets.
 
         Any reason for not doing so now is NOT_LEADER_OR_FOLLOWER: the transaction coordinator retries.
         """
         try:
-            return self.runtime.end_transaction(partition, producer, coordinator_epoch, committed)
+            return self.runtime.end_transaction(partition, producer, coordinator_epoch, committed, transaction_version)
         except (NotCoordinatorError, CoordinatorLoadInProgressError, CoordinatorNotAvailableError):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
 

@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 from twisted.logger import Logger
 
 from twisted_kafka.coordinator.coordinator_record import Producer
+from twisted_kafka.log.producer_state.producer_state_manager import marker_guard
 from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.protocol.errors import ErrorCode
@@ -18,13 +19,14 @@ from twisted_kafka.protocol.records.builder import end_transaction_marker
 from twisted_kafka.protocol.regions import Buffer
 from twisted_kafka.protocol.topic_partition import GROUP_METADATA_TOPIC, TopicPartition
 from twisted_kafka.replication.operations.append_result import PartitionResult
+from twisted_kafka.replication.operations.appender import NO_GUARDS
 from twisted_kafka.replication.partition.partition import ACKS_ALL
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.timing.clock import IClock
 from twisted_kafka.waiting.futures import gather, when_done
 
 MarkerErrors = dict[TopicPartition, ErrorCode]
-EndInGroups = Callable[[int, Producer, int, bool], "ErrorCode | Future[ErrorCode]"]
+EndInGroups = Callable[[int, Producer, int, bool, int], "ErrorCode | Future[ErrorCode]"]
 """Ends a transaction in a partition of ``__consumer_offsets`` (GroupCoordinator.end_transaction)."""
 
 
@@ -36,6 +38,8 @@ class TransactionMarker(NamedTuple):
     """The leader epoch of the transactional id's partition of ``__transaction_state``."""
     committed: bool
     partitions: frozenset[TopicPartition]
+    transaction_version: int = 0
+    """From 2 on, the marker has the epoch after that of the transaction's records."""
 
 
 class IMarkerWriter(Protocol):
@@ -78,13 +82,21 @@ class MarkerAppender:
                     producer_epoch=marker.producer.epoch,
                 )
         if batches:
+            guard = marker_guard(marker.transaction_version)
             results = self._replicas.appender.append(
-                self._timeout_ms, ACKS_ALL, batches, AppendOrigin.COORDINATOR, internal_topics_allowed=True
+                self._timeout_ms,
+                ACKS_ALL,
+                batches,
+                AppendOrigin.COORDINATOR,
+                internal_topics_allowed=True,
+                guards=NO_GUARDS if guard is None else dict.fromkeys(batches, guard),
             )
             yield when_done(results, _errors)
 
     def _in_group_coordinator(self, partition: TopicPartition, marker: TransactionMarker) -> "MarkerErrors | Future[MarkerErrors]":
-        result = self._end_in_groups(partition.partition, marker.producer, marker.coordinator_epoch, marker.committed)
+        result = self._end_in_groups(
+            partition.partition, marker.producer, marker.coordinator_epoch, marker.committed, marker.transaction_version
+        )
         return when_done(result, lambda error: {partition: error})
 
 

@@ -156,7 +156,7 @@ class TransactionCompletion:
 
     def _marker(self, prepared: TransactionMetadata, partitions: frozenset[TopicPartition]) -> TransactionMarker:
         committed = prepared.state is TransactionState.PREPARE_COMMIT
-        return TransactionMarker(prepared.producer, self._coordinator_epoch, committed, partitions)
+        return TransactionMarker(prepared.producer, self._coordinator_epoch, committed, partitions, prepared.client_version)
 
     def _sent(self, batch: Sequence[_Marked], sent: "Future[list[MarkerErrors]]") -> None:
         if self._to_write:

@@ -103,7 +103,7 @@ class TransactionCoordinator:
         Without a transactional id it is always a new one.
         """
         if transactional_id is None:
-            return self._with_new_id(lambda producer_id: Initialized(ErrorCode.NONE, Producer(producer_id, 0)))
+            return self._with_new_id(lambda producer_id: Initialized(ErrorCode.NONE, Producer(producer_id, 0)), Initialized)
         if not transactional_id:
             return Initialized(ErrorCode.INVALID_REQUEST)
         if not 0 < timeout_ms <= self._config.max_timeout_ms:
@@ -120,23 +120,23 @@ class TransactionCoordinator:
             answer: Initialized | Future[Initialized] = initialize(None)
         except ProducerIdNeededError:
             # The metadata store may be slow: with the shard's lock held, all of its transactional ids would wait.
-            return self._with_new_id(initialize)
+            answer = self._with_new_id(initialize, Initialized)
         return answer
 
-    def _with_new_id(self, use: Callable[[int], T]) -> "T | Initialized":
+    def _with_new_id(self, use: Callable[[int], T], on_error: Callable[[ErrorCode], T]) -> T:
         try:
             producer_id = self._producer_ids.next_producer_id()
         except KafkaError as error:
-            return Initialized(error.code)
+            return on_error(error.code)
         return use(producer_id)
 
     def add_partitions(
-        self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
+        self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition], client_version: int = 0
     ) -> "ErrorCode | Future[ErrorCode]":
         """Add partitions to the producer's transaction."""
         added = frozenset(partitions)
         answer: ErrorCode | Future[ErrorCode] = self._execute(
-            transactional_id, lambda shard: shard.add_partitions(transactional_id, producer, added), ErrorCode
+            transactional_id, lambda shard: shard.add_partitions(transactional_id, producer, added, client_version), ErrorCode
         )
         return answer
 
@@ -170,11 +170,33 @@ class TransactionCoordinator:
         )
         return answer
 
+    def end_transaction_with_bump(self, transactional_id: str, producer: Producer, committed: bool) -> "Ended | Future[Ended]":
+        """Commit or abort the producer's transaction, and return the producer of the next one (``transaction.version`` 2)."""
+
+        def end(producer_id: int | None) -> Any:
+            return self._execute(
+                transactional_id,
+                lambda shard: shard.end_transaction_with_bump(transactional_id, producer, committed, producer_id),
+                Ended,
+            )
+
+        try:
+            answer: Ended | Future[Ended] = end(None)
+        except ProducerIdNeededError:
+            answer = self._with_new_id(end, Ended)
+        return answer
+
     # time
 
     def abort_timed_out_transactions(self) -> None:
         """Abort the transactions that are open for longer than their timeouts."""
-        self.runtime.execute_everywhere(lambda shard: shard.abort_timed_out())
+        for need_ids in self.runtime.execute_everywhere(lambda shard: shard.abort_timed_out()):
+            for transactional_id in need_ids:
+                try:
+                    producer_id = self._producer_ids.next_producer_id()
+                    self.runtime.execute(transactional_id, TransactionShard.abort_if_timed_out, transactional_id, producer_id)
+                except KafkaError as error:  # tried again with the next check
+                    self.log.warn("Cannot abort the transaction of {id!r} yet: {error!r}", id=transactional_id, error=error)
 
     def remove_expired_ids(self) -> None:
         """Remove the transactional ids that were not used for ``transactional.id.expiration.ms``."""

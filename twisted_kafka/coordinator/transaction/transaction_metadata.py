@@ -18,6 +18,8 @@ NO_EPOCH: Final = -1
 MAX_EPOCH: Final = 32_767
 LAST_EPOCH: Final = MAX_EPOCH - 1
 """The last epoch that a producer may have: one more is left to fence it (Kafka: TransactionMetadata.isEpochExhausted)."""
+BUMPED_SINCE: Final = 2
+"""The ``transaction.version`` since which the end of a transaction bumps the epoch (KIP-890)."""
 NO_PARTITIONS: Final[frozenset[TopicPartition]] = frozenset()
 
 
@@ -65,6 +67,11 @@ class TransactionMetadata(NamedTuple):
         """Whether the producer id has no further epoch for a client."""
         return self.producer.epoch >= LAST_EPOCH
 
+    @property
+    def next_producer(self) -> Producer:
+        """The producer of the next transaction, once the outcome of this one is decided."""
+        return self.producer if self.next_producer_id == NO_PRODUCER_ID else Producer(self.next_producer_id, 0)
+
 
 class TransactionEnd(NamedTuple):
     """A transaction with its decided state, and how it came to that."""
@@ -77,17 +84,27 @@ def initialized(
     transactional_id: str, before: TransactionMetadata | None, producer: Producer, timeout_ms: int, now_ms: int
 ) -> TransactionMetadata:
     """Return the state after InitProducerId gave ``producer`` to the transactional id."""
+    state, version = TransactionState.EMPTY, 0
     if before is not None:
-        _ensure_valid(before, TransactionState.EMPTY)
-    return TransactionMetadata(transactional_id, producer, timeout_ms, TransactionState.EMPTY, NO_PARTITIONS, NO_START_MS, now_ms)
+        _ensure_valid(before, state)
+        version = before.client_version
+    return TransactionMetadata(
+        transactional_id, producer, timeout_ms, state, NO_PARTITIONS, NO_START_MS, now_ms, client_version=version
+    )
 
 
-def with_partitions(before: TransactionMetadata, added: Iterable[TopicPartition], now_ms: int) -> TransactionMetadata:
+def with_partitions(
+    before: TransactionMetadata, added: Iterable[TopicPartition], client_version: int, now_ms: int
+) -> TransactionMetadata:
     """Return the state after partitions were added; the first ones begin the transaction."""
     _ensure_valid(before, TransactionState.ONGOING)
-    start_ms = before.start_ms if before.state is TransactionState.ONGOING else now_ms
     return before._replace(
-        state=TransactionState.ONGOING, partitions=before.partitions.union(added), start_ms=start_ms, last_update_ms=now_ms
+        state=TransactionState.ONGOING,
+        partitions=before.partitions.union(added),
+        start_ms=before.start_ms if before.state is TransactionState.ONGOING else now_ms,
+        last_update_ms=now_ms,
+        previous_producer_id=NO_PRODUCER_ID,
+        client_version=client_version,
     )
 
 
@@ -104,7 +121,30 @@ def prepared(before: TransactionMetadata, committed: bool, now_ms: int) -> Trans
     """Return the state after the outcome was decided."""
     state = TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT
     _ensure_valid(before, state)
-    return before._replace(state=state, last_update_ms=now_ms)
+    return before._replace(state=state, last_update_ms=now_ms, previous_producer_id=NO_PRODUCER_ID, client_version=0)
+
+
+def prepared_with_bump(before: TransactionMetadata, committed: bool, next_producer_id: int, now_ms: int) -> TransactionMetadata:
+    """Return the state after the outcome was decided, with the epoch bumped: that of the markers, and of the next transaction.
+
+    ``next_producer_id`` is required after the last epoch: the next transaction has that id then, and epoch 0.
+    """
+    state = TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT
+    _ensure_valid(before, state)
+    producer_id, epoch = before.producer
+    if epoch >= MAX_EPOCH or (before.is_epoch_exhausted and next_producer_id == NO_PRODUCER_ID):
+        raise IllegalTransitionError(
+            f"{before.transactional_id!r}: no epoch is left for the next transaction of producer {producer_id}"
+        )
+    return before._replace(
+        producer=Producer(producer_id, epoch + 1),
+        state=state,
+        start_ms=before.start_ms if before.state is TransactionState.ONGOING else now_ms,
+        last_update_ms=now_ms,
+        previous_producer_id=NO_PRODUCER_ID,
+        next_producer_id=next_producer_id,
+        client_version=BUMPED_SINCE,
+    )
 
 
 def completed(before: TransactionMetadata, now_ms: int) -> TransactionMetadata:
@@ -112,7 +152,14 @@ def completed(before: TransactionMetadata, now_ms: int) -> TransactionMetadata:
     state = COMPLETED.get(before.state)
     if state is None:
         raise IllegalTransitionError(f"{before.transactional_id!r}: {before.state.label} has no outcome")
-    return before._replace(state=state, partitions=NO_PARTITIONS, last_update_ms=now_ms)
+    after = before._replace(state=state, partitions=NO_PARTITIONS, last_update_ms=now_ms)
+    if before.next_producer_id == NO_PRODUCER_ID:
+        return after
+    return after._replace(
+        producer=before.next_producer,
+        previous_producer_id=before.producer.producer_id,
+        next_producer_id=NO_PRODUCER_ID,
+    )
 
 
 def _ensure_valid(before: TransactionMetadata, state: TransactionState) -> None:

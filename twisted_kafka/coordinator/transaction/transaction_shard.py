@@ -13,15 +13,19 @@ from zope.interface import implementer
 from twisted_kafka.coordinator.coordinator_record import CoordinatorRecord, Producer, RecordKinds
 from twisted_kafka.coordinator.effects import Effects, Write
 from twisted_kafka.coordinator.interfaces import ICoordinatorShard, IShardFactory
+from twisted_kafka.coordinator.transaction.end_requests import STEPS, Step, sender_of
 from twisted_kafka.coordinator.transaction.environment import TransactionEnvironment
 from twisted_kafka.coordinator.transaction.transaction_completion import TransactionCompletion
 from twisted_kafka.coordinator.transaction.transaction_metadata import (
+    BUMPED_SINCE,
     LAST_EPOCH,
+    NO_PRODUCER_ID,
     TransactionEnd,
     TransactionMetadata,
     fenced,
     initialized,
     prepared,
+    prepared_with_bump,
     with_partitions,
 )
 from twisted_kafka.coordinator.transaction.transaction_records import TRANSACTION_RECORD_KINDS
@@ -55,6 +59,8 @@ class Ended(NamedTuple):
 
     error: ErrorCode
     end: TransactionEnd | None = None
+    producer: Producer = NO_PRODUCER
+    """The producer of the next transaction, for those that have an epoch for each."""
 
 
 @implementer(ICoordinatorShard)
@@ -70,6 +76,7 @@ class TransactionShard:
         self._clock = environment.clock
         self._config = environment.config
         self._on_end = environment.on_end
+        self._transaction_version = environment.transaction_version
         self._before_bump: dict[str, Producer] = {}
         """The producer as it was before it had its epoch bumped: it may ask again if it did not get the answer.
 
@@ -115,7 +122,8 @@ class TransactionShard:
         if expected is not None and not self._may_continue(before, expected):
             return Initialized(ErrorCode.PRODUCER_FENCED)
         if before.state is TransactionState.ONGOING:
-            return self._abort_for(before, TransactionOutcome.FENCED if expected is None else TransactionOutcome.ABORTED)
+            outcome = TransactionOutcome.FENCED if expected is None else TransactionOutcome.ABORTED
+            return self._abort_for(before, outcome, new_producer_id)
         if before.is_epoch_exhausted and (expected is None or expected.epoch == before.producer.epoch):
             if new_producer_id is None:
                 raise ProducerIdNeededError
@@ -129,29 +137,54 @@ class TransactionShard:
         previous = self._before_bump.get(before.transactional_id)
         return previous is not None and expected.producer_id == previous.producer_id and expected.epoch >= LAST_EPOCH
 
-    def _abort_for(self, before: TransactionMetadata, outcome: TransactionOutcome) -> Write:
+    def _abort_for(self, before: TransactionMetadata, outcome: TransactionOutcome, new_producer_id: int | None) -> Write:
         """Abort an ongoing transaction for a producer, which has to ask again when that is done."""
 
         def answer(error: ErrorCode, end: TransactionEnd) -> Initialized:
             return Initialized(error or ErrorCode.CONCURRENT_TRANSACTIONS, end=None if error else end)
 
-        return self._abort_fenced(before, outcome, answer)
+        return self._abort_fenced(before, outcome, answer, new_producer_id)
 
     def _abort_fenced(
-        self, before: TransactionMetadata, outcome: TransactionOutcome, answer: Callable[[ErrorCode, TransactionEnd], R]
+        self,
+        before: TransactionMetadata,
+        outcome: TransactionOutcome,
+        answer: Callable[[ErrorCode, TransactionEnd], R],
+        new_producer_id: int | None,
     ) -> Write:
-        """Abort an ongoing transaction with its epoch bumped, so that its producer can do nothing more."""
-        self._before_bump.pop(before.transactional_id, None)
-        return self._decide(TransactionEnd(prepared(fenced(before), False, self._clock.wall_ms()), outcome), answer)
+        """Abort an ongoing transaction with its epoch bumped, so that its producer can do nothing more in it.
 
-    def _decide(self, end: TransactionEnd, answer: Callable[[ErrorCode, TransactionEnd], R]) -> Write:
+        Since the epoch is bumped by every end, a producer may also ask for an abort that came before its own one.
+        """
+        if self._transaction_version() >= BUMPED_SINCE:
+            return self._decide(before, TransactionEnd(self._bumped(before, False, new_producer_id), outcome), answer)
+        self._before_bump.pop(before.transactional_id, None)
+        return self._decide(before, TransactionEnd(prepared(fenced(before), False, self._clock.wall_ms()), outcome), answer)
+
+    def _bumped(self, before: TransactionMetadata, committed: bool, new_producer_id: int | None) -> TransactionMetadata:
+        next_producer_id = NO_PRODUCER_ID
+        if before.is_epoch_exhausted:
+            if new_producer_id is None:
+                raise ProducerIdNeededError
+            next_producer_id = new_producer_id
+        return prepared_with_bump(before, committed, next_producer_id, self._clock.wall_ms())
+
+    def _decide(self, before: TransactionMetadata, end: TransactionEnd, answer: Callable[[ErrorCode, TransactionEnd], R]) -> Write:
         """Return the write of a decision. If it fails and counts all the same, ``on_end`` is told, and not who asked."""
+        after = end.transaction
 
         def decided(error: ErrorCode) -> R:
-            self.completion.decided(end.transaction, error, lambda: self._on_end(end))
+            is_bumped = after.client_version >= BUMPED_SINCE
+            if is_bumped and self.store.get(after.transactional_id) == after:
+                self._before_bump[after.transactional_id] = before.producer
+            self.completion.decided(after, error, lambda: self._ended_late(end))
             return answer(error, end)
 
-        return self.store.transition(end.transaction, decided)
+        return self.store.transition(after, decided)
+
+    def _ended_late(self, end: TransactionEnd) -> None:
+        if end.transaction.partitions:
+            self._on_end(end)
 
     def _bump(self, before: TransactionMetadata, timeout_ms: int, expected: Producer | None) -> Initialized | Write:
         producer_id, epoch = before.producer
@@ -173,6 +206,8 @@ class TransactionShard:
         previous: Producer | None,
     ) -> Write:
         after = initialized(transactional_id, before, producer, timeout_ms, self._clock.wall_ms())
+        if before is not None and before.producer.producer_id != producer.producer_id and self._transaction_version():
+            after = after._replace(previous_producer_id=before.producer.producer_id)
 
         def answer(error: ErrorCode) -> Initialized:
             if self.store.get(transactional_id) == after:
@@ -186,19 +221,27 @@ class TransactionShard:
 
     # AddPartitionsToTxn, AddOffsetsToTxn
 
-    def add_partitions(self, transactional_id: str, producer: Producer, partitions: frozenset[TopicPartition]) -> ErrorCode | Write:
-        """Add partitions to the producer's transaction; the first ones begin it."""
+    def add_partitions(
+        self, transactional_id: str, producer: Producer, partitions: frozenset[TopicPartition], client_version: int
+    ) -> ErrorCode | Write:
+        """Add partitions to the producer's transaction; the first ones begin it.
+
+        ``client_version`` is the ``transaction.version`` that the producer speaks.
+        """
         before = self.store.get(transactional_id)
+        if before is not None and client_version >= BUMPED_SINCE and self.store.is_pending(transactional_id):
+            # Also for a producer that has got a new id, which counts when the last transaction is complete.
+            return ErrorCode.CONCURRENT_TRANSACTIONS
         if before is None or before.producer.producer_id != producer.producer_id:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        if before.producer.epoch != producer.epoch:
+        if before.producer.epoch != producer.epoch or producer.epoch > LAST_EPOCH:
             return ErrorCode.PRODUCER_FENCED
         if self.store.is_pending(transactional_id):
             return ErrorCode.CONCURRENT_TRANSACTIONS
         is_known = before.state is TransactionState.ONGOING and partitions <= before.partitions
         if is_known and not self.store.is_in_doubt(transactional_id):
             return ErrorCode.NONE
-        return self.store.transition(with_partitions(before, partitions, self._clock.wall_ms()), ErrorCode)
+        return self.store.transition(with_partitions(before, partitions, client_version, self._clock.wall_ms()), ErrorCode)
 
     def verify_partitions(
         self, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition]
@@ -226,28 +269,61 @@ class TransactionShard:
             return Ended(ErrorCode.CONCURRENT_TRANSACTIONS)
         if before.state is TransactionState.ONGOING:
             how = TransactionOutcome.COMMITTED if committed else TransactionOutcome.ABORTED
-            return self._decide(TransactionEnd(prepared(before, committed, self._clock.wall_ms()), how), Ended)
+            return self._decide(before, TransactionEnd(prepared(before, committed, self._clock.wall_ms()), how), Ended)
         outcome = TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
         return Ended(ErrorCode.NONE if before.state is outcome else ErrorCode.INVALID_TXN_STATE)
 
+    def end_transaction_with_bump(
+        self, transactional_id: str, producer: Producer, committed: bool, new_producer_id: int | None
+    ) -> Ended | Write:
+        """Commit or abort the producer's transaction, and give its producer the epoch of the next one; see ``end_requests``.
+
+        Raises ProducerIdNeededError as ``init_producer_id`` does.
+        """
+        before = self.store.get(transactional_id)
+        if before is None:
+            return Ended(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        is_pending = self.store.is_pending(transactional_id)
+        if is_pending and producer == before.next_producer:
+            return Ended(ErrorCode.CONCURRENT_TRANSACTIONS)
+        sender = sender_of(before, producer)
+        if isinstance(sender, ErrorCode):
+            return Ended(sender)
+        if is_pending:
+            return Ended(ErrorCode.CONCURRENT_TRANSACTIONS)
+        step = STEPS[before.state, sender, committed]
+        if isinstance(step, ErrorCode):
+            return Ended(step)
+        if step is Step.AGAIN:
+            return Ended(ErrorCode.NONE, producer=before.producer)
+        how = TransactionOutcome.COMMITTED if committed else TransactionOutcome.ABORTED
+        return self._decide(before, TransactionEnd(self._bumped(before, committed, new_producer_id), how), _ended_with_bump)
+
     # timeouts
 
-    def abort_timed_out(self) -> int:
-        """Abort the transactions that are open for longer than their timeouts, and fence their producers; return how many."""
-        now_ms = self._clock.wall_ms()
-        count = 0
+    def abort_timed_out(self) -> list[str]:
+        """Abort the transactions that are open for longer than their timeouts, and fence their producers.
+
+        Return the ids of those that are not aborted yet, as their producers need new ids: see ``abort_if_timed_out``.
+        """
+        need_ids = []
         for metadata in self.store:
-            transactional_id = metadata.transactional_id
-            if metadata.is_timed_out(now_ms) and not self.store.is_pending(transactional_id):
-                self.log.info(
-                    "Aborting the transaction of {id!r}: it is open for longer than {ms} ms",
-                    id=transactional_id,
-                    ms=metadata.timeout_ms,
-                )
-                write = self._abort_fenced(metadata, TransactionOutcome.TIMED_OUT, self._timed_out)
-                self._effects.write(write.records, write.completed)
-                count += 1
-        return count
+            try:
+                self.abort_if_timed_out(metadata.transactional_id, None)
+            except ProducerIdNeededError:
+                need_ids.append(metadata.transactional_id)
+        return need_ids
+
+    def abort_if_timed_out(self, transactional_id: str, new_producer_id: int | None) -> None:
+        """Abort the id's transaction if it is open for longer than its timeout. Raises ProducerIdNeededError."""
+        metadata = self.store.get(transactional_id)
+        if metadata is None or not metadata.is_timed_out(self._clock.wall_ms()) or self.store.is_pending(transactional_id):
+            return
+        write = self._abort_fenced(metadata, TransactionOutcome.TIMED_OUT, self._timed_out, new_producer_id)
+        self.log.info(
+            "Aborting the transaction of {id!r}: it is open for longer than {ms} ms", id=transactional_id, ms=metadata.timeout_ms
+        )
+        self._effects.write(write.records, write.completed)
 
     def _timed_out(self, error: ErrorCode, end: TransactionEnd) -> None:
         if not error:
@@ -270,6 +346,13 @@ class TransactionShard:
             for transactional_id in some:
                 self._before_bump.pop(transactional_id, None)
         return len(expired)
+
+
+def _ended_with_bump(error: ErrorCode, end: TransactionEnd) -> Ended:
+    if error:
+        return Ended(error, end)
+    transaction = end.transaction
+    return Ended(error, end if transaction.partitions else None, transaction.next_producer)
 
 
 @implementer(IShardFactory)

@@ -36,6 +36,9 @@ _MARKER_BYTES: Final = 64
 """Markers are smaller, as their versions are today; other batches are not kept."""
 _MARKERS_KEPT: Final = 128
 
+_BUMPED_SINCE: Final = 2
+"""The ``transaction.version`` since which markers have another epoch than the records of their transaction."""
+
 MAX_VERIFICATIONS = 10_000
 """Verifications in progress in a partition. Beyond that the oldest ends: its producer has to begin its transaction again."""
 
@@ -109,14 +112,25 @@ class VerificationGuard:
     __slots__ = ()
 
 
+BUMPED_EPOCH: Final = VerificationGuard()
+"""The guard of a marker whose epoch is that of its producer's next transaction: it may end no transaction with that epoch."""
+
+
+def marker_guard(transaction_version: int) -> VerificationGuard | None:
+    """Return the guard for a marker of a transaction with this ``transaction.version`` (KIP-1228)."""
+    return BUMPED_EPOCH if transaction_version >= _BUMPED_SINCE else None
+
+
 class _Verification:
     """A verification in progress; an append or a marker ends it (Kafka: VerificationStateEntry)."""
 
-    __slots__ = ("epoch", "guard", "lowest_sequence", "started_ms")
+    __slots__ = ("bumps_epoch", "epoch", "guard", "lowest_sequence", "started_ms")
 
-    def __init__(self, epoch: int, sequence: int, started_ms: int) -> None:
+    def __init__(self, epoch: int, sequence: int, started_ms: int, bumps_epoch: bool) -> None:
         self.guard = VerificationGuard()
         self.epoch = epoch
+        self.bumps_epoch = bumps_epoch
+        """Whether each of the producer's transactions has an epoch of its own, whose first batch has sequence number 0."""
         self.lowest_sequence = sequence
         """Higher ones must wait until this one is appended: otherwise it would stay out of order."""
         self.started_ms = started_ms
@@ -156,20 +170,27 @@ class ProducerStateManager:
 
     # Before an append.
 
-    def start_verification(self, producer_id: int, epoch: int, sequence: int, now_ms: int) -> VerificationGuard | None:
+    def start_verification(
+        self, producer_id: int, epoch: int, sequence: int, now_ms: int, bumps_epoch: bool = False
+    ) -> VerificationGuard | None:
         """Return the guard that an append needs to begin the producer's transaction in this partition.
 
         None if no guard is needed: the transaction has begun already, or transactions are not verified. ``sequence`` is that of the
-        first batch, NO_SEQUENCE for a coordinator.
+        first batch, NO_SEQUENCE for a coordinator. With ``bumps_epoch`` the partition is to be added to the transaction, which is
+        done also where they are not verified. Raises InvalidProducerEpochError then for a producer that is fenced here.
         """
         entry = self.producers.get(producer_id)
-        if _has_open_transaction(entry, epoch) or not self._is_verified():
+        if _has_open_transaction(entry, epoch) or not (bumps_epoch or self._is_verified()):
             return None
+        if bumps_epoch and entry is not None and epoch < entry.epoch:
+            raise InvalidProducerEpochError(
+                f"{self.topic_partition}: the epoch {epoch} of producer {producer_id} is smaller than the last seen, {entry.epoch}"
+            )
         verification = self._verifications.get(producer_id)
         if verification is None:
             if len(self._verifications) >= MAX_VERIFICATIONS:
                 del self._verifications[next(iter(self._verifications))]
-            verification = self._verifications[producer_id] = _Verification(epoch, sequence, now_ms)
+            verification = self._verifications[producer_id] = _Verification(epoch, sequence, now_ms, bumps_epoch)
         else:
             verification.note(epoch, sequence)
         return verification.guard
@@ -185,11 +206,22 @@ class ProducerStateManager:
                 f"{self.topic_partition}: a batch of producer {batch.producer_id}, epoch {batch.producer_epoch}, "
                 "was not part of an ongoing transaction"
             )
-        if is_client and verification is not None and batch.base_sequence > verification.lowest_sequence:
+        if not is_client or verification is None:
+            return
+        if verification.bumps_epoch and batch.base_sequence != 0 and not self._has_batches(batch.producer_id):
+            raise OutOfOrderSequenceError(
+                f"{self.topic_partition}: the first batch of producer {batch.producer_id}, epoch {batch.producer_epoch}, "
+                f"has sequence {batch.base_sequence}, not 0"
+            )
+        if batch.base_sequence > verification.lowest_sequence:
             raise OutOfOrderSequenceError(
                 f"{self.topic_partition}: producer {batch.producer_id}, epoch {batch.producer_epoch}, "
                 f"sent sequence {batch.base_sequence}, but {verification.lowest_sequence} must be appended first"
             )
+
+    def _has_batches(self, producer_id: int) -> bool:
+        entry = self.producers.get(producer_id)
+        return entry is not None and bool(entry.batches)
 
     def check(self, batch: BatchLike, guard: VerificationGuard | None, *, is_client: bool) -> ProducerBatch | None:
         """Validate a batch of data; returns the original if it is a duplicate. Sequence numbers are checked for clients only.
@@ -234,12 +266,20 @@ class ProducerStateManager:
             raise OutOfOrderSequenceError(self._gap(batch, entry.last_sequence))
         return None
 
-    def check_marker(self, batch: BatchLike, records: Buffer) -> None:
-        """Validate a transaction marker from a coordinator; raises InvalidProducerEpochError, TransactionCoordinatorFencedError."""
+    def check_marker(self, batch: BatchLike, records: Buffer, guard: VerificationGuard | None = None) -> None:
+        """Validate a transaction marker from a coordinator; raises InvalidProducerEpochError, TransactionCoordinatorFencedError.
+
+        With the guard BUMPED_EPOCH, one with the epoch of an open transaction is late: it was to end an earlier one.
+        """
         entry = self.producers.get(batch.producer_id)
         if entry is None:
             return
         self._check_epoch(entry, batch)
+        if guard is BUMPED_EPOCH and _has_open_transaction(entry, batch.producer_epoch):
+            raise InvalidProducerEpochError(
+                f"{self.topic_partition}: a marker for producer {batch.producer_id} has epoch {batch.producer_epoch}, "
+                "that of the open transaction, and not a higher one"
+            )
         marker = read_marker(records, batch)
         if marker is not None and marker[1] < entry.coordinator_epoch:
             raise TransactionCoordinatorFencedError(

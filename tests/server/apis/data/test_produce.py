@@ -1,5 +1,6 @@
 import gc
 import struct
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
 from twisted_kafka.protocol.records.builder import end_transaction_marker
 from twisted_kafka.protocol.records.compression import Compression
+from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.server.dispatch import CLOSE_CONNECTION, NO_RESPONSE
 
-VERSIONS = range(12)
+VERSIONS = range(13)
 VERIFICATION = "transaction.partition.verification.enable"
 
 
@@ -110,15 +112,102 @@ class TestTransactions:
         assert apis.replicas.get_partition(TP).log.log_end_offset == 0
         assert error(apis, transactional, topic="nowhere") == refused
 
-    def transactional(self, apis: Apis, *numbers: Any, partition: int = 0, producer: int = 5) -> list[int]:
+    def transactional(
+        self, apis: Apis, *numbers: Any, partition: int = 0, producer: int = 5, epoch: int = 0, version: int = 9
+    ) -> list[int]:
         """Return the error of a produce of batches with these sequence numbers, one partition each."""
+        answer = self.start(apis, *numbers, partition=partition, producers=range(producer, 99), epoch=epoch, version=version)
+        return [each.error_code for each in answer.responses[0].partition_responses]
+
+    def start(self, apis: Apis, *numbers: Any, partition: int = 0, producers: Any = None, epoch: int = 0, version: int = 12) -> Any:
+        """Ask for such a produce. Without ``producers`` all batches are those of one."""
         batches = [
-            bytes(batch_of(b"a", is_transactional=True, **PRODUCER | {"base_sequence": at, "producer_id": producer + shift}))
+            bytes(
+                batch_of(
+                    b"a",
+                    is_transactional=True,
+                    base_sequence=at,
+                    producer_epoch=epoch,
+                    producer_id=producers[shift] if producers else 5,
+                )
+            )
             for shift, at in enumerate(numbers)
         ]
         data = [PartitionProduceData(index=partition + shift, records=each) for shift, each in enumerate(batches)]
         asked = ProduceRequest(acks=1, transactional_id="tx", topic_data=[TopicProduceData(name=TOPIC, partition_data=data)])
-        return [each.error_code for each in apis.call(asked, 9).responses[0].partition_responses]
+        return apis.call(asked, version)
+
+    def test_version_12_adds_partitions_once_for_all(self, apis: Apis) -> None:
+        apis.lead(partition=1)
+        added: list[Any] = []
+        apis.add_partitions = lambda name, producer, partitions, version: (
+            added.append((name, producer, sorted(partitions), version)) or ErrorCode.NONE
+        )
+        other = TopicPartition(TOPIC, 1)
+        answer = self.start(apis, 0, 0)
+        assert [each.error_code for each in answer.responses[0].partition_responses] == [0, 0]
+        assert added == [("tx", (5, 0), [TP, other], 2)]
+        assert self.transactional(apis, 1, version=12) == [0]
+        assert len(added) == 1
+        assert self.transactional(apis, 0, epoch=1, version=12) == [0]
+        assert added[1:] == [("tx", (5, 1), [TP], 2)]
+        assert self.transactional(apis, 1, version=12) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+        assert len(added) == 2, "what is fenced here is not asked for"
+
+    @pytest.mark.parametrize(
+        ("error", "told"),
+        [
+            (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.CONCURRENT_TRANSACTIONS),
+            (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_ENOUGH_REPLICAS),
+            (ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_ENOUGH_REPLICAS),
+            (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
+            (ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        ],
+    )
+    def test_what_is_not_added_is_not_appended(self, apis: Apis, error: ErrorCode, told: ErrorCode) -> None:
+        apis.lead(partition=1)
+        open_one = TopicPartition(TOPIC, 1)
+        apis.add_partitions = lambda *_: ErrorCode.NONE
+        assert self.transactional(apis, 0, partition=1, version=12) == [0]
+        apis.add_partitions = lambda *_: error
+        answer = self.start(apis, 0, 1)
+        assert [each.error_code for each in answer.responses[0].partition_responses] == [told, 0]
+        assert apis.replicas.get_partition(TP).log.log_end_offset == 0
+        assert apis.replicas.get_partition(open_one).log.log_end_offset == 2
+
+    def test_the_append_waits_for_the_coordinator(self, apis: Apis) -> None:
+        added: Future[ErrorCode] = Future()
+        apis.add_partitions = lambda *_: added
+        log = apis.replicas.get_partition(TP).log
+        batch = bytes(batch_of(b"a", is_transactional=True, **PRODUCER))
+        data = [PartitionProduceData(index=0, records=batch)]
+        asked = ProduceRequest(acks=1, transactional_id="tx", topic_data=[TopicProduceData(name=TOPIC, partition_data=data)])
+        answer = apis.start(asked, 12)
+        assert not apis.context.is_frame_free
+        assert log.log_end_offset == 0
+        added.set_result(ErrorCode.NONE)
+        assert answer.result(0).responses[0].partition_responses[0].error_code == 0
+        assert log.log_end_offset == 1
+
+    def test_a_transaction_with_an_epoch_begins_with_sequence_number_0(self, apis: Apis) -> None:
+        apis.add_partitions = lambda *_: ErrorCode.NONE
+        assert self.transactional(apis, 3, version=12) == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
+        assert self.transactional(apis, 0, version=12) == [0]
+
+    def test_partitions_are_added_although_they_are_not_verified(self, apis: Apis) -> None:
+        apis.config.adopt(KafkaConfig({**apis.config.originals, VERIFICATION: "false"}))
+        assert self.transactional(apis, 0, version=12) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
+
+    def test_partitions_that_this_broker_does_not_lead_are_not_added(self, apis: Apis) -> None:
+        assert self.transactional(apis, 0, partition=9, version=12) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        apis.replicas.get_partition(TP).is_leader = False
+        assert self.transactional(apis, 0, version=12) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+    def test_version_12_needs_no_transaction(self, apis: Apis) -> None:
+        wanted = request(batch_of(b"a"))
+        wanted.transactional_id = "tx"
+        assert apis.call(wanted, 12).responses[0].partition_responses[0].error_code == 0
+        assert apis.call(request(batch_of(b"a")), 12).responses[0].partition_responses[0].error_code == 0
 
     def test_one_that_no_coordinator_knows_cannot_begin(self, apis: Apis) -> None:
         assert self.transactional(apis, 0) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
@@ -177,7 +266,8 @@ class TestTransactions:
     def test_batches_of_two_producers_are_refused(self, apis: Apis) -> None:
         apis.lead(partition=1)
         apis.config.adopt(KafkaConfig({**apis.config.originals, VERIFICATION: "false"}))
-        assert self.transactional(apis, 0, 0) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
+        for version in (9, 12):
+            assert self.transactional(apis, 0, 0, version=version) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
 
 
 class TestAcks:

@@ -47,12 +47,14 @@ class MarkerBroker(RealBroker):
         producer: int = PRODUCER,
         epoch: int = 0,
         coordinator_epoch: int = 0,
+        transaction_version: int = 0,
     ) -> Any:
         return WritableTxnMarker(
             producer_id=producer,
             producer_epoch=epoch,
             transaction_result=committed,
             coordinator_epoch=coordinator_epoch,
+            transaction_version=transaction_version,
             topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=list(partitions))],
         )
 
@@ -107,7 +109,7 @@ def broker(tmp_path: Path) -> Iterator[Any]:
     made.stop()
 
 
-@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("version", [0, 1, 2])
 def test_markers_end_transactions_in_the_log(broker: Any, version: Any) -> None:
     broker.produce()
     assert (broker.log.last_stable_offset, broker.open_transactions) == (0, [0])
@@ -123,6 +125,21 @@ def test_the_access_log_hears_of_each_topic_once(broker: Any) -> None:
     broker.write(broker.marker(partitions=(0, 1, 2)), broker.marker(topic="gone"))
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert sorted(broker.context.topics) == [("gone", 1, 0, 0, unknown), ("orders", 3, 0, 0, unknown)]
+
+
+def test_markers_of_transactions_with_an_epoch_each(broker: Any) -> None:
+    broker.produce()
+    for topic, commit in (("orders", None), (OFFSETS, broker.commit)):
+        index = 0
+        if commit is not None:
+            assert commit("g", 5) == 0
+            index = broker.groups.partition_for("g")
+        late, done = (broker.marker(topic=topic, partitions=[index], epoch=epoch, transaction_version=2) for epoch in (0, 1))
+        assert broker.write(late, version=2) == {(PRODUCER, topic, index): ErrorCode.INVALID_PRODUCER_EPOCH}
+        assert broker.write(done, version=2) == {(PRODUCER, topic, index): 0}
+        assert broker.write(done, version=2) == {(PRODUCER, topic, index): 0}
+    assert broker.offset("g") == 5
+    assert broker.open_transactions == [NO_OFFSET]
 
 
 def test_epochs_fence(broker: Any) -> None:
@@ -147,7 +164,7 @@ def test_a_commit_of_offsets_that_a_marker_overtook_after_its_verification_is_re
         assert broker.end_offsets_of("g", committed) == 0
         return ErrorCode.NONE
 
-    verification = TransactionVerification(broker.replicas, end_meanwhile, broker.metrics)
+    verification = TransactionVerification(broker.replicas, end_meanwhile, end_meanwhile, broker.metrics)
     partition = broker.groups.transactional_partition("g")
     producer = Producer(PRODUCER, 0)
     error, guard = verification.verify(partition, "tx", producer)

@@ -1,10 +1,12 @@
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
 
 from tests.server.apis.group_handlers import Handlers, ask
 from tests.server.apis.groups.test_group_offsets import codes
-from twisted_kafka.coordinator.transaction.verification import UNVERIFIABLE, Verified
+from twisted_kafka.coordinator.coordinator_record import Producer
+from twisted_kafka.coordinator.transaction.verification import UNVERIFIABLE, Added, Verified
 from twisted_kafka.network.requests.request_context import TransactionNote
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.transactions import (
@@ -14,6 +16,7 @@ from twisted_kafka.protocol.messages.transactions import (
 )
 from twisted_kafka.protocol.records.batch import batches
 from twisted_kafka.server.apis.transactions.transactional_offsets import TransactionalOffsetApis
+from twisted_kafka.waiting.futures import then
 
 
 class FakeVerification:
@@ -22,11 +25,21 @@ class FakeVerification:
     def __init__(self) -> None:
         self.answer = ErrorCode.NONE
         self.asked: list[Any] = []
+        self.waiting: Future[None] | None = None
+        """What the answer to ``add`` waits for."""
 
     def verify(self, *of: Any, knows_abortable: bool) -> Any:
         self.asked.append(of)
         self.knows_abortable = knows_abortable
         return Verified(self.answer)
+
+    def add(self, sequences: Any, transactional_id: str, producer: Producer) -> Any:
+        self.asked.append((*sequences, transactional_id, producer))
+        assert set(sequences.values()) == {-1}
+        added = Added(dict.fromkeys(sequences, self.answer) if self.answer else {}, {})
+        if self.waiting is None:
+            return added
+        return then(self.waiting, lambda _: added)
 
 
 class TransactionalHandlers(Handlers):
@@ -47,7 +60,7 @@ class TransactionalHandlers(Handlers):
         return response
 
 
-@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("version", range(6))
 def test_each_version_writes_a_batch_of_the_transaction(version: Any) -> None:
     handlers = TransactionalHandlers()
     assert codes(handlers.commit({0: 5, 1: 6}, version, metadata="note")) == {0: 0, 1: 0}
@@ -89,6 +102,27 @@ def test_errors_that_a_producer_does_not_expect_of_a_group_coordinator() -> None
         assert codes(handlers.commit({0: 5}, 1)) == {0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
         assert not handlers.verification.knows_abortable
     assert handlers.bench.written() == []
+
+
+def test_since_version_5_the_groups_partition_is_added() -> None:
+    handlers = TransactionalHandlers()
+    for error, told in {
+        ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.INVALID_PRODUCER_EPOCH: ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.TRANSACTION_ABORTABLE,
+    }.items():
+        handlers.verification.answer = error
+        assert codes(handlers.commit({0: 5}, 5)) == {0: told}
+    assert handlers.bench.written() == []
+    handlers.verification.answer = ErrorCode.NONE
+    handlers.verification.waiting = Future()
+    answer = handlers.commit({0: 5}, 5)
+    assert handlers.bench.written() == []
+    handlers.verification.waiting.set_result(None)
+    assert codes(answer.result(0)) == {0: 0}
+    assert len(handlers.bench.written()) == 1
 
 
 def test_groups_without_a_name_and_coordinators_that_load() -> None:

@@ -9,6 +9,7 @@ from tests.coordinator.fakes import Bench
 from tests.coordinator.transaction_bench import TransactionBench
 from tests.server.apis.group_handlers import FakeMetadata, ask
 from twisted_kafka.coordinator.coordinator_record import Producer
+from twisted_kafka.coordinator.transaction.marker_writer import TransactionMarker
 from twisted_kafka.network.requests.request_context import TransactionNote, TransactionOutcome
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.transaction_admin import DescribeTransactionsRequest, ListTransactionsRequest
@@ -157,12 +158,46 @@ def test_offsets_and_the_end_in_every_version(version: int) -> None:
     assert handlers.context.topics == [("__consumer_offsets", 1, 0, 0, 0)]
     assert handlers.partitions() == [f"__consumer_offsets-{group_partition}"]
     assert handlers.end(version) == 0
-    expected = (TopicPartition("__consumer_offsets", group_partition), Producer(0, 0), 0, True)
-    assert handlers.bench.brokers.written == [expected]
+    partition = TopicPartition("__consumer_offsets", group_partition)
+    assert handlers.bench.brokers.written == [(partition, TransactionMarker(Producer(0, 0), 0, True, frozenset({partition})))]
     assert handlers.context.topics == [("__consumer_offsets", 1, 0, 0, 0)]
     assert handlers.end(version, committed=False) == ErrorCode.INVALID_TXN_STATE
     assert handlers.context.error == ErrorCode.INVALID_TXN_STATE
     assert handlers.context.topics is None
+
+
+def test_version_5_ends_a_transaction_with_an_epoch_and_gives_the_next_one() -> None:
+    handlers = TransactionHandlers()
+
+    def end(epoch: int, committed: bool = True) -> tuple[int, int, int]:
+        request = EndTxnRequest(transactional_id="tx", producer_id=0, producer_epoch=epoch, committed=committed)
+        answer = handlers.ask(handlers.family, request, 5)
+        return answer.error_code, answer.producer_id, answer.producer_epoch
+
+    assert handlers.add(5, 0) == {"orders-0": 0}
+    handlers.bench.advance(700)
+    assert end(0) == (0, 0, 1)
+    assert handlers.context.transaction == TransactionNote("tx", TransactionOutcome.COMMITTED, 700)
+    assert handlers.context.topics == [("orders", 1, 0, 0, 0)]
+    ((_, marker),) = handlers.bench.brokers.written
+    assert (marker.producer, marker.transaction_version) == (Producer(0, 1), 2)
+    assert end(0) == (0, 0, 1)
+    assert handlers.context.transaction == TransactionNote("tx")
+    assert end(0, committed=False) == (ErrorCode.INVALID_TXN_STATE, -1, -1)
+    assert handlers.context.error == ErrorCode.INVALID_TXN_STATE
+    assert end(1, committed=False) == (0, 0, 2)
+    assert handlers.context.transaction == TransactionNote("tx")  # there was none
+    assert handlers.context.topics is None
+    assert end(0) == (ErrorCode.PRODUCER_FENCED, -1, -1)
+
+
+def test_the_next_epoch_is_not_told_to_producers_that_have_none() -> None:
+    handlers = TransactionHandlers()
+    handlers.add(3, 0)
+    request = EndTxnRequest(transactional_id="tx", producer_id=0, producer_epoch=0, committed=True)
+    answer = handlers.ask(handlers.family, request, 4)
+    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, -1, -1)
+    assert handlers.end(4) == 0
 
 
 def test_the_access_log_hears_how_and_after_what_time_a_transaction_ends() -> None:

@@ -1,5 +1,5 @@
 """Produce v0-11: v0-v2 old message formats, v3 record batches and transactions, v5 log start offset, v7 zstd, v8 record errors,
-v9 flexible, v10 current leader, v11 idempotent retries across transactions."""
+v9 flexible, v10 current leader, v11 idempotent retries across transactions, v12 adds partitions to transactions (KIP-890)."""
 
 import struct
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from twisted_kafka.coordinator.coordinator_record import Producer
-from twisted_kafka.coordinator.transaction.verification import UNVERIFIABLE, TransactionVerification
+from twisted_kafka.coordinator.transaction.verification import UNVERIFIABLE, Added, TransactionVerification
 from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard
 from twisted_kafka.log.results import Conversion
 from twisted_kafka.log.validation.log_validator import AppendOrigin
@@ -38,7 +38,7 @@ from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.server.apis.data.leader_hints import LeaderHints
 from twisted_kafka.server.apis.data.produce_direct import FIRST_VERSION, AppendedResponse, OneBatch, read_one
 from twisted_kafka.server.dispatch import CLOSE_CONNECTION, NO_RESPONSE, Later, Outcome, api
-from twisted_kafka.waiting.futures import then, when_done
+from twisted_kafka.waiting.futures import and_then, then, when_done
 
 ADMIN_CLIENT_ID: Final = "__admin_client"
 """The client id that may write to internal topics (Kafka: ``AdminUtils.ADMIN_CLIENT_ID``)."""
@@ -49,6 +49,7 @@ _FIRST_VERSION_OF_BATCHES: Final = 3
 _FIRST_VERSION_WITH_ZSTD: Final = 7
 _FIRST_VERSION_WITH_LEADERS: Final = 10
 _FIRST_VERSION_WITH_ABORTABLE: Final = 11
+_FIRST_VERSION_THAT_ADDS: Final = 12
 
 _OVERHEAD: Final = 12
 """Size of the base offset and the length field, which the batch length does not include."""
@@ -87,7 +88,7 @@ class ProduceApis:
     @api(
         ProduceRequest,
         ProduceResponse,
-        versions=(0, 11),
+        versions=(0, 12),
         direct="produce_one",
         together=("read_batch", "append_together", "answer_one"),
     )
@@ -114,10 +115,22 @@ class ProduceApis:
             entries, refused = {}, _all_refused(request, _NO_TRANSACTIONAL_ID)
         guards = NO_GUARDS
         if transactional_id is not None and entries:
+            if version >= _FIRST_VERSION_THAT_ADDS:
+                return self._add_and_append(context, request, entries, refused)
             unverified, guards = self._verify(entries, transactional_id, version >= _FIRST_VERSION_WITH_ABORTABLE)
             if unverified:
                 refused = unverified if refused is None else {**refused, **unverified}
                 entries = {partition: records for partition, records in entries.items() if partition not in unverified}
+        return self._append(context, request, entries, refused, guards)
+
+    def _append(
+        self,
+        context: RequestContext,
+        request: ProduceRequest,
+        entries: dict[TopicPartition, Buffer],
+        refused: Results | None,
+        guards: Guards,
+    ) -> "Answer | Future[Answer]":
         respond = partial(self._respond, context, request, refused)
         if not entries:
             return respond({})
@@ -183,15 +196,9 @@ class ProduceApis:
         self, entries: dict[TopicPartition, Buffer], transactional_id: str, knows_abortable: bool
     ) -> tuple[Results, Guards]:
         """Return the errors of batches that are not part of their producer's transaction, and the guards of those that start it."""
-        producers = {
-            partition: Producer(*_producer_of(records, _PRODUCER_AT))
-            for partition, records in entries.items()
-            if len(records) >= HEADER_SIZE  # a shorter one is corrupt, which the append reports
-            and records[_ATTRIBUTES_AT] & _TRANSACTIONAL
-            and records[_PRODUCER_AT] < _NEGATIVE
-        }
+        producers = _transactional_producers(entries)
         if len(set(producers.values())) > 1:
-            return {partition: PartitionResult(ErrorCode.INVALID_PRODUCER_ID_MAPPING) for partition in entries}, NO_GUARDS
+            return _several_producers(entries), NO_GUARDS
         refused: Results = {}
         guards: dict[TopicPartition, VerificationGuard] = {}
         for partition, producer in producers.items():
@@ -204,6 +211,28 @@ class ProduceApis:
             elif guard is not None:
                 guards[partition] = guard
         return refused, guards
+
+    def _add_and_append(
+        self, context: RequestContext, request: ProduceRequest, entries: dict[TopicPartition, Buffer], refused: Results | None
+    ) -> "Answer | Future[Answer]":
+        """Add the partitions to their producer's transaction, then append to those that are in it."""
+        producers = _transactional_producers(entries)
+        if len(set(producers.values())) > 1:
+            return self._append(context, request, {}, {**(refused or {}), **_several_producers(entries)}, NO_GUARDS)
+        if not producers:
+            return self._append(context, request, entries, refused, NO_GUARDS)
+        sequences: dict[TopicPartition, int] = {each: _sequence_of(entries[each], _SEQUENCE_AT)[0] for each in producers}
+        producer = next(iter(producers.values()))
+
+        def append(added: Added) -> "Answer | Future[Answer]":
+            if not added.errors:
+                return self._append(context, request, entries, refused, added.guards)
+            failed = {each: _not_added(error) for each, error in added.errors.items()}
+            left = {each: records for each, records in entries.items() if each not in failed}
+            return self._append(context, request, left, {**(refused or {}), **failed}, added.guards)
+
+        added = self._verification.add(sequences, request.transactional_id or "", producer)
+        return and_then(added, append) if isinstance(added, Future) else append(added)
 
     def _refuse(self, topic_partition: TopicPartition, error: int) -> PartitionResult:
         """Return the result of records refused before the append; an unknown topic takes precedence, as in Kafka."""
@@ -313,6 +342,29 @@ def _the_batch(records: Buffer | None, version: int, transactional_id: str | Non
     if end < size:
         return records[:end], _trailing_error(records[end:])
     return records, 0
+
+
+def _transactional_producers(entries: dict[TopicPartition, Buffer]) -> dict[TopicPartition, Producer]:
+    """Return the producers of transactional batches, by partition."""
+    return {
+        partition: Producer(*_producer_of(records, _PRODUCER_AT))
+        for partition, records in entries.items()
+        if len(records) >= HEADER_SIZE  # a shorter one is corrupt, which the append reports
+        and records[_ATTRIBUTES_AT] & _TRANSACTIONAL
+        and records[_PRODUCER_AT] < _NEGATIVE
+    }
+
+
+def _several_producers(entries: dict[TopicPartition, Buffer]) -> Results:
+    return {partition: PartitionResult(ErrorCode.INVALID_PRODUCER_ID_MAPPING) for partition in entries}
+
+
+def _not_added(error: ErrorCode) -> PartitionResult:
+    """Return the result of a batch whose partition was not added to the transaction.
+
+    CONCURRENT_TRANSACTIONS is for the producer, which began its transaction before its last one was complete.
+    """
+    return PartitionResult(error) if error is ErrorCode.CONCURRENT_TRANSACTIONS else _unverified(error)
 
 
 def _unverified(error: ErrorCode) -> PartitionResult:

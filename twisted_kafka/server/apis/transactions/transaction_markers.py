@@ -1,4 +1,6 @@
-"""WriteTxnMarkers v0-1: a transaction coordinator or an administrator ends transactions in partitions that this broker leads.
+"""WriteTxnMarkers v0-2: a transaction coordinator or an administrator ends transactions in partitions that this broker leads.
+
+v2 says which ``transaction.version`` a marker belongs to (KIP-1228).
 
 It is accepted on every listener, as ``kafka-transactions.sh abort`` sends it to the leader of a partition with a hanging
 transaction (KIP-664). In Kafka it requires ALTER or CLUSTER_ACTION on the cluster.
@@ -28,7 +30,7 @@ class TransactionMarkerApis:
     def __init__(self, appender: MarkerAppender) -> None:
         self._appender = appender
 
-    @api(WriteTxnMarkersRequest, WriteTxnMarkersResponse, versions=(0, 1))
+    @api(WriteTxnMarkersRequest, WriteTxnMarkersResponse, versions=(0, 2))
     def write_txn_markers(
         self, context: RequestContext, request: WriteTxnMarkersRequest
     ) -> "WriteTxnMarkersResponse | Future[WriteTxnMarkersResponse]":
@@ -40,7 +42,7 @@ class TransactionMarkerApis:
 def _marker(marker: WritableTxnMarker) -> TransactionMarker:
     partitions = frozenset(TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes)
     producer = Producer(marker.producer_id, marker.producer_epoch)
-    return TransactionMarker(producer, marker.coordinator_epoch, marker.transaction_result, partitions)
+    return TransactionMarker(producer, marker.coordinator_epoch, marker.transaction_result, partitions, marker.transaction_version)
 
 
 def _response(context: RequestContext, request: WriteTxnMarkersRequest, results: list[MarkerErrors]) -> WriteTxnMarkersResponse:

@@ -1,6 +1,7 @@
-"""TxnOffsetCommit v0-4: offsets of a group that become visible when the producer's transaction is committed.
+"""TxnOffsetCommit v0-5: offsets of a group that become visible when the producer's transaction is committed.
 
-v2 leader epochs, v3 the group member that commits (KIP-447), v4 further errors (KIP-890).
+v2 leader epochs, v3 the group member that commits (KIP-447), v4 further errors, v5 adds the group's partition of
+``__consumer_offsets`` to the transaction (KIP-890).
 """
 
 from concurrent.futures import Future
@@ -10,7 +11,8 @@ from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
 from twisted_kafka.coordinator.group.requests import Sender
 from twisted_kafka.coordinator.group.state.offset_store import Offsets
-from twisted_kafka.coordinator.transaction.verification import UNVERIFIABLE, TransactionVerification
+from twisted_kafka.coordinator.transaction.verification import UNVERIFIABLE, Added, TransactionVerification
+from twisted_kafka.log.producer_state.producer_state_manager import NO_SEQUENCE
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.network.requests.request_context import RequestContext, TransactionNote
 from twisted_kafka.protocol.errors import ErrorCode, KafkaError
@@ -24,13 +26,16 @@ from twisted_kafka.protocol.messages.transactions import (
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.server.dispatch import api
 from twisted_kafka.timing.clock import IClock
-from twisted_kafka.waiting.futures import when_done
+from twisted_kafka.waiting.futures import and_then, when_done
 
 LOADING_SINCE: Final = 2
 """Older producers fail with COORDINATOR_LOAD_IN_PROGRESS, so they get another retriable error (KAFKA-7296)."""
 
 ABORTABLE_SINCE: Final = 4
 """The version since which producers know TRANSACTION_ABORTABLE."""
+
+ADDS_SINCE: Final = 5
+"""The version since which producers send no AddOffsetsToTxn."""
 
 Refused = dict[TopicPartition, ErrorCode]
 
@@ -46,7 +51,7 @@ class TransactionalOffsetApis:
         self._metadata = metadata
         self._clock = clock
 
-    @api(TxnOffsetCommitRequest, TxnOffsetCommitResponse, versions=(0, 4))
+    @api(TxnOffsetCommitRequest, TxnOffsetCommitResponse, versions=(0, 5))
     def txn_offset_commit(
         self, context: RequestContext, request: TxnOffsetCommitRequest
     ) -> "TxnOffsetCommitResponse | Future[TxnOffsetCommitResponse]":
@@ -87,14 +92,28 @@ class TransactionalOffsetApis:
             partition = self._groups.transactional_partition(request.group_id)
         except KafkaError as failure:
             return failure.code
+        sender = Sender(request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch)
+        if version >= ADDS_SINCE:
+
+            def commit(added: Added) -> "ErrorCode | Future[ErrorCode]":
+                error = added.errors.get(partition, ErrorCode.NONE)
+                if error:
+                    return error if error is ErrorCode.CONCURRENT_TRANSACTIONS else _for_producer(error)
+                return self._groups.commit_transactional_offsets(sender, producer, added.guards.get(partition), offsets)
+
+            added = self._verification.add({partition: NO_SEQUENCE}, request.transactional_id, producer)
+            return and_then(added, commit) if isinstance(added, Future) else commit(added)
         error, guard = self._verification.verify(
             partition, request.transactional_id, producer, knows_abortable=version >= ABORTABLE_SINCE
         )
         if error:
-            # Another coordinator's error would make the producer look for this group's one again.
-            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if error in UNVERIFIABLE else error
-        sender = Sender(request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch)
+            return _for_producer(error)
         return self._groups.commit_transactional_offsets(sender, producer, guard, offsets)
+
+
+def _for_producer(error: ErrorCode) -> ErrorCode:
+    """Return the error: another coordinator's one would make the producer look for this group's coordinator again."""
+    return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if error in UNVERIFIABLE else error
 
 
 def _response(

@@ -1,7 +1,7 @@
-"""AddPartitionsToTxn v0-5, AddOffsetsToTxn v0-4, EndTxn v0-4: what a producer does in a transaction (KIP-98).
+"""AddPartitionsToTxn v0-5, AddOffsetsToTxn v0-4, EndTxn v0-5: what a producer does in a transaction (KIP-98).
 
 v2 of each PRODUCER_FENCED (KIP-588). AddPartitionsToTxn v4 and v5 are for brokers: several transactions, which may be verified
-instead of changed (KIP-890).
+instead of changed (KIP-890). EndTxn v5 gives the producer the epoch of its next transaction (KIP-890).
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,6 +11,7 @@ from typing import Final
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
 from twisted_kafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
+from twisted_kafka.coordinator.transaction.transaction_metadata import BUMPED_SINCE
 from twisted_kafka.coordinator.transaction.transaction_shard import Ended
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.network.requests.request_context import RequestContext, TransactionNote
@@ -36,6 +37,9 @@ from twisted_kafka.waiting.futures import gather, when_done
 SEVERAL_SINCE: Final = 4
 FENCED_SINCE: Final = 2
 """The version since which producers know PRODUCER_FENCED."""
+
+EPOCHS_SINCE: Final = 5
+"""The version of EndTxn since which each transaction has an epoch of its own."""
 
 Errors = Mapping[TopicPartition, ErrorCode]
 
@@ -68,7 +72,8 @@ class TransactionApis:
         producer = Producer(transaction.producer_id, transaction.producer_epoch)
         if transaction.verify_only:
             return self._transactions.verify_partitions(transaction.transactional_id, producer, partitions)
-        added = self._transactions.add_partitions(transaction.transactional_id, producer, partitions)
+        client_version = BUMPED_SINCE if version >= SEVERAL_SINCE else 0
+        added = self._transactions.add_partitions(transaction.transactional_id, producer, partitions, client_version)
         return when_done(added, lambda error: dict.fromkeys(partitions, fenced_error(error, version, FENCED_SINCE)))
 
     def _refused(self, partitions: Sequence[TopicPartition], version: int) -> dict[TopicPartition, ErrorCode]:
@@ -98,12 +103,14 @@ class TransactionApis:
 
         return when_done(added, respond)
 
-    @api(EndTxnRequest, EndTxnResponse, versions=(0, 4))
+    @api(EndTxnRequest, EndTxnResponse, versions=(0, 5))
     def end_txn(self, context: RequestContext, request: EndTxnRequest) -> "EndTxnResponse | Future[EndTxnResponse]":
         """Commit or abort a transaction; respond when the outcome is certain."""
         context.transaction = TransactionNote(request.transactional_id)
         producer = Producer(request.producer_id, request.producer_epoch)
-        ended = self._transactions.end_transaction(request.transactional_id, producer, request.committed)
+        has_epochs = context.api_version >= EPOCHS_SINCE
+        end = self._transactions.end_transaction_with_bump if has_epochs else self._transactions.end_transaction
+        ended = end(request.transactional_id, producer, request.committed)
 
         def respond(ended: Ended) -> EndTxnResponse:
             error = fenced_error(ended.error, context.api_version, FENCED_SINCE)
@@ -111,7 +118,7 @@ class TransactionApis:
             context.note_error(error)
             if ended.end is not None and not error:
                 context.transaction = end_note(ended.end)
-            return EndTxnResponse(error_code=error)
+            return EndTxnResponse(error_code=error, producer_id=ended.producer.producer_id, producer_epoch=ended.producer.epoch)
 
         return when_done(ended, respond)
 

@@ -1,0 +1,68 @@
+"""What EndTxn v5 may do, in which state, and as whom: the end of a transaction bumps its producer's epoch (KIP-890).
+
+As each transaction has an epoch of its own, an end names its transaction. The same request again is told from one that ends the
+next transaction, and one that comes too late from both.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+
+from twisted_kafka.coordinator.coordinator_record import Producer
+from twisted_kafka.coordinator.transaction.transaction_metadata import LAST_EPOCH, MAX_EPOCH, TransactionMetadata
+from twisted_kafka.coordinator.transaction.transaction_state import TransactionState
+from twisted_kafka.protocol.errors import ErrorCode
+
+
+class Sender(Enum):
+    """Who sends the request, by its producer id and epoch."""
+
+    CURRENT = "has the present epoch"
+    RETRYING = "has the epoch before the end that is asked for again"
+
+
+class Step(Enum):
+    """What is done."""
+
+    END = "the transaction ends"
+    BUMP = "there is no transaction to abort; the epoch is bumped all the same"
+    AGAIN = "what was answered already is answered again"
+
+
+_S = TransactionState
+_CURRENT, _RETRYING = Sender.CURRENT, Sender.RETRYING
+_COMMIT, _ABORT = True, False
+
+STEPS: Final[Mapping[tuple[TransactionState, Sender, bool], Step | ErrorCode]] = {
+    (_S.ONGOING, _CURRENT, _COMMIT): Step.END,
+    (_S.ONGOING, _CURRENT, _ABORT): Step.END,
+    (_S.ONGOING, _RETRYING, _COMMIT): ErrorCode.PRODUCER_FENCED,
+    (_S.ONGOING, _RETRYING, _ABORT): ErrorCode.PRODUCER_FENCED,
+    (_S.EMPTY, _CURRENT, _COMMIT): ErrorCode.INVALID_TXN_STATE,
+    (_S.EMPTY, _CURRENT, _ABORT): Step.BUMP,
+    (_S.EMPTY, _RETRYING, _COMMIT): ErrorCode.PRODUCER_FENCED,
+    (_S.EMPTY, _RETRYING, _ABORT): ErrorCode.PRODUCER_FENCED,
+    (_S.COMPLETE_COMMIT, _CURRENT, _COMMIT): ErrorCode.INVALID_TXN_STATE,
+    (_S.COMPLETE_COMMIT, _CURRENT, _ABORT): Step.BUMP,
+    (_S.COMPLETE_COMMIT, _RETRYING, _COMMIT): Step.AGAIN,
+    (_S.COMPLETE_COMMIT, _RETRYING, _ABORT): ErrorCode.INVALID_TXN_STATE,
+    (_S.COMPLETE_ABORT, _CURRENT, _COMMIT): ErrorCode.INVALID_TXN_STATE,
+    (_S.COMPLETE_ABORT, _CURRENT, _ABORT): Step.BUMP,
+    (_S.COMPLETE_ABORT, _RETRYING, _COMMIT): ErrorCode.INVALID_TXN_STATE,
+    (_S.COMPLETE_ABORT, _RETRYING, _ABORT): Step.AGAIN,
+}
+"""By state, sender and outcome. In the other states a record of the id is being written, and everybody has to wait."""
+
+
+def sender_of(before: TransactionMetadata, producer: Producer) -> Sender | ErrorCode:
+    """Return who asks, or the error for a producer that is neither."""
+    now = before.producer
+    if producer == now and producer.epoch <= LAST_EPOCH:
+        return _CURRENT
+    if producer.producer_id != now.producer_id:
+        has_new_id = producer == Producer(before.previous_producer_id, LAST_EPOCH) and now.epoch == 0
+        return _RETRYING if has_new_id else ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    # No producer gets MAX_EPOCH, which only fences: what is prepared with it gets a new id, or has fenced its producer.
+    if producer.epoch + 1 != now.epoch or (now.epoch == MAX_EPOCH and not before.state.is_prepared):
+        return ErrorCode.PRODUCER_FENCED
+    return _RETRYING
