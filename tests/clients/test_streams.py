@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 
 from tests.clients.clients import HERE, java_library, java_machine, run
 from tests.clients.served import ServedBroker
-from tests.clients.transactional import TIMEOUT_S, make_topic
+from tests.clients.transactional import COMPACTING, TIMEOUT_S, make_topic
 from tests.eventually import eventually
 from tests.processes import start_tied
 
@@ -29,6 +29,7 @@ KILLS = 10
 BROKER_KILLS = (3, 7)
 """Kills at which it is the broker's turn."""
 STOP_S = 60
+COMPACTED = ("counting-counts-changelog", "__consumer_offsets", "__transaction_state")
 SETTINGS = (
     "group.initial.rebalance.delay.ms=0",
     "group.min.session.timeout.ms=1000",
@@ -36,6 +37,7 @@ SETTINGS = (
     "transaction.state.log.num.partitions=4",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms=500",
     "auto.create.topics.enable=false",
+    *COMPACTING,
 )
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(900)]
@@ -149,6 +151,8 @@ def test_each_word_is_counted_once(command: list[str], broker: ServedBroker, tmp
         time.sleep(2)  # more would come now
         assert counted(broker.bootstrap) == expected
         assert_internal_topics(broker)
+        cleaned = (broker.log_dir / "cleaner-offset-checkpoint").read_text()
+        assert all(re.search(rf"^{topic} \d+ [1-9]", cleaned, re.MULTILINE) for topic in COMPACTED), cleaned
         assert [process.stop() for process in processes] == [0] * PROCESSES
         assert counted(broker.bootstrap) == expected
         assert broker.stop() == 0

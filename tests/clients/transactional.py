@@ -7,6 +7,14 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 TIMEOUT_S = 60
+COMPACTING = (
+    "log.segment.bytes=20000",
+    "offsets.topic.segment.bytes=20000",
+    "transaction.state.log.segment.bytes=20000",
+    "log.cleaner.backoff.ms=200",
+    "log.cleaner.min.cleanable.ratio=0.01",
+)
+"""Settings with which compacted topics, the states of coordinators among them, are compacted all the time."""
 
 
 class Bootstrapped(Protocol):

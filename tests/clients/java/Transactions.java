@@ -62,7 +62,7 @@ public class Transactions {
             case "join":
                 Transactor joined = new Transactor(bootstrap, words[1], words[2]);
                 transactors.put(words[0], joined);
-                joined.join(words[3], words[4], words[5]);
+                joined.join(words[0], words[3], words[4], words[5]);
                 return null;
             case "read":
                 return read(words[0], words[1]);
@@ -142,8 +142,9 @@ public class Transactions {
             producer.initTransactions();
         }
 
-        void join(String group, String topic, String protocol) {
+        void join(String name, String group, String topic, String protocol) {
             Map<String, Object> settings = consumerSettings(bootstrap);
+            settings.put("client.id", name);
             settings.put("group.id", group);
             settings.put("group.protocol", protocol);
             if (protocol.equals("classic")) {
