@@ -47,7 +47,7 @@ TRANSACTION_FIELDS: tuple[Field, ...] = (
         "duration_ms",
         "bigint",
         "int",
-        "with `outcome`: from the transaction's first AddPartitionsToTxn or AddOffsetsToTxn to that decision",
+        "with `outcome`: from the transaction's begin, when its first partition was added, to that decision",
     ),
     Field("timeout_ms", "int", "int", "the timeout of the id's transactions; present only for InitProducerId"),
 )

@@ -28,6 +28,7 @@ that a transaction was open; that none was open any more."""
 
 _FENCING_ERRORS = ("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
 _EVENT_OF_API = {
+    "Produce": ACTIVE,
     "AddPartitionsToTxn": ACTIVE,
     "AddOffsetsToTxn": ACTIVE,
     "TxnOffsetCommit": ACTIVE,

@@ -88,7 +88,7 @@ class Model:
             self.counts[transactional_id]["begun"] += 1
             self.counts[transactional_id]["open"] = 1
         self.used_ms[transactional_id] = self._at_ms
-        self._add(self._chosen.choice(("AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit")), transactional_id)
+        self._add(self._chosen.choice(("AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "Produce")), transactional_id)
 
     def _end(self, transactional_id: str) -> None:
         if transactional_id not in self.begun_ms:
@@ -104,7 +104,7 @@ class Model:
     def _refuse(self, transactional_id: str) -> None:
         error = self._chosen.choice(("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_TXN_STATE"))
         self.counts[transactional_id]["refused"] += error != "INVALID_TXN_STATE"
-        self._add(self._chosen.choice(("EndTxn", "AddPartitionsToTxn", "InitProducerId")), transactional_id, error=error)
+        self._add(self._chosen.choice(("EndTxn", "AddPartitionsToTxn", "InitProducerId", "Produce")), transactional_id, error=error)
 
     def _initialize(self, transactional_id: str) -> None:
         if transactional_id not in self.begun_ms:

@@ -10,6 +10,7 @@ from tests.replication.harness import BROKER, OTHER, TOPIC, TP, batch_of
 from tests.server.apis.replica_apis import Apis
 from twisted_kafka.config.broker_config import KafkaConfig
 from twisted_kafka.log.validation.log_validator import AppendOrigin
+from twisted_kafka.network.requests.request_context import TransactionNote
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
 from twisted_kafka.protocol.records.builder import end_transaction_marker
@@ -147,11 +148,14 @@ class TestTransactions:
         answer = self.start(apis, 0, 0)
         assert [each.error_code for each in answer.responses[0].partition_responses] == [0, 0]
         assert added == [("tx", (5, 0), [TP, other], 2)]
+        assert apis.context.transaction == TransactionNote("tx")
         assert self.transactional(apis, 1, version=12) == [0]
         assert len(added) == 1
+        assert apis.context.transaction is None
         assert self.transactional(apis, 0, epoch=1, version=12) == [0]
         assert added[1:] == [("tx", (5, 1), [TP], 2)]
         assert self.transactional(apis, 1, version=12) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+        assert apis.context.transaction == TransactionNote("tx")
         assert len(added) == 2, "what is fenced here is not asked for"
 
     @pytest.mark.parametrize(
@@ -211,6 +215,7 @@ class TestTransactions:
 
     def test_one_that_no_coordinator_knows_cannot_begin(self, apis: Apis) -> None:
         assert self.transactional(apis, 0) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
+        assert apis.context.transaction == TransactionNote("tx")
         assert apis.replicas.get_partition(TP).log.log_end_offset == 0
         assert self.transactional(apis, 0, partition=9) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
         wanted = request(batch_of(b"a"))

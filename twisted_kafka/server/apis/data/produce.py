@@ -12,7 +12,7 @@ from twisted_kafka.coordinator.transaction.verification import UNVERIFIABLE, Add
 from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard
 from twisted_kafka.log.results import Conversion
 from twisted_kafka.log.validation.log_validator import AppendOrigin
-from twisted_kafka.network.requests.request_context import RequestContext
+from twisted_kafka.network.requests.request_context import RequestContext, TransactionNote
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -119,6 +119,7 @@ class ProduceApis:
                 return self._add_and_append(context, request, entries, refused)
             unverified, guards = self._verify(entries, transactional_id, version >= _FIRST_VERSION_WITH_ABORTABLE)
             if unverified:
+                context.transaction = TransactionNote(transactional_id)
                 refused = unverified if refused is None else {**refused, **unverified}
                 entries = {partition: records for partition, records in entries.items() if partition not in unverified}
         return self._append(context, request, entries, refused, guards)
@@ -225,6 +226,8 @@ class ProduceApis:
         producer = next(iter(producers.values()))
 
         def append(added: Added) -> "Answer | Future[Answer]":
+            if added.errors or added.guards:
+                context.transaction = TransactionNote(request.transactional_id or "")
             if not added.errors:
                 return self._append(context, request, entries, refused, added.guards)
             failed = {each: _not_added(error) for each, error in added.errors.items()}
