@@ -15,6 +15,7 @@ from twisted_kafka.coordinator.group.requests import Sender, SyncRequest
 from twisted_kafka.coordinator.replica_log import ReplicaReader
 from twisted_kafka.coordinator.transaction.verification import TransactionVerification
 from twisted_kafka.log.log_manager import LogManager
+from twisted_kafka.log.producer_state.producer_state_manager import NO_SEQUENCE
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import ErrorCode, KafkaStorageError
@@ -191,28 +192,32 @@ def test_a_transaction_is_verified_before_its_first_append(tmp_path: Path, clock
     def never(*_: Any) -> ErrorCode:
         raise AssertionError
 
-    def ask(*question: Any) -> ErrorCode:
+    def ask(*question: Any) -> dict[TopicPartition, ErrorCode]:
         asked.append(question)
-        return ErrorCode.NONE if len(asked) > 1 else ErrorCode.INVALID_TXN_STATE
+        return {partition: ErrorCode.NONE if len(asked) > 1 else ErrorCode.INVALID_TXN_STATE}
+
+    def verify(each: TopicPartition) -> Any:
+        return verification.verify({each: NO_SEQUENCE}, "tx", producer)
 
     verification = TransactionVerification(broker.replicas, ask, never, broker.metrics)
-    assert verification.verify(TopicPartition(TOPIC, 99), "tx", producer) == (ErrorCode.NONE, None)
+    assert verify(TopicPartition(TOPIC, 99)) == ({}, {})
     assert asked == []
-    assert verification.verify(partition, "tx", producer).error == ErrorCode.INVALID_TXN_STATE
-    error, guard = verification.verify(partition, "tx", producer)
-    assert error == ErrorCode.NONE
-    assert asked == [(partition, "tx", producer)] * 2
+    assert verify(partition) == ({partition: ErrorCode.INVALID_TXN_STATE}, {})
+    errors, guards = verify(partition)
+    assert errors == {}
+    assert asked == [("tx", producer, [partition])] * 2
     value = OffsetCommitValue(offset=1, commit_timestamp=clock.wall_ms())
     assert (
         broker.groups.commit_transactional_offsets(Sender("g"), producer, None, {PARTITION: value}) == ErrorCode.INVALID_TXN_STATE
     )
+    guard = guards[partition]
     assert broker.groups.commit_transactional_offsets(Sender("g"), producer, guard, {PARTITION: value}) == ErrorCode.NONE
-    assert verification.verify(partition, "tx", producer) == (ErrorCode.NONE, None)
+    assert verify(partition) == ({}, {})
     assert len(asked) == 2
 
     def error_for(answer: ErrorCode, **options: bool) -> ErrorCode:
-        asked_once = TransactionVerification(broker.replicas, lambda *_: answer, never, broker.metrics)
-        return asked_once.verify(partition, "tx", Producer(8, 0), **options).error
+        asked_once = TransactionVerification(broker.replicas, lambda *_: {partition: answer}, never, broker.metrics)
+        return asked_once.verify({partition: NO_SEQUENCE}, "tx", Producer(8, 0), **options).errors[partition]
 
     assert error_for(ErrorCode.INVALID_PRODUCER_ID_MAPPING) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert error_for(ErrorCode.PRODUCER_FENCED) == ErrorCode.INVALID_PRODUCER_EPOCH

@@ -433,7 +433,7 @@ class Simulation:
         if guard is not None:
             if self.chance(0.1):
                 self.anything()
-            error = self.bench.transactions.verify(name, transactional_id, producer)
+            error = self.bench.transactions.verify_partitions(transactional_id, producer, [name])[name]
             if error:
                 return error
             if self.chance(0.1):

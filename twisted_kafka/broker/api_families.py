@@ -91,7 +91,9 @@ def make_families(dependencies: ApiDependencies) -> list[object]:
         create_topic = partial(_create_topic, topics)
         dependencies.access_log.publish_to(AccessLogTopic(config, metadata, clock, append, create_topic).publish)
     transactions = dependencies.transactions
-    verification = TransactionVerification(replicas, transactions.verify, transactions.add_partitions, dependencies.metrics)
+    verification = TransactionVerification(
+        replicas, transactions.verify_partitions, transactions.add_partitions, dependencies.metrics
+    )
     describer = ConfigDescriber(config, dependencies.configs)
     return [
         VersionsApis(dependencies.supported, dependencies.features),

@@ -37,7 +37,10 @@ class Apis(Harness):
                 ProduceApis(
                     self.replicas,
                     TransactionVerification(
-                        self.replicas, lambda *of: self.ask_coordinator(*of), lambda *of: self.add_partitions(*of), self.metrics
+                        self.replicas,
+                        lambda name, who, partitions: {each: self.ask_coordinator(each, name, who) for each in partitions},
+                        lambda *of: self.add_partitions(*of),
+                        self.metrics,
                     ),
                 ),
                 FetchApis(self.replicas, self.sessions, self.config, self.clock),

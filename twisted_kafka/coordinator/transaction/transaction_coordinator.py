@@ -159,10 +159,6 @@ class TransactionCoordinator:
             return dict.fromkeys(partitions, error.code)
         return errors
 
-    def verify(self, partition: TopicPartition, transactional_id: str, producer: Producer) -> ErrorCode:
-        """Return whether the partition is part of the producer's transaction: NONE or the error."""
-        return self.verify_partitions(transactional_id, producer, (partition,))[partition]
-
     def end_transaction(self, transactional_id: str, producer: Producer, committed: bool) -> "Ended | Future[Ended]":
         """Commit or abort the producer's transaction."""
         answer: Ended | Future[Ended] = self._execute(

@@ -13,15 +13,15 @@ from typing import Final, NamedTuple
 
 from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.transaction.transaction_metadata import BUMPED_SINCE
-from twisted_kafka.log.producer_state.producer_state_manager import NO_SEQUENCE, VerificationGuard
+from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard
 from twisted_kafka.metrics.registry import MetricsRegistry
 from twisted_kafka.protocol.errors import ErrorCode, InvalidProducerEpochError
 from twisted_kafka.protocol.topic_partition import TopicPartition
 from twisted_kafka.replication.replica_manager import ReplicaManager
 from twisted_kafka.waiting.futures import when_done
 
-AskCoordinator = Callable[[TopicPartition, str, Producer], ErrorCode]
-"""Asks the coordinator of a transactional id: NONE if the partition is in its open transaction, otherwise the error."""
+AskCoordinator = Callable[[str, Producer, Collection[TopicPartition]], Mapping[TopicPartition, ErrorCode]]
+"""Asks the coordinator of a transactional id for each partition: NONE if it is in its open transaction, otherwise the error."""
 
 AddToTransaction = Callable[[str, Producer, Collection[TopicPartition], int], "ErrorCode | Future[ErrorCode]"]
 """Has the coordinator add partitions to the open transaction, or begin it, for a ``transaction.version``; all or none."""
@@ -40,15 +40,10 @@ UNVERIFIABLE: Final = frozenset(
 
 
 class Verified(NamedTuple):
-    """The result of a verification: an error, or NONE and the guard to pass to the append."""
+    """Errors, and the guards to pass to the appends of the other partitions; neither for an append that needs none.
 
-    error: ErrorCode
-    guard: VerificationGuard | None = None
-    """None if the append needs none: the transaction is already open in the partition, or verification is off."""
-
-
-class Added(NamedTuple):
-    """The result of adding partitions: errors, and the guards to pass to the appends; neither if the append needs none."""
+    It needs none if the producer's transaction is open in the partition already, or verification is off.
+    """
 
     errors: Mapping[TopicPartition, ErrorCode]
     guards: Mapping[TopicPartition, VerificationGuard]
@@ -69,40 +64,53 @@ class TransactionVerification:
 
     def verify(
         self,
-        partition: TopicPartition,
+        sequences: Mapping[TopicPartition, int],
         transactional_id: str,
         producer: Producer,
-        sequence: int = NO_SEQUENCE,
         *,
         knows_abortable: bool = True,
     ) -> Verified:
-        """Return whether the producer may append a batch that begins with ``sequence`` to the partition in its transaction.
+        """Return which partitions the producer may append to in its transaction.
 
-        A producer with an open transaction in the partition may continue. For a partition that this broker does not have, the
-        append reports the error. Without ``knows_abortable`` the producer is too old for TRANSACTION_ABORTABLE.
+        ``sequences`` has the first sequence number of what is to be appended to each, NO_SEQUENCE for a coordinator. For a
+        partition that this broker does not lead, the append reports the error. Without ``knows_abortable`` the producer is too
+        old for TRANSACTION_ABORTABLE.
         """
-        hosted = self._replicas.get_partition(partition)
-        guard = None if hosted is None else hosted.log.start_verification(*producer, sequence)
-        if guard is None:
-            return Verified(ErrorCode.NONE)
+        errors, guards = self._start(sequences, producer, False)
+        if not guards:
+            return Verified(errors, guards)
         began_ns = self._clock.monotonic_ns()
-        error = self._ask(partition, transactional_id, producer)
+        answers = self._ask(transactional_id, producer, list(guards))
         self._times_ms.update((self._clock.monotonic_ns() - began_ns) / 1e6)
-        if error:
-            self._failures.mark()
-        if error is ErrorCode.PRODUCER_FENCED:
-            error = ErrorCode.INVALID_PRODUCER_EPOCH
-        elif error is ErrorCode.TRANSACTION_ABORTABLE and not knows_abortable:
-            error = ErrorCode.INVALID_TXN_STATE
-        return Verified(error, guard)
+        for partition, answer in answers.items():
+            if answer:
+                del guards[partition]
+                errors[partition] = _for_producer(answer, knows_abortable)
+        if errors:
+            self._failures.mark(len(errors))
+        return Verified(errors, guards)
 
-    def add(self, sequences: Mapping[TopicPartition, int], transactional_id: str, producer: Producer) -> "Added | Future[Added]":
-        """Have the partitions in the producer's transaction, whether transactions are verified or not.
+    def add(
+        self, sequences: Mapping[TopicPartition, int], transactional_id: str, producer: Producer
+    ) -> "Verified | Future[Verified]":
+        """Have the partitions in the producer's transaction, whether transactions are verified or not; see ``verify``."""
+        errors, guards = self._start(sequences, producer, True)
+        if not guards:
+            return Verified(errors, guards)
+        began_ns = self._clock.monotonic_ns()
 
-        ``sequences`` has the first sequence number of what is to be appended to each, NO_SEQUENCE for a coordinator. A partition
-        that has an open transaction of the producer is in it already. For one that this broker does not lead, the append reports
-        the error.
-        """
+        def added(error: ErrorCode) -> Verified:
+            self._times_ms.update((self._clock.monotonic_ns() - began_ns) / 1e6)
+            if not error:
+                return Verified(errors, guards)
+            self._failures.mark(len(guards))
+            return Verified(errors | dict.fromkeys(guards, _for_producer(error)), {})
+
+        return when_done(self._add(transactional_id, producer, guards.keys(), BUMPED_SINCE), added)
+
+    def _start(
+        self, sequences: Mapping[TopicPartition, int], producer: Producer, bumps_epoch: bool
+    ) -> tuple[dict[TopicPartition, ErrorCode], dict[TopicPartition, VerificationGuard]]:
         errors: dict[TopicPartition, ErrorCode] = {}
         guards: dict[TopicPartition, VerificationGuard] = {}
         for partition, sequence in sequences.items():
@@ -110,23 +118,18 @@ class TransactionVerification:
             if hosted is None or not hosted.is_leader:
                 continue
             try:
-                guard = hosted.log.start_verification(*producer, sequence, bumps_epoch=True)
+                guard = hosted.log.start_verification(*producer, sequence, bumps_epoch=bumps_epoch)
             except InvalidProducerEpochError as error:
                 errors[partition] = error.code
                 continue
             if guard is not None:
                 guards[partition] = guard
-        if not guards:
-            return Added(errors, guards)
-        began_ns = self._clock.monotonic_ns()
+        return errors, guards
 
-        def added(error: ErrorCode) -> Added:
-            self._times_ms.update((self._clock.monotonic_ns() - began_ns) / 1e6)
-            if not error:
-                return Added(errors, guards)
-            self._failures.mark(len(guards))
-            if error is ErrorCode.PRODUCER_FENCED:
-                error = ErrorCode.INVALID_PRODUCER_EPOCH
-            return Added(errors | dict.fromkeys(guards, error), {})
 
-        return when_done(self._add(transactional_id, producer, guards.keys(), BUMPED_SINCE), added)
+def _for_producer(error: ErrorCode, knows_abortable: bool = True) -> ErrorCode:
+    if error is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error is ErrorCode.TRANSACTION_ABORTABLE and not knows_abortable:
+        return ErrorCode.INVALID_TXN_STATE
+    return error

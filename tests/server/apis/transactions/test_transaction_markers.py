@@ -162,15 +162,15 @@ def test_epochs_fence(broker: Any) -> None:
 def test_a_commit_of_offsets_that_a_marker_overtook_after_its_verification_is_refused(broker: Any, committed: Any) -> None:
     def end_meanwhile(*_: Any) -> Any:
         assert broker.end_offsets_of("g", committed) == 0
-        return ErrorCode.NONE
+        return {partition: ErrorCode.NONE}
 
     verification = TransactionVerification(broker.replicas, end_meanwhile, end_meanwhile, broker.metrics)
     partition = broker.groups.transactional_partition("g")
     producer = Producer(PRODUCER, 0)
-    error, guard = verification.verify(partition, "tx", producer)
+    errors, guards = verification.verify({partition: NO_SEQUENCE}, "tx", producer)
     value = OffsetCommitValue(offset=5, commit_timestamp=broker.clock.wall_ms())
-    assert error == 0
-    late = broker.groups.commit_transactional_offsets(Sender("g"), producer, guard, {DATA: value})
+    assert errors == {}
+    late = broker.groups.commit_transactional_offsets(Sender("g"), producer, guards[partition], {DATA: value})
     assert late == ErrorCode.INVALID_TXN_STATE
     assert broker.offset("g") is None
 

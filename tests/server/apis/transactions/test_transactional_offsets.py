@@ -6,7 +6,7 @@ import pytest
 from tests.server.apis.group_handlers import Handlers, ask
 from tests.server.apis.groups.test_group_offsets import codes
 from twisted_kafka.coordinator.coordinator_record import Producer
-from twisted_kafka.coordinator.transaction.verification import UNVERIFIABLE, Added, Verified
+from twisted_kafka.coordinator.transaction.verification import UNVERIFIABLE, Verified
 from twisted_kafka.network.requests.request_context import TransactionNote
 from twisted_kafka.protocol.errors import ErrorCode
 from twisted_kafka.protocol.messages.transactions import (
@@ -28,15 +28,14 @@ class FakeVerification:
         self.waiting: Future[None] | None = None
         """What the answer to ``add`` waits for."""
 
-    def verify(self, *of: Any, knows_abortable: bool) -> Any:
-        self.asked.append(of)
-        self.knows_abortable = knows_abortable
-        return Verified(self.answer)
-
-    def add(self, sequences: Any, transactional_id: str, producer: Producer) -> Any:
+    def verify(self, sequences: Any, transactional_id: str, producer: Producer, *, knows_abortable: bool) -> Verified:
         self.asked.append((*sequences, transactional_id, producer))
         assert set(sequences.values()) == {-1}
-        added = Added(dict.fromkeys(sequences, self.answer) if self.answer else {}, {})
+        self.knows_abortable = knows_abortable
+        return Verified(dict.fromkeys(sequences, self.answer) if self.answer else {}, {})
+
+    def add(self, sequences: Any, transactional_id: str, producer: Producer) -> Any:
+        added = self.verify(sequences, transactional_id, producer, knows_abortable=True)
         if self.waiting is None:
             return added
         return then(self.waiting, lambda _: added)

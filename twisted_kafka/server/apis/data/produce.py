@@ -8,8 +8,7 @@ from functools import partial
 from typing import Final
 
 from twisted_kafka.coordinator.coordinator_record import Producer
-from twisted_kafka.coordinator.transaction.verification import UNVERIFIABLE, Added, TransactionVerification
-from twisted_kafka.log.producer_state.producer_state_manager import VerificationGuard
+from twisted_kafka.coordinator.transaction.verification import UNVERIFIABLE, TransactionVerification, Verified
 from twisted_kafka.log.results import Conversion
 from twisted_kafka.log.validation.log_validator import AppendOrigin
 from twisted_kafka.network.requests.request_context import RequestContext, TransactionNote
@@ -113,16 +112,9 @@ class ProduceApis:
                     entries[topic_partition] = records
         if refused is not None and any(result.error == _NO_TRANSACTIONAL_ID for result in refused.values()):
             entries, refused = {}, _all_refused(request, _NO_TRANSACTIONAL_ID)
-        guards = NO_GUARDS
-        if transactional_id is not None and entries:
-            if version >= _FIRST_VERSION_THAT_ADDS:
-                return self._add_and_append(context, request, entries, refused)
-            unverified, guards = self._verify(entries, transactional_id, version >= _FIRST_VERSION_WITH_ABORTABLE)
-            if unverified:
-                context.transaction = TransactionNote(transactional_id)
-                refused = unverified if refused is None else {**refused, **unverified}
-                entries = {partition: records for partition, records in entries.items() if partition not in unverified}
-        return self._append(context, request, entries, refused, guards)
+        if transactional_id is None or not entries:
+            return self._append(context, request, entries, refused, NO_GUARDS)
+        return self._append_in_transaction(context, request, entries, refused)
 
     def _append(
         self,
@@ -193,30 +185,10 @@ class ProduceApis:
             self._note_conversion(context, one.topic, result.conversion)
         return AppendedResponse(one.topic, one.index, result.base_offset, result.log_append_time_ms, result.log_start_offset)
 
-    def _verify(
-        self, entries: dict[TopicPartition, Buffer], transactional_id: str, knows_abortable: bool
-    ) -> tuple[Results, Guards]:
-        """Return the errors of batches that are not part of their producer's transaction, and the guards of those that start it."""
-        producers = _transactional_producers(entries)
-        if len(set(producers.values())) > 1:
-            return _several_producers(entries), NO_GUARDS
-        refused: Results = {}
-        guards: dict[TopicPartition, VerificationGuard] = {}
-        for partition, producer in producers.items():
-            sequence: int = _sequence_of(entries[partition], _SEQUENCE_AT)[0]
-            error, guard = self._verification.verify(
-                partition, transactional_id, producer, sequence, knows_abortable=knows_abortable
-            )
-            if error:
-                refused[partition] = _unverified(error)
-            elif guard is not None:
-                guards[partition] = guard
-        return refused, guards
-
-    def _add_and_append(
+    def _append_in_transaction(
         self, context: RequestContext, request: ProduceRequest, entries: dict[TopicPartition, Buffer], refused: Results | None
     ) -> "Answer | Future[Answer]":
-        """Add the partitions to their producer's transaction, then append to those that are in it."""
+        """Have the partitions in their producer's transaction, then append to those that are."""
         producers = _transactional_producers(entries)
         if len(set(producers.values())) > 1:
             return self._append(context, request, {}, {**(refused or {}), **_several_producers(entries)}, NO_GUARDS)
@@ -224,17 +196,24 @@ class ProduceApis:
             return self._append(context, request, entries, refused, NO_GUARDS)
         sequences: dict[TopicPartition, int] = {each: _sequence_of(entries[each], _SEQUENCE_AT)[0] for each in producers}
         producer = next(iter(producers.values()))
+        transactional_id = request.transactional_id or ""
+        version = context.api_version
+        is_adding = version >= _FIRST_VERSION_THAT_ADDS
 
-        def append(added: Added) -> "Answer | Future[Answer]":
-            if added.errors or added.guards:
-                context.transaction = TransactionNote(request.transactional_id or "")
-            if not added.errors:
-                return self._append(context, request, entries, refused, added.guards)
-            failed = {each: _not_added(error) for each, error in added.errors.items()}
+        def append(verified: Verified) -> "Answer | Future[Answer]":
+            errors, guards = verified
+            if errors or (is_adding and guards):
+                context.transaction = TransactionNote(transactional_id)
+            if not errors:
+                return self._append(context, request, entries, refused, guards)
+            failed = {each: _not_in_transaction(error, is_adding) for each, error in errors.items()}
             left = {each: records for each, records in entries.items() if each not in failed}
-            return self._append(context, request, left, {**(refused or {}), **failed}, added.guards)
+            return self._append(context, request, left, {**(refused or {}), **failed}, guards)
 
-        added = self._verification.add(sequences, request.transactional_id or "", producer)
+        if not is_adding:
+            knows_abortable = version >= _FIRST_VERSION_WITH_ABORTABLE
+            return append(self._verification.verify(sequences, transactional_id, producer, knows_abortable=knows_abortable))
+        added = self._verification.add(sequences, transactional_id, producer)
         return and_then(added, append) if isinstance(added, Future) else append(added)
 
     def _refuse(self, topic_partition: TopicPartition, error: int) -> PartitionResult:
@@ -362,17 +341,12 @@ def _several_producers(entries: dict[TopicPartition, Buffer]) -> Results:
     return {partition: PartitionResult(ErrorCode.INVALID_PRODUCER_ID_MAPPING) for partition in entries}
 
 
-def _not_added(error: ErrorCode) -> PartitionResult:
-    """Return the result of a batch whose partition was not added to the transaction.
+def _not_in_transaction(error: ErrorCode, is_adding: bool) -> PartitionResult:
+    """Return the result of a batch whose partition is not in the transaction; for an error that passes, one that producers retry.
 
-    CONCURRENT_TRANSACTIONS is for the producer, which began its transaction before its last one was complete.
+    A producer whose batches add partitions knows CONCURRENT_TRANSACTIONS: its last transaction is not complete.
     """
-    return PartitionResult(error) if error is ErrorCode.CONCURRENT_TRANSACTIONS else _unverified(error)
-
-
-def _unverified(error: ErrorCode) -> PartitionResult:
-    """Return the result of a batch that may not be in a transaction; for an error that passes one that any producer retries."""
-    if error not in UNVERIFIABLE:
+    if error not in UNVERIFIABLE or (is_adding and error is ErrorCode.CONCURRENT_TRANSACTIONS):
         result = PartitionResult(error)
         if error is ErrorCode.INVALID_TXN_STATE:
             result.error_message = "The partition was not added to the transaction"

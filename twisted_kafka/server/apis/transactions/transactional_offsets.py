@@ -11,7 +11,7 @@ from twisted_kafka.coordinator.coordinator_record import Producer
 from twisted_kafka.coordinator.group.group_coordinator import GroupCoordinator
 from twisted_kafka.coordinator.group.requests import Sender
 from twisted_kafka.coordinator.group.state.offset_store import Offsets
-from twisted_kafka.coordinator.transaction.verification import UNVERIFIABLE, Added, TransactionVerification
+from twisted_kafka.coordinator.transaction.verification import UNVERIFIABLE, TransactionVerification, Verified
 from twisted_kafka.log.producer_state.producer_state_manager import NO_SEQUENCE
 from twisted_kafka.metadata.cache import MetadataCache
 from twisted_kafka.network.requests.request_context import RequestContext, TransactionNote
@@ -93,22 +93,20 @@ class TransactionalOffsetApis:
         except KafkaError as failure:
             return failure.code
         sender = Sender(request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch)
-        if version >= ADDS_SINCE:
+        is_adding = version >= ADDS_SINCE
 
-            def commit(added: Added) -> "ErrorCode | Future[ErrorCode]":
-                error = added.errors.get(partition, ErrorCode.NONE)
-                if error:
-                    return error if error is ErrorCode.CONCURRENT_TRANSACTIONS else _for_producer(error)
-                return self._groups.commit_transactional_offsets(sender, producer, added.guards.get(partition), offsets)
+        def commit(verified: Verified) -> "ErrorCode | Future[ErrorCode]":
+            error = verified.errors.get(partition, ErrorCode.NONE)
+            if error:
+                return error if is_adding and error is ErrorCode.CONCURRENT_TRANSACTIONS else _for_producer(error)
+            return self._groups.commit_transactional_offsets(sender, producer, verified.guards.get(partition), offsets)
 
-            added = self._verification.add({partition: NO_SEQUENCE}, request.transactional_id, producer)
-            return and_then(added, commit) if isinstance(added, Future) else commit(added)
-        error, guard = self._verification.verify(
-            partition, request.transactional_id, producer, knows_abortable=version >= ABORTABLE_SINCE
-        )
-        if error:
-            return _for_producer(error)
-        return self._groups.commit_transactional_offsets(sender, producer, guard, offsets)
+        sequences = {partition: NO_SEQUENCE}
+        if not is_adding:
+            knows_abortable = version >= ABORTABLE_SINCE
+            return commit(self._verification.verify(sequences, request.transactional_id, producer, knows_abortable=knows_abortable))
+        added = self._verification.add(sequences, request.transactional_id, producer)
+        return and_then(added, commit) if isinstance(added, Future) else commit(added)
 
 
 def _for_producer(error: ErrorCode) -> ErrorCode:
